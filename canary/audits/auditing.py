@@ -44,7 +44,7 @@ from canary.registry import Registry
 from canary.scoring.batcher import Stage
 from canary.scoring.identity import identity_of
 from canary.scoring.requests import announce
-from canary.tokens.normalization_check import check_kept_apart
+from canary.tokens.candidates import check_kept_apart
 
 METHODS: Registry[Method] = Registry("method", group="methods")
 """All methods. Those that answer ``"auto"`` are tried in this order."""

@@ -29,7 +29,7 @@ from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves
 from canary.statistics.number_checks import LN2
-from canary.tokens.misread import misread
+from canary.tokens.candidates import misread
 
 _MOST_DRAWS = 1_024  # to check the start token by
 _BROKEN_OFF = ("interrupted", "requests")

@@ -20,8 +20,7 @@ from canary.scoring.run_options import RunOptions
 from canary.search.pricing import Pricer
 from canary.search.rank_counter import tokens_below
 from canary.statistics.pvalues import fisher
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.misread import misread
+from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.tree import TokenTree, check_certified, compile_tree
 
 # Keep draws apart from the canaries and from the other draws of the same seed.

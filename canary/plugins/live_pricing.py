@@ -24,8 +24,7 @@ from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
 from canary.scoring.texts import score_encodings
 from canary.statistics.exposures import Exposure, exposure_by_draws
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.normalization_check import check_kept_apart
+from canary.tokens.candidates import CandidateEncoder, check_kept_apart
 from canary.tokens.starts import possible_starts, shown_start
 from canary.tokens.tokenizer import Tokenizer
 

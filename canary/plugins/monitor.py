@@ -35,9 +35,8 @@ from canary.plugins.training_log import (
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, file_path, real_number, versions, whole_number
 from canary.scoring.run_options import Running, RunOptions
-from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.fast import as_tokenizer
-from canary.tokens.misread import misread
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from canary.search.step import (
     joined,
     root_frontier,
 )
-from canary.tokens.branches import branches
+from canary.tokens.arrays import branches
 from canary.tokens.tree import TokenTree
 
 Ints = NDArray[np.int64]

@@ -21,9 +21,8 @@ from canary.search.enumerate import leaf_costs
 from canary.search.step import context_nats
 from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.observed_trees import list_tree
 from canary.tokens.tokenizer import Encoding
-from canary.tokens.tree import TokenTree, leaf_numbers
+from canary.tokens.tree import TokenTree, leaf_numbers, list_tree
 
 Floats = NDArray[np.float64]
 

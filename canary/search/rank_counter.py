@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.statistics.histogram import Histogram, HistogramBuilder
-from canary.tokens.token_graph import exact_counts
+from canary.tokens.arrays import exact_counts
 from canary.tokens.tree import LARGEST, LEAF, TokenTree
 
 Ints = NDArray[np.int64]

@@ -1,14 +1,30 @@
-"""Candidates as token rows: whole strings, tokenized as training would have."""
+"""Candidates as token rows: whole strings, tokenized as training would have, or told why not."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from canary.errors import InputError, ModelError
+from canary.formats.automaton import Automaton
 from canary.formats.format import Format
 from canary.records.validation import AUTO, named_start
+from canary.tokens.fast import FastTokenizer
 from canary.tokens.tokenizer import Encoding, Tokenizer
+
+# How special tokens are written: `<|name|>`, `<s>`, `[INST]` and their like.
+_SPECIAL = re.compile(
+    r"<\|[^|<>\s]{1,40}\|>"
+    r"|<\uff5c[^\uff5c<>]{1,40}\uff5c>"
+    r"|</?(?:s|bos|eos|pad|unk|sep|cls|mask|(?:start|end)_of_(?:turn|text)|(?:im|turn)_\w{1,20})>"
+    r"|\[/?(?:INST|SYS|BOS|EOS|CLS|SEP|PAD|MASK|UNK)\]"
+)
+_NAMED = 5  # special tokens that a note names
 
 
 @dataclass(frozen=True)
@@ -62,13 +78,13 @@ class CandidateEncoder:
                 "and it would stand there twice",
                 cure="leave start_token (--start-token) away",
             )
+        before = ((-shift, -shift),) * len(self._start)
         return [
             Encoding(
                 self._start + e.ids,
                 None
                 if e.spans is None
-                else ((-shift, -shift),) * len(self._start)
-                + tuple((a - shift, b - shift) for a, b in e.spans),
+                else before + tuple((a - shift, b - shift) for a, b in e.spans),
             )
             for e in found
         ]
@@ -86,7 +102,7 @@ class CandidateEncoder:
         """
         encodings = self.encode([format.candidate(fill) for fill in fills])
         if len({e.ids for e in encodings}) < len(set(fills)):
-            raise self.same_tokens(format)
+            raise _same_tokens(format)
         # A hole at the very beginning is unpriced even if these few fills agree in it.
         bare = not format.prefix and not self.context and not self._start
         special = all(_special_first(e) for e in encodings)
@@ -98,15 +114,6 @@ class CandidateEncoder:
     def start(self) -> tuple[int, ...]:
         """The start token before every text, if one was named."""
         return self._start
-
-    @staticmethod
-    def same_tokens(format: Format) -> ModelError:
-        """That different fills are the same tokens."""
-        return ModelError(
-            f"the tokenizer gives different fills of {format.masked!r} the same tokens "
-            "(it changes case or replaces characters), so no model can tell them apart",
-            cure="use holes whose characters this tokenizer keeps apart",
-        )
 
     def begins_with_a_hole(self, format: Format) -> InputError:
         """That the first token of a candidate depends on its fill."""
@@ -148,9 +155,8 @@ class CandidateEncoder:
         try:
             encodings = self.tokenizer.encode([token])
         except ModelError as error:
-            raise InputError(
-                f"the tokenizer has no token {token!r}", cure=cure, where="start_token"
-            ) from error
+            problem = f"the tokenizer has no token {token!r}"
+            raise InputError(problem, cure=cure, where="start_token") from error
         plain = [
             i
             for e in encodings
@@ -158,17 +164,143 @@ class CandidateEncoder:
             if a < b
         ]
         if len(plain) != 1:
-            raise InputError(
-                f"the start token {token!r} is {len(plain)} tokens, one was expected",
-                cure=cure,
-                where="start_token",
-            )
+            problem = f"the start token {token!r} is {len(plain)} tokens, one was expected"
+            raise InputError(problem, cure=cure, where="start_token")
         return plain[0]
 
 
 def _special_first(encoding: Encoding) -> bool:
     """Whether the first token stands for no character of the text."""
-    if not encoding.spans:
-        return False
-    start, stop = encoding.spans[0]
+    start, stop = encoding.spans[0] if encoding.spans else (0, 1)
     return start == stop
+
+
+def _same_tokens(format: Format) -> ModelError:
+    return ModelError(
+        f"the tokenizer gives different fills of {format.masked!r} the same tokens "
+        "(it changes case or replaces characters), so no model can tell them apart",
+        cure="use holes whose characters this tokenizer keeps apart",
+    )
+
+
+def check_kept_apart(format: Format, encoder: CandidateEncoder) -> None:
+    """Refuse a format two of whose fills become one when the tokenizer replaces characters.
+
+    A tokenizer that changes case or drops accents reads some characters as one another, each
+    by itself. Which ones is asked of it, a text per character of the holes; whether two
+    fills then read alike is decided exactly, whatever the size of the space. A tokenizer of
+    whole words cannot be asked so: what it confuses is seen only where such fills are encoded
+    together. O(edges), and where characters read alike one step per pair of states that texts
+    which do lead to.
+
+    Raises
+    ------
+    ModelError
+        If the tokenizer takes two fills for one.
+    """
+    characters = sorted(set(format.automaton.chars))
+    try:
+        encodings = encoder.encode([f"{format.prefix}{c}{format.suffix}" for c in characters])
+    except ModelError:
+        return
+    numbers: dict[tuple[int, ...], int] = {}
+    class_of = {
+        c: numbers.setdefault(e.ids, len(numbers))
+        for c, e in zip(characters, encodings, strict=True)
+    }
+    if len(numbers) < len(characters) and _two_read_alike(format.automaton, class_of):
+        raise _same_tokens(format)
+
+
+def _two_read_alike(automaton: Automaton, class_of: dict[str, int]) -> bool:
+    """Whether two different texts are the same sequence of classes of characters."""
+    classes = np.array([class_of[c] for c in automaton.chars], np.int64)
+    sources = np.repeat(np.arange(len(automaton.counts)), np.diff(automaton.offsets))
+
+    def steps(one: int, other: int) -> set[tuple[int, int]]:
+        """Pairs of targets of different edges of one class, one from each of two states."""
+        edges_of: dict[int, list[int]] = defaultdict(list)
+        for edge in range(int(automaton.offsets[other]), int(automaton.offsets[other + 1])):
+            edges_of[int(classes[edge])].append(edge)
+        return {
+            (int(automaton.targets[edge]), int(automaton.targets[twin]))
+            for edge in range(int(automaton.offsets[one]), int(automaton.offsets[one + 1]))
+            for twin in edges_of[int(classes[edge])]
+            if edge != twin
+        }
+
+    order = np.lexsort((classes, sources))
+    twins = (np.diff(sources[order]) == 0) & (np.diff(classes[order]) == 0)
+    # Where two such texts part for the first time, edges of one class leave one state.
+    parting = np.unique(sources[order][1:][twins])
+    pairs = {pair for state in parting.tolist() for pair in steps(state, state)}
+    waiting = list(pairs)
+    while waiting:
+        one, other = waiting.pop()
+        if one == other or (automaton.final[one] and automaton.final[other]):
+            return True
+        new = steps(one, other) - pairs
+        pairs |= new
+        waiting += new
+    return False
+
+
+def misread(encoder: CandidateEncoder, format: Format) -> tuple[str, ...]:
+    """Notes on text that the tokenizer may not read as it is meant.
+
+    Text that looks like a special token and is none, a first token that is there twice, and
+    a token that covers the end of the context and the beginning of the candidate.
+    """
+    text = format.candidate(format.unrank(0))
+    (encoding,) = encoder.encode([text])
+    if encoding.spans is None:
+        return ()
+    spans = [(a, b) for a, b in encoding.spans if a < b]
+    # Not the text between holes: a match could show what fills one.
+    alike: dict[str, str] = {}
+    for where, fixed, begin in (
+        ("context", encoder.context, -len(encoder.context)),
+        ("format", format.prefix, 0),
+        ("format", format.suffix, len(text) - len(format.suffix)),
+    ):
+        for match in _SPECIAL.finditer(fixed):
+            start, stop = begin + match.start(), begin + match.end()
+            if not any(a <= start and stop <= b for a, b in spans):
+                alike.setdefault(match.group(), where)
+    notes = [_ordinary(encoder.tokenizer, name, where) for name, where in alike.items()]
+    first = next((k for k, (a, b) in enumerate(encoding.spans) if a < b), 0)
+    if first and encoding.ids[first - 1] == encoding.ids[first]:
+        before = "start token" if len(encoder.start) == first else "tokenizer"
+        where = "context" if encoder.context else "format"
+        notes.append(
+            f"The {before} already puts the first token of the {where} before each text, so the "
+            f"model reads it twice. Omit it from the {where}, unless training had it twice, too."
+        )
+    if encoder.context and any(a < 0 < b for a, b in spans):
+        notes.append(
+            "One token covers the end of the context and the beginning of the candidate. That "
+            "is right if training tokenized them as one text. If it tokenized prompt and answer "
+            "separately, end the context without the space that the token takes along."
+        )
+    return tuple(notes)
+
+
+def _ordinary(tokenizer: Tokenizer, name: str, where: str) -> str:
+    """That a text that looks like a special token is none."""
+    special: list[str] = []
+    if isinstance(tokenizer, FastTokenizer):
+        special = [token["content"] for token in tokenizer.spec.get("added_tokens") or ()]
+        if tokenizer.splits_special and name in special:
+            return (
+                f"The {where} holds {name}, which this tokenizer splits as ordinary text "
+                "(split_special_tokens). If training had a special token there, set that to False."
+            )
+    near = difflib.get_close_matches(name, special, _NAMED, cutoff=0.0)
+    named = f"its special tokens are {', '.join(near)}" if near else "it has no special tokens"
+    if len(special) > len(near):
+        named += f" and {len(special) - len(near):,} more"
+    return (
+        f"The {where} holds {name}, which is ordinary text to this tokenizer; {named}. If "
+        "training had a special token there, write its name as the tokenizer has it, or give "
+        "the tokenizer of the training."
+    )

@@ -41,8 +41,9 @@ class FastTokenizer:
         model = spec.get("model") or {}
         if "dropout" in model:
             model["dropout"] = None
-        self._spec = {**spec, "truncation": None, "padding": None}
-        self._backend = Backend.from_str(json.dumps(self._spec))
+        self.spec = {**spec, "truncation": None, "padding": None}
+        """Everything that decides how it encodes, as `tokenizer.json` says it."""
+        self._backend = Backend.from_str(json.dumps(self.spec))
         # No file says this: `split_special_tokens` of transformers sets it.
         self.splits_special = bool(getattr(backend, "encode_special_tokens", False))
         self._backend.encode_special_tokens = self.splits_special
@@ -50,7 +51,7 @@ class FastTokenizer:
         if unknown is None and model.get("unk_id") is not None:  # Unigram names it by id
             unknown = self._backend.id_to_token(model["unk_id"])
         self._unknown = None if unknown is None else self._backend.token_to_id(unknown)
-        added = self._spec.get("added_tokens") or ()
+        added = self.spec.get("added_tokens") or ()
         normalizer = self._backend.normalizer
         for token in added if normalizer is not None else ():
             if token.get("normalized") and not normalizer.normalize_str(token["content"]):
@@ -72,13 +73,8 @@ class FastTokenizer:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides how it encodes."""
-        about = [self._spec, True] if self.splits_special else self._spec
+        about = [self.spec, True] if self.splits_special else self.spec
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """Everything that decides how it encodes, as `tokenizer.json` says it."""
-        return self._spec
 
     def template(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The special tokens that it puts before a text and after it."""
@@ -89,12 +85,8 @@ class FastTokenizer:
         ids = tuple(encoding.ids)
         return ids[:before], ids[len(ids) - after :]
 
-    def part(self, text: str) -> tuple[int, ...]:
-        """The tokens of a text without those that it puts around it."""
-        return self.parts([text])[0]
-
     def parts(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        """`part` of each text; whether it can be represented is not asked."""
+        """The tokens of each text without those that it puts around it, representable or not."""
         return [tuple(found.ids) for found in self._encoded(texts, special=False)]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
@@ -123,12 +115,11 @@ class FastTokenizer:
 
     def _check(self, text: str, encoding: Encoding) -> None:
         spans = encoding.spans or ()
-        if self._unknown is not None:
-            for token, (start, stop) in zip(encoding.ids, spans, strict=True):
-                if token == self._unknown and start < stop:
-                    part = text[start:stop]
-                    if part.strip() not in self._known:
-                        raise _unknown_characters(set(part))
+        for token, (start, stop) in zip(encoding.ids, spans, strict=True):
+            if token == self._unknown and start < stop:
+                part = text[start:stop]
+                if part.strip() not in self._known:
+                    raise _unknown_characters(set(part))
         # A model without an unknown token drops what it does not know. Spaces may go
         # into a normalizer or a neighbouring token; other characters may not.
         covered = bytearray(len(text))
@@ -140,7 +131,7 @@ class FastTokenizer:
         # perhaps a space, seems to be missing at the end.
         dropped = {c for c in text if not c.isspace() and self._drops(c, text)}
         missing = {c for c, seen in zip(text, covered, strict=True) if not seen and not c.isspace()}
-        parts = flat(self._spec.get("normalizer"), "normalizers")
+        parts = flat(self.spec.get("normalizer"), "normalizers")
         joining = sorted({part["type"] for part in parts} & _JOINING)
         if missing and joining and not dropped:
             raise ModelError(
@@ -155,8 +146,7 @@ class FastTokenizer:
     def _drops(self, character: str, text: str) -> bool:
         """Whether it leaves out a character of a text: one that it does not know."""
         if character not in self._dropped:
-            (alone,) = self._encoded([character], special=False)
-            self._dropped[character] = not alone.ids
+            self._dropped[character] = self.parts([character]) == [()]
         if not self._dropped[character] or self._backend.normalizer is None:
             return self._dropped[character]
         # With those beside it a normalizer may have made it one that is known.
@@ -185,7 +175,7 @@ def flat(spec: Mapping[str, Any] | None, name: str) -> list[Mapping[str, Any]]:
     if spec is None:
         return []
     if spec["type"] == "Sequence":
-        return [one for part in spec[name] for one in flat(part, name)]
+        return [inner for part in spec[name] for inner in flat(part, name)]
     return [spec]
 
 

@@ -15,6 +15,7 @@ References
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -25,6 +26,18 @@ Test = Callable[[str], bool]
 """Whether a character is meant."""
 
 _COPIES = 64  # of what is repeated; published patterns repeat thrice
+
+_ATOM = re.compile(
+    r"""
+    \[\^?\]?+(?:\\.|(?!&&)[^\]\[\\])*\]   # a class; none within it, and no intersection
+    | \\[pP]\{[^}]*\}                    # a property
+    | \\(?:[sSdDwWrntfv]|[\W_])          # a kind, or a character that is escaped
+    | [^\\\[^$*+?{]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_REPEATED = re.compile(r"(?P<sign>[?*+])|\{(?P<low>\d+)(?P<comma>,?)(?P<high>\d*)\}")
+_BOUNDS: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 
 
 class UnknownRuleError(Exception):
@@ -53,43 +66,31 @@ class _Look:
     then: int
 
 
+Instruction = _Read | _Choose | _Look | None
+
+
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Instructions, the first of which (`MATCH`) ends a match.
+    """Instructions, the first of which (`MATCH`) ends a match; one begins at `start`."""
 
-    Parameters
-    ----------
-    code : tuple of instructions
-    start : int
-        Where a match begins.
-    """
-
-    code: tuple[_Read | _Choose | _Look | None, ...]
+    code: tuple[Instruction, ...]
     start: int
 
     def closure(self, threads: Iterable[int], following: str | None) -> list[int]:
         """The threads before the next character is read, those preferred first.
 
-        Parameters
-        ----------
-        threads : iterable of int
-        following : str or None
-            The next character; None at the end.
-
-        Returns
-        -------
-        list of int
-            Instructions that read, and `MATCH` where a match may end here.
+        `following` is the next character, None at the end. The threads are instructions that
+        read, and `MATCH` where a match may end here.
         """
         found: dict[int, None] = {}
         seen: set[int] = set()
         pending = list(threads)[::-1]
         while pending:
-            at = pending.pop()
-            if at in seen:
+            thread = pending.pop()
+            if thread in seen:
                 continue
-            seen.add(at)
-            instruction = self.code[at]
+            seen.add(thread)
+            instruction = self.code[thread]
             if isinstance(instruction, _Choose):
                 pending.extend(instruction.among[::-1])
             elif isinstance(instruction, _Look):
@@ -97,14 +98,14 @@ class Pattern:
                 if there != instruction.negative:
                     pending.append(instruction.then)
             else:
-                found[at] = None
+                found[thread] = None
         return list(found)
 
     def read(self, threads: Iterable[int], char: str) -> tuple[int, ...]:
         """The threads of a closure that go on with `char`, each after it."""
         found: dict[int, None] = {}
-        for at in threads:
-            instruction = self.code[at]
+        for thread in threads:
+            instruction = self.code[thread]
             if isinstance(instruction, _Read) and instruction.test(char):
                 found[instruction.then] = None
         return tuple(found)
@@ -128,7 +129,7 @@ def single(test: Test) -> Pattern:
 
 def runs(*tests: Test) -> Pattern:
     """Characters of one kind, as many as follow each other."""
-    code: list[_Read | _Choose | _Look | None] = [None]
+    code: list[Instruction] = [None]
     starts = []
     for test in tests:
         here = len(code)
@@ -137,19 +138,15 @@ def runs(*tests: Test) -> Pattern:
     return Pattern((*code, _Choose(tuple(starts))), len(code))
 
 
-Code = list[_Read | _Choose | _Look | None]
-Emit = Callable[[int], int]
-"""Writes the instructions that read something and then go on; gives the first of them."""
-
-
 @dataclass(frozen=True)
 class _Part:
-    """A part of a pattern: how it is written, whether it can match without reading.
+    """A part of a pattern.
 
-    `test` is there if it is one character.
+    `emit` writes the instructions that read it and then go on, and gives the first of them;
+    `empty` says whether it can match without reading; `test` is there if it is one character.
     """
 
-    emit: Emit
+    emit: Callable[[int], int]
     empty: bool = False
     test: Test | None = None
 
@@ -176,24 +173,20 @@ def parse(source: str) -> Pattern:
 class _Reader:
     def __init__(self, source: str) -> None:
         self.source, self.at = source, 0
-        self.code: Code = [None]
+        self.code: list[Instruction] = [None]
         self._tests: dict[str, Test] = {}
 
-    def add(self, instruction: _Read | _Choose | _Look | None) -> int:
+    def add(self, instruction: Instruction) -> int:
         self.code.append(instruction)
         return len(self.code) - 1
 
     def unread(self) -> UnknownRuleError:
         return UnknownRuleError(f"the pattern {self.source!r} from character {self.at + 1} on")
 
-    def next(self, count: int = 1) -> str:
-        return self.source[self.at : self.at + count]
-
     def take(self, text: str) -> bool:
-        if self.source.startswith(text, self.at):
-            self.at += len(text)
-            return True
-        return False
+        taken = self.source.startswith(text, self.at)
+        self.at += len(text) * taken
+        return taken
 
     def either(self, *, ignore_case: bool) -> _Part:
         parts = [self.sequence(ignore_case=ignore_case)]
@@ -209,7 +202,7 @@ class _Reader:
 
     def sequence(self, *, ignore_case: bool) -> _Part:
         parts: list[_Part] = []
-        while self.at < len(self.source) and self.next() not in "|)":
+        while self.at < len(self.source) and self.source[self.at] not in "|)":
             parts.append(self.repeated(ignore_case=ignore_case))
 
         def emit(then: int) -> int:
@@ -221,32 +214,21 @@ class _Reader:
 
     def repeated(self, *, ignore_case: bool) -> _Part:
         part = self.atom(ignore_case=ignore_case)
-        least, most = 1, 1
-        bound: int | None = 1
-        if self.take("?"):
-            least, bound = 0, 1
-        elif self.take("*"):
-            least, bound = 0, None
-        elif self.take("+"):
-            least, bound = 1, None
-        elif self.take("{"):
-            end = self.source.find("}", self.at)
-            low, comma, high = self.source[self.at : max(end, self.at)].partition(",")
-            if not low.isdecimal() or (high and not high.isdecimal()):
+        sign = _REPEATED.match(self.source, self.at)
+        if sign is None:
+            if self.source.startswith("{", self.at):
                 raise self.unread()
-            least = int(low)
-            bound = int(high) if high else (None if comma else least)
-            most = max(least, bound or 0)
-            if most > _COPIES or (bound is not None and bound < least):
-                raise self.unread()
-            self.at = end + 1
-        else:
             return part
-        if self.next() in {"?", "+", "*", "{"}:  # lazy, possessive or twice repeated
+        if sign["sign"]:
+            least, most = _BOUNDS[sign["sign"]]
+        else:
+            least = int(sign["low"])
+            most = int(sign["high"]) if sign["high"] else None if sign["comma"] else least
+        if max(least, most or 0) > _COPIES or (most is not None and most < least):
             raise self.unread()
-        return self.copies(part, least, bound)
-
-    def copies(self, part: _Part, least: int, most: int | None) -> _Part:
+        self.at = sign.end()
+        if self.source[self.at : self.at + 1] in {*"?+*{"}:  # lazy, possessive, twice repeated
+            raise self.unread()
         if part.empty:
             raise UnknownRuleError("the repetition of what may be empty")
 
@@ -265,59 +247,25 @@ class _Reader:
         return _Part(emit, least == 0)
 
     def atom(self, *, ignore_case: bool) -> _Part:
-        for opening in ("(?!", "(?="):
-            if self.take(opening):
-                return self.ahead(negative=opening == "(?!", ignore_case=ignore_case)
-        if self.take("(?:"):
-            return self.group(ignore_case=ignore_case)
+        if (negative := self.take("(?!")) or self.take("(?="):
+            ahead = self.group(ignore_case=ignore_case).test
+            if ahead is None:
+                raise self.unread()
+            return _Part(lambda then: self.add(_Look(ahead, negative, then)), empty=True)
         if self.take("(?i:"):
             return self.group(ignore_case=True)
-        if self.next(2) == "(?":
-            raise self.unread()
-        if self.take("("):
+        if self.take("(?:") or (not self.source.startswith("(?", self.at) and self.take("(")):
             return self.group(ignore_case=ignore_case)
-        begin = self.at
-        if self.take("["):
-            self.rest_of_class()
-        elif self.take("\\"):
-            self.rest_of_escape()
-        elif self.next() in "^$*+?{":
+        atom = _ATOM.match(self.source, self.at)
+        if atom is None or atom[0] == "(":
             raise self.unread()
-        else:
-            self.at += 1
-        source = self.source[begin : self.at]
-        literal = len(source) == 1 and source != "." and not ignore_case
-        source = f"(?i:{source})" if ignore_case else source
+        self.at = atom.end()
+        literal = len(atom[0]) == 1 and atom[0] != "." and not ignore_case
+        source = f"(?i:{atom[0]})" if ignore_case else atom[0]
         if source not in self._tests:
             self._tests[source] = source.__eq__ if literal else class_of(source)
         test = self._tests[source]
         return _Part(lambda then: self.add(_Read(test, then)), test=test)
-
-    def rest_of_class(self) -> None:
-        self.take("^")
-        self.take("]")
-        while not self.take("]"):
-            # Classes within classes and intersections are left to the engine alone.
-            if self.at >= len(self.source) or self.next() == "[" or self.next(2) == "&&":
-                raise self.unread()
-            self.at += 2 if self.next() == "\\" else 1
-
-    def rest_of_escape(self) -> None:
-        kind = self.next()
-        self.at += 1
-        if kind in ("p", "P"):
-            end = self.source.find("}", self.at)
-            if self.next() != "{" or end < 0:
-                raise self.unread()
-            self.at = end + 1
-        elif not kind or (kind.isalnum() and kind not in "sSdDwWrntfv"):
-            raise self.unread()
-
-    def ahead(self, *, negative: bool, ignore_case: bool) -> _Part:
-        test = self.group(ignore_case=ignore_case).test
-        if test is None:
-            raise self.unread()
-        return _Part(lambda then: self.add(_Look(test, negative, then)), empty=True)
 
     def group(self, *, ignore_case: bool) -> _Part:
         inner = self.either(ignore_case=ignore_case)

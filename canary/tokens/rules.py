@@ -10,15 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from canary.formats.automaton import Automaton
-from canary.tokens.added import Cut, between, find_cuts, occurs, without_head
+from canary.tokens.added import Cut, Searched, between, find_cuts, without_head
 from canary.tokens.fast import FastTokenizer, flat
 from canary.tokens.pattern import OddTextError, Pattern, UnknownRuleError, parse, runs, single
 from canary.tokens.scanner import Level
 
 Spec = Mapping[str, Any]
+Symbols = tuple[str, ...]
 
 # What ByteLevel cuts by when it is not told otherwise.
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
@@ -32,6 +31,13 @@ _WHY = {
 
 # Vowels and final consonants, which join the consonant before them.
 _JAMO = ((0x1160, 0x11FF), (0xD7B0, 0xD7FF))
+
+# These change what each character has become by itself, where no normal form joins it with
+# what stands before it. Precompiled does so for ASCII: a line break of two is looked up as one.
+_BY_CHARACTER = {
+    *("Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents", "BertNormalizer", "Nmt"),
+    "ByteLevel",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +59,7 @@ class Rules:
         The states at which a part begins that is tokenized alone, and what is put before it.
     levels : tuple of Level
         The pre-tokenizers.
-    symbols : callable
+    symbols : mapping of str to symbol tuples
         What a character of a piece is to the model: one symbol, or one for each byte.
     model : mapping
         The model's own description.
@@ -69,10 +75,10 @@ class Rules:
     normalized: Mapping[str, str]
     leads: Mapping[int, str]
     levels: tuple[Level, ...]
-    symbols: Callable[[str], tuple[str, ...]]
+    symbols: Mapping[str, Symbols]
     model: Spec
-    first: Mapping[tuple[str, ...], int]
-    within: Mapping[tuple[str, ...], int]
+    first: Mapping[Symbols, int]
+    within: Mapping[Symbols, int]
 
     @property
     def why(self) -> str:
@@ -97,43 +103,54 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
             raise UnknownRuleError("special tokens whose names it splits")
         added = [token for token in added if not token["special"]]
     given = [token for token in added if not token.get("normalized")]
-    head, texts, cuts = without_head(texts, find_cuts(given, texts, between(texts, [])))
-    parts = between(texts, cuts)
-    alphabet = sorted({c for a, b in parts for c in _chars(texts, a, b)})
-    normalized, lead = _normalizer(spec.get("normalizer"), texts, parts, alphabet)
-    leads = {start: lead for start, _ in parts}
-    cuts += find_cuts(
-        [token for token in added if token.get("normalized")],
-        texts,
-        parts,
-        written=_normalizing(spec.get("normalizer")),
-        spelled=normalized,
-        lead=lead,
-    )
+    cuts = find_cuts(given, Searched(texts, between(texts, [])))
+    head, texts, cuts = without_head(texts, cuts)
+    searched = _normalized(spec.get("normalizer"), texts, between(texts, cuts))
+    leads = {start: searched.lead for start, _ in searched.parts}
+    changed = [token for token in added if token.get("normalized")]
+    cuts += find_cuts(changed, searched, written=_normalizing(spec.get("normalizer")))
     leads = {cut.stop: "" for cut in cuts} | leads
-    levels, bytes_ = _levels(spec.get("pre_tokenizer"))
+    levels: list[Level] = []
+    by_byte = False
+    for part in flat(spec.get("pre_tokenizer"), "pretokenizers"):
+        if by_byte:
+            raise UnknownRuleError("a pre-tokenizer after ByteLevel")
+        by_byte = part["type"] == "ByteLevel"
+        levels += _levels(part)
     model = spec["model"]
-    if model.get("continuing_subword_prefix") and model["type"] == "BPE":
-        raise UnknownRuleError("the continuing_subword_prefix of its BPE model")
-    if model.get("end_of_word_suffix"):
-        raise UnknownRuleError("the end_of_word_suffix of its BPE model")
-    vocabulary, unknown = _vocabulary(model)
-    symbols = _symbols(tokenizer, model, vocabulary, by_byte=bytes_)
-    reached = {c for text in (*normalized.values(), lead) for c in text}
+    for unread in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(unread) and model["type"] == "BPE":
+            raise UnknownRuleError(f"the {unread} of its BPE model")
+    vocabulary, unknown = model["vocab"], model.get("unk_token")
+    if model["type"] == "Unigram":
+        vocabulary = {piece: number for number, (piece, _) in enumerate(vocabulary)}
+        numbers = {number: piece for piece, number in vocabulary.items()}
+        unknown = numbers.get(model.get("unk_id"))
+    vocabulary = {token: n for token, n in vocabulary.items() if token not in ("", unknown)}
+    assert searched.spelled is not None
+    reached = {c for text in (*searched.spelled.values(), searched.lead) for c in text}
     for level in levels:
         reached = {level.replace.get(c, c) for c in reached} | set(level.prepend or "")
-    spelled: dict[str, tuple[str, ...]] = {c: symbols(c) for c in sorted(reached)}
-    usable = {symbol for parts in spelled.values() for symbol in parts}
+    symbols = _symbols(tokenizer, vocabulary, sorted(reached), by_byte=by_byte)
+    usable = {symbol for parts in symbols.values() for symbol in parts}
     if unknown is not None and usable.union(reached).issuperset(unknown):
         raise OddTextError("an unknown token that may stand in a candidate")
-    first, within = _tokens(model, vocabulary, spelled, usable)
+    first, within = _tokens(model, vocabulary, symbols, usable)
     found = {cut.token for cut in cuts}
     if not found.isdisjoint([*first.values(), *within.values()]):
         raise UnknownRuleError("an added token that its model makes of other text, too")
     first.update({(cut_symbol(number),): number for number in found})
-    by_state = {cut.start: cut for cut in cuts}
     return Rules(
-        head, texts, by_state, normalized, leads, levels, spelled.__getitem__, model, first, within
+        head,
+        texts,
+        {cut.start: cut for cut in cuts},
+        searched.spelled,
+        leads,
+        tuple(levels) or (Level(),),
+        symbols,
+        model,
+        first,
+        within,
     )
 
 
@@ -142,27 +159,12 @@ def cut_symbol(token: int) -> str:
     return f"\0{token}"
 
 
-def _chars(texts: Automaton, start: int, stop: int) -> tuple[str, ...]:
-    """The characters between two states, as of `Cut`."""
-    return texts.chars[int(texts.offsets[start]) : int(texts.offsets[stop])]
-
-
-def _vocabulary(model: Spec) -> tuple[dict[str, int], str | None]:
-    """Token strings of the model that may stand for text, and the one for what is unknown."""
-    found = model["vocab"]
-    unknown = model.get("unk_token")
-    if model["type"] == "Unigram":
-        found = {piece: number for number, (piece, _) in enumerate(found)}
-        unknown = next((piece for piece, n in found.items() if n == model.get("unk_id")), None)
-    return {token: n for token, n in found.items() if token not in ("", unknown)}, unknown
-
-
 def _tokens(
     model: Spec,
     vocabulary: Mapping[str, int],
-    spelled: Mapping[str, tuple[str, ...]],
+    spelled: Mapping[str, Symbols],
     usable: set[str],
-) -> tuple[dict[tuple[str, ...], int], dict[tuple[str, ...], int]]:
+) -> tuple[dict[Symbols, int], dict[Symbols, int]]:
     """Tokens that consist of `usable` symbols, at the beginning of a piece and within."""
     byte_units = {symbol for symbol in usable if len(symbol) > 1}
     chars = usable - byte_units
@@ -184,84 +186,88 @@ def _tokens(
     within = {
         tuple(token[len(mark) :]): number
         for token, number in vocabulary.items()
-        if token.startswith(mark)
-        and len(token) > len(mark)
-        and chars.issuperset(token[len(mark) :])
+        if token.startswith(mark) and token != mark and chars.issuperset(token[len(mark) :])
     }
     return found, within
 
 
 def _symbols(
-    tokenizer: FastTokenizer, model: Spec, vocabulary: Mapping[str, int], *, by_byte: bool
-) -> Callable[[str], tuple[str, ...]]:
+    tokenizer: FastTokenizer, vocabulary: Mapping[str, int], chars: Sequence[str], *, by_byte: bool
+) -> dict[str, Symbols]:
+    """What characters of a piece are to the model."""
     if by_byte:
         from tokenizers import pre_tokenizers
 
         level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return lambda char: tuple(level.pre_tokenize_str(char)[0][0])
-
-    def symbols(char: str) -> tuple[str, ...]:
+        return {char: tuple(level.pre_tokenize_str(char)[0][0]) for char in chars}
+    symbols: dict[str, Symbols] = {}
+    model = tokenizer.spec["model"]
+    for char in chars:
         if char in vocabulary or model["type"] in ("WordPiece", "WordLevel"):
-            return (char,)
-        if model.get("byte_fallback") and model["type"] == "BPE":
-            units = tuple(f"<0x{byte:02X}>" for byte in char.encode())
-            if all(unit in vocabulary for unit in units):
-                return units
+            symbols[char] = (char,)
+            continue
         if model["type"] == "BPE":
+            units = tuple(f"<0x{byte:02X}>" for byte in char.encode())
+            if model.get("byte_fallback") and vocabulary.keys() >= {*units}:
+                symbols[char] = units
+                continue
             tokenizer.encode([char])  # says so if it is not known
         raise UnknownRuleError("a character that is no token by itself")
-
     return symbols
 
 
-def _normalizer(
-    spec: Spec | None, texts: Automaton, parts: Sequence[tuple[int, int]], alphabet: list[str]
-) -> tuple[dict[str, str], str]:
-    """What each character becomes, and what is put before the text."""
-    normalized, lead = {char: char for char in alphabet}, ""
+def _normalized(spec: Spec | None, texts: Automaton, parts: Sequence[tuple[int, int]]) -> Searched:
+    """The texts with what each character becomes, and what is put before each part."""
+    inside = [texts.chars[texts.offsets[a] : texts.offsets[b]] for a, b in parts]
+    normalized, lead = {char: char for chars in inside for char in chars}, ""
     for part in flat(spec, "normalizers"):
         kind = part["type"]
-        several = _of_several(part)
-        if several and not occurs(several, texts, parts, normalized, lead):
-            continue
+        pattern = part.get("pattern") or {}
+        literal = pattern.get("String")
+        if kind == "Replace":  # without a text of several characters it may change nothing
+            repeated = re.fullmatch(r"([\w\s-])\{2,\}", pattern.get("Regex", ""))
+            several = repeated[1] * 2 if repeated else literal or ""
+            searched = Searched(texts, parts, normalized, lead)
+            if len(several) > 1 and not any(searched.occurs(several)):
+                continue
         if kind == "Prepend":
             lead = part["prepend"] + lead
             continue
         if kind == "Strip":
-            _check_ends(texts, parts, normalized, lead)
+            _check_ends(Searched(texts, parts, normalized, lead))
             continue
-        literal = (part.get("pattern") or {}).get("String")
+        written = [lead, *normalized.values()]
         if kind == "Replace" and literal is not None and len(literal) == 1:
-            change: Callable[[str], str] = _replacing(literal, part["content"])
-        elif all(map(_STANDS_ALONE.get(kind, _never), (lead, *normalized.values()))):
+            change: Callable[[str], str] = functools.partial(_replaced, literal, part["content"])
+        elif (kind in _BY_CHARACTER and all(map(_stands_alone, written))) or (
+            kind == "Precompiled" and "\r" not in "".join(written) and "".join(written).isascii()
+        ):
             change = _normalizing(part)
         else:
             raise UnknownRuleError(f"its normalizer {kind}")
         normalized = {char: change(text) for char, text in normalized.items()}
         lead = change(lead)
-    return normalized, lead
+    return Searched(texts, parts, normalized, lead)
 
 
-def _of_several(part: Spec) -> str:
-    """A text of several characters without which a normalizer changes nothing; or none."""
-    pattern = part.get("pattern") or {}
-    repeated = re.fullmatch(r"([\w\s-])\{2,\}", pattern.get("Regex", ""))
-    found = pattern.get("String", repeated[1] * 2 if repeated else "")
-    return found if part["type"] == "Replace" and len(found) > 1 else ""
-
-
-def _replacing(old: str, new: str) -> Callable[[str], str]:
-    return lambda text: text.replace(old, new)
+def _replaced(old: str, new: str, text: str) -> str:
+    return text.replace(old, new)
 
 
 def _normalizing(part: Spec | None) -> Callable[[str], str]:
+    """What a normalizer makes of a text."""
     if part is None:
         return str
+    normalizer = _made_of("normalizer", part)
+    return lambda text: str(normalizer.normalize_str(text)) if text else ""
+
+
+def _made_of(kind: str, part: Spec) -> Any:
+    """A normalizer or pre-tokenizer by its description."""
     from tokenizers import Tokenizer, models
 
     spec = json.loads(Tokenizer(models.BPE()).to_str())
-    normalizer = Tokenizer.from_str(json.dumps({**spec, "normalizer": part})).normalizer
-    return lambda text: str(normalizer.normalize_str(text)) if text else ""
+    return getattr(Tokenizer.from_str(json.dumps({**spec, kind: part})), kind)
 
 
 def _stands_alone(text: str) -> bool:
@@ -272,70 +278,31 @@ def _stands_alone(text: str) -> bool:
     )
 
 
-def _ascii(text: str) -> bool:
-    # A line break of two characters is looked up as one.
-    return text.isascii() and "\r" not in text
-
-
-def _never(_text: str) -> bool:
-    return False
-
-
-# These change what each character has become by itself, as long as that holds of all.
-_STANDS_ALONE: dict[str, Callable[[str], bool]] = {
-    "Lowercase": _stands_alone,
-    "NFC": _stands_alone,
-    "NFD": _stands_alone,
-    "NFKC": _stands_alone,
-    "NFKD": _stands_alone,
-    "StripAccents": _stands_alone,
-    "BertNormalizer": _stands_alone,
-    "Nmt": _stands_alone,
-    "ByteLevel": _stands_alone,
-    "Precompiled": _ascii,
-}
-
-
-def _check_ends(
-    texts: Automaton,
-    parts: Sequence[tuple[int, int]],
-    normalized: Mapping[str, str],
-    lead: str,
-) -> None:
+def _check_ends(searched: Searched) -> None:
+    """Refuse to strip where a part may begin or end with a space."""
+    texts, parts = searched.texts, searched.parts
     ends = texts.final.copy()
     ends[[stop for _, stop in parts]] = True
-    inside = np.zeros(len(texts.chars), np.bool_)
+    first, last = set[str](), set[str]()
     for start, stop in parts:
-        inside[texts.offsets[start] : texts.offsets[stop]] = True
-    into = {texts.chars[edge] for edge in np.flatnonzero(inside & ends[texts.targets]).tolist()}
-    begin = {c for start, _ in parts for c in _chars(texts, start, start + 1)}
-    first = [lead] if lead else [normalized[c] for c in begin]
-    last = [normalized[c] for c in into]
-    if any(not t or t[0].isspace() for t in first) or any(not t or t[-1].isspace() for t in last):
+        first.update(texts.chars[texts.offsets[start] : texts.offsets[start + 1]])
+        edges = range(int(texts.offsets[start]), int(texts.offsets[stop]))
+        last.update(texts.chars[edge] for edge in edges if ends[texts.targets[edge]])
+    begins = [searched.lead] if searched.lead else [searched.spell(char) for char in first]
+    stops = [searched.spell(char) for char in last]
+    if any(not t or t[0].isspace() for t in begins) or any(not t or t[-1].isspace() for t in stops):
         raise UnknownRuleError("its normalizer Strip, where a text may begin or end with a space")
 
 
-def _levels(spec: Spec | None) -> tuple[tuple[Level, ...], bool]:
-    """The pre-tokenizers, and whether pieces are turned into bytes at the end."""
-    levels: list[Level] = []
-    by_byte = False
-    for part in flat(spec, "pretokenizers"):
-        if by_byte:
-            raise UnknownRuleError("a pre-tokenizer after ByteLevel")
-        by_byte = part["type"] == "ByteLevel"
-        levels.extend(_level(part))
-    return tuple(levels) or (Level(),), by_byte
-
-
-def _level(part: Spec) -> list[Level]:
+def _levels(part: Spec) -> list[Level]:
+    """The levels of the scanner that a pre-tokenizer is."""
     kind = part["type"]
     if kind == "ByteLevel":
         prepend = " " if part.get("add_prefix_space", True) else None
         pattern = parse(_GPT2) if part.get("use_regex", True) else None
         return [Level(pattern, prepend=prepend)]
     if kind == "Split":
-        behavior, invert = part["behavior"], bool(part.get("invert"))
-        return [Level(_split_pattern(part["pattern"]), behavior, invert)]
+        return [Level(_split_pattern(part["pattern"]), part["behavior"], bool(part.get("invert")))]
     if kind == "Digits":
         behavior = "Isolated" if part["individual_digits"] else "Contiguous"
         return [Level(_own_class(part), behavior)]
@@ -352,7 +319,7 @@ def _level(part: Spec) -> list[Level]:
             )
         ]
     if kind == "Whitespace":
-        splitter = _splitter(part)
+        splitter = _made_of("pre_tokenizer", part)
         return [Level(runs(_joins(splitter, "a"), _joins(splitter, "-")), "Removed", invert=True)]
     if kind == "WhitespaceSplit":
         return [Level(_own_class(part), "Removed")]
@@ -360,8 +327,7 @@ def _level(part: Spec) -> list[Level]:
         isolated = {**part, "behavior": "Isolated"}
         return [Level(_own_class(isolated), part.get("behavior", "Isolated"))]
     if kind == "BertPreTokenizer":
-        spaces = Level(_own_class({"type": "WhitespaceSplit"}), "Removed")
-        return [spaces, *_level({"type": "Punctuation"})]
+        return [*_levels({"type": "WhitespaceSplit"}), *_levels({"type": "Punctuation"})]
     raise UnknownRuleError(f"its pre-tokenizer {kind}")
 
 
@@ -376,15 +342,8 @@ def _split_pattern(pattern: Spec) -> Pattern:
 
 def _own_class(part: Spec) -> Pattern:
     """The characters at which a pre-tokenizer without a pattern cuts, seen beside a letter."""
-    joins = _joins(_splitter(part), "a")
+    joins = _joins(_made_of("pre_tokenizer", part), "a")
     return single(lambda char: not joins(char))
-
-
-def _splitter(part: Spec) -> Any:
-    from tokenizers import Tokenizer, models
-
-    spec = json.loads(Tokenizer(models.BPE()).to_str())
-    return Tokenizer.from_str(json.dumps({**spec, "pre_tokenizer": part})).pre_tokenizer
 
 
 def _joins(splitter: Any, before: str) -> Callable[[str], bool]:

@@ -20,8 +20,6 @@ match, and whether it is a match or lies between matches. None before a piece be
 
 State = tuple[Part, ...]
 
-FRESH: Part = None
-
 Outcome = tuple[tuple[tuple[str, bool], ...], State]
 """Characters as the model gets them, each with whether a piece begins there; the state."""
 
@@ -58,7 +56,7 @@ class Level:
         if self.pattern is None:
             return [(part is None, False, ((MATCH,), frozenset(), _MATCHED))]
         if part is None:
-            return self._begin(None, frozenset(), char)
+            return self._begin(self.pattern, None, frozenset(), char)
         threads, forbidden, kind = part
         must_fail = self.pattern.closure(forbidden, char)
         if MATCH in must_fail:
@@ -70,40 +68,31 @@ class Level:
         # or all of them fail.
         preferred = alive[: alive.index(MATCH)] if ends else alive
         after = self.pattern.read(preferred, char)
-        found: list[tuple[bool, bool, Part]] = []
+        ways: list[tuple[bool, bool, Part]] = []
         if after:
-            found.append((False, self._removed(kind), (after, still_forbidden, kind)))
+            ways.append((False, self._removed(kind), (after, still_forbidden, kind)))
         if ends:
-            found.extend(self._begin(kind, still_forbidden | frozenset(after), char))
-        return found
+            ways += self._begin(self.pattern, kind, still_forbidden | frozenset(after), char)
+        return ways
 
     def ends(self, part: Part) -> bool:
         """Whether the piece may end where there is nothing more to read."""
         if part is None or self.pattern is None:
             return True
-        threads, forbidden, _ = part
-        return MATCH in self.pattern.closure(threads, None) and MATCH not in self.pattern.closure(
-            forbidden, None
-        )
+        closed = [self.pattern.closure(threads, None) for threads in part[:2]]
+        return MATCH in closed[0] and MATCH not in closed[1]
 
     def _begin(
-        self, before: int | None, forbidden: frozenset[int], char: str
+        self, pattern: Pattern, before: int | None, forbidden: frozenset[int], char: str
     ) -> list[tuple[bool, bool, Part]]:
-        assert self.pattern is not None
-        after = self.pattern.read(self.pattern.closure((self.pattern.start,), char), char)
-        found: list[tuple[bool, bool, Part]] = []
+        """A match that begins at `char`, or, where none does, what lies between matches."""
+        after = pattern.read(pattern.closure((pattern.start,), char), char)
+        parts: list[tuple[tuple[int, ...], frozenset[int], int]] = [
+            ((MATCH,), forbidden | frozenset(after), _BETWEEN)
+        ]
         if after:
-            found.append(
-                (
-                    self._cut(before, _MATCHED),
-                    self._removed(_MATCHED),
-                    (after, forbidden, _MATCHED),
-                )
-            )
-        # No match begins at a character that lies between matches.
-        part = ((MATCH,), forbidden | frozenset(after), _BETWEEN)
-        found.append((self._cut(before, _BETWEEN), self._removed(_BETWEEN), part))
-        return found
+            parts.insert(0, (after, forbidden, _MATCHED))
+        return [(self._cut(before, part[2]), self._removed(part[2]), part) for part in parts]
 
     def _removed(self, kind: int) -> bool:
         return self.behavior == "Removed" and kind != self.invert
@@ -117,9 +106,9 @@ class Level:
         if self.behavior == "Contiguous":
             return first != second
         if self.behavior == "MergedWithNext":
-            return not (first and not second)
+            return second or not first
         if self.behavior == "MergedWithPrevious":
-            return not (second and not first)
+            return first or not second
         return True
 
 
@@ -128,7 +117,7 @@ class Scanner:
 
     def __init__(self, levels: tuple[Level, ...]) -> None:
         self._levels = levels
-        self.start: State = (FRESH,) * len(levels)
+        self.start: State = (None,) * len(levels)
         self._known: dict[tuple[State, str, bool, bool], tuple[Outcome, ...]] = {}
 
     def read(self, state: State, text: str, *, begins: bool, first: bool) -> tuple[Outcome, ...]:
@@ -139,16 +128,17 @@ class Scanner:
         """
         key = (state, text, begins, first)
         if key not in self._known:
-            found: list[Outcome] = [((), state)]
+            ways: list[Outcome] = [((), state)]
             for number, char in enumerate(text):
-                found = [
+                new = not number
+                ways = [
                     (read + more, after)
-                    for read, between in found
+                    for read, between in ways
                     for more, after in self._feed(
-                        0, between, char, begins and not number, first and not number
+                        0, between, char, begins=begins and new, first=first and new
                     )
                 ]
-            self._known[key] = tuple(found)
+            self._known[key] = tuple(ways)
         return self._known[key]
 
     def ends(self, state: State) -> bool:
@@ -156,12 +146,7 @@ class Scanner:
         return all(level.ends(part) for level, part in zip(self._levels, state, strict=True))
 
     def _feed(
-        self,
-        depth: int,
-        state: State,
-        char: str,
-        begins: bool,  # noqa: FBT001
-        first: bool,  # noqa: FBT001
+        self, depth: int, state: State, char: str, *, begins: bool, first: bool
     ) -> list[Outcome]:
         """Read `char` at one level and those below.
 
@@ -169,31 +154,23 @@ class Scanner:
         """
         if depth == len(self._levels):
             return [(((char, begins),), ())]
-        level = self._levels[depth]
+        level, below = self._levels[depth], self._levels[depth + 1 :]
         char = level.replace.get(char, char)
         added = level.prepend if begins and (first or not level.prepend_once) else None
         chars = char if added is None or added == char else added + char
-        found: list[Outcome] = [((), (FRESH if begins else state[0], *state[1:]))]
-        for one in chars:
-            found = [
-                (read + more, (part, *below))
-                for read, between in found
-                for cut, removed, part in level.step(between[0], one)
-                for more, below in self._below(
-                    depth, between[1:], one, cut=cut, removed=removed, first=first
-                )
-            ]
-            first = False
-        return found
-
-    def _below(
-        self, depth: int, state: State, char: str, *, cut: bool, removed: bool, first: bool
-    ) -> list[Outcome]:
-        if cut:
-            levels = self._levels[depth + 1 :]
-            if not all(level.ends(part) for level, part in zip(levels, state, strict=True)):
-                return []
-            state = (FRESH,) * len(levels)
-        if removed:
-            return [((), state)]
-        return self._feed(depth + 1, state, char, cut, first)
+        ways: list[Outcome] = [((), (None if begins else state[0], *state[1:]))]
+        for each in chars:
+            longer: list[Outcome] = []
+            for read, (own, *rest) in ways:
+                for cut, removed, part in level.step(own, each):
+                    inner: State = tuple(rest)
+                    if cut:
+                        if not all(one.ends(p) for one, p in zip(below, inner, strict=True)):
+                            continue
+                        inner = (None,) * len(below)
+                    fed: list[Outcome] = [((), inner)]
+                    if not removed:
+                        fed = self._feed(depth + 1, inner, each, begins=cut, first=first)
+                    longer += [(read + more, (part, *after)) for more, after in fed]
+            ways, first = longer, False
+        return ways

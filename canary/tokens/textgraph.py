@@ -14,6 +14,7 @@ from canary.tokens.rules import Rules, cut_symbol
 from canary.tokens.scanner import Scanner, State
 
 Ints = NDArray[np.int64]
+Edge = tuple[int, bool, int]  # a symbol, whether a piece begins with it, and a node
 
 _MAX_EDGES = 1_000_000
 
@@ -61,7 +62,7 @@ class TextGraph:
         numbers: dict[str, int] = {}
         places = {(0, scanner.start): 0}
         queue = [(0, scanner.start)]
-        edges: list[list[tuple[int, bool, int]]] = [[]]  # of each node
+        edges: list[list[Edge]] = [[]]  # of each node
         silent: list[list[int]] = [[]]  # nodes that it passes into without a symbol
         final = [False]
         dropping: list[int] = []  # nodes behind a character that left nothing
@@ -95,11 +96,11 @@ class TextGraph:
                         silent[here].append(end)
                         if not texts.chars[edge].isspace():
                             dropping.append(end)
-                    at = here
-                    for k, (name, begins) in enumerate(read):
-                        to = end if k == len(read) - 1 else node()
-                        edges[at].append((numbers.setdefault(name, len(numbers)), begins, to))
-                        at = to
+                    source = here
+                    for k, (name, begins) in enumerate(read, 1):
+                        to = end if k == len(read) else node()
+                        edges[source].append((numbers.setdefault(name, len(numbers)), begins, to))
+                        source = to
                     total += len(read)
             if total > _MAX_EDGES:
                 raise UnknownRuleError("so many texts that their graph takes over a million edges")
@@ -112,7 +113,7 @@ class TextGraph:
             alive[here] = final[here] or any(alive[to] for to in _targets(edges[here]))
         if any(alive[here] for here in dropping):
             raise OddTextError("a character that it leaves out")
-        return cls._packed(edges, final, tuple(numbers), rules, scanner)
+        return cls(*_packed(edges, final, alive), tuple(numbers), rules, scanner)
 
     @property
     def longest_piece(self) -> int:
@@ -129,25 +130,25 @@ class TextGraph:
 
     def spell(self, symbols: Sequence[str]) -> Iterator[str]:
         """The texts that the model gets as these symbols; nearly always one."""
-        texts, (state, begun, ways) = self._rules.texts, self._beginning
+        texts, scanner, (state, begun, ways) = self._rules.texts, self._scanner, self._beginning
         pending = [
             (state, scanned, len(read), begun)
             for scanned, read in ways
             if tuple(symbols[: len(read)]) == read
         ]
         while pending:
-            state, scanned, at, text = pending.pop()
+            state, scanned, done, text = pending.pop()
             if cut := self._rules.cuts.get(state):
-                if self._scanner.ends(scanned) and symbols[at : at + 1] == [cut_symbol(cut.token)]:
-                    pending.append((cut.stop, self._scanner.start, at + 1, text + cut.text))
+                if scanner.ends(scanned) and symbols[done : done + 1] == [cut_symbol(cut.token)]:
+                    pending.append((cut.stop, scanner.start, done + 1, text + cut.text))
                 continue
-            if texts.final[state] and at == len(symbols) and self._scanner.ends(scanned):
+            if texts.final[state] and done == len(symbols) and scanner.ends(scanned):
                 yield text
             for edge in range(int(texts.offsets[state]), int(texts.offsets[state + 1])):
                 char = texts.chars[edge]
-                for read, after in _read(self._rules, self._scanner, scanned, char, state):
-                    end = at + len(read)
-                    if tuple(symbols[at:end]) == tuple(symbol for symbol, _ in read):
+                for read, after in _read(self._rules, scanner, scanned, char, state):
+                    end = done + len(read)
+                    if tuple(symbols[done:end]) == tuple(symbol for symbol, _ in read):
                         pending.append((int(texts.targets[edge]), after, end, text + char))
 
     @cached_property
@@ -170,55 +171,34 @@ class TextGraph:
             state, text = int(texts.targets[edge]), text + char
         return state, text, ways
 
-    @classmethod
-    def _packed(
-        cls,
-        edges: list[list[tuple[int, bool, int]]],
-        final: list[bool],
-        names: tuple[str, ...],
-        rules: Rules,
-        scanner: Scanner,
-    ) -> TextGraph:
-        """Arrays of the nodes through which a text passes, sources before targets."""
-        order = _backwards([*map(_targets, edges)])
-        alive = list(final)
-        for here in order:
-            alive[here] = alive[here] or any(alive[to] for to in _targets(edges[here]))
-        kept = [here for here in order[::-1] if alive[here]]
-        number = {here: k for k, here in enumerate(kept)}
-        rows = [
-            [
-                (symbol, cut, number[to])
-                for symbol, cut, to in dict.fromkeys(edges[here])
-                if alive[to]
-            ]
-            for here in kept
-        ]
-        levels = [0] * len(kept)
-        for here, row in enumerate(rows):
-            for _, _, to in row:
-                levels[to] = max(levels[to], levels[here] + 1)
-        flat = [edge for row in rows for edge in row]
-        columns = list(zip(*flat, strict=True)) or [(), (), ()]
-        return cls(
-            np.cumsum([0, *map(len, rows)], dtype=np.int64),
-            np.array(columns[0], np.int64),
-            np.array(columns[1], np.bool_),
-            np.array(columns[2], np.int64),
-            np.array([final[here] for here in kept], np.bool_),
-            np.array(levels, np.int64),
-            names,
-            rules,
-            scanner,
-        )
+
+def _packed(
+    edges: list[list[Edge]], final: list[bool], alive: list[bool]
+) -> tuple[Ints, Ints, NDArray[np.bool_], Ints, NDArray[np.bool_], Ints]:
+    """Arrays of the nodes through which a text passes, sources before targets; see `TextGraph`."""
+    kept = [here for here in _backwards([*map(_targets, edges)])[::-1] if alive[here]]
+    number = {here: k for k, here in enumerate(kept)}
+    rows = [
+        [(symbol, cut, number[to]) for symbol, cut, to in dict.fromkeys(edges[here]) if alive[to]]
+        for here in kept
+    ]
+    levels = [0] * len(kept)
+    for here, row in enumerate(rows):
+        for to in _targets(row):
+            levels[to] = max(levels[to], levels[here] + 1)
+    columns = list(zip(*(edge for row in rows for edge in row), strict=True)) or [(), (), ()]
+    return (
+        np.cumsum([0, *map(len, rows)], dtype=np.int64),
+        np.array(columns[0], np.int64),
+        np.array(columns[1], np.bool_),
+        np.array(columns[2], np.int64),
+        np.array([final[here] for here in kept], np.bool_),
+        np.array(levels, np.int64),
+    )
 
 
 def _read(
-    rules: Rules,
-    scanner: Scanner,
-    state: State,
-    char: str,
-    at: int,
+    rules: Rules, scanner: Scanner, state: State, char: str, at: int
 ) -> list[tuple[list[tuple[str, bool]], State]]:
     """What reading one character at a state gives the model: symbols, and the state after."""
     begins, first = at in rules.leads, at == 0 and not rules.head
@@ -226,9 +206,9 @@ def _read(
     return [
         (
             [
-                (symbol, cut and k == 0)
-                for one, cut in read
-                for k, symbol in enumerate(rules.symbols(one))
+                (symbol, cut and not k)
+                for c, cut in read
+                for k, symbol in enumerate(rules.symbols[c])
             ],
             after,
         )
@@ -236,7 +216,7 @@ def _read(
     ]
 
 
-def _targets(edges: list[tuple[int, bool, int]]) -> list[int]:
+def _targets(edges: list[Edge]) -> list[int]:
     return [to for _, _, to in edges]
 
 
@@ -247,12 +227,11 @@ def _backwards(targets: list[list[int]]) -> list[int]:
     pending = [(0, iter(targets[0]))]
     while pending:
         here, rest = pending[-1]
-        for to in rest:
-            if to not in seen:
-                seen.add(to)
-                pending.append((to, iter(targets[to])))
-                break
-        else:
+        to = next((to for to in rest if to not in seen), None)
+        if to is None:
             order.append(here)
             pending.pop()
+        else:
+            seen.add(to)
+            pending.append((to, iter(targets[to])))
     return order

@@ -1,20 +1,26 @@
-"""The texts of a graph, cut into tokens in every way that a machine allows."""
+"""Token graphs: the texts of a graph, cut into tokens in every way that a machine allows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.machine import NEVER, Machine, Table
+from canary.tokens.arrays import END, MOST_PATHS, TokenGraph, exact_counts, ranges
+from canary.tokens.machines import NEVER, Machine, Table
 from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
-from canary.tokens.token_graph import END, MAX_EDGES, MOST_PATHS, TokenGraph, graph_of, too_large
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Symbols = tuple[str, ...]
+K = TypeVar("K")
+
+MAX_EDGES = 12_000_000
+"""Edges that are held at once: about a gigabyte while the tree is made."""
 
 _BITS = 32  # of a key, for the state of the machine; the node stands above them
 _ROOT = 2**_BITS - 1  # a piece has ended, or none has begun
@@ -44,21 +50,13 @@ def token_graph(
         If it would take too many edges, or a tokenization continues another.
     """
     fits = _fitting(graph, first, within)
-    machine = machine_of(*fits.texts)
-    walked = _forward(graph, fits, machine)
-    found = _backward(walked, fits.ids, fits.order)
+    found = _backward(_forward(graph, fits, machine_of(*fits.texts)), fits)
     same = (found.sources[1:] == found.sources[:-1]) & (found.tokens[1:] == found.tokens[:-1])
     return _determinized(found) if same.any() else found
 
 
 def spellings(graph: TextGraph) -> int:
-    """How many different sequences of symbols the texts of a graph are, wherever they are cut.
-
-    Raises
-    ------
-    UnknownRuleError
-        As `token_graph`.
-    """
+    """How many different sequences of symbols the texts of a graph are, wherever they are cut."""
     symbols: dict[Symbols, int] = {(name,): k for k, name in enumerate(graph.names)}
 
     def anything(some: Sequence[Symbols], _same: Sequence[Symbols]) -> Machine:
@@ -79,7 +77,7 @@ class _Fits:
 
     offsets: Ints
     tokens: Ints
-    cuts: NDArray[np.bool_]
+    cuts: Bools
     targets: Ints
     texts: tuple[list[Symbols], list[Symbols]]
     ids: Ints
@@ -87,34 +85,33 @@ class _Fits:
 
 
 class _Trie:
-    """Tokens by their symbols, as a table of (node, symbol) -> node."""
+    """Tokens by their symbols, as a table of (node, symbol) -> node; the roots come first."""
 
     def __init__(self, texts: Sequence[Sequence[Symbols]], names: Mapping[str, int]) -> None:
         self._width = max(1, len(names))
         moves: dict[int, int] = {}
-        self.token = [NEVER] * len(texts)  # the roots are the first nodes
+        token_at = [NEVER] * len(texts)
         number = 0
         for root, some in enumerate(texts):
             for text in some:
-                at = root
+                node = root
                 for symbol in text:
-                    key = at * self._width + names[symbol]
-                    at = moves.setdefault(key, len(self.token))
-                    if at == len(self.token):
-                        self.token.append(NEVER)
-                self.token[at] = number
+                    node = moves.setdefault(node * self._width + names[symbol], len(token_at))
+                    if node == len(token_at):
+                        token_at.append(NEVER)
+                token_at[node] = number
                 number += 1
         self._keys = np.array(sorted(moves), np.int64)
         self._ends = np.array([moves[key] for key in self._keys.tolist()], np.int64)
-        self.tokens = np.array(self.token, np.int64)
+        self.tokens = np.array(token_at, np.int64)
 
     def move(self, nodes: Ints, symbols: Ints) -> Ints:
         """The node below each by a symbol; `NEVER` if there is none."""
         if not len(self._keys):
             return np.full(len(nodes), NEVER, np.int64)
         wanted = nodes * self._width + symbols
-        at = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return np.where(self._keys[at] == wanted, self._ends[at], NEVER)
+        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
+        return np.where(self._keys[place] == wanted, self._ends[place], NEVER)
 
 
 def _fitting(
@@ -128,32 +125,32 @@ def _fitting(
     trie = _Trie(texts, names)
     nodes = np.arange(len(graph.final), dtype=np.int64)
     degrees = np.diff(graph.offsets)
-    source, at = nodes, nodes
+    source, reached = nodes, nodes
     place, cut = np.full(len(nodes), NEVER, np.int64), np.zeros(len(nodes), np.bool_)
-    parts: list[tuple[Ints, Ints, NDArray[np.bool_], Ints]] = []
+    parts: list[tuple[Ints, Ints, Bools, Ints]] = []
     total, begins = 0, True
     while len(source):
-        counts = degrees[at]
-        rows, edges = np.repeat(np.arange(len(at)), counts), _ranges(graph.offsets[at], counts)
+        counts = degrees[reached]
+        rows = np.repeat(np.arange(len(reached)), counts)
+        edges = ranges(graph.offsets[reached], counts)
         cuts = graph.cuts[edges]
         if begins:
             place = np.where(cuts | one, 0, 1)
             cut = cuts
         else:
-            inside = ~cuts
-            rows, edges = rows[inside], edges[inside]
+            rows, edges = rows[~cuts], edges[~cuts]
             place, cut = place[rows], cut[rows]
+        begins = False
         place = trie.move(place, graph.symbols[edges])
         there = place != NEVER
-        source, at = source[rows][there], graph.targets[edges][there]
+        source, reached = source[rows][there], graph.targets[edges][there]
         place, cut = place[there], cut[there]
-        begins = False
         tokens = trie.tokens[place]
         whole = tokens != NEVER
-        parts.append((source[whole], tokens[whole], cut[whole], at[whole]))
+        parts.append((source[whole], tokens[whole], cut[whole], reached[whole]))
         total += int(whole.sum())
         if total > MAX_EDGES or len(source) > MAX_EDGES:
-            raise too_large()
+            raise _too_large()
     sources, tokens, cuts, targets = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )
@@ -178,39 +175,38 @@ def _fitting(
 
 
 @dataclass(frozen=True, eq=False)
-class _Walked:
-    """States that can be reached, by level, and the edges between them."""
+class _Level:
+    """States that can be reached after some number of symbols, and the edges from them."""
 
-    keys: list[Ints]  # of the states of each level, ascending
-    final: list[NDArray[np.bool_]]
-    sources: list[Ints]  # of each level's edges: position among the level's states
-    tokens: list[Ints]
-    targets: list[Ints]  # keys
-    levels: list[Ints]  # of the targets
+    keys: Ints  # of the states, ascending
+    final: Bools
+    sources: Ints  # of the edges: position among the states
+    tokens: Ints
+    targets: Ints  # keys
+    levels: Ints  # of the targets
 
 
-def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
+def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> list[_Level]:
     """From the beginning of the texts through all tokens that may follow each other."""
     depth = int(graph.levels.max(initial=0)) + 1
-    arriving: list[list[Ints]] = [[] for _ in range(depth)]
+    arriving: list[list[Ints]] = [[np.zeros(0, np.int64)] for _ in range(depth)]
     arriving[0].append(np.array([_ROOT], np.int64))
-    walked = _Walked([], [], [], [], [], [])
-    degrees, total = np.diff(fits.offsets), 0
+    walked: list[_Level] = []
+    degrees, looked_at, kept = np.diff(fits.offsets), 0, 0
     goes_on = np.zeros(len(degrees), np.bool_)  # where a piece may go on
     goes_on[np.repeat(np.arange(len(degrees)), degrees)[~fits.cuts]] = True
     for level in range(depth):
-        keys = np.unique(np.concatenate([np.zeros(0, np.int64), *arriving[level]]))
+        keys = np.unique(np.concatenate(arriving[level]))
         arriving[level] = []
         nodes, states = keys >> _BITS, keys & _ROOT
         begun = states != _ROOT
         ends = np.ones(len(states), np.bool_)
         ends[begun] = machine.ends(states[begun])
-        final = graph.final[nodes] & ends
         counts = degrees[nodes]
-        total += int(counts.sum())
-        if total > 4 * MAX_EDGES:
-            raise too_large()
-        rows, edges = np.repeat(np.arange(len(keys)), counts), _ranges(fits.offsets[nodes], counts)
+        looked_at += int(counts.sum())
+        if looked_at > 4 * MAX_EDGES:
+            raise _too_large()
+        rows, edges = np.repeat(np.arange(len(keys)), counts), ranges(fits.offsets[nodes], counts)
         tokens, cuts = fits.tokens[edges], fits.cuts[edges]
         after = np.where(cuts & ends[rows], machine.start[tokens], NEVER).astype(np.int64)
         inside = np.flatnonzero(~cuts & begun[rows])
@@ -218,62 +214,52 @@ def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> _Walked:
             table, row = machine.rows(states[begun])
             place = np.cumsum(begun) - 1
             after[inside] = table[row[place[rows[inside]]], tokens[inside]]
-        may = after != NEVER
-        rows, tokens, to = rows[may], tokens[may], fits.targets[edges][may]
-        after = after[may]
+        may = np.flatnonzero(after != NEVER)
         # Where every piece ends, it does not matter how.
-        over = ~goes_on[to]
-        dead = over & ~machine.ends(after)
-        targets = (to << _BITS) + np.where(over, _ROOT, after)
-        rows, tokens, to, targets = rows[~dead], tokens[~dead], to[~dead], targets[~dead]
+        over = ~goes_on[fits.targets[edges[may]]]
+        fine = ~over | machine.ends(after[may])
+        may, over = may[fine], over[fine]
+        to = fits.targets[edges[may]]
+        targets = (to << _BITS) + np.where(over, _ROOT, after[may])
         reached = graph.levels[to]
-        order = np.argsort(reached, kind="stable")
-        parts = np.searchsorted(reached[order], np.arange(depth + 1))
         for later in np.unique(reached).tolist():
-            arriving[later].append(np.unique(targets[order[parts[later] : parts[later + 1]]]))
-        for name, values in (
-            ("keys", keys),
-            ("final", final),
-            ("sources", rows),
-            ("tokens", tokens),
-            ("targets", targets),
-            ("levels", reached),
-        ):
-            getattr(walked, name).append(values)
-        if sum(map(len, walked.tokens)) > MAX_EDGES:
-            raise too_large()
+            arriving[later].append(np.unique(targets[reached == later]))
+        final = graph.final[nodes] & ends
+        walked.append(_Level(keys, final, rows[may], tokens[may], targets, reached))
+        kept += len(may)
+        if kept > MAX_EDGES:
+            raise _too_large()
     return walked
 
 
-def _backward(walked: _Walked, ids: Ints, order: Ints) -> TokenGraph:
+def _backward(walked: Sequence[_Level], fits: _Fits) -> TokenGraph:
     """Drop what leads nowhere, and make states one that have the same edges."""
-    classes: list[Ints] = [np.full(len(keys), NEVER, np.int64) for keys in walked.keys]
+    classes: list[Ints] = [np.full(len(level.keys), NEVER, np.int64) for level in walked]
     paths = [np.ones(1, np.int64)]  # of END
     number = 1
     parts: list[tuple[Ints, Ints, Ints]] = []
-    for level in range(len(walked.keys) - 1, -1, -1):
-        final, sources = walked.final[level], walked.sources[level]
-        reached = np.full(len(sources), NEVER, np.int64)
-        for later in np.unique(walked.levels[level]).tolist():
-            here = walked.levels[level] == later
-            at = np.searchsorted(walked.keys[later], walked.targets[level][here])
-            reached[here] = classes[later][at]
+    for depth in range(len(walked) - 1, -1, -1):
+        level = walked[depth]
+        reached = np.full(len(level.sources), NEVER, np.int64)
+        for later in np.unique(level.levels).tolist():
+            here = level.levels == later
+            place = np.searchsorted(walked[later].keys, level.targets[here])
+            reached[here] = classes[later][place]
         alive = reached != NEVER
-        sources, tokens, reached = sources[alive], walked.tokens[level][alive], reached[alive]
-        if final[sources].any():
+        sources, tokens, reached = level.sources[alive], level.tokens[alive], reached[alive]
+        if level.final[sources].any():
             raise UnknownRuleError("a tokenization that continues another one")
-        by_text = np.lexsort((reached, order[tokens], sources))
+        by_text = np.lexsort((reached, fits.order[tokens], sources))
         sources, tokens, reached = sources[by_text], tokens[by_text], reached[by_text]
-        known = np.concatenate(paths)
         inner, first = np.unique(sources, return_index=True)
         counts = np.diff(np.append(first, len(sources)))
         merged, kept = _same_rows(tokens, reached, first, counts)
-        classes[level][final] = END
-        classes[level][inner] = number + merged
-        rows = _ranges(first[kept], counts[kept])
+        classes[depth][level.final] = END
+        classes[depth][inner] = number + merged
+        rows = ranges(first[kept], counts[kept])
         owners = np.repeat(np.arange(len(kept)), counts[kept])
-        parts.append((number + owners, ids[tokens[rows]], reached[rows]))
-        paths.append(_sums(known[reached[rows]], counts[kept]))
+        parts.append((number + owners, fits.ids[tokens[rows]], reached[rows]))
+        paths.append(_sums(np.concatenate(paths)[reached[rows]], counts[kept]))
         number += len(kept)
     root = int(classes[0][0])
     if root == NEVER:
@@ -325,11 +311,43 @@ def _determinized(graph: TokenGraph) -> TokenGraph:
     return graph_of(frozenset([graph.root]), moves)
 
 
-def _ranges(starts: Ints, counts: Ints) -> Ints:
-    """``starts[i] .. starts[i] + counts[i] - 1`` for each i, end to end."""
-    before = np.cumsum(counts) - counts
-    found: Ints = np.repeat(starts - before, counts) + np.arange(int(counts.sum()))
-    return found
+def graph_of(root: K, moves: Callable[[K], Mapping[int, K]]) -> TokenGraph:
+    """The graph below a state, given what each token leads to; states that lead alike are one.
+
+    A state without moves is `END`.
+    """
+    numbers: dict[K, int] = {}
+    merged: dict[tuple[tuple[int, int], ...], int] = {(): END}
+    rows: dict[K, Mapping[int, K]] = {}
+    paths, sources = [1], list[int]()
+    pending, kept = [root], list[tuple[int, int]]()
+    while pending:
+        state = pending[-1]
+        if state not in numbers and state not in rows:
+            rows[state] = moves(state)
+        waiting = [to for to in rows.get(state, {}).values() if to not in numbers]
+        pending.extend(waiting)
+        if waiting:
+            continue
+        pending.pop()
+        if state in numbers:
+            continue
+        edges = tuple((token, numbers[to]) for token, to in rows.pop(state).items())
+        numbers[state] = merged.setdefault(edges, len(paths))
+        if numbers[state] == len(paths):
+            sources.extend([len(paths)] * len(edges))
+            kept.extend(edges)
+            paths.append(sum(paths[to] for _, to in edges))
+        if len(kept) > MAX_EDGES:
+            raise _too_large()
+    pairs = np.array(kept, np.int64).reshape(-1, 2)
+    by = np.array(sources, np.int64)
+    return TokenGraph(numbers[root], by, pairs[:, 0], pairs[:, 1], exact_counts(paths))
+
+
+def _too_large() -> UnknownRuleError:
+    """That a graph would take too many edges."""
+    return UnknownRuleError(f"so many tokens that fit that the tree takes over {MAX_EDGES:,} edges")
 
 
 def _sums(values: Ints, counts: Ints) -> Ints:

@@ -13,34 +13,50 @@ would have made of each whole string. It is made in one of three ways:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, UnsupportedError
-from canary.formats.automaton import Automaton
 from canary.formats.building import concatenate, literal
 from canary.formats.format import Format
-from canary.tokens.arrays import LEAF, MISSING, TokenTree, compress
-from canary.tokens.bpe import bpe_machine
+from canary.tokens.arrays import (
+    LEAF,
+    MISSING,
+    NOT_CERTIFIED,
+    TokenGraph,
+    TokenTree,
+    compress,
+    exact_counts,
+)
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer
-from canary.tokens.machine import Machine
-from canary.tokens.observed_trees import character_tree, list_tree
+from canary.tokens.machines import Machine, bpe_machine, word_machine, wordpiece_machine
 from canary.tokens.pattern import OddTextError, UnknownRuleError
-from canary.tokens.rules import Rules, read_rules
+from canary.tokens.rules import Symbols, read_rules
 from canary.tokens.textgraph import TextGraph
-from canary.tokens.token_lattice import Symbols, spellings, token_graph
+from canary.tokens.token_lattice import graph_of, spellings, token_graph
 from canary.tokens.tokenizer import Encoding
 from canary.tokens.unigram import UnigramMachine
-from canary.tokens.wordpiece import word_machine, wordpiece_machine
 
-__all__ = ["LEAF", "MISSING", "TokenTree", "check_certified", "compile_tree", "leaf_numbers"]
+__all__ = [
+    "LEAF",
+    "MISSING",
+    "TokenTree",
+    "check_certified",
+    "compile_tree",
+    "leaf_numbers",
+    "list_tree",
+]
 
 CHECKED_FILLS = 1_000
 LISTED_FILLS = 100_000
 LARGEST = 2**1000
+
+Row = tuple[int, ...]
 
 # Of the context, only the last tokens are encoded again for each fill: so many, or some more.
 _NEAREST, _FARTHEST = 4, 48
@@ -75,11 +91,11 @@ def compile_tree(
     try:
         tree = _tree_by_rules(format, encoder, encodings)
     except UnknownRuleError as reason:
-        return _other_tree(format, encoder, fills, encodings, reason)
+        tree = _other_tree(format, encoder, fills, encodings, reason)
     except RecursionError:
         deep = UnknownRuleError("parts or patterns that are nested too deeply, or too many of them")
-        return _other_tree(format, encoder, fills, encodings, deep)
-    if not len(tree.context):
+        tree = _other_tree(format, encoder, fills, encodings, deep)
+    if tree.certified and not len(tree.context):
         raise encoder.begins_with_a_hole(format)
     return tree
 
@@ -105,7 +121,7 @@ def leaf_numbers(
     """
     numbers = _numbers_by_tails(tree, format, encoder, fills)
     rest = np.flatnonzero(numbers == MISSING)
-    encodings = encoder.candidates(format, [fills[at] for at in rest.tolist()])
+    encodings = encoder.candidates(format, [fills[place] for place in rest.tolist()])
     numbers[rest] = tree.numbers([encoding.ids for encoding in encodings])
     missing = int((numbers == MISSING).sum())
     if missing:
@@ -137,7 +153,7 @@ def _numbers_by_tails(
     for back in range(_NEAREST, min(_FARTHEST, len(context))):
         kept = len(context) - back
         begin = (whole.spans or ())[kept][0] + len(encoder.context)
-        if 0 < begin <= len(above) and tokenizer.part(text[begin:]) == inner[kept:]:
+        if 0 < begin <= len(above) and tokenizer.parts([text[begin:]]) == [inner[kept:]]:
             break
     else:
         return nothing
@@ -146,7 +162,7 @@ def _numbers_by_tails(
     rows = [(*tail[back:], *after) if tail[:back] == known else () for tail in tails]
     numbers = tree.numbers_below(rows)
     there = np.flatnonzero(numbers != MISSING)
-    alike = len({*numbers[there].tolist()}) < len({fills[at] for at in there.tolist()})
+    alike = len({*numbers[there].tolist()}) < len({fills[place] for place in there.tolist()})
     return nothing if alike else numbers
 
 
@@ -163,33 +179,59 @@ def _tree_by_rules(
     tokenizer = encoder.tokenizer
     if not isinstance(tokenizer, FastTokenizer):
         raise UnknownRuleError("a tokenizer that does not tell its rules")
-    rules = read_rules(tokenizer, _texts(format, encoder.context))
-    text = encoder.context + format.prefix + format.unrank(0) + format.suffix
-    before, after = tokenizer.template(text)
-    head = encoder.start + before + tokenizer.part(rules.head)
-    graph = TextGraph.of(rules)
-    if rules.model["type"] == "Unigram" and spellings(graph) < format.size:
+    above = encoder.context + format.prefix
+    around = [literal(text) if text else None for text in (above, format.suffix)]
+    parts = [part for part in (around[0], format.automaton, around[1]) if part is not None]
+    rules = read_rules(tokenizer, concatenate(parts))
+    before, after = tokenizer.template(above + format.unrank(0) + format.suffix)
+    head = encoder.start + before + tokenizer.parts([rules.head])[0]
+    graph, model = TextGraph.of(rules), rules.model
+    if model["type"] == "Unigram" and spellings(graph) < format.size:
         # Its ties would make up for fills that are one text to it.
         raise OddTextError("fewer texts than there are fills")
-    longest = rules.model.get("max_input_chars_per_word")  # of WordPiece: longer ones are unknown
+    longest = model.get("max_input_chars_per_word")  # of WordPiece: longer ones are unknown
     if longest is not None and graph.longest_piece > longest:
         raise OddTextError(f"a limit of {longest} characters to a word, which a candidate exceeds")
-    found = token_graph(graph, rules.first, rules.within, lambda *tokens: _machine(rules, *tokens))
+
+    def machine(first: Sequence[Symbols], within: Sequence[Symbols]) -> Machine:
+        if model["type"] == "BPE":
+            whole = bool(model.get("ignore_merges"))
+            return bpe_machine(first, model["merges"], ignore_merges=whole)
+        if model["type"] == "Unigram":
+            scores = {tuple(piece): float(score) for piece, score in model["vocab"]}
+            return UnigramMachine(first, {token: scores.get(token, 0.0) for token in rules.first})
+        if model["type"] == "WordPiece":
+            return wordpiece_machine(first, within)
+        if model["type"] == "WordLevel":
+            return word_machine(first)
+        raise UnknownRuleError(f"its model {model['type']}")
+
+    found = token_graph(graph, rules.first, rules.within, machine)
     leaves = int(found.paths[found.root])
     if leaves < format.size:
         raise OddTextError("fewer ways through the tree than there are fills")
     exact = leaves == format.size
-    symbols = {number: token for token, number in rules.first.items()}
-    symbols |= {number: token for token, number in rules.within.items()}
-    start = len(encoder.context) + len(format.prefix)
+    if exact and len(encodings) >= format.size:
+        certificate = f"certified: all {len(encodings):,} fills were encoded"
+    else:
+        certificate = (
+            f"certified: every canonical path is in the tree ({rules.why}; "
+            f"{len(encodings):,} fills were encoded)"
+        )
+        certificate += (
+            ", and there are as many paths as fills"
+            if exact
+            else "; leaves that re-encode differently are left out"
+        )
+    symbols = {number: token for token, number in [*rules.first.items(), *rules.within.items()]}
 
     def texts_of(rows: Sequence[Sequence[int]], _numbers: object) -> list[tuple[str, ...]]:
         spelled = []
         for row in rows:
             inner = row[len(head) : len(row) - len(after)]
             texts = graph.spell([symbol for token in inner for symbol in symbols[token]])
-            whole = (rules.head + text for text in texts)
-            spelled.append(tuple(text[start : len(text) - len(format.suffix)] for text in whole))
+            whole = [rules.head + text for text in texts]
+            spelled.append(tuple(t[len(above) : len(t) - len(format.suffix)] for t in whole))
         return spelled
 
     tree = compress(
@@ -197,7 +239,7 @@ def _tree_by_rules(
         head,
         after,
         canonical=exact,
-        certificate=_certificate(format, rules, len(encodings), exact=exact),
+        certificate=certificate,
         texts_of=texts_of,
         encode=lambda fills: [
             e.ids for e in encoder.encode([format.candidate(fill) for fill in fills])
@@ -207,45 +249,6 @@ def _tree_by_rules(
     if (numbers == MISSING).any() or len(np.unique(numbers)) < len(numbers):
         raise UnknownRuleError("encodings that are not in the tree of its rules")
     return tree
-
-
-def _texts(format: Format, context: str) -> Automaton:
-    """The whole texts that are encoded: context and candidate."""
-    before = context + format.prefix
-    parts = [format.automaton]
-    if before:
-        parts.insert(0, literal(before))
-    if format.suffix:
-        parts.append(literal(format.suffix))
-    return concatenate(parts)
-
-
-def _machine(rules: Rules, first: Sequence[Symbols], within: Sequence[Symbols]) -> Machine:
-    kind = rules.model["type"]
-    if kind == "BPE":
-        return bpe_machine(
-            first, rules.model["merges"], ignore_merges=bool(rules.model.get("ignore_merges"))
-        )
-    if kind == "Unigram":
-        scores = {tuple(piece): float(score) for piece, score in rules.model["vocab"]}
-        return UnigramMachine(first, {token: scores.get(token, 0.0) for token in rules.first})
-    if kind == "WordPiece":
-        return wordpiece_machine(first, within)
-    if kind == "WordLevel":
-        return word_machine(first)
-    raise UnknownRuleError(f"its model {kind}")
-
-
-def _certificate(format: Format, rules: Rules, checked: int, *, exact: bool) -> str:
-    if exact and checked >= format.size:
-        return f"certified: all {checked:,} fills were encoded"
-    by = (
-        f"certified: every canonical path is in the tree ({rules.why}; "
-        f"{checked:,} fills were encoded)"
-    )
-    if exact:
-        return f"{by}, and there are as many paths as fills"
-    return f"{by}; leaves that re-encode differently are left out"
 
 
 def _other_tree(
@@ -258,16 +261,105 @@ def _other_tree(
     """The tree without the tokenizer's rules, or a refusal that says why."""
     if format.size <= LISTED_FILLS:
         everything = list(format)
-        rows = [encoding.ids for encoding in encoder.candidates(format, everything)]
-        tree = list_tree(rows, everything)
-        if not len(tree.context):
-            raise encoder.begins_with_a_hole(format)
-        return tree
+        return list_tree([e.ids for e in encoder.candidates(format, everything)], everything)
     odd = isinstance(reason, OddTextError)
-    by_character = None if odd else character_tree(format, fills, encodings)
-    if by_character is not None:
-        return by_character
-    raise UnsupportedError(
-        f"no tree was found for {format.masked!r} and this tokenizer, which has {reason}",
-        cure="use uniform draws (--method sampling)",
+    by_character = None if odd else _character_tree(format, fills, encodings)
+    if by_character is None:
+        raise UnsupportedError(
+            f"no tree was found for {format.masked!r} and this tokenizer, which has {reason}",
+            cure="use uniform draws (--method sampling)",
+        )
+    return by_character
+
+
+def list_tree(rows: Sequence[Sequence[int]], fills: Sequence[str]) -> TokenTree:
+    """The tree whose leaves are the encodings `rows` of all `fills`.
+
+    Raises
+    ------
+    UnsupportedError
+        If one row continues another.
+    """
+    order = sorted(range(len(rows)), key=lambda k: tuple(rows[k]))
+    ordered = [rows[k] for k in order]
+    if any(tuple(b[: len(a)]) == tuple(a) for a, b in pairwise(ordered)):
+        raise UnsupportedError(
+            "the tokens of some candidates continue those of others",
+            cure="put fixed text that no fill can contain after the last hole",
+        )
+    # What the first and the last share, all share: the rows ascend.
+    first, last = ordered[0], ordered[-1]
+    head = next((k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+
+    def moves(part: tuple[int, int, int]) -> dict[int, tuple[int, int, int]]:
+        """By each next token of the rows ``low:high``: those with it, one token further."""
+        low, high, depth = part
+        found: dict[int, tuple[int, int, int]] = {}
+        while low < high and depth < len(ordered[low]):
+            token = ordered[low][depth]
+            stop = bisect_right(ordered, token, low, high, key=lambda row: row[depth])
+            found[token] = (low, stop, depth + 1)
+            low = stop
+        return found
+
+    listed = [fills[k] for k in order]
+    return compress(
+        graph_of((0, len(rows), head), moves),
+        first[:head],
+        (),
+        canonical=True,
+        certificate=f"certified: all {len(rows):,} fills were encoded",
+        texts_of=lambda _rows, numbers: [(listed[number],) for number in numbers.tolist()],
+    )
+
+
+def _character_tree(
+    format: Format, fills: Sequence[str], encodings: Sequence[Encoding]
+) -> TokenTree | None:
+    """The format's automaton with token ids on its edges, as far as some fills tell.
+
+    None if their encodings say otherwise: a character is no token by itself or not always
+    the same one, what stands around the fills differs, or a character does not occur.
+    """
+    automaton = format.automaton
+    if not automaton.prefix_free:
+        return None
+    ids: dict[str, int] = {}
+    around: set[tuple[Row, Row]] = set()  # tokens before and after the fill
+    for fill, encoding in zip(fills, encodings, strict=True):
+        start, stop = len(format.prefix), len(format.prefix) + len(fill)
+        spans = encoding.spans or ()
+        inside = [i for i, (a, b) in enumerate(spans) if a < stop and b > start and a < b]
+        exact = [spans[i] for i in inside] == [(k, k + 1) for k in range(start, stop)]
+        if not inside or not exact or inside[-1] - inside[0] + 1 != len(fill):
+            return None
+        own = encoding.ids[inside[0] : inside[-1] + 1]
+        around.add((encoding.ids[: inside[0]], encoding.ids[inside[-1] + 1 :]))
+        if len(around) > 1 or any(
+            ids.setdefault(c, t) != t for c, t in zip(fill, own, strict=True)
+        ):
+            return None
+    if len(set(ids.values())) < len(ids) or set(automaton.chars) - ids.keys():
+        return None
+    letters = {token: char for char, token in ids.items()}
+    ((head, tail),) = around
+    final = len(automaton.counts) - 1  # states are numbered from the end
+    sources = final - np.repeat(np.arange(final + 1), np.diff(automaton.offsets))
+    order = np.argsort(sources, kind="stable")
+    graph = TokenGraph(
+        final,
+        sources[order].astype(np.int64),
+        np.array([ids[c] for c in automaton.chars], np.int64)[order],
+        (final - automaton.targets.astype(np.int64))[order],
+        exact_counts(automaton.counts[::-1]),
+    )
+    return compress(
+        graph,
+        head,
+        tail,
+        canonical=True,
+        certificate=f"{NOT_CERTIFIED}: one token per character, sampled on {len(fills)} fills",
+        texts_of=lambda rows, _numbers: [
+            ("".join(letters[t] for t in row[len(head) : len(row) - len(tail)]),) for row in rows
+        ],
     )

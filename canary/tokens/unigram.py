@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.tokens.machine import NEVER, check_size
+from canary.tokens.machines import NEVER, check_size
 
 Ints = NDArray[np.int64]
 Symbols = tuple[str, ...]
@@ -60,15 +60,14 @@ class UnigramMachine:
         self._best: dict[Symbols, float] = {}
         self._states: dict[Rivals, int] = {}
         self._queue: list[Rivals] = []
-
         self._rows: dict[int, NDArray[np.int32]] = {}
-        self._usual: list[int] = []
+        self._usual: list[int] = []  # in place of new states, once there are too many
         for token in tokens:
             self._usual.append(self._after(token, {}, ()))
         self.start = np.array(self._usual, np.int32)
 
     def rows(self, states: Ints) -> tuple[NDArray[np.int32], Ints]:
-        """See `canary.tokens.machine.Machine`."""
+        """See `canary.tokens.machines.Machine`."""
         wanted, place = np.unique(states, return_inverse=True)
         for state in wanted.tolist():
             if state not in self._rows:
@@ -76,7 +75,7 @@ class UnigramMachine:
         return np.stack([self._rows[state] for state in wanted.tolist()]), place.reshape(-1)
 
     def ends(self, states: Ints) -> NDArray[np.bool_]:
-        """See `canary.tokens.machine.Machine`."""
+        """See `canary.tokens.machines.Machine`."""
         return np.ones(len(states), np.bool_)
 
     def _row(self, rivals: Rivals) -> NDArray[np.int32]:
@@ -130,10 +129,10 @@ class UnigramMachine:
         return [
             (rest, score)
             for rest, score in self._longer.get(text, ())
-            if ahead + score >= self._cut(rest) - _MARGIN
+            if ahead + score >= self._best_alone(rest) - _MARGIN
         ]
 
-    def _cut(self, text: Symbols) -> float:
+    def _best_alone(self, text: Symbols) -> float:
         """The score of the best segmentation of `text` alone."""
         if text not in self._best:
             self._best[text] = self._ways(text, {})[-1]

@@ -18,7 +18,7 @@ from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.table_model import TableModel
 from canary.search.rank_counter import RankBounds, most_leaves
-from canary.tokens import token_graph, token_lattice
+from canary.tokens import arrays, token_lattice
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
@@ -68,7 +68,7 @@ def all_that_is_said(model, text):
 def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
     model, text = random_model(seed), FORMATS[seed % len(FORMATS)]
     wanted = all_that_is_said(model, text)
-    for module in (token_graph, token_lattice):
+    for module in (arrays, token_lattice):
         monkeypatch.setattr(module, "MOST_PATHS", 1.0)
     assert compile_tree(Format(text), CandidateEncoder(TOKENIZER)).leaves.dtype == object
     assert all_that_is_said(model, text) == wanted

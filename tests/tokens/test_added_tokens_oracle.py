@@ -12,7 +12,7 @@ from tree_paths import paths
 
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
-from canary.tokens.added import between, find_cuts
+from canary.tokens.added import Searched, between, find_cuts
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer, as_tokenizer
 from canary.tokens.pattern import UnknownRuleError
@@ -62,7 +62,7 @@ def test_where_added_tokens_cut_all_texts_oracle(fills, around, spelled, lead, c
     tokens = [{"content": content, "id": k} for k, content in enumerate(contents)]
     everywhere = between(texts, [])
     try:
-        cuts = find_cuts(tokens, texts, everywhere, spelled=spelled, lead=lead)
+        cuts = find_cuts(tokens, Searched(texts, everywhere, spelled, lead))
     except UnknownRuleError:
         assert any(pieces(text)[1] for text in texts)
         return

@@ -7,7 +7,7 @@ import pytest
 from trained import trained
 
 from canary.formats.format import Format
-from canary.tokens.branches import branches
+from canary.tokens.arrays import branches
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree

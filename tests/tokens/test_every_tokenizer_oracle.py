@@ -15,7 +15,7 @@ from canary.formats.format import Format
 from canary.tokens import tree as trees
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
-from canary.tokens.machine import Table
+from canary.tokens.machines import Table
 from canary.tokens.tree import MISSING, compile_tree
 
 WORDS = ["red", "green", "blue", "north", "east", "secret", "number", "mail"]

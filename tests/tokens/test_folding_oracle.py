@@ -13,9 +13,8 @@ from canary.corpus.canaries import generate
 from canary.errors import ModelError
 from canary.formats.format import Format
 from canary.models.table_model import TableModel
-from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.candidates import CandidateEncoder, check_kept_apart
 from canary.tokens.fast import as_tokenizer
-from canary.tokens.normalization_check import check_kept_apart
 
 LETTERS = [chr(code) for code in range(32, 127)]
 

@@ -13,9 +13,8 @@ import canary
 from canary.formats.format import Format
 from canary.models.table_model import TableModel
 from canary.plugins.monitor import ExposureMonitor
-from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.fast import as_tokenizer
-from canary.tokens.misread import misread
 from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.rules import read_rules
 from canary.tokens.tree import compile_tree
