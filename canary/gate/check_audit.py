@@ -96,7 +96,7 @@ def check(
         there, no model passes; one that memorized them is memorized all the same.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
-        epsilon, 0.95 unless given. It is that of each number of copies by itself: see Notes.
+        epsilon, 0.95 unless given. See Notes.
     undecided : {"fail", "pass"}
         Whether an undecided verdict is true.
     seed : int
@@ -121,14 +121,11 @@ def check(
 
     Notes
     -----
-    The median is that of *all* canaries with so many copies, of which the audit has some;
-    how that and the canaries' own intervals make an interval stands in
-    `canary.statistics.medians`. Four canaries of a kind decide at the default confidence if
-    they agree, and six at 0.95.
-
-    The confidence holds for each number of copies by itself, and the verdict is the worst of
-    all. Of audits with four groups of four canaries, the median of each right at the limit,
-    23.7 % are called memorized (1,500 simulated; 1 - (15/16)**4 by theory).
+    The median is that of *all* canaries with so many copies, of which the audit has some
+    (`canary.statistics.medians`). Four canaries of a kind decide at the default confidence if
+    they agree, and six at 0.95. The confidence holds for each number of copies, and the verdict
+    is the worst of all: of audits with four groups of four canaries, the median of each right
+    at the limit, 1 - (15/16)**4 = 22.8 % are called memorized.
 
     Controls that look learned make the verdict undecided, and so does an audit whose canaries
     look more exposed after another start token than the one that it chose (`Audit.start`), or

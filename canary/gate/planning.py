@@ -27,36 +27,23 @@ class GatePlan(Shown, Record):
     Parameters
     ----------
     space_size : int
-    repetitions : tuple of int
-        Numbers of copies; each is a group of its own.
-    per_repetition : int
-        Canaries in each.
-    draws : int or None
-        With which they are compared; None for exact ranks.
-    max_p : float
-        Level of the test of evidence, over all groups.
-    max_exposure_bits : float or None
-        The limit, if one is planned.
-    confidence : float
-        Of a verdict on the limit.
-    power : float
-        The wanted chance of seeing what is there.
+    repetitions, per_repetition, draws, max_p, max_exposure_bits, confidence, power
+        As given to `canary.plan`.
     seen_bits : float or None
-        The smallest exposure of one group that the test of evidence sees with that chance;
-        None if it sees none in this space.
+        The smallest exposure of one group that the test of evidence sees with the wanted
+        chance; None if it sees none in this space.
     memorized_bits, passed_bits : float or None
         The smallest exposure that is called memorized, and the largest that passes the
         limit, with that chance; None if there is none.
     maximum_chance : float or None
-        How often the largest exposure of all these canaries exceeds the limit if none was
-        learned.
+        How often the largest of all these exposures exceeds the limit if none was learned.
     exposure_bits : float or None
         An exposure that was asked about.
     evidence, memorized, passed : float or None
         Chances, at that exposure, of evidence, and of either verdict on the limit.
     canaries_for_evidence, canaries_for_verdict : int or None
-        How many canaries in a group give the wanted chance there: of evidence, and of a
-        verdict on the limit. None if it was not asked, or no number up to 4,096 does.
+        How many canaries in a group give the wanted chance there; None if it was not asked,
+        or no number up to 4,096 does.
     """
 
     space_size: int

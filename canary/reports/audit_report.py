@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -146,7 +147,7 @@ def _caption(audit: Audit, at: int) -> Text:
     there, size = audit.canaries_in_corpus, priced.space_size
     censored = any(c.exposure.censored for c in mine)
     hits = censored and any(c.exposure.draws is not None for c in mine)
-    draws = max((e.draws or 1 for e in _drawn(audit)), default=1)
+    draws = max((e.draws or 1 for e in _values(audit)["drawn"]), default=1)
     # Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
     # however well the model learned it. How many take half of the first places?
     ranks = sorted(c.exposure.rank or 0 for c in mine if not c.control and c.exposure.rank)
@@ -221,25 +222,20 @@ def _format_heading(audit: Audit, at: int) -> Iterator[Heading]:
 @section(Audit, "Every canary")
 def table(audit: Audit) -> Iterator[Block]:
     """A row for each canary, in the order of the set."""
-    fits = [priced.skew_normal for priced in audit.formats]
-    curves, drawn, several = any(fits), _drawn(audit), len(audit.formats) > 1
-    estimates = [e for c in audit.canaries if (e := c.skew_normal) is not None]
-    yield said_in_one(
-        "audit.table",
-        curves=curves,
-        beyond=any((e.bits or 0.0) > e.space_bits for e in estimates),
-        rejected=any(fit and fit.rejected for fit in fits),
-    )
+    values, several = _values(audit), len(audit.formats) > 1
+    curves, drawn = values["curves"], values["drawn"]
+    yield said_in_one("audit.table", **values)
     if not audit.canaries:
         yield "There is none."
         return
     place = "Rank\namong all"
     if drawn:
-        ranked = len(drawn) < len(audit.canaries) or _by_importance(audit)
-        place = "Rank, or\nhits of draws" if ranked else "Hits\nof draws"
+        place = "Hits\nof draws"
+        if values["ranked"] or values["importance"]:
+            place = "Rank, or\nhits of draws"
     rows = []
     for c in audit.canaries:
-        e, fit = c.exposure, fits[c.format]
+        e, fit = c.exposure, audit.formats[c.format].skew_normal
         failed = f"{_NBSP}†" if fit is not None and fit.rejected else ""
         rows.append(
             (
@@ -283,7 +279,7 @@ def extraction(audit: Audit) -> Iterator[Block]:
     """The likeliest candidates that a search brought, without their secrets."""
     if not audit.extractions:
         return
-    yield said_in_one("audit.extraction", named=MODEL_ARGUMENTS in audit.settings)
+    yield said_in_one("audit.extraction", **_values(audit))
     for searched in audit.extractions:
         if len(audit.extractions) > 1:
             yield Heading(prose("`{format}`", format=searched.masked))
@@ -295,20 +291,7 @@ def extraction(audit: Audit) -> Iterator[Block]:
 @section(Audit, "How this was computed", specialist=True)
 def how(audit: Audit) -> Iterator[Block]:
     """What the words mean, and everything that was asked and done."""
-    methods = {priced.method for priced in audit.formats}
-    yield from said(
-        "audit.how",
-        bounded=methods & {RANK, RANK_AND_DRAWS},
-        drawn=_drawn(audit),
-        importance=_by_importance(audit),
-        exact_p=methods & {ENUMERATION, RANK},
-        drawn_p=methods & {UNIFORM_DRAWS, IMPORTANCE},
-        both_p=RANK_AND_DRAWS in methods,
-        there=audit.canaries_in_corpus,
-        shared=any(p and p.shared_draws for p in (audit.injected_p, audit.controls_p)),
-        level=percent(LEVEL),
-        curves=any(priced.skew_normal for priced in audit.formats),
-    )
+    yield from said("audit.how", **_values(audit))
     for number, priced in enumerate(audit.formats, 1):
         which = f" {number}" if len(audit.formats) > 1 else ""
         yield Heading(prose(f"Format{which}: `{{format}}`", format=priced.masked))
@@ -319,34 +302,41 @@ def how(audit: Audit) -> Iterator[Block]:
 @section(Audit, "What this does not say", specialist=True)
 def limits(audit: Audit) -> Iterator[Block]:
     """What must not be read into the numbers."""
-    drawn, importance = _drawn(audit), _by_importance(audit)
-    bounded = any(priced.method in (RANK, RANK_AND_DRAWS) for priced in audit.formats)
-    ranked = [c.exposure for c in audit.canaries if c.exposure.confidence is None]
-    confidences = sorted({percent(e.confidence) for e in drawn if e.confidence})
-    items = said(
-        "audit.limits",
-        ranked=ranked,
-        ranked_by_bounds=ranked and bounded,
-        ranked_by_count=ranked and not bounded,
-        unfinished=any(e.censored for e in ranked),
-        drawn=drawn,
-        importance=importance,
-        uniform=drawn and not importance,
-        confidences=" or ".join(confidences),
-        censored=any(e.censored for e in drawn),
-        curves=any(priced.skew_normal for priced in audit.formats),
-        there=audit.canaries_in_corpus,
-    )
-    yield Bullets(items)
+    yield Bullets(said("audit.limits", **_values(audit)))
 
 
-def _drawn(audit: Audit) -> list[Exposure]:
-    """Exposures whose intervals rest on draws."""
-    return [c.exposure for c in audit.canaries if c.exposure.confidence is not None]
-
-
-def _by_importance(audit: Audit) -> bool:
-    return any(e.effective_draws is not None for e in _drawn(audit))
+def _values(audit: Audit) -> dict[str, Any]:
+    """What the longer words ask of an audit."""
+    methods = {priced.method for priced in audit.formats}
+    fits = [priced.skew_normal for priced in audit.formats]
+    exposures = [c.exposure for c in audit.canaries]
+    drawn = [e for e in exposures if e.confidence is not None]
+    ranked = [e for e in exposures if e.confidence is None]
+    importance = any(e.effective_draws is not None for e in drawn)
+    bounded = methods & {RANK, RANK_AND_DRAWS}
+    estimates = [e for c in audit.canaries if (e := c.skew_normal) is not None]
+    return {
+        "there": audit.canaries_in_corpus,
+        "named": MODEL_ARGUMENTS in audit.settings,
+        "level": percent(LEVEL),
+        "bounded": bounded,
+        "drawn": drawn,
+        "importance": importance,
+        "uniform": drawn and not importance,
+        "confidences": " or ".join(sorted({percent(e.confidence or 0.0) for e in drawn})),
+        "censored": any(e.censored for e in drawn),
+        "ranked": ranked,
+        "ranked_by_bounds": ranked and bounded,
+        "ranked_by_count": ranked and not bounded,
+        "unfinished": any(e.censored for e in ranked),
+        "exact_p": methods & {ENUMERATION, RANK},
+        "drawn_p": methods & {UNIFORM_DRAWS, IMPORTANCE},
+        "both_p": RANK_AND_DRAWS in methods,
+        "shared": any(p and p.shared_draws for p in (audit.injected_p, audit.controls_p)),
+        "curves": any(fits),
+        "rejected": any(fit and fit.rejected for fit in fits),
+        "beyond": any((e.bits or 0.0) > e.space_bits for e in estimates),
+    }
 
 
 @report_of.register

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from canary.audits.audit_result import Audit, median_bits
+from canary.audits.audit_result import Audit, FormatResult, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
 from canary.records.validation import brief
@@ -105,37 +105,55 @@ def compare(
     return Comparison(strategies, tuple(map(tuple, groups)), tuple(reasons), tuple(_notes(groups)))
 
 
-def points(
-    group: Sequence[Strategy], at: int, repetitions: int, *, skew_normal: bool = False
-) -> list[Point]:
-    """The strategies whose test loss is known, with their exposure in one group of canaries."""
-    return [
-        Point(one, one.test_loss_nats, *median_of(one, at, repetitions, skew_normal=skew_normal))
-        for one in group
-        if one.test_loss_nats is not None
-    ]
+@dataclass(frozen=True, eq=False)
+class View:
+    """One format of alike audits, with exposures as they were counted or as curves give them."""
 
+    group: Sequence[Strategy]
+    at: int = 0
+    skew_normal: bool = False
 
-def median_of(
-    one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
-) -> tuple[float, bool]:
-    """Median exposure of one group of canaries, and whether it is only a lower bound."""
-    return median_bits(exposures_of(one, at, repetitions, skew_normal=skew_normal))
+    @property
+    def copies(self) -> list[int]:
+        """The numbers of copies, ascending; 0 for controls."""
+        return sorted({c.repetitions for c in self.group[0].audit.canaries if c.format == self.at})
 
+    @property
+    def priced(self) -> FormatResult:
+        """The format, as the first audit has it."""
+        return self.group[0].audit.formats[self.at]
 
-def exposures_of(
-    one: Strategy, at: int, repetitions: int, *, skew_normal: bool = False
-) -> list[Exposure]:
-    """Exposure of each canary of one format that has one number of copies; or its estimate."""
-    chosen = [c for c in one.audit.canaries if c.format == at and c.repetitions == repetitions]
-    if skew_normal:
-        return [c.skew_normal for c in chosen if c.skew_normal]
-    return [c.exposure for c in chosen]
+    @property
+    def space_bits(self) -> float:
+        """The largest exposure that there is."""
+        return math.log2(self.priced.space_size)
 
+    @property
+    def has_curves(self) -> bool:
+        """Whether every audit has skew-normal estimates."""
+        return all(one.audit.formats[self.at].skew_normal is not None for one in self.group)
 
-def has_curves(group: Sequence[Strategy], at: int) -> bool:
-    """Whether every audit has skew-normal estimates of a format."""
-    return all(one.audit.formats[at].skew_normal is not None for one in group)
+    @property
+    def bounds(self) -> bool:
+        """Whether any median is only a lower bound."""
+        return any(self.median(one, n)[1] for one in self.group for n in self.copies)
+
+    def exposures(self, one: Strategy, copies: int) -> list[Exposure]:
+        """Exposure of each canary with one number of copies."""
+        mine = [c for c in one.audit.canaries if (c.format, c.repetitions) == (self.at, copies)]
+        return [e for c in mine if (e := c.skew_normal if self.skew_normal else c.exposure)]
+
+    def median(self, one: Strategy, copies: int) -> tuple[float, bool]:
+        """Median of `exposures`, and whether it is only a lower bound."""
+        return median_bits(self.exposures(one, copies))
+
+    def points(self, copies: int) -> list[Point]:
+        """The strategies whose test loss is known, with their median exposure."""
+        return [
+            Point(one, one.test_loss_nats, *self.median(one, copies))
+            for one in self.group
+            if one.test_loss_nats is not None
+        ]
 
 
 def front(candidates: Sequence[Point]) -> list[Point]:

@@ -6,7 +6,6 @@ text around.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,17 +14,7 @@ import numpy as np
 
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of
-from canary.reports.comparison import (
-    Comparison,
-    Point,
-    Strategy,
-    exposures_of,
-    front,
-    has_curves,
-    median_of,
-    names_of,
-    points,
-)
+from canary.reports.comparison import Comparison, Point, Strategy, View, front, names_of
 from canary.reports.document import Axis, Figure, Mark, Panel, mark
 from canary.reports.exposure_figures import (
     check_format,
@@ -46,9 +35,10 @@ _RIM = {"linewidth": 1.4, "zorder": 3}
 @figure_of.register
 def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     """That of `canary.plot`, with what the short names stand for."""
-    group, at, skew_normal = comparison.strategies, options.format, options.skew_normal
-    check_format(group[0].audit, at)
-    utility, injected = options.kind == "utility", [n for n in copies_of(group, at) if n]
+    group = comparison.strategies
+    check_format(group[0].audit, options.format)
+    view = View(group, options.format, options.skew_normal)
+    utility, injected = options.kind == "utility", [n for n in view.copies if n]
     problem = cure = ""
     if options.kind == "histogram":
         problem, cure = (
@@ -58,7 +48,7 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     elif comparison.reasons:
         problem = comparison.reasons[0].rstrip(".")
         cure = "draw those together that can be compared"
-    elif skew_normal and not has_curves(group, at):
+    elif view.skew_normal and not view.has_curves:
         problem = "not every audit has a skew-normal curve"
         cure = "leave the skew-normal estimate away"
     elif utility and any(one.test_loss_nats is None for one in group):
@@ -72,10 +62,9 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     if problem:
         raise InputError(problem, cure=cure)
     if utility:
-        copies = injected[-1] if options.copies is None else options.copies
-        figure = utility_figure(group, at, [copies], skew_normal=skew_normal)
+        figure = utility_figure(view, [options.copies or injected[-1]])
     else:
-        figure = exposures_figure(group, at, skew_normal=skew_normal)
+        figure = exposures_figure(view)
     key = []
     for one in group:
         label = clean(one.label)
@@ -85,21 +74,21 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     return replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
 
 
-def exposures_figure(group: Sequence[Strategy], at: int, *, skew_normal: bool = False) -> Figure:
+def exposures_figure(view: View) -> Figure:
     """Median exposure against number of copies, a line for each of some alike audits.
 
     Uprights go from the smallest to the largest exposure, and a triangle is a lower bound.
     """
-    copies = copies_of(group, at)
+    group, copies = view.group, view.copies
     places, widths = places_of(copies)
     marks: list[Mark] = []
     highest, ends, words = 0.0, [], []
     for number, one in enumerate(group):
         shift, colour = 0.5 * ((number + 0.5) / len(group) - 0.5), _colour(one)
         x = [place + shift * width for place, width in zip(places, widths, strict=True)]
-        measured = [exposures_of(one, at, n, skew_normal=skew_normal) for n in copies]
+        measured = [view.exposures(one, n) for n in copies]
         values = [[e.lower_bits if e.bits is None else e.bits for e in some] for some in measured]
-        medians = [median_of(one, at, n, skew_normal=skew_normal) for n in copies]
+        medians = [view.median(one, n) for n in copies]
         y = [value for value, _ in medians]
         bounds = [i for i, (_, bound) in enumerate(medians) if bound]
         spread = x, list(map(min, values)), list(map(max, values))
@@ -116,8 +105,8 @@ def exposures_figure(group: Sequence[Strategy], at: int, *, skew_normal: bool = 
             for n, (value, bound) in zip(copies, medians, strict=True)
         ]
         words.append(f"{one.name} {', '.join(dict.fromkeys((told[0], told[-1])))}")
-    name = f"median {'skew-normal ' if skew_normal else ''}exposure"
-    limits, y_axis = exposure_axis(space_bits_of(group, at), f"{name} (bits)", highest)
+    name = f"median {'skew-normal ' if view.skew_normal else ''}exposure"
+    limits, y_axis = exposure_axis(view.space_bits, f"{name} (bits)", highest)
     right = places[-1] + max(0.5 * widths[-1], 0.1)
     left, beyond = places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1)
     low, high = y_axis.limits
@@ -127,20 +116,18 @@ def exposures_figure(group: Sequence[Strategy], at: int, *, skew_normal: bool = 
         marks.append(_letter(one, end, (right, height), "left", va="center", arrowprops=arrow))
     x_axis = copies_axis(copies, places, copies_label(group[0].audit), limits=(left, beyond))
     return Figure(
-        f"exposures {group[0].place} {at} {skew_normal}",
+        f"exposures {group[0].place} {view.at} {view.skew_normal}",
         f"{name.capitalize()} in bits against number of copies, a line for each audit. With the "
         f"fewest and the most copies: {'; '.join(words)}.",
         [Panel(limits + marks, x_axis, y_axis, grid="y")],
     )
 
 
-def utility_figure(
-    group: Sequence[Strategy], at: int, copies: Sequence[int], *, skew_normal: bool = False
-) -> Figure:
+def utility_figure(view: View, copies: Sequence[int]) -> Figure:
     """Test loss against median exposure with the Pareto front, a panel per number of copies."""
-    shown = {n: points(group, at, n, skew_normal=skew_normal) for n in copies}
+    shown = {n: view.points(n) for n in copies}
     everything = [point for some in shown.values() for point in some]
-    space_bits, losses = space_bits_of(group, at), [point.loss_nats for point in everything]
+    space_bits, losses = view.space_bits, [point.loss_nats for point in everything]
     span = max(max(losses) - min(losses), 0.02)
     most = 1.06 * max(point.median_bits for point in everything)
     right = max(space_bits * 1.09, space_bits + 0.6, most)
@@ -165,11 +152,11 @@ def utility_figure(
             marks += _point_marks(point, on_front=point in best, right=right, space_bits=space_bits)
         panels.append(Panel(marks, x, y, title=title))
     return Figure(
-        f"utility {group[0].place} {at} {skew_normal}",
+        f"utility {view.group[0].place} {view.at} {view.skew_normal}",
         f"Test loss against median exposure. On the Pareto front: {'; '.join(on_front)}.",
         panels,
         narrow_columns=2,
-        x=f"median {'skew-normal ' if skew_normal else ''}exposure (bits)",
+        x=f"median {'skew-normal ' if view.skew_normal else ''}exposure (bits)",
         y="test loss (nats per token)",
     )
 
@@ -213,11 +200,6 @@ def kept_apart(heights: Sequence[float], gap: float) -> list[float]:
     return [float(height) for height in placed]
 
 
-def copies_of(group: Sequence[Strategy], at: int) -> list[int]:
-    """The numbers of copies of one format, ascending; 0 for controls."""
-    return sorted({c.repetitions for c in group[0].audit.canaries if c.format == at})
-
-
 def in_order(some: Sequence[Point]) -> list[Strategy]:
     """The audits of some points, as they were given."""
     return sorted((point.strategy for point in some), key=lambda one: one.place)
@@ -229,8 +211,3 @@ def _colour(one: Strategy) -> str:
 
 def _marker(one: Strategy) -> str:
     return _MARKERS[one.place % len(_MARKERS)]
-
-
-def space_bits_of(group: Sequence[Strategy], at: int) -> float:
-    """The largest exposure that there is, in one format."""
-    return math.log2(group[0].audit.formats[at].space_size)

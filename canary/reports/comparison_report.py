@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.comparison import (
-    Comparison,
-    Strategy,
-    exposures_of,
-    front,
-    has_curves,
-    median_of,
-    names_of,
-    points,
-)
-from canary.reports.comparison_figures import (
-    copies_of,
-    exposures_figure,
-    in_order,
-    space_bits_of,
-    utility_figure,
-)
+from canary.reports.comparison import Comparison, Strategy, View, front, names_of
+from canary.reports.comparison_figures import exposures_figure, in_order, utility_figure
 from canary.reports.document import (
     Block,
     Bullets,
@@ -59,7 +44,7 @@ def comparison_report(comparison: Comparison) -> Report:
     sentences: list[str] = []
     for group in comparison.groups:
         if len(group) > 1:
-            words = _headline(group)
+            words = _headline(View(group))
             alone = len(comparison.groups) == 1
             sentences.append(
                 words[0].upper() + words[1:] if alone else f"{names_of(group)}: {words}"
@@ -86,18 +71,18 @@ def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
         yield f"{names_of([one for one in strategies if note in one.audit.notes])}: {note}"
 
 
-def _headline(group: Sequence[Strategy]) -> str:
+def _headline(view: View) -> str:
     """What the reader wants to know first of audits that can be compared; first format."""
-    shown = _panels_of(group, 0)
+    group, shown = view.group, _panels_of(view)
     if not shown:
         return "there is no canary to compare them by."
     where = " of the first format" if len(group[0].audit.formats) > 1 else ""
     if any(one.test_loss_nats is None for one in group):
         start = f"median exposure of canaries{where}"
-        by_copies = {n: _extremes(group, n) for n in shown}
+        by_copies = {n: _extremes({one: view.median(one, n) for one in group}) for n in shown}
     else:
         both = f"in both test loss and exposure of canaries{where}"
-        best = {n: in_order(front(points(group, 0, n))) for n in shown}
+        best = {n: in_order(front(view.points(n))) for n in shown}
         if all(len(some) == len(group) for some in best.values()):
             return f"none is beaten by another {both}."
         start = f"beaten by no other {both}"
@@ -108,14 +93,14 @@ def _headline(group: Sequence[Strategy]) -> str:
     return f"{start}: {'; '.join(each)}."
 
 
-def _extremes(group: Sequence[Strategy], copies: int) -> str:
+def _extremes(medians: Mapping[Strategy, tuple[float, bool]]) -> str:
     """Where the median exposure is least and most, as far as bounds let it be known."""
-    medians = {one: median_of(one, 0, copies) for one in group}
     low, high = (end(value for value, _ in medians.values()) for end in (min, max))
     if (low, True) in medians.values():
         return f"at least {bits(low)} bits in all, and nothing tells them apart"
     least, most = (
-        names_of([one for one in group if medians[one][0] == end]) for end in (low, high)
+        names_of([one for one, (value, _) in medians.items() if value == end])
+        for end in (low, high)
     )
     text = f"least in {least} ({bits(low)} bits)"
     if any(bound for _, bound in medians.values()):
@@ -167,70 +152,68 @@ def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
         yield (
             "No other audit can be compared with this one. What it found stands in its own report."
         )
-    shown = [at for at in range(len(group[0].audit.formats)) if copies_of(group, at)]
-    for number, at in enumerate(shown, 1):
-        priced = group[0].audit.formats[at]
+    views = [View(group, at) for at in range(len(group[0].audit.formats))]
+    views = [view for view in views if view.copies]
+    for number, view in enumerate(views, 1):
+        priced = view.priced
         draws = "" if priced.draws is None else f", with {count(priced.draws)} uniform draws"
         yield prose(
             f"The format is `{{format}}`, with {count(priced.space_size)} possible secrets "
-            f"({bits(space_bits_of(group, at))} bits). The method is {priced.method}{draws}.",
+            f"({bits(view.space_bits)} bits). The method is {priced.method}{draws}.",
             format=priced.masked,
         )
-        which = f", format {number}" if len(shown) > 1 else ""
-        if not alone:
-            yield from _measured_blocks(group, at, which, skew_normal=False)
-        if not alone and _bounds(group, at) and has_curves(group, at):
-            yield from _measured_blocks(group, at, which, skew_normal=True)
+        if alone:
+            continue
+        which = f", format {number}" if len(views) > 1 else ""
+        yield from _measured_blocks(view, which)
+        if view.bounds and view.has_curves:
+            yield from _measured_blocks(replace(view, skew_normal=True), which)
     if not alone and sum(one.test_loss_nats is not None for one in group) < 2:
         yield "Utility is not compared here: that needs the test loss of each model."
 
 
-def _measured_blocks(
-    group: Sequence[Strategy], at: int, which: str, *, skew_normal: bool
-) -> Iterator[Block]:
-    """The figures of one format by exposure as it was counted, or as the curves estimate it."""
-    estimate = " by the skew-normal estimate" if skew_normal else ""
+def _measured_blocks(view: View, which: str) -> Iterator[Block]:
+    """The figures of one format."""
+    group, priced = view.group, view.priced
+    estimate = " by the skew-normal estimate" if view.skew_normal else ""
     yield Heading(f"Exposure{estimate or ' by number of copies'}{which}")
     why = "the search ended before their ranks were known"
-    if skew_normal:
-        fits = {one: one.audit.formats[at].skew_normal for one in group}
+    if view.skew_normal:
+        fits = {one: one.audit.formats[view.at].skew_normal for one in group}
         failed = [one for one, fit in fits.items() if fit and fit.rejected]
         yield said_in_one("comparison.curves", failed=names_of(failed) if failed else "")
         why = "the curve has nothing as likely as those canaries"
-    elif group[0].audit.formats[at].draws:
+    elif priced.draws:
         why = "too few draws were as likely as those canaries"
-    bounds, usual = _bounds(group, at, skew_normal=skew_normal), bits(UNLEARNED_95_BITS)
+    title, usual = "Exposure by number of copies, in bits", bits(UNLEARNED_95_BITS)
     rows = [
-        (one.name, *exposure_cells(n, exposures_of(one, at, n, skew_normal=skew_normal)))
-        for one in group
-        for n in copies_of(group, at)
+        (one.name, *exposure_cells(n, view.exposures(one, n))) for one in group for n in view.copies
     ]
-    caption = said_in_one("comparison.exposures.caption", usual=usual, bounds=bounds, why=why)
-    title = "Exposure by number of copies, in bits"
     yield replace(
-        exposures_figure(group, at, skew_normal=skew_normal),
-        caption=caption,
+        exposures_figure(view),
+        caption=said_in_one(
+            "comparison.exposures.caption", usual=usual, bounds=view.bounds, why=why
+        ),
         table=Table(title, ("Audit", *EXPOSURE_COLUMNS), rows),
     )
-    shown = _panels_of(group, at)
+    shown = {n: view.points(n) for n in _panels_of(view)}
     if not shown or sum(one.test_loss_nats is not None for one in group) < 2:
         return
     yield Heading(f"Utility against exposure{estimate}{which}")
-    priced = {n: points(group, at, n, skew_normal=skew_normal) for n in shown}
     rows = []
-    for n, some in priced.items():
+    for n, some in shown.items():
         best = front(some)
         for point in some:
             known = bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"
             rows.append((point.strategy.name, count(n), f"{point.loss_nats:.4f}", *known))
     columns = ("Audit", "Copies", "Test loss (nats per token)", "Exposure (bits)", "On front")
     yield replace(
-        utility_figure(group, at, shown, skew_normal=skew_normal),
+        utility_figure(view, list(shown)),
         caption=said_in_one(
             "comparison.utility.caption",
-            fewer=len(shown) < sum(n > 0 for n in copies_of(group, at)),
+            fewer=len(shown) < sum(n > 0 for n in view.copies),
             panels=_PANELS,
-            bounds=any(point.bound for some in priced.values() for point in some),
+            bounds=any(point.bound for some in shown.values() for point in some),
         ),
         table=Table("Test loss and median exposure", columns, rows),
     )
@@ -263,15 +246,9 @@ def limits(_: Comparison) -> Iterator[Block]:
     yield Bullets(said("comparison.limits"))
 
 
-def _panels_of(group: Sequence[Strategy], at: int) -> list[int]:
+def _panels_of(view: View) -> list[int]:
     """Some numbers of copies, without controls, the least and the most among them."""
-    copies = [n for n in copies_of(group, at) if n]
+    copies = [n for n in view.copies if n]
     if len(copies) <= _PANELS:
         return copies
     return [copies[i] for i in np.linspace(0, len(copies) - 1, _PANELS).round().astype(int)]
-
-
-def _bounds(group: Sequence[Strategy], at: int, *, skew_normal: bool = False) -> bool:
-    """Whether any median is only a lower bound."""
-    copies = copies_of(group, at)
-    return any(median_of(one, at, n, skew_normal=skew_normal)[1] for one in group for n in copies)

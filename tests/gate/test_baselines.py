@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -152,17 +152,17 @@ def seed_of_training(rng, *, level=5.0, spread=2.0):
 
 
 def test_reseeded_identical_runs_theory():
-    """5 % of 600 false alarms for ways of training; for two models, which differ, far more."""
+    """5 % of 400 false alarms for ways of training; for two models, which differ, far more."""
     rng = np.random.default_rng(0)
     alarms = {"model": 0, "way": 0}
-    for _ in range(600):
+    for _ in range(400):
         six = [seed_of_training(rng) for _ in range(6)]
         way = check(six[:3], baseline=Baseline.of(six[3:]))
         alarms["way"] += way.outcome == "memorized"
         alarms["model"] += check(six[0], baseline=Baseline.of(six[3])).outcome == "memorized"
-    assert alarms["way"] / 600 <= PROCEDURE_LEVEL + 3 * math.sqrt(0.05 * 0.95 / 600)
+    assert alarms["way"] / 400 <= PROCEDURE_LEVEL + 3 * math.sqrt(0.05 * 0.95 / 400)
     assert alarms["way"] > 0
-    assert alarms["model"] / 600 > 0.15
+    assert alarms["model"] / 400 > 0.15
 
 
 def test_models_alike_theory():
@@ -199,6 +199,11 @@ def test_round_trip(tmp_path):
     draws = Baseline.of(hit(200, 0))
     draws.save(again)
     assert Baseline.load(again) == draws
+    assert TEXT in again.read_text()
+    assert not {"px", "fill"} & {*re.findall(r"[a-z]+", again.read_text())}  # no secret
+    for audits, message in (([exact({0: [1.0]})], "without injected"), ([], "there is no audit")):
+        with pytest.raises(InputError, match=message):
+            Baseline.of(audits)
 
 
 def test_missing_baseline(tmp_path):
@@ -210,21 +215,12 @@ def test_missing_baseline(tmp_path):
     ("change", "message"),
     [
         (lambda d: d.update(schema=99), "has schema 99; this version of canary reads up to 1"),
-        (lambda d: d.update(kind="canary audit"), "is not a canary baseline document"),
         (lambda d: d.update(audits=[]), "holds no audit"),
-        (lambda d: d.update(audits={}), "is not a list"),
-        (lambda d: d.pop("audits"), "'audits' is missing"),
         (lambda d: d["audits"][0].pop("canaries"), "'canaries' is missing"),
         (lambda d: d["audits"][0].update(canaries=[]), "no canary"),
         (lambda d: d["audits"][0].update(canaries=[3]), "canaries"),
-        (lambda d: d["audits"][0].update(natural="no"), "is not true or false"),
         (lambda d: d["audits"][0].update(controls=[]), "one number for each format"),
-        (
-            lambda d: d["audits"][0]["formats"][0].update(space_size="big"),
-            "space_size: is not a whole number",
-        ),
         (lambda d: d["audits"][0]["canaries"][0].update(format=7), "names a format that is not"),
-        (lambda d: d["audits"][0]["canaries"][0].update(bits="1"), "bits: "),
         (lambda d: d["audits"][0]["canaries"][0].update(bits=-5.0), "cannot be"),
         (lambda d: d["audits"][0]["canaries"][0].update(fill="1"), "unknown field"),
     ],
@@ -237,14 +233,6 @@ def test_damaged_baseline(tmp_path, change, message):
     path.write_text(json.dumps(document))
     with pytest.raises(RecordError, match=f"^{path}: .*{message}"):
         check(exact(BASE), baseline=path)
-
-
-def test_truncated_baseline(tmp_path):
-    path = Path(tmp_path / "base.json")
-    baseline(BASE).save(path)
-    path.write_text(path.read_text()[:300])
-    with pytest.raises(RecordError, match="it may be truncated"):
-        Baseline.load(path)
 
 
 @pytest.mark.parametrize(
@@ -261,21 +249,6 @@ def test_truncated_baseline(tmp_path):
 def test_audits_that_cannot_be_compared(audit, message):
     with pytest.raises(InputError, match=f"cannot be compared with the baseline: .*{message}"):
         check(audit, baseline=baseline(BASE))
-
-
-def test_no_baseline_without_canaries():
-    with pytest.raises(InputError, match="without injected canaries makes no baseline"):
-        Baseline.of(exact({0: [1.0]}))
-    with pytest.raises(InputError, match="there is no audit"):
-        Baseline.of([])
-
-
-def test_a_baseline_holds_no_secret(tmp_path):
-    baseline(BASE).save(tmp_path / "base.json")
-    text = (tmp_path / "base.json").read_text()
-    assert TEXT in text
-    assert "px" not in text
-    assert "fill" not in text
 
 
 def test_an_audit_of_the_baselines_own_weights_is_said_to_be():

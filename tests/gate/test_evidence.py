@@ -11,7 +11,7 @@ import pytest
 from gate_audits import SIZE, assembled, by_bits, by_draws, exact, extraction, of_groups, space
 
 from canary.audits.audit_result import CanaryResult
-from canary.errors import EstimationError, InputError
+from canary.errors import EstimationError
 from canary.gate.check_audit import check
 from canary.statistics.pvalues import fisher, holm
 
@@ -83,17 +83,17 @@ def null_rate(make, audits, **limits):
 
 
 def test_null_audits_of_exact_ranks_theory():
-    """3,000 audits of 4 groups of 4, with 16 controls, at 1 %: 0.5 to 1.5 % fail."""
+    """2,000 audits of 4 groups of 4, with 16 controls, at 1 %: 0.4 to 1.6 % fail."""
 
     def make(rng):
         bits = -np.log2(rng.random(32))
         groups = {n: bits[4 * i : 4 * i + 4] for i, n in enumerate((1, 4, 16, 64))}
         return exact({**groups, 0: bits[16:]})
 
-    assert 0.005 <= null_rate(make, 3_000, max_p=0.01) <= 0.015
+    assert 0.004 <= null_rate(make, 2_000, max_p=0.01) <= 0.016
 
 
-@pytest.mark.parametrize(("draws", "canaries"), [(200, 8), (200, 64), (2_000, 8)])
+@pytest.mark.parametrize(("draws", "canaries"), [(200, 64), (2_000, 8)])
 def test_null_audits_of_shared_draws_theory(draws, canaries):
     def make(rng):
         found = by_draws(rng.random(canaries), draws=draws, rng=rng)
@@ -171,6 +171,7 @@ def ended_early(exposures):
     [
         (by_bits([1.0, 4.0, math.log2(SIZE / 4)]), "passed"),  # the fourth of three
         (by_bits([1.0, 4.0, math.log2(SIZE / 3)]), "undecided"),
+        (by_bits([1.0, 4.0, math.log2(SIZE)]), "undecided"),  # rank 1 never passes
         (by_draws([0.2, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)), "passed"),
         (
             by_draws([0.0, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)),
@@ -201,13 +202,6 @@ def test_others_out_of_a_search_without_a_proof_excuse_no_canary_regression(rest
     assert "brought out 1 candidate and no canary, and 1 of 1 injected canary" in str(verdict)
     behind = of_groups({16: by_bits([4.0])}, extractions=[other])
     assert check(behind, no_extraction=True).outcome == "passed"
-
-
-def test_a_memorized_canary_that_a_short_search_missed_never_passes():
-    """Rank 1 by any method leaves an upper end that reaches the first place."""
-    drawn = by_draws([0.0], draws=10_000, rng=np.random.default_rng(0))
-    for exposures in (by_bits([math.log2(SIZE)]), drawn):
-        assert check(ended_early(exposures), no_extraction=True).outcome == "undecided"
 
 
 def test_no_candidate_of_a_probability_above_0_is_an_answer():
@@ -258,8 +252,3 @@ def test_formats_that_were_not_searched():
     verdict = check(replace(base, formats=both, canaries=tuple(canaries)), no_extraction=True)
     assert [f.outcome for f in verdict.findings[:2]] == ["passed", "undecided"]
     assert "its candidates make no tree" in str(verdict)
-
-
-def test_without_an_extraction():
-    with pytest.raises(InputError, match="extracted nothing.*--extraction-budget 10000"):
-        check(exact({1: [1.0] * 4}), no_extraction=True)

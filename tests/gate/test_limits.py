@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
 from canary.gate.check_audit import check
+from canary.reports.pages import report
 from canary.statistics.exposures import (
     IMPORTANCE,
-    RANK,
     UNIFORM_DRAWS,
     exposure_by_bounds,
     exposure_by_draws,
@@ -91,9 +91,26 @@ def test_the_worst_group_counts():
     assert "with 16 copies" in str(worse)
 
 
-def test_half_and_half_is_never_decided_by_more():
-    found = one(check(exact({4: [8.0, 12.0] * 4}), max_exposure_bits=10))
-    assert "no number of canaries would decide" in found.cure
+def bounded(**ends):
+    return [exposure_by_bounds(space_size=SIZE, **ends)] * 8
+
+
+SOME = by_draws([0.5, 2**-10.1], draws=2_000, rng=np.random.default_rng(1))
+
+
+@pytest.mark.parametrize(
+    ("exposures", "options", "cure"),
+    [
+        (by_bits([8.0, 12.0] * 4), {}, "no number of canaries would decide"),
+        (bounded(lower=100, upper=SIZE // 8), {}, "larger budget"),
+        (bounded(lower=10, rank=1000, upper=SIZE // 4), {}, "float32"),
+        (SOME, {"statistic": "maximum"}, r"draws \(--draws \d+\) or exact ranks"),
+    ],
+)
+def test_what_would_decide(exposures, options, cure):
+    found = one(check(of_groups({16: exposures}), max_exposure_bits=10, **options))
+    assert found.outcome == "undecided"
+    assert re.search(cure, found.cure)
 
 
 def test_four_decide_and_three_do_not():
@@ -136,23 +153,6 @@ def test_draws_take_more_canaries_than_exact_ranks():
     assert check(six, max_exposure_bits=10, confidence=0.95).outcome == "memorized"
 
 
-def test_bounds_of_a_walk_that_ended_ask_for_budget():
-    bound = exposure_by_bounds(lower=100, upper=SIZE // 8, space_size=SIZE)
-    audit = of_groups({16: [bound] * 8}, formats=[space(method=RANK)])
-    found = one(check(audit, max_exposure_bits=10))
-    assert found.outcome == "undecided"
-    assert "larger budget" in found.cure
-
-
-def test_noise_asks_for_float32():
-    blurred = [
-        exposure_by_bounds(lower=10, rank=1000, upper=SIZE // 4, space_size=SIZE) for _ in range(8)
-    ]
-    found = one(check(of_groups({16: blurred}), max_exposure_bits=10))
-    assert found.outcome == "undecided"
-    assert "float32" in found.cure
-
-
 def test_several_formats_are_one_group():
     formats = [space(), space("My PIN is {digit:9}")]
     canaries = [
@@ -193,41 +193,27 @@ def test_the_null_rate_of_the_maximum_theory():
     assert "6.1 % of audits" in found.sentence
 
 
-def test_maximum_undecided_asks_for_draws():
-    rng = np.random.default_rng(1)
-    audit = of_groups({1: by_draws([0.5, 2**-10.1], draws=2_000, rng=rng)})
-    found = one(check(audit, max_exposure_bits=10, statistic="maximum"))
-    assert found.outcome == "undecided"
-    assert re.search(r"draws \(--draws \d+\) or exact ranks", found.cure)
-
-
-def test_maximum_over_many_formats_with_draws():
-    """Five formats, each with draws that may miss: 12 % in all."""
+def test_the_maximum_over_many_formats_with_draws():
+    """Draws of five formats may miss, 12 % in all; the exact rank of one canary does not."""
     formats = [space(f"Code {i} is {{digit:9}}", method=UNIFORM_DRAWS, draws=9) for i in range(5)]
-    canaries = [
-        CanaryResult(f"canary-{i}", i, 16, 10.0, 9.0, e, None) for i, e in enumerate(censored(9, 5))
-    ]
-    found = one(check(assembled(canaries, formats), max_exposure_bits=2, statistic="maximum"))
+
+    def judged(exposures, limit):
+        canaries = [
+            CanaryResult(f"canary-{i}", i, 16, 10.0, 9.0, e, None) for i, e in enumerate(exposures)
+        ]
+        audit = assembled(canaries, formats)
+        return one(check(audit, max_exposure_bits=limit, statistic="maximum"))
+
+    drawn = censored(9, 5)
+    found = judged(drawn, 2)
     assert found.outcome == "undecided"
     assert "lower the confidence to 0.88" in found.cure
-
-
-def test_an_exact_rank_above_the_limit_decides_the_maximum():
-    """Draws of five formats may miss; the rank of one canary does not."""
-    formats = [space(f"Code {i} is {{digit:9}}", method=UNIFORM_DRAWS, draws=9) for i in range(5)]
-    first, *others = censored(9, 5)
-    assert first.confidence is not None
-    exposures = [by_bits([29.0])[0], *others]
-    canaries = [
-        CanaryResult(f"canary-{i}", i, 16, 10.0, 9.0, e, None) for i, e in enumerate(exposures)
-    ]
-    audit = assembled(canaries, formats)
-    found = one(check(audit, max_exposure_bits=10, statistic="maximum"))
+    ranked = [by_bits([29.0])[0], *drawn[1:]]
+    found = judged(ranked, 10)
     assert (found.outcome, found.confidence) == ("memorized", 1.0)
     assert found.sentence.startswith("canary-0 with 16 copies has an exposure of 28.9 bits")
     # Four formats whose canaries rest on draws are 9.6 %, and the fifth adds nothing.
-    found = one(check(audit, max_exposure_bits=29.5, statistic="maximum"))
-    assert found.confidence == pytest.approx(0.975**4)
+    assert judged(ranked, 29.5).confidence == pytest.approx(0.975**4)
 
 
 # --- spaces that are smaller than the limit -------------------------------------------
@@ -292,13 +278,13 @@ def test_the_confidence_is_that_of_each_group_theory():
     """Four groups of four right at the limit: 1 - (15/16)^4 = 22.8 % are called memorized."""
     rng = np.random.default_rng(0)
     alarms = {1: 0, 4: 0}
-    for _ in range(400):
+    for _ in range(300):
         groups = {n: rng.uniform(2, 18, 4) for n in (1, 4, 16, 64)}
         verdict = check(exact(groups), max_exposure_bits=10)
         alarms[4] += verdict.outcome == "memorized"
         alarms[1] += verdict.findings[0].outcome == "memorized"
-    assert alarms[1] / 400 == pytest.approx(1 / 16, abs=0.04)
-    assert alarms[4] / 400 == pytest.approx(1 - (15 / 16) ** 4, abs=0.06)
+    assert alarms[1] / 300 == pytest.approx(1 / 16, abs=0.045)
+    assert alarms[4] / 300 == pytest.approx(1 - (15 / 16) ** 4, abs=0.06)
 
 
 # --- input ----------------------------------------------------------------------------
@@ -315,10 +301,7 @@ def test_the_confidence_is_that_of_each_group_theory():
         ({"max_exposure_bits": 30}, "no exposure could exceed the limit of 30 bits: .* 29.9"),
         ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
         ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
-        (
-            {"max_exposure_bits": 10, "undecided": "maybe"},
-            "unknown policy of undecided 'maybe'; use one of",
-        ),
+        ({"max_p": 0.01, "undecided": "maybe"}, "unknown policy of undecided 'maybe'; use one of"),
         ({"max_exposure_bits": 10, "confidence": math.nan}, "confidence must lie between"),
         ({"max_exposure_bits": 10, "repetitions": [4]}, "no canary has 4 copies; .* 1, 16"),
         ({"max_exposure_bits": 10, "repetitions": [0]}, "no canary has 0 copies"),
@@ -326,22 +309,13 @@ def test_the_confidence_is_that_of_each_group_theory():
         ({"max_p": math.nan}, "a limit of nan on p-values makes no sense"),
         ({"max_p": 0}, "above 0 and below 1"),
         ({"max_epsilon": 1.0}, "a limit on epsilon needs the canary set"),
-        ({"max_exposure_bits": True}, "a limit of True bits makes no sense"),
         ({"max_exposure_bits": np.True_}, "bits makes no sense"),
-        ({"max_exposure_bits": "3"}, "a limit of '3' bits makes no sense"),
-        ({"max_exposure_bits": b"3"}, "bits makes no sense"),
         ({"max_p": "0.01"}, "a limit of '0.01' on p-values makes no sense"),
-        (
-            {"max_p": 0.01, "guesses": 4},
-            "guesses given, and no limit on epsilon.*give max_epsilon as well",
-        ),
-        ({"max_p": 0.01, "delta": 0.1}, "delta given, and no limit"),
+        ({"max_p": 0.01, "delta": 0.1}, "delta given, and no limit.*give max_epsilon as well"),
         ({"max_p": 0.01, "delta": "3", "guesses": 2}, "guesses and delta given, and no limit"),
-        ({"baseline": True}, "baseline must be a path"),
         ({"baseline": 0}, "baseline must be a path"),
-        ({"baseline": []}, "baseline must be a path"),
         ({"baseline": b"3"}, "baseline must be a path"),
-        ({"no_extraction": True}, "the audit extracted nothing"),
+        ({"no_extraction": True}, "the audit extracted nothing.*--extraction-budget 10000"),
     ],
 )
 def test_input(options, message):
@@ -349,23 +323,16 @@ def test_input(options, message):
         check(exact({1: LOW, 16: HIGH}), **options)
 
 
-def test_no_canary_was_put_in():
-    with pytest.raises(InputError, match="none of the audit's canaries was put into the corpus"):
-        check(exact({0: LOW}), max_exposure_bits=10)
-
-
 @pytest.mark.parametrize("limit", [{"max_exposure_bits": 10}, {"max_p": 0.01}])
-def test_canaries_that_were_left_out_on_purpose_are_not_judged(limit):
+def test_canaries_that_no_training_read_are_not_judged(limit):
     with pytest.raises(InputError, match="left out of the corpus on purpose.*--no-inject"):
         check(exact({16: LOW}, canaries_in_corpus=False), **limit)
+    with pytest.raises(InputError, match="none of the audit's canaries was put into the corpus"):
+        check(exact({0: LOW}), **limit)
 
 
-@pytest.mark.parametrize(
-    "given", [[], [3], 7, None, True, math.nan, 1.5, object(), b"3", np.array(3), np.array([3])]
-)
+@pytest.mark.parametrize("given", [[], [3], None, object(), b"3", np.array(3), np.array([3])])
 def test_no_audit(given, tmp_path):
-    from canary.reports.pages import report
-
     with pytest.raises(InputError, match="expected an audit, the path"):
         check(given, max_exposure_bits=10)
     with pytest.raises(InputError, match="expected a result|no report of"):

@@ -98,7 +98,7 @@ def bound(seed, *, noise, share=1.0, guesses=60):
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 8.0])
 def test_never_above_the_truth(epsilon):
-    runs = 60
+    runs = 40
     noise = noise_for(epsilon)
     bounds = np.array([bound(seed, noise=noise).epsilon for seed in range(runs)])
     assert np.mean(bounds > epsilon) <= 0.05

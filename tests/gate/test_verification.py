@@ -9,8 +9,8 @@ import pytest
 from gate_audits import by_bits, of_groups, space
 
 from canary.corpus.canaries import CanarySet, generate
-from canary.corpus.verification import Verification, verify
-from canary.errors import EstimationError, InputError, RecordError
+from canary.corpus.verification import verify
+from canary.errors import EstimationError, InputError
 from canary.gate.check_audit import check, new_baseline
 
 FORMAT = "The code is {digit:6}"
@@ -41,13 +41,9 @@ def test_survivors_are_judged(tmp_path, canaries, audit):
 
 def test_lost_canaries_are_refused(tmp_path, canaries, audit):
     found = verify(corpus(tmp_path, canaries, drop=1), canaries)
-    with pytest.raises(EstimationError) as caught:
+    match = "1 of 6 .* 'canary-1' was to stand 2 times .* and stood there 1 times; inject into a"
+    with pytest.raises(EstimationError, match=match):
         check(audit, max_exposure_bits=10, verification=found)
-    assert str(caught.value) == (
-        "verification: 1 of 6 canaries did not survive as they should: 'canary-1' was to stand "
-        "2 times in the corpus and stood there 1 times; inject into a fresh corpus, keep "
-        "de-duplication and filters away from it, train and audit again"
-    )
 
 
 @pytest.mark.parametrize(
@@ -65,11 +61,7 @@ def test_another_set_is_refused(tmp_path, audit, other):
     found = replace(verify(corpus(tmp_path, canaries), canaries), file="verify.json")
     with pytest.raises(InputError) as caught:
         check(replace(audit, file="audit.json"), max_exposure_bits=10, verification=found)
-    assert str(caught.value) == (
-        "verification: verify.json is of another canary set than audit.json, or one of the sets "
-        "was edited; verify the corpus of the training with the set that was audited (canary "
-        "verify --json)"
-    )
+    assert "verify.json is of another canary set than audit.json" in str(caught.value)
 
 
 def test_an_audit_of_an_earlier_version_is_refused(tmp_path, canaries, audit):
@@ -109,25 +101,3 @@ def test_natural_secrets_have_none(tmp_path, canaries, audit):
     secrets = tuple(replace(c, natural=True) for c in audit.injected)
     with pytest.raises(InputError, match="no verification speaks of them; leave"):
         check(replace(audit, canaries=secrets), max_exposure_bits=10, verification=found)
-
-
-def test_round_trip(tmp_path, canaries):
-    found = verify(corpus(tmp_path, canaries), canaries)
-    path = tmp_path / "verify.json"
-    path.write_text(json.dumps({"kind": "canary verify", "schema": 1, **found.to_dict()}))
-    assert Verification.load(path) == found
-
-
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ({}, "is missing"),
-        ({"canaries": [{"id": 3}]}, "canaries"),
-        ({"canaries": [], "column": "text", "records": "many"}, "is not a whole number"),
-    ],
-)
-def test_damaged(tmp_path, document, message):
-    path = tmp_path / "verify.json"
-    path.write_text(json.dumps({"kind": "canary verify", "schema": 1, **document}))
-    with pytest.raises(RecordError, match=message):
-        Verification.load(path)

@@ -226,7 +226,7 @@ AUDITS: dict[str, Callable[[], Audit]] = {
     "hostile": hostile,
     "two formats": two_formats,
     "many groups": lambda: make_audit(
-        repetitions=range(1, 101), per_repetition=1, method="uniform draws", space_size=10**9,
+        repetitions=range(1, 31), per_repetition=1, method="uniform draws", space_size=10**9,
         bits_per_doubling=2.0,
     ),
     "one canary": lambda: make_audit(repetitions=(1,), per_repetition=1, controls=1),

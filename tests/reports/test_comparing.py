@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.errors import InputError
-from canary.reports.comparison import Point, compare, front, median_of, points
+from canary.reports.comparison import Point, View, compare, front
 
 
 def point(loss, bits, *, bound=False, name="A"):
@@ -73,7 +73,7 @@ def test_alike_audits_are_one_group(audits):
     assert [len(group) for group in found.groups] == [2]
     assert found.reasons == ()
     assert [one.name for one in found.strategies] == ["A", "B"]
-    assert [p.strategy.name for p in points(found.groups[0], 0, 16)] == ["A"]
+    assert [p.strategy.name for p in View(found.groups[0]).points(16)] == ["A"]
 
 
 def with_settings(**more):
@@ -156,8 +156,9 @@ def test_bounds_of_the_curve_are_bounds_golden(audits):
 
     other = replace(audit, canaries=tuple(map(lost, audit.canaries)))
     (group,) = compare([other, audit], test_losses=[1.0, 1.5]).groups
-    assert median_of(group[0], 0, 64, skew_normal=True) == (8.0, True)
-    found = points(group, 0, 64, skew_normal=True)
+    view = View(group, skew_normal=True)
+    assert view.median(group[0], 64) == (8.0, True)
+    found = view.points(64)
     assert [p.bound for p in found] == [True, False]
     # The bound is lower in both; but its exposure may lie anywhere above.
     assert found[0].median_bits < found[1].median_bits

@@ -18,12 +18,10 @@ HOSTILE = '</title><script>x</script>\x1b[31m\u202e $\\frac{1}{0}$ "onload=1'
 CASES = {
     "alike": (("enumerated", "nothing learned"), [1.25, 1.5]),
     "draws": (("draws", "draws"), [1.0, 1.0]),
-    "ranks": (("rank", "rank"), None),
-    "ranks and draws": (("rank and draws", "rank and draws"), [1.0, 2.0]),
+    "ranks": (("rank and draws", "rank and draws"), None),
     "mixed": (("enumerated", "draws", "hostile", "nothing learned"), [1.0, 1.1, None, 1.2]),
     "two formats": (("two formats", "two formats"), [1.0, 2.0]),
     "many groups": (("many groups", "many groups"), [1.0, 2.0]),
-    "only controls": (("only controls", "only controls"), [1.0, 2.0]),
     "no canaries": (("no canaries", "no canaries"), [1.0, 2.0]),
     "one canary": (("one canary", "no controls"), [1.0, 2.0]),
 }

@@ -74,8 +74,8 @@ def test_no_candidates_degenerate(audits):
     assert "no candidate was priced" in words(draw_histogram(replace(audit, formats=formats), 0))
 
 
-@pytest.mark.parametrize("start", [-3.125, 0.0, 0.125, 17.5])
-@pytest.mark.parametrize("bins", [1, 119, 120, 121, 1000, 4097])
+@pytest.mark.parametrize("start", [-3.125, 17.5])
+@pytest.mark.parametrize("bins", [1, 120, 121, 4097])
 def testcoarser_bins_hold_the_same_candidates_oracle(start, bins):
     rng = np.random.default_rng(bins)
     fine = Histogram(start, 0.125, tuple(rng.integers(0, 50, bins).tolist()))

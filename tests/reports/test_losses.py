@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from canary.errors import InputError, RecordError
+from canary.errors import InputError
 from canary.reports.comparison import measured_losses
 
 ROWS = [{"line": 1, "px_bits": 10.0, "tokens": 4}, {"line": 3, "px_bits": 5.5, "tokens": 1}]
@@ -38,20 +38,4 @@ def test_scores_of_other_texts_or_tokens_do_not_compare_input(tmp_path, rows):
 def test_probability_0_has_no_loss_input(tmp_path):
     path = write(tmp_path / "a.jsonl", [ROWS[0], {**ROWS[1], "px_bits": None}])
     with pytest.raises(InputError, match=r"a\.jsonl:2: the model gives this text probability 0"):
-        measured_losses([path])
-
-
-@pytest.mark.parametrize(
-    "held",
-    [
-        b'{"line": 1}', b"[1]", b"{", b'{"line": 1, "tokens": true, "px_bits": 1}', b"[" * 100_000,
-        b'{"line": 1, "tokens": 1, "px_bits": NaN}', b'{"line": 1, "tokens": 1, "px_bits": "1"}',
-        b'{"line": 1, "tokens": -1, "px_bits": 1.0}', b"\n", b"\xff\n", b"", None,
-    ],
-)  # fmt: skip
-def test_no_scores_input(tmp_path, held):
-    path = tmp_path / "a.jsonl"
-    if held is not None:
-        path.write_bytes(held)
-    with pytest.raises(RecordError, match=r"a\.jsonl.*(is no score|holds no score|No such)"):
         measured_losses([path])
