@@ -114,7 +114,7 @@ def _load_spread(
     source: Any, tokenizer: Any, workers: RayWorkers, about: dict[str, Any]
 ) -> LanguageModel:
     from canary.models.remote_model import spread_over
-    from canary.workers.ray_actors import KeepingWorkers
+    from canary.workers.cluster import KeepingWorkers
 
     if isinstance(source, Endpoint):
         raise InputError(
@@ -158,7 +158,7 @@ def _absolute(path: str | os.PathLike[str]) -> str:
 
 
 def _open(endpoint: Endpoint, tokenizer: Any, about: dict[str, Any]) -> LanguageModel:
-    from canary.models.served.connect import open_endpoint
+    from canary.models.served.served_model import open_endpoint
 
     if any(option is not None for option in about.values()):
         raise InputError(

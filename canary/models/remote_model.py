@@ -31,7 +31,7 @@ from canary.models.placement import divided, rows_below
 from canary.models.state_cache import NONE, Slots
 from canary.records.validation import versions
 from canary.tokens.tokenizer import Tokenizer
-from canary.workers.ray_actors import Call, KeepingWorkers
+from canary.workers.cluster import Call, KeepingWorkers
 
 Ints = NDArray[np.int64]
 

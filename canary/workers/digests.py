@@ -68,6 +68,14 @@ _CURE = (
 def digest(value: Any, where: str, *, known: Mapping[int, str] = MappingProxyType({})) -> str:
     """SHA-256 over what a function, class or value does, as 64 hexadecimal digits.
 
+    Functions count with the global variables, functions and modules of your own that they name,
+    followed to the end. File names, comments, annotations, and the order in which functions are
+    defined do not count. Not seen is what is reached by a name that is only known when the
+    function runs, and what it reads from files and the environment.
+
+    **Modules are imported**: those of your own that a function imports when it runs are imported
+    now. Functions are not called.
+
     Parameters
     ----------
     value : object
@@ -81,20 +89,13 @@ def digest(value: Any, where: str, *, known: Mapping[int, str] = MappingProxyTyp
     InputError
         If it is made of something that cannot be told from another of its kind, such as a lock;
         the message says how it is reached. If importing a module that it is made of raises.
-
-    Notes
-    -----
-    Functions count with the global variables, functions and modules of your own that they name,
-    followed to the end. File names, comments, annotations, and the order in which functions are
-    defined do not count. Not seen is what is reached by a name that is only known when the
-    function runs, and what it reads from files and the environment.
-
-    **Modules are imported**: those of your own that a function imports when it runs are imported
-    now. Functions are not called.
     """
     digester = _Digester(where, known)
     root = digester.of(value)
-    return hashlib.sha256(repr((root, sorted(digester.finish().items()))).encode()).hexdigest()
+    while digester.waiting:  # and not by recursion: calls may go deep
+        name, digester.path, referred = digester.waiting.pop()
+        digester.named[name] = digester.of(digester.parts(referred))
+    return hashlib.sha256(repr((root, sorted(digester.named.items()))).encode()).hexdigest()
 
 
 class _Digester:
@@ -105,18 +106,11 @@ class _Digester:
     """
 
     def __init__(self, where: str, known: Mapping[int, str]) -> None:
-        self._path = [where]
+        self.path = [where]
+        self.named: dict[str, str] = {}
+        self.waiting: list[tuple[str, list[str], FunctionType | type]] = []
         self._known = known
-        self._named: dict[str, str] = {}
-        self._waiting: list[tuple[str, list[str], FunctionType | type]] = []
         self._open: list[int] = []
-
-    def finish(self) -> dict[str, str]:
-        """Digests of all that was referred to, by name."""
-        while self._waiting:  # and not by recursion: calls may go deep
-            name, self._path, value = self._waiting.pop()
-            self._named[name] = self.of(self._parts(value))
-        return self._named
 
     def of(self, value: Any, label: str = "") -> str:
         """The digest of a value, whose place is called `label` in messages."""
@@ -147,15 +141,17 @@ class _Digester:
         if isinstance(value, FunctionType | BuiltinFunctionType | type):
             return self._reference(value)
         if isinstance(value, Module):
-            return self._module(value)
+            return _of_module(value)
         if isinstance(value, _WEAK):
             return "weak", kind.__name__
         torch: Any = sys.modules.get("torch")
         if torch is not None and isinstance(value, torch.Tensor):
             held = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             return str(value.dtype), tuple(value.shape), value.requires_grad, held.tobytes()
-        if name := _constant_of_library(value):
-            return "constant", name
+        if known := library(kind.__module__):  # which may hold it by a name, as scipy.stats.norm
+            parts = list(vars(sys.modules.get(kind.__module__, builtins)).items())
+            if name := next((name for name, part in parts if part is value), None):
+                return "constant", f"{known} {kind.__module__}:{name}"
         if isinstance(value, _RANDOM) or (torch is not None and isinstance(value, torch.Generator)):
             self._refuse(
                 "a random generator that all models share, so that each would depend on those "
@@ -166,41 +162,40 @@ class _Digester:
 
     def _reference(self, value: Any) -> Any:
         name, known = f"{value.__module__}:{value.__qualname__}", library(str(value.__module__))
-        importable = _importable(value)
         if isinstance(value, BuiltinFunctionType):
             return ("library", known, name) if known and value.__module__ else None
-        if known and (importable or isinstance(value, type)):
+        named: Any = sys.modules.get(str(value.__module__))
+        for part in value.__qualname__.split("."):
+            named = getattr(named, part, None)
+        if known and (named is value or isinstance(value, type)):
             return "library", known, name
-        if not importable:
-            return "here", self._inline(value)
-        if name not in self._named:
-            self._named[name] = ""
-            self._waiting.append((name, [*self._path], value))
-        return "see", name
-
-    def _inline(self, value: Any) -> str:
+        if named is value:
+            if name not in self.named:
+                self.named[name] = ""
+                self.waiting.append((name, [*self.path], value))
+            return "see", name
         if id(value) in self._open:
-            return f"within {len(self._open) - self._open.index(id(value))}"
+            return "here", f"within {len(self._open) - self._open.index(id(value))}"
         self._open.append(id(value))
         try:
-            return self.of(self._parts(value))
+            return "here", self.of(self.parts(value))
         finally:
             self._open.pop()
 
-    def _parts(self, value: FunctionType | type) -> Any:
+    def parts(self, value: FunctionType | type) -> Any:
+        """What a function or class is made of."""
         with self._within(value.__qualname__.rpartition("<locals>.")[2]):
-            return self._of_class(value) if isinstance(value, type) else self._of_function(value)
-
-    def _of_class(self, value: type) -> Any:
-        parts: list[object] = [type(value)]
-        for base in value.__mro__:
-            if known := library(base.__module__):
-                parts.append((known, base.__qualname__))
-                continue
-            members = sorted(vars(base).items())
-            held = {n: self.of(part, n) for n, part in members if not _OF_A_CLASS.fullmatch(n)}
-            parts.append((base.__qualname__, held))
-        return parts
+            if isinstance(value, FunctionType):
+                return self._of_function(value)
+            parts: list[object] = [type(value)]
+            for base in value.__mro__:
+                if known := library(base.__module__):
+                    parts.append((known, base.__qualname__))
+                    continue
+                members = sorted(vars(base).items())
+                held = {n: self.of(part, n) for n, part in members if not _OF_A_CLASS.fullmatch(n)}
+                parts.append((base.__qualname__, held))
+            return parts
 
     def _of_function(self, value: FunctionType) -> Any:
         code, space = value.__code__, value.__globals__
@@ -266,25 +261,16 @@ class _Digester:
         ]
         return name, [(way, self.of(value, way)) for way, value in reached]
 
-    def _module(self, value: Module) -> Any:
-        """A module that is handed on: by its source alone."""
-        if known := library(value.__name__):
-            return "library", known, value.__name__
-        try:
-            return "module", value.__name__, ast.dump(ast.parse(inspect.getsource(value)))
-        except (OSError, TypeError):
-            return "module", value.__name__
-
     @contextmanager
     def _within(self, label: str) -> Iterator[None]:
-        self._path.append(label)
+        self.path.append(label)
         try:
             yield
         finally:
-            self._path.pop()
+            self.path.pop()
 
     def _refuse(self, what: str, cure: str) -> NoReturn:
-        place, *inner = self._path
+        place, *inner = self.path
         way = " -> ".join(dict.fromkeys(part for part in inner if part))
         raise InputError(f"{way or 'it'} is {what}", cure=cure, where=place)
 
@@ -297,6 +283,16 @@ class _Pickler(pickle.Pickler):
 
     def persistent_id(self, value: Any) -> Any:
         return self._digester.stand_in(value)
+
+
+def _of_module(value: Module) -> Any:
+    """A module that is handed on: by its source alone."""
+    if known := library(value.__name__):
+        return "library", known, value.__name__
+    try:
+        return "module", value.__name__, ast.dump(ast.parse(inspect.getsource(value)))
+    except (OSError, TypeError):
+        return "module", value.__name__
 
 
 def _plain_code(code: CodeType, said: str | None = None) -> tuple[object, ...]:
@@ -346,26 +342,9 @@ def _reached(
     yield name, value
 
 
-def _importable(value: Any) -> bool:
-    """Whether its name leads to it."""
-    named: Any = sys.modules.get(str(value.__module__))
-    for part in value.__qualname__.split("."):
-        named = getattr(named, part, None)
-    return named is value
-
-
-def _constant_of_library(value: object) -> str:
-    """The name under which a library holds an object of its own, such as `scipy.stats.norm`."""
-    module = type(value).__module__
-    if known := library(module):
-        for name, part in list(vars(sys.modules.get(module, builtins)).items()):
-            if part is value:
-                return f"{known} {module}:{name}"
-    return ""
-
-
 _STANDARD = sysconfig.get_path("stdlib")
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
+_distributions = functools.cache(importlib.metadata.packages_distributions)
 
 
 @functools.cache
@@ -394,8 +373,3 @@ def library(module: str) -> str:
     except importlib.metadata.PackageNotFoundError:
         names = sorted(set(_distributions().get(top, ())))
         return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
-
-
-@functools.cache
-def _distributions() -> Mapping[str, list[str]]:
-    return importlib.metadata.packages_distributions()

@@ -1,9 +1,9 @@
 """The seam to whatever runs independent jobs.
 
-A *task* is an importable function of two arguments: what all jobs share, and a list of
-jobs. It gives a result for each of them. Jobs, results and what is shared are plain data:
-mappings, lists, text, numbers and arrays. A task has no effects that a second run of the
-same jobs would not have again, so that jobs whose worker died can be given to another.
+A *task* is an importable function of two arguments: what all jobs share, and a list of jobs. It
+gives a result for each of them. Jobs, results and what is shared are plain data: mappings, lists,
+text, numbers and arrays. A second run of the same jobs must have no further effects, so that jobs
+whose worker died can be given to another.
 """
 
 from __future__ import annotations
@@ -46,6 +46,6 @@ class Workers(Protocol):
         ...
 
 
-def groups(count: int, at_once: int) -> Iterator[range]:
+def groups(count: int, at_once: int) -> list[range]:
     """Numbers from 0 in groups of at most `at_once`."""
-    return (range(at, min(at + at_once, count)) for at in range(0, count, at_once))
+    return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]

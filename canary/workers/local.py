@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from canary.errors import InputError
 from canary.workers.jobs import Lost, Plain, Task, groups
@@ -16,20 +17,16 @@ class Here:
     Parameters
     ----------
     at_once : int
-        Jobs that a task is given together. More than one serves tasks that gain by it: a
-        fleet whose training takes many models at once.
+        Jobs that a task is given together: more than one for a training that takes many models
+        at once.
     """
 
     at_once: int = 1
+    elsewhere: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.at_once < 1:
             raise InputError(f"at_once={self.at_once}", cure="give at least 1", where="Here")
-
-    @property
-    def elsewhere(self) -> bool:
-        """Nothing leaves this process."""
-        return False
 
     def run(
         self, task: Task, shared: Plain, jobs: Sequence[Plain]

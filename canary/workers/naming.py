@@ -19,14 +19,7 @@ from canary.workers.digests import digest
 
 
 def plain(value: Any, where: str) -> Any:
-    """`value` as JSON would give it back, if it is plain data.
-
-    Raises
-    ------
-    InputError
-        If it holds anything but text, finite numbers, booleans, None, lists and mappings
-        from text.
-    """
+    """`value` as JSON would give it back; an InputError if it is no plain data."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -41,12 +34,8 @@ def described(value: Any, where: str) -> dict[str, Any]:
     """A function or class, or a frozen dataclass that can be called, as plain data.
 
     ``name`` (``module:qualname``), ``code`` (a digest), and of a dataclass ``fields``, which are
-    plain data, functions, or such dataclasses. `where` says what it is, for messages.
-
-    Raises
-    ------
-    InputError
-        If it is something else, or made of what no digest can hold.
+    plain data, functions, or such dataclasses. An InputError if it is something else, or made of
+    what no digest can hold; `where` says what it is.
     """
     kind = value if isinstance(value, type | FunctionType) else type(value)
     if kind is not value and not is_dataclass(kind):
@@ -58,10 +47,10 @@ def described(value: Any, where: str) -> dict[str, Any]:
     about = {"name": f"{kind.__module__}:{kind.__qualname__}", "code": digest(kind, where)}
     if kind is value:
         return about
-    held = {field.name: getattr(value, field.name) for field in fields(kind)}
+    held = ((field.name, getattr(value, field.name)) for field in fields(kind))
     inside = {
         name: {"call": described(part, where)} if callable(part) else {"is": plain(part, where)}
-        for name, part in held.items()
+        for name, part in held
     }
     return {**about, "fields": inside}
 
@@ -77,13 +66,7 @@ def imported(about: Mapping[str, Any]) -> Any:
 
 
 def check_importable(about: Mapping[str, Any], where: str) -> None:
-    """Refuse what another process could not import.
-
-    Raises
-    ------
-    InputError
-        If it was made inside a function, or in the script or session that is running.
-    """
+    """Refuse what was made inside a function, or in the running script: no other imports it."""
     module, _, name = str(about["name"]).partition(":")
     if module == "__main__" or "<" in name:
         raise InputError(

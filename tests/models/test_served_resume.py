@@ -16,7 +16,7 @@ from small_models import build
 import canary
 from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
-from canary.models.served.parallel import in_parallel
+from canary.models.served.client import in_parallel
 
 ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
 

@@ -26,8 +26,7 @@ from canary.scoring.batcher import Batcher
 from canary.search.enumerate import enumerate_leaves
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
-from canary.workers.cluster import RayWorkers
-from canary.workers.ray_actors import Call, KeepingWorkers
+from canary.workers.cluster import Call, KeepingWorkers, RayWorkers
 
 CODE = "T: {digit:3}."
 

@@ -16,7 +16,7 @@ from canary.corpus.canaries import generate
 from canary.errors import OutputError, RecordError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves
-from canary.models.served.answer_store import open_answers
+from canary.models.served.verified_cache import open_answers
 from canary.records.shards import discard_run, open_run
 from canary.scoring.score_job import score_file
 from canary.signals.text_measuring import measure_texts

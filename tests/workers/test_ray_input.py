@@ -13,9 +13,8 @@ from stand_in_ray import ray_of
 from canary.errors import InputError, MissingExtraError, ServerError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import subsets
-from canary.workers.cluster import RayWorkers
+from canary.workers.cluster import KeepingWorkers, RayWorkers
 from canary.workers.jobs import Lost
-from canary.workers.ray_actors import KeepingWorkers
 
 
 def fleet(train=fleets.means, models=3):

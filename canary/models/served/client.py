@@ -23,10 +23,12 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
 from canary.models.served.endpoint import Endpoint
@@ -41,6 +43,9 @@ _LEAST_BYTES, _FAILURE_BYTES = 8_000_000, 64_000
 _TOKEN_BYTES = 2_000  # of the text of a token and its number, as JSON
 _SHOWN = 300
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
+
+Item = TypeVar("Item")
+Answered = TypeVar("Answered")
 
 
 class RefusedError(ServerError):
@@ -135,9 +140,9 @@ class Client:
             If it cannot be reached, or fails again and again; if it asks for a longer pause
             than was allowed; or if no request is left.
         """
-        if hurried:
-            return self._once(path, body, quote=quote, seconds=_HURRIED_SECONDS, last=last)
-        return self._retrying.copy()(self._once, path, body, quote=quote, last=last, trying=trying)
+        ask = self._once if hurried else partial(self._retrying.copy(), self._once)
+        seconds = _HURRIED_SECONDS if hurried else self._endpoint.timeout
+        return ask(path, body, quote=quote, seconds=seconds, last=last, trying=trying)
 
     def _once(
         self,
@@ -149,9 +154,17 @@ class Client:
         last: bool = False,
         trying: bool = False,
     ) -> Any:
-        where = f"{self._endpoint.base}{path}"
-        self._count(where, last=last)
-        answer = self._answer(where, body, self._endpoint.timeout if seconds is None else seconds)
+        where, most = f"{self._endpoint.base}{path}", self._endpoint.max_requests
+        with self._lock:
+            if most is not None and self.sent >= most - (not last):
+                raise RequestsSpentError(
+                    f"has been sent {self.sent:,} requests of the {most:,} that are allowed, and "
+                    "one is kept back to see whether it is the same model",
+                    cure="start again with a larger --max-requests",
+                    where=where,
+                )
+            self.sent += 1
+        answer = self._answer(where, body, seconds or self._endpoint.timeout)
         if isinstance(answer, ServerError):
             raise answer
         if answer.code != 200:
@@ -163,18 +176,6 @@ class Client:
             pass  # the error holds the answer
         raise _passing("gave an answer that is no whole JSON", where)
 
-    def _count(self, where: str, *, last: bool) -> None:
-        most = self._endpoint.max_requests
-        with self._lock:
-            if most is not None and self.sent >= most - (not last):
-                raise RequestsSpentError(
-                    f"has been sent {self.sent:,} requests of the {most:,} that are allowed, and "
-                    "one is kept back to see whether it is the same model",
-                    cure="start again with a larger --max-requests",
-                    where=where,
-                )
-            self.sent += 1
-
     def _answer(
         self, url: str, body: Mapping[str, Any] | None, seconds: float
     ) -> _Answer | ServerError:
@@ -185,17 +186,18 @@ class Client:
         late = _passing(f"did not give its whole answer within {seconds:g} s", url)
         over = threading.Event()
         done: queue.SimpleQueue[_Answer | ServerError] = queue.SimpleQueue()
-        http, most = self._http, most_bytes(body)
+        http, method = self._http, "GET" if body is None else "POST"
+        timeout = http.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+        plain = {"Accept-Encoding": "identity"}
+        # Several times what any server needs.
+        most = _LEAST_BYTES
+        if body is not None:
+            most = max(most, _TOKEN_BYTES * len(body["prompt"]) * (1 + int(body["logprobs"])))
 
         def work() -> None:
-            timeout = http.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
             try:
                 with self._client.stream(
-                    "GET" if body is None else "POST",
-                    url,
-                    json=body,
-                    timeout=timeout,
-                    headers={"Accept-Encoding": "identity"},
+                    method, url, json=body, timeout=timeout, headers=plain
                 ) as response:
                     done.put(_read(response, over, most, url))
             except http.TimeoutException:
@@ -214,15 +216,13 @@ class Client:
             over.set()
 
     def _failure(self, answer: _Answer, said: str, where: str, *, trying: bool) -> ServerError:
-        code = answer.code
+        code, key_env = answer.code, self._endpoint.key_env
         kind: type[ServerError] = ServerError
         if code in {401, 403}:
             problem = f"wants a valid key ({code}{said})"
-            cure = (
-                f"check the key in the environment variable {self._endpoint.key_env}"
-                if self._endpoint.key_env
-                else "put the key into an environment variable and name that with --key-env"
-            )
+            cure = "put the key into an environment variable and name that with --key-env"
+            if key_env:
+                cure = f"check the key in the environment variable {key_env}"
         elif code in _PASSING and not (trying and code == 500):
             pause = _retry_after(answer.retry_after)
             if pause is None or pause <= self._endpoint.patience:
@@ -245,21 +245,56 @@ class Client:
         return kind(problem, cure=cure, where=where)
 
 
-def most_bytes(body: Mapping[str, Any] | None) -> int:
-    """How long the answer to a request may be: several times what any server needs."""
-    if body is None:
-        return _LEAST_BYTES
-    top: int = body["logprobs"]
-    return max(_LEAST_BYTES, _TOKEN_BYTES * len(body["prompt"]) * (1 + top))
+def in_parallel(
+    work: Callable[[Item], Answered], items: Sequence[Item], *, at_once: int
+) -> Iterator[tuple[int, Future[Answered]]]:
+    """The place of each item and what `work` gives for it, in the order in which it is done.
+
+    After one has raised nothing else is begun; what is in hand is finished and given. `work` is
+    called in at most `at_once` other threads. They do not hold up the end of the process, as
+    those of an executor do: Ctrl-C need not wait for a server that hangs.
+    """
+    waiting = iter(list(enumerate(items)))
+    done: queue.SimpleQueue[tuple[int, Future[Answered]] | None] = queue.SimpleQueue()
+    over = threading.Event()
+
+    def serve() -> None:
+        for place, item in waiting:  # each `next` is one step for all threads
+            if over.is_set():
+                break
+            future: Future[Answered] = Future()
+            try:
+                future.set_result(work(item))
+            except BaseException as error:  # given on to whoever waits
+                over.set()
+                future.set_exception(error)
+            done.put((place, future))
+        done.put(None)
+
+    threads = min(at_once, len(items))
+    try:
+        for _ in range(threads):
+            threading.Thread(target=serve, daemon=True).start()
+        while threads:
+            outcome = done.get()
+            if outcome is None:
+                threads -= 1
+            else:
+                yield outcome
+    finally:
+        over.set()
 
 
 def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer | ServerError:
     """The answer, no more of it than is allowed; of a failure only the beginning."""
     code, headers = response.status_code, response.headers
+    cure = (
+        "use a server that answers only what it is asked (it may ignore max_tokens or logprobs), "
+        "uncompressed"
+    )
     if headers.get("content-encoding", "identity").strip().lower() not in {"", "identity"}:
-        return _untrusted(
-            "compresses its answer, though it was asked not to (Content-Encoding)", url
-        )
+        problem = "compresses its answer, though it was asked not to (Content-Encoding)"
+        return ServerError(problem, cure=cure, where=url)
     limit = most if code == 200 else _FAILURE_BYTES
     kept = bytearray()
     for part in response.iter_raw():
@@ -267,7 +302,8 @@ def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer 
         if over.is_set() or len(kept) > limit:
             break
     if len(kept) > most and code == 200:
-        return _untrusted(f"sent more than {most / 1e6:,.0f} MB in answer to one request", url)
+        problem = f"sent more than {most / 1e6:,.0f} MB in answer to one request"
+        return ServerError(problem, cure=cure, where=url)
     return _Answer(code, headers.get("retry-after"), kept.decode("utf-8", "replace"))
 
 
@@ -277,14 +313,6 @@ def _passing(problem: str, where: str, pause: float | None = None) -> _PassingEr
     )
     error.pause = pause
     return error
-
-
-def _untrusted(problem: str, where: str) -> ServerError:
-    cure = (
-        "use a server that answers only what it is asked (it may ignore max_tokens or logprobs), "
-        "uncompressed"
-    )
-    return ServerError(problem, cure=cure, where=where)
 
 
 def _pause(state: Any) -> float:

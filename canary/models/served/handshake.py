@@ -28,11 +28,10 @@ import numpy as np
 
 from canary.errors import InputError, ServerError, UnsupportedError
 from canary.models.noise import EPSILON
-from canary.models.served.client import Client, RefusedError
-from canary.models.served.parallel import in_parallel
+from canary.models.served.client import Client, RefusedError, in_parallel
 from canary.models.served.request_format import Floats, Manner
-from canary.models.served.token_texts import Texts, bare
-from canary.models.served.wire import PATH, completion, read_choice
+from canary.models.served.token_texts import Texts
+from canary.models.served.wire import PATH, read_choice
 from canary.records.validation import brief
 from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Tokenizer
@@ -59,27 +58,18 @@ class Probe:
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
-    """What came out.
+    """How a server is asked, and what it said of the probes.
 
-    Parameters
-    ----------
-    manner : Manner
-    probes : tuple of Probe
-        What the model says of some rows.
-    tolerance : float
-        Nats that a token of a probe may move while the model is the same.
-    noise_bits_per_token : float
-        As in `ModelFacts`.
-    aligned : float
-        Nats that a token may have more or less in an echo than as the next token; infinity
-        where nothing is echoed.
+    `tolerance` is how many nats a token of a probe may move while the model is the same,
+    `aligned` how many it may have more or less in an echo than as the next token; infinity where
+    nothing is echoed. The noise is as in `ModelFacts`.
     """
 
     manner: Manner
     probes: tuple[Probe, ...]
     tolerance: float
     noise_bits_per_token: float
-    aligned: float = math.inf
+    aligned: float
 
 
 def model_served(client: Client, asked: str | None, *, where: str) -> tuple[str, int | None]:
@@ -139,41 +129,48 @@ def shake_hands(
     def ask(ids: Sequence[int]) -> Floats:
         return manner.numbers(client.post(PATH, manner.request(ids), quote=True), ids)
 
-    probes = tuple(Probe(row, ask(row)) for row in manner.texts.probes())
+    rows = manner.texts.probes()
+    probes = tuple(Probe(row, ask(row)) for row in rows)
+    numbers = [probe.numbers if top is None else probe.numbers[2::2] for probe in probes]
+    aligned = math.inf
     if top is not None:
         _check_likely(manner, probes)
-        moved = max(manner.apart(ask(probe.ids), probe.numbers) for probe in probes)
-        spread = float(np.std(np.concatenate([probe.numbers[2::2] for probe in probes])))
+        spread = float(np.std(np.concatenate(numbers)))
+        worst = noise = max(manner.apart(ask(probe.ids), probe.numbers) for probe in probes)
         if not manner.as_text:
-            allowed = max(_ALIGNED * spread, _SAFETY * moved, _LEAST)
+            allowed = max(_ALIGNED * spread, _SAFETY * worst, _LEAST)
             with suppress(RefusedError):  # a server that takes no texts is believed
                 _check_text_by_next(client, manner, probes, allowed)
-        return _agreed(manner, probes, spread, worst=moved, noise=moved)
-
-    rows = [probe.ids for probe in probes]
-    if not manner.as_text:
-        with suppress(RefusedError):
-            _check_text(client, manner, rows)
-    spread = float(np.std(np.concatenate([probe.numbers for probe in probes])))
-    followed = _followed(client, manner, rows, quote=True)
-    if len(followed) < _FEWEST:
-        raise manner.odd(
-            "does not say which tokens it holds likely to come next, so that it cannot be "
-            "seen whether it tells the log-probability of each token in its place",
-            "use a server that gives log-probabilities of generated tokens, too",
-        )
-    before = {tuple(probe.ids): probe.numbers for probe in probes}
-    apart = [
-        ask([*ids, token]) - np.append(before[tuple(ids)], log_prob)
-        for ids, token, log_prob in followed
-    ]
-    aligned = max(_ALIGNED * spread, _LEAST)
-    _check_aligned(manner, apart, aligned)
-    for place, outcome in in_parallel(ask, rows, at_once=in_flight):
-        apart.append(outcome.result() - probes[place].numbers)
-    worst = max(float(np.abs(part).max()) for part in apart)
-    noise = max(abs(float(part.sum())) / len(part) for part in apart)
-    return replace(_agreed(manner, probes, spread, worst=worst, noise=noise), aligned=aligned)
+    else:
+        if not manner.as_text:
+            with suppress(RefusedError):
+                _check_text(client, manner, rows)
+        spread = float(np.std(np.concatenate(numbers)))
+        followed = _followed(client, manner, rows, quote=True)
+        if len(followed) < _FEWEST:
+            raise manner.odd(
+                "does not say which tokens it holds likely to come next, so that it cannot be "
+                "seen whether it tells the log-probability of each token in its place",
+                "use a server that gives log-probabilities of generated tokens, too",
+            )
+        before = {tuple(probe.ids): probe.numbers for probe in probes}
+        apart = [
+            ask([*ids, token]) - np.append(before[tuple(ids)], log_prob)
+            for ids, token, log_prob in followed
+        ]
+        aligned = max(_ALIGNED * spread, _LEAST)
+        _check_aligned(manner, apart, aligned)
+        for place, outcome in in_parallel(ask, rows, at_once=in_flight):
+            apart.append(outcome.result() - probes[place].numbers)
+        worst = max(float(np.abs(part).max()) for part in apart)
+        noise = max(abs(float(part.sum())) / len(part) for part in apart)
+    return Agreed(
+        manner,
+        probes,
+        tolerance=max(2 * _SAFETY * worst, _SAME * spread, _LEAST),
+        noise_bits_per_token=_SAFETY * max(noise, EPSILON["float32"]) / LN2,
+        aligned=aligned,
+    )
 
 
 def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None:
@@ -205,17 +202,6 @@ def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None
     _check_aligned(manner, apart, agreed.aligned, f"behind {len(beginning):,} tokens it ")
 
 
-def _agreed(
-    manner: Manner, probes: tuple[Probe, ...], spread: float, *, worst: float, noise: float
-) -> Agreed:
-    return Agreed(
-        manner,
-        probes,
-        tolerance=max(2 * _SAFETY * worst, _SAME * spread, _LEAST),
-        noise_bits_per_token=_SAFETY * max(noise, EPSILON["float32"]) / LN2,
-    )
-
-
 def _manner(
     client: Client, model: str, tokenizer: Tokenizer, top: int | None, where: str
 ) -> Manner:
@@ -224,7 +210,7 @@ def _manner(
     probe = texts.probes()[0]
     refused = ""
     for as_text, numbered in ((False, True), (False, False), (True, False)):
-        own = Texts(bare(tokenizer)) if as_text else texts
+        own = texts.bare() if as_text else texts
         way = Manner(model, own, where, top, as_text=as_text, numbered=numbered)
         try:
             answer = client.post(PATH, way.request(probe), quote=True, trying=True)
@@ -234,12 +220,10 @@ def _manner(
         choice = way.read(answer, probe)
         manner = way.told_of(choice, len(probe))
         return _as_text(manner, texts.before, choice.tokens, probe) if as_text else manner
-    what, cure = (
-        "to echo a prompt with log-probabilities",
-        (
-            "use a server that does (vLLM), or ask for bounds from the likeliest next tokens with "
-            "--top-k"
-        ),
+    what = "to echo a prompt with log-probabilities"
+    cure = (
+        "use a server that does (vLLM), or ask for bounds from the likeliest next tokens with "
+        "--top-k"
     )
     if top is not None:
         what = f"for the {top} likeliest next tokens"
@@ -275,7 +259,7 @@ def _check_text(client: Client, manner: Manner, rows: Sequence[list[int]]) -> No
     for ids in filter(manner.texts.comes_back, rows):
         answer = _asked_as_text(client, manner, ids)
         tokens = read_choice(answer, where=manner.where).tokens or ()
-        if len(tokens) < len(ids) or any(manner.fits(tokens[at:], ids) for at in range(_START)):
+        if len(tokens) < len(ids) or any(manner.fits(tokens[n:], ids) for n in range(_START)):
             return
         raise manner.odd(_OTHER, _TOKENIZER)
 
@@ -303,8 +287,7 @@ def _check_text_by_next(
 
 def _asked_as_text(client: Client, manner: Manner, ids: list[int]) -> Any:
     """What a server that takes token ids answers to their text."""
-    text, top = manner.texts.tokenizer.decode(ids), manner.top
-    body = completion(manner.model, text, echo=top is None, top=top or 1, numbered=manner.numbered)
+    body = manner.body(manner.texts.tokenizer.decode(ids), manner.top)
     return client.post(PATH, body, quote=True, trying=True)
 
 
@@ -326,9 +309,8 @@ def _followed(
     """Rows, likely next tokens, and what these cost there according to the server."""
     followed: list[tuple[list[int], int, float]] = []
     for ids in rows:
-        choice = manner.read(
-            client.post(PATH, manner.request(ids, following=_TOP), quote=quote), ids
-        )
+        answer = client.post(PATH, manner.request(ids, following=_TOP), quote=quote)
+        choice = manner.read(answer, ids)
         if not choice.tokens:
             continue
         named: dict[str, float | None] = {**manner.next_log_probs(choice)}

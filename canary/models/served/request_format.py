@@ -50,16 +50,12 @@ _CUT = (
 
 @dataclass(frozen=True)
 class Manner:
-    """How a server is asked.
+    """How a server is asked for the model that it calls `model`, at the address `where`.
 
     Parameters
     ----------
-    model : str
-        The name by which the server knows the model.
     texts : Texts
         Of the tokenizer that the model was trained with.
-    where : str
-        The address, for errors.
     top : int or None
         How many of the likeliest next tokens to ask for; None to have rows echoed.
     as_text : bool
@@ -87,23 +83,24 @@ class Manner:
     def request(self, ids: Sequence[int], *, following: int | None = None) -> dict[str, Any]:
         """What to ask for a row of tokens; or for the `following` likeliest tokens after it."""
         prompt = self.texts.text(ids) if self.as_text else [int(token) for token in ids]
-        top = following or self.top
-        return completion(
-            self.model, prompt, echo=top is None, top=top or 1, numbered=self.numbered
-        )
+        return self.body(prompt, following or self.top)
+
+    def body(self, prompt: str | list[int], top: int | None) -> dict[str, Any]:
+        """The body of a request for a prompt of either kind."""
+        echo, most = top is None, top or 1
+        return completion(self.model, prompt, echo=echo, top=most, numbered=self.numbered)
 
     def numbers(self, answer: Any, ids: Sequence[int]) -> Floats:
         """What an answer says of a row.
 
-        Raises
-        ------
-        ServerError
-            If the answer is not about these tokens, or cannot be what it seems to be.
-        ModelError
-            If a number is NaN.
+        A ServerError if it is not about these tokens, or cannot be what it seems to be; a
+        ModelError if a number is NaN.
         """
         choice = self.read(answer, ids)
-        return self._echoed(choice, ids) if self.top is None else self._next(choice)
+        numbers = self._echoed(choice, ids) if self.top is None else self._next(choice)
+        if np.isnan(numbers).any():
+            raise not_finite(self.model)
+        return numbers
 
     def apart(self, now: Floats, then: Floats) -> float:
         """How far two answers to one question are apart, in nats."""
@@ -147,7 +144,12 @@ class Manner:
         of one: what is left for all others is not enough.
         """
         named = dict(choice.top[0]) if choice.top else {}
-        total, rest = math.fsum(map(math.exp, named.values())), self._most_left(choice)
+        total = math.fsum(map(math.exp, named.values()))
+        # A text that stands for several tokens hides all but one of them. Models may have more
+        # tokens than their tokenizers, but hardly twice as many.
+        rest = math.inf
+        if named and all(self.texts.number(said) is not None for said in named):
+            rest = 2 * self.texts.tokenizer.size * math.exp(_least_told(choice))
         problem = ""
         if total > 1 + _EXCESS:
             problem = f"gives the likeliest next tokens a probability of {total:.3g} together"
@@ -161,12 +163,9 @@ class Manner:
         return named
 
     def told_of(self, choice: Choice, tokens: int) -> Manner:
-        """The manner, with what the first answer about so many tokens tells besides.
+        """The manner, with what the first answer about so many tokens says besides.
 
-        Raises
-        ------
-        ServerError
-            If token ids were sent, and the server read others besides.
+        A ServerError if token ids were sent, and the server read others besides.
         """
         read = choice.prompt_tokens
         hidden = None if read is None else read - tokens
@@ -212,7 +211,7 @@ class Manner:
                 f"gives no log-probability of token {values.index(None) + 2} of {n}",
                 _WITHOUT_ECHO,
             )
-        return self._finite(np.array(values, np.float64))
+        return np.array(values, np.float64)
 
     def _next(self, choice: Choice) -> Floats:
         """The likeliest next tokens, and the bound for the others.
@@ -226,7 +225,8 @@ class Manner:
                 "does not tell the likeliest next tokens",
                 "use a server that gives log-probabilities of generated tokens (logprobs)",
             )
-        self._finite(np.array(list(choice.top[0].values())))
+        if any(map(math.isnan, choice.top[0].values())):
+            raise not_finite(self.model)
         told = self.next_log_probs(choice)
         named: dict[int, float] = {}
         unnamed = -math.inf
@@ -239,18 +239,6 @@ class Manner:
         left = 1.0 - math.fsum(map(math.exp, told.values()))
         bound = max(min(math.log(max(left, 0.0) + _ROUNDING), _least_told(choice)), unnamed)
         return np.array([min(bound, 0.0), *(number for pair in named.items() for number in pair)])
-
-    def _most_left(self, choice: Choice) -> float:
-        """What the next tokens that an answer does not name may have together at the most."""
-        if not choice.top or any(self.texts.number(said) is None for said in choice.top[0]):
-            return math.inf  # a text that stands for several tokens hides all but one of them
-        # Models may have more tokens than their tokenizers, but hardly twice as many.
-        return 2 * self.texts.tokenizer.size * math.exp(_least_told(choice))
-
-    def _finite(self, values: Floats) -> Floats:
-        if np.isnan(values).any():
-            raise not_finite(self.model)
-        return values
 
     def odd(self, problem: str, cure: str) -> ServerError:
         """What is wrong with the server, at its address."""

@@ -21,28 +21,34 @@ _LOST = "\N{REPLACEMENT CHARACTER}"
 class Texts:
     """What the tokens of a tokenizer are as text, and which tokens a text becomes.
 
-    Parameters
-    ----------
-    tokenizer : Tokenizer
-
-    Attributes
-    ----------
-    before, after : int
-        How many tokens the tokenizer itself puts around a text.
-
-    Raises
-    ------
-    ModelError
-        If no token is text.
+    `before` and `after` are how many tokens the tokenizer itself puts around a text. A ModelError
+    if no token is text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
-        self._pool = _plain_tokens(tokenizer)
-        self.before, self.after = _around(tokenizer, tokenizer.decode(self._pool[:1]))
+        self._pool: list[int] = []  # tokens that are printable ASCII by themselves
+        for token in np.random.default_rng(0).permutation(tokenizer.size).tolist():
+            text = tokenizer.decode([token])
+            if text.strip() and text.isascii() and text.isprintable():
+                self._pool.append(token)
+            if len(self._pool) == _POOL:
+                break
+        if not self._pool:
+            raise ModelError(
+                "the tokenizer has no token that is plain text, so a server's tokens cannot be "
+                "compared with its own",
+                cure="give the tokenizer with which the model was trained",
+            )
         # Decoders treat the first token of a text in their own way: another stands before.
-        self._length = len(tokenizer.decode(self._pool[:1]))
+        first = tokenizer.decode(self._pool[:1])
+        self._length = len(first)
         self._pieces: dict[int, str] = {}
+        (encoding,) = tokenizer.encode([first])
+        spans = encoding.spans or ((0, 1),) * len(encoding.ids)
+        inside = [place for place, (start, end) in enumerate(spans) if start < end]
+        self.before = inside[0] if inside else 0
+        self.after = len(spans) - 1 - inside[-1] if inside else 0
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text itself, without those around it; [] if it has none."""
@@ -121,59 +127,30 @@ class Texts:
     @cached_property
     def _numbers(self) -> dict[str, int]:
         """The token of each text that is that of one alone."""
-        tokens_of: dict[str, list[int]] = {}
+        numbers: dict[str, int | None] = {}
         for token in range(self.tokenizer.size):
-            tokens_of.setdefault(self.piece(token), []).append(token)
+            piece = self.piece(token)
+            numbers[piece] = None if piece in numbers else token
         return {
-            piece: tokens[0]
-            for piece, tokens in tokens_of.items()
-            if len(tokens) == 1 and piece and _LOST not in piece
+            piece: token
+            for piece, token in numbers.items()
+            if token is not None and piece and _LOST not in piece
         }
 
+    def bare(self) -> Texts:
+        """The same without the special tokens that the tokenizer puts around a text.
 
-def bare(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer without the special tokens that it puts around a text.
+        An UnsupportedError if they cannot be left out.
+        """
+        if not self.before and not self.after:
+            return self
+        if not isinstance(self.tokenizer, FastTokenizer):
+            raise UnsupportedError(
+                "the server takes texts only, and the tokenizer puts tokens around them that "
+                "cannot be left out",
+                cure="give a fast tokenizer, or use a server that takes token ids (vLLM)",
+            )
+        from tokenizers import Tokenizer as Backend
 
-    Raises
-    ------
-    UnsupportedError
-        If they cannot be left out.
-    """
-    texts = Texts(tokenizer)
-    if not texts.before and not texts.after:
-        return tokenizer
-    if not isinstance(tokenizer, FastTokenizer):
-        raise UnsupportedError(
-            "the server takes texts only, and the tokenizer puts tokens around them that cannot "
-            "be left out",
-            cure="give a fast tokenizer, or use a server that takes token ids (vLLM)",
-        )
-    from tokenizers import Tokenizer as Backend
-
-    return FastTokenizer(Backend.from_str(json.dumps({**tokenizer.spec, "post_processor": None})))
-
-
-def _plain_tokens(tokenizer: Tokenizer) -> list[int]:
-    """Some tokens that are printable ASCII by themselves, the same each time."""
-    plain: list[int] = []
-    for token in np.random.default_rng(0).permutation(tokenizer.size).tolist():
-        text = tokenizer.decode([token])
-        if text.strip() and text.isascii() and text.isprintable():
-            plain.append(token)
-        if len(plain) == _POOL:
-            break
-    if not plain:
-        raise ModelError(
-            "the tokenizer has no token that is plain text, so a server's tokens cannot be "
-            "compared with its own",
-            cure="give the tokenizer with which the model was trained",
-        )
-    return plain
-
-
-def _around(tokenizer: Tokenizer, text: str) -> tuple[int, int]:
-    """How many tokens the tokenizer puts before a text and after it."""
-    (encoding,) = tokenizer.encode([text])
-    spans = encoding.spans or ((0, 1),) * len(encoding.ids)
-    inside = [place for place, (a, b) in enumerate(spans) if a < b]
-    return (inside[0], len(spans) - 1 - inside[-1]) if inside else (0, 0)
+        plain = {**self.tokenizer.spec, "post_processor": None}
+        return Texts(FastTokenizer(Backend.from_str(json.dumps(plain))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,20 +20,10 @@ _MOST = 1e-3  # rounding may lift a log-probability above 0 by so little
 class Choice:
     """What one answer says.
 
-    Parameters
-    ----------
-    model : str or None
-        The model that the server says it is.
-    build : str or None
-        Its ``system_fingerprint``.
-    prompt_tokens : int or None
-        How many tokens the server read.
-    tokens : tuple of str, or None
-        The tokens that have log-probabilities; None if the answer has none.
-    log_probs : tuple of float or None
-        Nats of each, NaN as it came; None where the server gives none.
-    top : tuple of mappings
-        The likeliest tokens in the place of each, with their log-probabilities.
+    The model and its build (``system_fingerprint``) as the server calls them, and how many tokens
+    it read, are None where it does not say so. `tokens` are those that have log-probabilities,
+    None if the answer has none. `log_probs` are in nats, NaN as it came; None where the server
+    gives none. `top` has the most likely tokens in the place of each.
     """
 
     model: str | None
@@ -52,30 +42,22 @@ def completion(
     With `echo` for the tokens of the prompt as well; `numbered`: by their numbers (vLLM). One
     token is always generated: some servers take no fewer, and others read 0 as no limit.
     """
-    body: dict[str, Any] = {
+    body = {
         "model": model,
         "prompt": prompt if isinstance(prompt, str) else list(prompt),
         "max_tokens": 1,
         "temperature": 0,
         "logprobs": top,
     }
-    if echo:
-        body["echo"] = True
-    if numbered:
-        body["return_tokens_as_token_ids"] = True
-    return body
+    options = {"echo": echo, "return_tokens_as_token_ids": numbered}
+    return body | {name: True for name, wanted in options.items() if wanted}
 
 
 def read_json(text: str, rewrite: Callable[[str], str]) -> Any:
-    """An answer, each text in it rewritten.
+    """An answer, each text in it rewritten; a ValueError or RecursionError if it is no JSON.
 
     Numbers that bear one name, as log-probabilities of tokens that have one text do, become
     the largest of them.
-
-    Raises
-    ------
-    ValueError, RecursionError
-        If it is no JSON.
     """
 
     def members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -90,7 +72,7 @@ def read_json(text: str, rewrite: Callable[[str], str]) -> Any:
     def texts(value: Any) -> Any:
         if isinstance(value, str):
             return rewrite(value)
-        return [texts(one) for one in value] if isinstance(value, list) else value
+        return [texts(part) for part in value] if isinstance(value, list) else value
 
     return texts(json.loads(text, object_pairs_hook=members))
 
@@ -111,18 +93,16 @@ def read_choice(answer: Any, *, where: str) -> Choice:
     """
     try:
         (choice,) = answer["choices"]
-        usage = answer.get("usage") or {}
-        model, build = _text(answer.get("model")), _text(answer.get("system_fingerprint"))
-        read = usage.get("prompt_tokens")
+        read = (answer.get("usage") or {}).get("prompt_tokens")
+        about = (
+            _text(answer.get("model")),
+            _text(answer.get("system_fingerprint")),
+            read if isinstance(read, int) else None,
+        )
         told = choice.get("logprobs")
-        prompt_tokens = read if isinstance(read, int) else None
         if not told:
-            return Choice(model, build, prompt_tokens, None)
-        if "content" in told:
-            tokens, log_probs, top = _by_token(told["content"])
-        else:
-            tokens, log_probs, top = _by_kind(told)
-        return Choice(model, build, prompt_tokens, tokens, log_probs, top)
+            return Choice(*about, None)
+        return Choice(*about, *(_by_token if "content" in told else _by_kind)(told))
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ServerError(
             f"gave an answer that cannot be read ({type(error).__name__})",
@@ -140,31 +120,34 @@ def _by_kind(told: Mapping[str, Any]) -> _Read:
     log_probs = tuple(_log_prob(value) for value in told["token_logprobs"])
     if len(tokens) != len(log_probs):
         raise ValueError("lists of different lengths")
-    top = tuple(
-        {_token(t): value for t, v in (place or {}).items() if (value := _log_prob(v)) is not None}
-        for place in told.get("top_logprobs") or ()
-    )
-    return tokens, log_probs, top
+    places = told.get("top_logprobs") or ()
+    return tokens, log_probs, tuple(_named((place or {}).items()) for place in places)
 
 
-def _by_token(content: Sequence[Mapping[str, Any]]) -> _Read:
+def _by_token(told: Mapping[str, Any]) -> _Read:
     """An object for each token, with its number where the server tells it."""
-    tokens = tuple(_named(item) for item in content)
-    log_probs = tuple(_log_prob(item["logprob"]) for item in content)
-    top = []
-    for item in content:
-        pairs = [(_named(t), _log_prob(t["logprob"])) for t in item.get("top_logprobs") or ()]
-        place: dict[str, float] = {}
-        for name, value in pairs:  # several tokens may have one text: it stands for the likeliest
-            if value is not None:
-                place[name] = max(value, place.get(name, -math.inf))
-        top.append(place)
-    return tokens, log_probs, tuple(top)
+
+    def said(item: Mapping[str, Any]) -> str:
+        number = item.get("id")
+        return f"token_id:{number}" if isinstance(number, int) else _token(item["token"])
+
+    content = told["content"]
+    top = [[(said(t), t["logprob"]) for t in item.get("top_logprobs") or ()] for item in content]
+    return (
+        tuple(said(item) for item in content),
+        tuple(_log_prob(item["logprob"]) for item in content),
+        tuple(map(_named, top)),
+    )
 
 
-def _named(item: Mapping[str, Any]) -> str:
-    number = item.get("id")
-    return f"token_id:{number}" if isinstance(number, int) else _token(item["token"])
+def _named(pairs: Iterable[tuple[Any, Any]]) -> dict[str, float]:
+    """Alternatives by their texts; of several tokens with one text the most likely."""
+    named: dict[str, float] = {}
+    for token, written in pairs:
+        text, value = _token(token), _log_prob(written)
+        if value is not None:
+            named[text] = max(value, named.get(text, -math.inf))
+    return named
 
 
 def _token(value: Any) -> str:
