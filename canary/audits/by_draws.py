@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from canary.audits.method import Cost, Measured, Method
 from canary.audits.question import Question, Sizes
-from canary.errors import EstimationError
+from canary.errors import EstimationError, UnsupportedError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
-from canary.search.pricing import ListedRows, Pricer
+from canary.search.pricing import ListedRows, Pricer, StatesError
 from canary.search.ranking import draw
 from canary.statistics.exposures import UNIFORM_DRAWS, Exposure, exposure_by_draws
 from canary.statistics.extrapolation import skew_normal_bits
@@ -26,19 +26,29 @@ Floats = NDArray[np.float64]
 
 
 class UniformDraws(Method):
-    """Fits any tokenizer and any model that prices rows."""
+    """Fits any tokenizer and any model: along the token tree where there is one, or row by row."""
 
     name = UNIFORM_DRAWS
     answers: ClassVar[tuple[str, ...]] = ("sampling", "auto")
 
     def cost(self, question: Question) -> Cost:
-        """The draws as whole rows."""
-        return drawing_cost(question, "draws were asked for", question.sizes())
+        """The draws."""
+        tree, reason = question.certified_tree, "draws were asked for"
+        if isinstance(tree, UnsupportedError):
+            return drawing_cost(question, reason, question.sizes())
+        return drawing_cost(question, reason, question.sizes(tree), tree.certificate)
 
     def measure(self, question: Question, cost: Cost) -> Measured:
-        """Compare the canaries with the draws."""
-        with question.pricer(None, cost.sizes.noise_bits) as pricer:
-            return measure_draws(question, cost.sizes, pricer)
+        """Compare the canaries with the draws, as whole rows where held states do not serve."""
+        sizes = cost.sizes
+        try:
+            with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
+                return measure_draws(question, sizes, pricer)
+        except StatesError as error:
+            rows = replace(sizes, tree=None)
+            with question.pricer(None, sizes.noise_bits) as pricer:
+                drawn = measure_draws(question, rows, pricer)
+            return replace(drawn, done=f"; whole rows were priced, for {error.problem}")
 
 
 def drawing_cost(

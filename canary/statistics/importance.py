@@ -1,8 +1,8 @@
 """Exposure from counts of weighted leaves, with intervals that respect skewed weights.
 
-The weighted count of the candidates up to a cost is unbiased, and so is a rank. Its logarithm
-is not: exposure, ``log2|R| - log2 rank``, comes out too high on average by about half the
-relative variance of the rank, in units of 1/ln 2 bits.
+The weighted count of the candidates up to a cost is unbiased, and so is a rank, unless certain
+facts move it. Its logarithm is not: exposure, ``log2|R| - log2 rank``, comes out too high on
+average by about half the relative variance of the rank, in units of 1/ln 2 bits.
 """
 
 from __future__ import annotations
@@ -84,15 +84,49 @@ class ImportanceCount:
         if self.heaviest is None:
             return None
         tail = (1.0 - confidence) / 2.0
-        low = self.total
-        if self.deviation > 0.0:
-            low = _gamma_quantile(tail, self.total, self.deviation)
+        seen = self.total, self.deviation
         more = self.total + self.heaviest, math.hypot(self.deviation, self.heaviest)
-        high = _even_quantile(1.0 - tail, (self.total, self.deviation), more)
+        low, high = _quantile(tail, *seen), _mixed_quantile(1.0 - tail, seen, more)
         most = self.found + self.unseen
         first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
         last = min(max(math.floor(high + _ROUNDING * high), self.found), most)
         return first, max(first, last)
+
+
+def _quantile(share: float, mean: float, deviation: float) -> float:
+    """Of a gamma distribution, which may be a point."""
+    from scipy.special import gammaincinv
+
+    if deviation <= 0.0:
+        return mean
+    part = deviation / mean
+    return float(gammaincinv(part**-2, share)) * deviation * part
+
+
+def _mixed_quantile(share: float, one: tuple[float, float], other: tuple[float, float]) -> float:
+    """Of an even mixture of two gamma distributions, each by mean and standard deviation.
+
+    The first may be a point.
+    """
+    from scipy.optimize import brentq
+    from scipy.special import gammainc
+
+    unit = other[0]  # sizes go up to 2^1000
+
+    def excess(value: float) -> float:
+        below = 0.0
+        for mean, deviation in (one, other):
+            if deviation <= 0.0:
+                below += float(value * unit >= mean)
+            else:
+                scaled = value * (unit / deviation) * mean / deviation
+                below += float(gammainc((mean / deviation) ** 2, scaled))
+        return below / 2.0 - share
+
+    low, high = sorted(_quantile(share, *each) / unit for each in (one, other))
+    if excess(low) >= 0.0 or excess(high) <= 0.0:  # to within rounding, they are one
+        return high * unit
+    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-12)) * unit
 
 
 @dataclass(frozen=True)
@@ -121,22 +155,12 @@ class RankCount:
         most = self.known_up_to + self.up_to.found + self.up_to.unseen
         return self.known_below + self.below.found, most
 
-    @property
-    def exact(self) -> bool:
-        """Whether nothing that may count was missed."""
-        return self.up_to.exact
-
     def interval(self, confidence: float) -> tuple[int, int] | None:
         """Ends of the interval for the rank; None where the sample carries none."""
         low, high = self.below.interval(confidence), self.up_to.interval(confidence)
         if low is None or high is None:
             return None
         return self.known_below + low[0], max(self.known_up_to + high[1], self.known)
-
-    def width_bits(self, confidence: float) -> float:
-        """Width of the interval of the exposure; infinite where there is none."""
-        ends = self.interval(confidence)
-        return math.inf if ends is None else math.log2(ends[1] / ends[0])
 
 
 def exposure_by_importance(
@@ -179,74 +203,41 @@ def exposure_by_importance(
             cure="give one of each per canary, in the same order",
             where=where,
         )
-    return [
-        _exposure(count, drawn, size, confidence)
-        for count, drawn in zip(counts, uniform, strict=True)
-    ]
-
-
-def _exposure(count: RankCount, drawn: Exposure, size: int, confidence: float) -> Exposure:
-    least, most = count.certain
-    # What was found is all there is where nothing was missed, whatever chance it had.
-    rank = count.known + (count.point.found if count.exact else count.point.total)
-    bounds = exposure_by_bounds(
-        lower=least,
-        upper=min(most, size),
-        rank=int(rank) if count.exact else None,
-        space_size=size,
-    )
-    found = exposure_by_bounds_and_draws(bounds, drawn)
-    ends = count.interval(confidence)
-    if count.exact:
-        return replace(found, method=IMPORTANCE)
-    if ends is None:
-        ends_of = (found.lower_bits, found.upper_bits)
-        cut = ends_of != (drawn.lower_bits, drawn.upper_bits) or found.bits != drawn.bits
-        return replace(found, method=RANK_AND_DRAWS if cut else drawn.method)
-    first, last = ends[0], min(ends[1], size)
-    return replace(
-        found,
-        method=IMPORTANCE,
-        bits=math.log2(size / min(max(rank, first), last)),
-        lower_bits=math.log2(size / last),
-        upper_bits=math.log2(size / first),
-        confidence=confidence,
-        effective_draws=count.point.effective,
-    )
-
-
-def _gamma_quantile(share: float, mean: float, deviation: float) -> float:
-    from scipy.special import gammaincinv
-
-    part = deviation / mean
-    return float(gammaincinv(part**-2, share)) * deviation * part
-
-
-def _even_quantile(share: float, one: tuple[float, float], other: tuple[float, float]) -> float:
-    """Quantile of an even mixture of two gamma distributions.
-
-    Each by mean and standard deviation; the first may be a point.
-    """
-    from scipy.optimize import brentq
-    from scipy.special import gammainc
-
-    unit = other[0]  # sizes go up to 2^1000
-
-    def share_below(value: float, mean: float, deviation: float) -> float:
-        if deviation <= 0.0:
-            return float(value * unit >= mean)
-        return float(
-            gammainc((mean / deviation) ** 2, value * (unit / deviation) * mean / deviation)
+    exposures = []
+    for count, drawn in zip(counts, uniform, strict=True):
+        least, most = count.certain
+        # What was found is all there is where nothing was missed, whatever chance it had.
+        exact = count.up_to.exact
+        rank = count.known + (count.point.found if exact else count.point.total)
+        bounds = exposure_by_bounds(
+            lower=least,
+            upper=min(most, size),
+            rank=int(rank) if exact else None,
+            space_size=size,
         )
-
-    def excess(value: float) -> float:
-        return (share_below(value, *one) + share_below(value, *other)) / 2.0 - share
-
-    ends = [_gamma_quantile(share, *each) if each[1] > 0.0 else each[0] for each in (one, other)]
-    low, high = min(ends) / unit, max(ends) / unit
-    if excess(low) >= 0.0 or excess(high) <= 0.0:  # to within rounding, they are one
-        return high * unit
-    return float(brentq(excess, low, high, xtol=1e-12, rtol=1e-12)) * unit
+        exposure = exposure_by_bounds_and_draws(bounds, drawn)
+        ends = count.interval(confidence)
+        if exact:
+            exposure = replace(exposure, method=IMPORTANCE)
+        elif ends is None:
+            uncut = drawn.bits, drawn.lower_bits, drawn.upper_bits
+            if (exposure.bits, exposure.lower_bits, exposure.upper_bits) == uncut:
+                exposure = replace(exposure, method=drawn.method)
+            else:
+                exposure = replace(exposure, method=RANK_AND_DRAWS)
+        else:
+            first, last = ends[0], min(ends[1], size)
+            exposure = replace(
+                exposure,
+                method=IMPORTANCE,
+                bits=math.log2(size / min(max(rank, first), last)),
+                lower_bits=math.log2(size / last),
+                upper_bits=math.log2(size / first),
+                confidence=confidence,
+                effective_draws=count.point.effective,
+            )
+        exposures.append(exposure)
+    return exposures
 
 
 def count_deviation(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:
@@ -273,14 +264,12 @@ def count_deviation(counts: Ints, weights: Floats, parents: Ints, levels: Sequen
     """
     # In units of the largest weight that counts, so that no square leaves float64.
     unit = float(weights[counts > 0].max(initial=1.0))
-    sums = weights / unit * counts
-    shares = 1.0 / weights
+    sums, shares = weights / unit * counts, 1.0 / weights
     variance, stop = 0.0, len(sums)
     for size in reversed(levels[1:]):
         here = slice(stop - size, stop)
         lost = shares[parents[here]] - shares[here]
         variance += float(lost @ sums[here] ** 2)
-        before = stop - size
         np.add.at(sums, parents[here], sums[here])
-        stop = before
+        stop -= size
     return unit * math.sqrt(variance)

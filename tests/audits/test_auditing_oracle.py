@@ -322,7 +322,7 @@ def test_progress_of_draws_counts_what_is_computed() -> None:
         stages.append((name, tokens))
         return done.append
 
-    audit(build("table"), canaries, method="sampling", draws=50, stage=stage, start_token=None)
+    audit(build("by_rows"), canaries, method="sampling", draws=50, stage=stage, start_token=None)
     rows = 50 + len(canaries.canaries)
     assert stages == [("uniform draws of The ••••", rows * 7)]
     assert 50 * 7 <= sum(done) <= rows * 7

@@ -63,7 +63,6 @@ def test_the_longest_candidate_of_a_tree_sets_noise_and_plan() -> None:
         method: audit(model, canaries, method=method, budget=20_000, draws=5).formats[0]
         for method in ("sampling", "rank", "importance", "enumeration")
     }
-    assert found.pop("sampling").tokens == 4
     for about in found.values():
         assert about.tokens == 14
         assert about.noise_bits == extract(model, text, budget=50).noise_bits

@@ -16,6 +16,7 @@ from canary.models.language_model import Context
 from canary.models.loading import load
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
+from canary.scoring.texts import score
 from canary.search.enumerate import leaf_costs
 from canary.search.pricing import Pricer
 from canary.search.ranking import rank_all
@@ -65,8 +66,14 @@ def test_states_that_do_not_carry_are_caught_on_the_canaries() -> None:
             kept = context.ids[-1:] if len(context.ids) > 6 else context.ids  # checks are shorter
             return model.open(Context(kept), memory_bytes=memory_bytes)
 
+    canaries = canary_set("The code is {digit:3}")
     with pytest.raises(ModelError, match="below held states than as a whole row"):
-        audit(Forgetful(), canary_set("The code is {digit:3}"))
+        audit(Forgetful(), canaries)
+    drawn = audit(Forgetful(), canaries, method="sampling", draws=50)
+    assert "whole rows were priced, for the model" in drawn.formats[0].reason
+    fills = [canary.fill for canary in canaries.canaries]
+    alike = score(model, [f"The code is {fill}" for fill in fills])
+    np.testing.assert_allclose([c.px_bits for c in drawn.canaries], alike, atol=1e-3)
 
 
 def test_the_budget_holds_for_models_without_reuse() -> None:
