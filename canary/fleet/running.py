@@ -19,8 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError, ModelError
 from canary.fleet.splits import Drawn, Split, soft_labelled
 from canary.fleet.store import Kept, TrainedOn, checkpoint_path, print_of, refusal
-from canary.fleet.training import Training
-from canary.fleet.working import train_and_measure
+from canary.fleet.training import Training, train_and_measure
 from canary.records.shards import open_run
 from canary.records.validation import versions
 from canary.signals.class_signals import Outputs

@@ -40,12 +40,9 @@ class ExposureCallback(TrainerCallback):
 
     Notes
     -----
-    `attach` gives it to a Trainer, whose loggers then show the median exposure of each
-    number of copies. Given as ``Trainer(callbacks=[...])`` it measures and is not logged:
-    a callback is not told its Trainer.
-
-    The history is written to ``canary_history.json`` in the output folder (`path`
-    unless given) and into every checkpoint; a training that is resumed goes on with it.
+    Given as ``Trainer(callbacks=[...])``, and not by `attach`, it measures and is not logged. The
+    history is written to ``canary_history.json`` in the output folder (`path` unless given) and
+    into every checkpoint; a training that is resumed goes on with it.
 
     Examples
     --------

@@ -80,42 +80,46 @@ def finish_queued() -> None:
 
 
 class Listener:
-    """Hears what a module is given by the training that calls it, until it is removed.
+    """Hears what a module is given by the training that calls it.
 
     `hear` is a bound method; it is told the inputs by name (an unnamed first one as
     ``input_ids``), and whether gradients are computed. What is copied or saved with the module
     hears nothing, and neither does a module compiled in place: the hook would be compiled with it.
     """
 
-    def __init__(
-        self, module: Any = None, hear: Callable[[dict[str, Any], bool], None] | None = None
-    ) -> None:
-        self._module, self._handle = module, None
+    def __init__(self, hear: Callable[[dict[str, Any], bool], None] | None = None) -> None:
         self._hear = weakref.WeakMethod(hear) if hear is not None else lambda: None
+        self._module: Any = None
+        self._handle: Any = None
+
+    def listen(self, module: Any) -> None:
+        """Hear this module, unless it is the one that was heard last."""
+        if module is self._module:
+            return
+        self.stop()
+        self._module = module
         compiled = getattr(module, "_compiled_call_impl", None) is not None
         if isinstance(module, torch.nn.Module) and not compiled:
             self._handle = module.register_forward_pre_hook(self, with_kwargs=True)
+
+    def stop(self, *, let_go: bool = False) -> None:
+        """Hear nothing more; `let_go` of the module, which may be heard again then."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        if let_go:
+            self._module = None
 
     def __call__(self, module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Hear the inputs of a forward."""
         hear = self._hear()
         if hear is None:  # a copy, or whoever listened is gone
-            self.remove()
+            self.stop()
         else:
             hear({**({"input_ids": args[0]} if args else {}), **named}, torch.is_grad_enabled())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Listener, ()
-
-    def hears(self, module: Any) -> bool:
-        """Whether it is this module that it was made for."""
-        return module is self._module
-
-    def remove(self) -> None:
-        """Hear nothing more."""
-        if self._handle is not None:
-            self._handle.remove()
-            self._handle = None
 
 
 @contextmanager

@@ -96,15 +96,8 @@ class ExposureMonitor:
 
     Notes
     -----
-    Of several processes that train in parallel only the first measures, and reads batches. With
-    `stop_above_bits` all read batches, and must call `step` at the same steps, and `finish`.
-
-    From `start` on (or else the first `step`), the batches are read off the forwards of the
-    model that compute gradients, until 512 canaries were seen. A model that is compiled in
-    place, or called by another object, is not heard: show its batches with `see`.
-
-    A measurement is in the arithmetic of the training (autocast included). In 16 bits it measures
-    the noise of that arithmetic first, about 3,000 tokens more. Nothing is kept on the device.
+    Of several processes that train in parallel only the first measures. With `stop_above_bits`
+    all must call `step` at the same steps, and `finish`.
     """
 
     @sealed
@@ -207,12 +200,12 @@ class ExposureMonitor:
         self._listen(model)
 
     def see(self, batch: Any, *, training: bool = True) -> None:
-        """Read a batch where forwards are not heard; they are read no more then.
+        """Read a batch, and no forwards any more: those of a compiled model are not heard.
 
-        `batch` is a mapping, or an array or tensor of int of shape (rows, tokens), as for
-        `canary.plugins.training_batches.BatchReader.see`; `training` says whether it is trained on.
+        `batch` is an array or tensor of int of shape (rows, tokens), or a mapping of such with
+        ``input_ids``; `training` says whether it is trained on.
         """
-        self._start.stop_listening()
+        self._start.listener.stop()
         if first_process() or self._stops:
             self._start.reader.see(batch, training=training)
 
@@ -279,7 +272,7 @@ class ExposureMonitor:
 
     def _listen(self, model: Any) -> None:
         if first_process() or self._stops:
-            self._start.listen(model)
+            self._start.listener.listen(model)
 
     def add_loss(self, loss: float, *, step: int) -> None:
         """Keep a loss that was logged at a step."""
@@ -290,7 +283,7 @@ class ExposureMonitor:
         self._time.pause()
         self._latest = None
         self._taker.pricer.release()
-        self._start.let_go()
+        self._start.listener.stop(let_go=True)
 
     @sealed
     def finish(self) -> History:

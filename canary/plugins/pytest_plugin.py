@@ -204,24 +204,21 @@ def canary_audit(pytestconfig: pytest.Config) -> Callable[..., Audit]:
     same model with the same canaries and options is audited once, even if several workers of
     pytest-xdist ask for it.
     """
-    return _SharedAudits(*pytestconfig.stash[_SHARE]).audit
+    return _shared_audits(*pytestconfig.stash[_SHARE])
 
 
-class _SharedAudits:
-    """The audits of one run of tests, by what they are of.
+def _shared_audits(folder: Path | None, key: bytes) -> Callable[..., Audit]:
+    """What audits a model once in a run of tests, whoever asks first.
 
     Processes find each other's audits in `folder`, readable by its owner alone: whoever has an
     audit and the model finds the secrets. Names of files follow from secrets and the random
     `key` of the run, which is written nowhere: nobody finds secrets by trying names.
     """
-
-    def __init__(self, folder: Path | None, key: bytes) -> None:
-        self._folder, self._key = folder, key
-        self._audits: dict[str, Audit] = {}
+    audits: dict[str, Audit] = {}
 
     @sealed
-    def audit(
-        self, model: Any, canaries: CanarySet, *, extractions: bool = False, **options: Any
+    def shared(
+        model: Any, canaries: CanarySet, *, extractions: bool = False, **options: Any
     ) -> Audit:
         from canary.audits.audit_result import Audit
         from canary.audits.auditing import audit
@@ -239,17 +236,17 @@ class _SharedAudits:
         else:
             model = load(model)
             identity = identity_of(model)
-        asked = {"extractions": extractions, **options}
-        asked.pop("parts", None)  # these two change nothing in the result
-        asked.pop("stage", None)
-        text = json.dumps([identity, canaries.to_dict(), asked], sort_keys=True, default=repr)
-        name = hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
-        if name in self._audits:
-            return self._audits[name]
+        # Two options change nothing in the result.
+        asked = {name: value for name, value in options.items() if name not in ("parts", "stage")}
+        about = [identity, canaries.to_dict(), {**asked, "extractions": extractions}]
+        text = json.dumps(about, sort_keys=True, default=repr)
+        name = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        if name in audits:
+            return audits[name]
         with ExitStack() as waiting:
             kept = None
-            if self._folder is not None:
-                kept = self._folder / f"{name}.json"
+            if folder is not None:
+                kept = folder / f"{name}.json"
                 lock = waiting.enter_context(kept.with_suffix(".lock").open("wb"))
                 fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed, or the process dies
             if kept is not None and kept.exists():
@@ -261,8 +258,10 @@ class _SharedAudits:
                     result = with_extractions(result, seam, canaries)
                 if kept is not None:
                     result.save(kept)
-        self._audits[name] = result
+        audits[name] = result
         return result
+
+    return shared
 
 
 @pytest.fixture

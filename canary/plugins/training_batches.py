@@ -227,23 +227,8 @@ class WatchedStart:
         if self._token is not None:
             (given,) = CandidateEncoder(tokenizer, self._token).start
             self._names[given] = self._token
-        self._listener = Listener()
+        self.listener = Listener(self._hear)
         self.busy = False
-
-    def listen(self, module: Any) -> None:
-        """Read the batches of the module that is trained."""
-        if not self._listener.hears(module):
-            self._listener.remove()
-            self._listener = Listener(module, self._hear)
-
-    def stop_listening(self) -> None:
-        """Read no more forwards."""
-        self._listener.remove()
-
-    def let_go(self) -> None:
-        """Hold the module no longer."""
-        self._listener.remove()
-        self._listener = Listener()
 
     def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
         if self.busy or self.reader.enough:

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from small_models import CHARACTERS
 from trained import trained
-from watched import END, END_ID, ended_model, ended_tokenizer, small_set
+from watched import END, END_ID, ended_model, ended_tokenizer, monitor, small_set
 
 from canary.corpus.canaries import generate
-from canary.errors import UnsupportedError
 from canary.tokens.fast import as_tokenizer
 
 
@@ -172,13 +171,6 @@ def test_what_is_no_batch_of_tokens_is_left_alone():
     assert reader.batches == 0
 
 
-def _monitor(tokenizer, **options):
-    from canary.plugins.monitor import ExposureMonitor
-
-    known = {"tokenizer": tokenizer, "every": 1, "draws": 60, "share": None}
-    return ExposureMonitor(small_set(), **{**known, **options})
-
-
 def _forward(module, rows, **named):
     import torch
 
@@ -189,21 +181,21 @@ def _forward(module, rows, **named):
 def test_candidates_are_priced_after_what_the_batches_show(way, caplog):
     module, tokenizer = ended_model(dropout=0.0)
     rows = [[END_ID, *_ids(text)] for text in _texts(small_set())]
-    one = _monitor(tokenizer, start_token=END)
+    one = monitor(tokenizer=tokenizer, start_token=END)
     named = one.step(module)
     one.finish()
     caplog.clear()
-    monitor = _monitor(tokenizer)
-    monitor.start(module)
+    watch = monitor(tokenizer=tokenizer)
+    watch.start(module)
     if way == "forward":
         _forward(module, rows).logits.sum().backward()
     else:
-        monitor.see(np.array(rows))
-    moment = monitor.step(module)
+        watch.see(np.array(rows))
+    moment = watch.step(module)
     assert moment.start_token == END
     assert moment.px_bits == named.px_bits
     assert moment.exposures == named.exposures
-    history = monitor.finish()
+    history = watch.finish()
     assert history.batches["after"] == {END: 4}
     assert history.batches["findings"] == []
     assert caplog.text == ""
@@ -212,92 +204,73 @@ def test_candidates_are_priced_after_what_the_batches_show(way, caplog):
 
 def test_a_start_token_that_the_batches_contradict_is_told(caplog):
     module, tokenizer = ended_model()
-    monitor = _monitor(tokenizer, start_token=None)
-    monitor.see(np.array([[END_ID, *_ids(text)] for text in _texts(small_set())]))
-    assert monitor.step(module).start_token is None
+    watch = monitor(tokenizer=tokenizer, start_token=None)
+    watch.see(np.array([[END_ID, *_ids(text)] for text in _texts(small_set())]))
+    assert watch.step(module).start_token is None
     said = "start_token=nothing was given, and of 4 canaries in the batches there was"
     assert f"{said} {END} before 4: exposure may be too low" in caplog.text
 
 
 def test_no_canary_in_any_batch_is_told_at_the_first_measurement(caplog):
     module, tokenizer = ended_model()
-    monitor = _monitor(tokenizer)
-    monitor.start(module)
+    watch = monitor(tokenizer=tokenizer)
+    watch.start(module)
     _forward(module, [_ids("nothing but this is said here")]).logits.sum().backward()
-    monitor.step(module)
+    watch.step(module)
     assert "no injected canary was seen in 1 batch of the training" in caplog.text
     assert "so the start token was chosen by text without secrets" in caplog.text
     told = caplog.text
-    monitor.step(module)
-    monitor.finish()
+    watch.step(module)
+    watch.finish()
     assert caplog.text == told  # once
 
 
 def test_a_model_whose_batches_are_never_seen_is_told(caplog):
     module, tokenizer = ended_model()
-    monitor = _monitor(tokenizer)
-    monitor.step(copy.deepcopy(module))
+    watch = monitor(tokenizer=tokenizer)
+    watch.step(copy.deepcopy(module))
     _forward(module, [_ids("nothing but this is said here")])
-    monitor.finish()
+    watch.finish()
     assert "no batch of the training was seen" in caplog.text
 
 
 def test_copies_of_a_watched_model_are_not_heard():
     module, tokenizer = ended_model()
-    monitor = _monitor(tokenizer)
-    monitor.start(module)
+    watch = monitor(tokenizer=tokenizer)
+    watch.start(module)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         _forward(other, [_ids(_texts(small_set())[0])])
-    assert monitor._start.reader.batches == 0
+    assert watch._start.reader.batches == 0
     _forward(module, [_ids(_texts(small_set())[0])])
-    assert monitor._start.reader.batches == 1
+    assert watch._start.reader.batches == 1
 
 
-def _as_it_is(module):
-    return module
+WRAPPED = {
+    "in evaluation mode": lambda module, torch: module.eval(),
+    "in parallel": lambda module, torch: torch.nn.DataParallel(module),
+    "compiled": lambda module, torch: torch.compile(module, backend="eager"),
+}
 
 
-def _in_eval_mode(module):
-    return module.eval()
-
-
-def _in_parallel(module):
+@pytest.mark.parametrize("wrapped", WRAPPED)
+def test_the_model_is_heard_as_the_loop_calls_it(wrapped, caplog):
     import torch
 
-    return torch.nn.DataParallel(module)
-
-
-def _compiled(module):
-    import torch
-
-    return torch.compile(module, backend="eager")
-
-
-@pytest.mark.parametrize("wrap", [_as_it_is, _in_eval_mode, _in_parallel, _compiled])
-def test_the_model_is_heard_as_the_loop_calls_it(wrap, caplog):
     module, tokenizer = ended_model(dropout=0.0)
-    model = wrap(module)
-    monitor = _monitor(tokenizer)
-    monitor.start(model)
+    model = WRAPPED[wrapped](module, torch)
+    watch = monitor(tokenizer=tokenizer)
+    watch.start(model)
     rows = [[END_ID, *_ids(text)] for text in _texts(small_set())]
     _forward(model, rows).logits.sum().backward()
-    assert monitor.step(model).start_token == END
-    assert monitor.finish().batches["canaries"] == 4
+    assert watch.step(model).start_token == END
+    assert watch.finish().batches["canaries"] == 4
     assert not [record for record in caplog.records if record.name.startswith("canary")]
-
-
-def test_an_average_of_weights_is_refused():
-    import torch
-
-    module, tokenizer = ended_model(dropout=0.0)
-    with pytest.raises(UnsupportedError, match="an average of the weights was given"):
-        _monitor(tokenizer).start(torch.optim.swa_utils.AveragedModel(module))
 
 
 def test_a_model_that_is_compiled_in_place_is_not_heard_and_that_is_told(caplog):
     module, tokenizer = ended_model(dropout=0.0)
     module.compile(backend="eager")
-    monitor = _monitor(tokenizer)
-    monitor.start(module)
-    monitor.step(module)
+    watch = monitor(tokenizer=tokenizer)
+    watch.start(module)
+    watch.step(module)
     assert "no batch of the training was seen" in caplog.text

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from watched import causal, small_set
+from watched import causal, monitor
 
 
 def test_random_states_are_as_before_even_after_an_error():
@@ -154,18 +154,15 @@ def test_a_state_goes_on_in_another_monitor_and_damage_is_told():
     import json
 
     from canary.errors import RecordError
-    from canary.plugins.monitor import ExposureMonitor
 
     module, tokenizer = causal()
-    options = {"tokenizer": tokenizer, "every": 2, "draws": 40, "share": None}
-    whole = ExposureMonitor(small_set(), **options)
-    parts = ExposureMonitor(small_set(), **options)
+    options = {"tokenizer": tokenizer, "every": 2, "draws": 40}
+    whole, parts, again = (monitor(**options) for _ in range(3))
     for _ in range(3):
         whole.step(module, loss=1.0)
         parts.step(module, loss=1.0)
     state = json.loads(json.dumps(parts.state_dict()))
     parts.step(module)  # after the checkpoint, and lost with the process
-    again = ExposureMonitor(small_set(), **options)
     again.load_state_dict(state)
     for _ in range(3):
         whole.step(module)
@@ -180,4 +177,4 @@ def test_a_state_goes_on_in_another_monitor_and_damage_is_told():
     with pytest.raises(RecordError, match="is not a whole history"):
         again.load_state_dict({**state, "history": {}})
     with pytest.raises(RecordError, match="of other draws"):
-        ExposureMonitor(small_set(), **options | {"draws": 41}).load_state_dict(state)
+        monitor(**options | {"draws": 41}).load_state_dict(state)

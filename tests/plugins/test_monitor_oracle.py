@@ -5,15 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from small_models import character_tokenizer, recurrent_module
-from watched import causal, small_set
-
-FEW = {"every": 1, "draws": 80, "share": None}
+from watched import causal, monitor, small_set, steps_on
 
 
 def _monitor(tokenizer, **options):
-    from canary.plugins.monitor import ExposureMonitor
-
-    return ExposureMonitor(small_set(), tokenizer=tokenizer, **{**FEW, **options})
+    return monitor(tokenizer=tokenizer, **{"draws": 80, **options})
 
 
 def _modules():
@@ -44,8 +40,8 @@ def test_exposures_are_those_of_candidates_scored_one_by_one(module, tokenizer):
 
 def test_the_same_model_gives_the_same_at_every_step_and_the_seed_decides_the_draws():
     module, tokenizer = causal()
-    monitor = _monitor(tokenizer)
-    one, two = monitor.step(module), monitor.step(module)
+    watch = _monitor(tokenizer)
+    one, two = watch.step(module), watch.step(module)
     assert (one.step, two.step) == (1, 2)
     assert one.exposures == two.exposures
     assert one.px_bits == two.px_bits
@@ -66,13 +62,13 @@ def test_the_noise_of_16_bits_is_that_of_the_weights_at_each_moment(monkeypatch)
     monkeypatch.setitem(EPSILON, "bfloat16", 0.0)
     module, tokenizer = causal()
     module.bfloat16()
-    monitor = _monitor(tokenizer)
+    watch = _monitor(tokenizer)
     noise, again = [], []
     for _ in range(2):
-        assert monitor.step(module).reason is None
+        assert watch.step(module).reason is None
         fresh = load(module, tokenizer=tokenizer).facts.noise_bits_per_token
         again.append(fresh)
-        noise.append(monitor.history.model["noise_bits_per_token"])
+        noise.append(watch.history.model["noise_bits_per_token"])
         assert noise[-1] == pytest.approx(fresh, rel=1e-3)
         with torch.no_grad():
             module.transformer.ln_f.weight.mul_(8)
@@ -89,11 +85,11 @@ def test_differences_that_are_no_rounding_are_told_and_the_training_goes_on(monk
 
     module, tokenizer = causal()
     module.bfloat16()
-    monitor, strict = _monitor(tokenizer), _monitor(tokenizer, strict=True)
-    monitor.start(module)
+    watch, strict = _monitor(tokenizer), _monitor(tokenizer, strict=True)
+    watch.start(module)
     strict.start(module)
     monkeypatch.setattr(room, "remeasure_noise", unsound)
-    assert monitor.step(module).reason == "the model looks ahead"
+    assert watch.step(module).reason == "the model looks ahead"
     with pytest.raises(ModelError, match="looks ahead"):
         strict.step(module)
 
@@ -102,14 +98,13 @@ def test_a_space_smaller_than_the_draws_is_counted_whole():
     import canary
     from canary.corpus.canaries import generate
     from canary.models.loading import load
-    from canary.plugins.monitor import ExposureMonitor
 
     module, tokenizer = causal()
     canaries = generate("pin {digit:2}", repetitions=[1], per_repetition=3, controls=2, seed=0)
-    monitor = ExposureMonitor(canaries, tokenizer=tokenizer, **FEW | {"draws": 1000})
+    watch = monitor(canaries, tokenizer=tokenizer, draws=1000)
     exact = canary.exposure(load(module, tokenizer=tokenizer), canaries)
-    moment = monitor.step(module)
-    assert monitor.history.formats[0].draws == 100
+    moment = watch.step(module)
+    assert watch.history.formats[0].draws == 100
     for found, counted in zip(moment.exposures, exact, strict=True):
         assert found.bits == pytest.approx(counted.exposure.bits, abs=1e-9)
 
@@ -129,39 +124,29 @@ def test_chosen_steps_and_epochs():
 
 def test_losses_are_means_since_the_last_asked_step():
     module, tokenizer = causal()
-    monitor = _monitor(tokenizer, every=2)
+    watch = _monitor(tokenizer, every=2)
     for loss in (1.0, 3.0, 5.0, 8.0, 100.0):
-        monitor.step(module, loss=loss)
-    assert [(x.step, x.value) for x in monitor.history.losses] == [(2, 2.0), (4, 6.5)]
+        watch.step(module, loss=loss)
+    assert [(x.step, x.value) for x in watch.history.losses] == [(2, 2.0), (4, 6.5)]
 
 
 def test_memorized_canaries_pass_the_limit_and_others_do_not():
-    import torch
-
     module, tokenizer = causal(dropout=0.0)
     canaries = small_set()
     learned = [canaries.text(c) for c in canaries if c.repetitions == 8]
-    ids = torch.tensor([tokenizer(text)["input_ids"] for text in learned])
-    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
-    monitor = _monitor(tokenizer, draws=200, stop_above_bits=5.0)
-    stopped = None
-    for step in range(1, 200):
-        module(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        moment = monitor.step(module)
-        if monitor.passed:
-            stopped = step
+    watch = _monitor(tokenizer, draws=200, stop_above_bits=5.0)
+    for _ in steps_on(module, tokenizer(learned)["input_ids"], 200):
+        moment = watch.step(module)
+        if watch.passed:
             break
-    assert stopped is not None
-    assert monitor.history.stopped_at == stopped
-    groups = monitor.history.groups()
+    assert watch.history.stopped_at == moment.step < 200
+    groups = watch.history.groups()
     lower = {n: np.median([moment.exposures[i].lower_bits for i in g]) for n, g in groups.items()}
     assert lower[8] > 5.0 > max(lower[0], lower[1])
     # Of three moments before, none had passed.
     assert all(
         np.median([m.exposures[i].lower_bits for i in groups[8]]) <= 5.0
-        for m in monitor.history.moments[:-1]
+        for m in watch.history.moments[:-1]
     )
     estimates = [moment.curve_bits[i] for i in groups[8]]
     assert min(estimates) > 5.0

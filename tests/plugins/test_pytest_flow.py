@@ -170,20 +170,22 @@ def test_nothing(pytestconfig, request):
 """
 
 
-def test_runs_without_verdicts_are_left_alone(tmp_path):
-    done = Project(tmp_path, test_bare=BARE).pytest("--junitxml", "junit.xml")
+OTHER = """\
+def test_build(record_testsuite_property, request):
+    for name in ("canary.2024.build", "canary.1.outcome", "canary", "canary.1"):
+        request.node.user_properties.append((name, "rolled back"))
+"""
+
+
+def test_runs_without_verdicts_and_properties_of_others_are_left_alone(tmp_path):
+    project = Project(tmp_path, test_bare=BARE, test_other=OTHER)
+    done = project.pytest("--junitxml", "junit.xml")
     assert done.returncode == 0, done.stdout
     assert " canary " not in done.stdout
-    assert "property" not in (tmp_path / "project" / "junit.xml").read_text()
-
-
-def test_without_the_plugin_the_verdict_still_says_why(tmp_path):
-    done = Project(tmp_path, test_judged=JUDGED).pytest("-p", "no:canary", "-k", "test_memorized")
-    assert done.returncode == 1, done.stderr
-    assert (
-        "assert <Verdict memorized: the median exposure of canaries with 16 copies" in done.stdout
-    )
-    assert "What to do" not in done.stdout
+    assert "rolled back" not in done.stdout
+    bare, other = ET.parse(project.folder / "junit.xml").iter("testcase")
+    assert bare.find("properties") is None
+    assert len(list(other.iter("property"))) == 4
 
 
 BASELINE = """\
@@ -296,36 +298,17 @@ def test_without_an_audit():
 """
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_audit_is_computed_once_for_all_workers(tmp_path, workers):
+def test_an_audit_is_computed_once_for_all_workers_and_tests_with_audits_are_marked(tmp_path):
     project = Project(tmp_path, conftest=HOOKS, test_shared=SHARED)
     (project.folder / "model").mkdir()
     (project.folder / "model" / "weights").write_bytes(b"1")
-    done = project.pytest("-n", str(workers))
+    done = project.pytest("-n", "2")
     assert done.returncode == 0, done.stdout
     assert (project.folder / "computed").read_text() == "model {'draws': 1000}\n"
-    folders = {path.read_text() for path in project.folder.glob("worker-*")}
-    assert len(list(project.folder.glob("worker-*"))) == workers
-    assert len(folders) == bool(workers)
-    assert not any(Path(folder).exists() for folder in folders)  # gone with the run
-
-
-def test_tests_with_audits_are_marked(tmp_path):
-    project = Project(tmp_path, conftest=HOOKS, test_shared=SHARED)
+    workers = list(project.folder.glob("worker-*"))
+    assert len(workers) == 2
+    (folder,) = {path.read_text() for path in workers}
+    assert not Path(folder).exists()  # gone with the run
     done = project.pytest("-m", "not canary_audit", "--co", "-q")
     assert "test_without_an_audit" in done.stdout
     assert "test_shared[" not in done.stdout
-
-
-def test_properties_of_others_are_left_alone(tmp_path):
-    project = Project(
-        tmp_path,
-        test_other="""\
-def test_build(record_testsuite_property, request):
-    for name in ("canary.2024.build", "canary.1.outcome", "canary", "canary.1"):
-        request.node.user_properties.append((name, "rolled back"))
-""",
-    )
-    done = project.pytest()
-    assert done.returncode == 0, done.stdout
-    assert "rolled back" not in done.stdout

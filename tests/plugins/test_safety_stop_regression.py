@@ -6,47 +6,49 @@ import gc
 import re
 
 import pytest
-from watched import END, END_ID, build_trainer, causal, ended_model, rows, small_set
+from watched import (
+    END,
+    END_ID,
+    attached,
+    build_trainer,
+    causal,
+    ended_model,
+    monitor,
+    rows,
+    small_set,
+    steps_on,
+)
 
 from canary.errors import InputError, ModelError, OutOfMemory, OutputError
 
 
 def _monitor(**options):
-    from canary.plugins.monitor import ExposureMonitor
-
-    _, tokenizer = causal()
-    return ExposureMonitor(
-        options.pop("canaries", None) or small_set(),
-        **{"tokenizer": tokenizer, "every": 1, "draws": 200, "stop_above_bits": 4.0, **options},
-    )
+    return monitor(**{"draws": 200, "share": 0.05, "stop_above_bits": 4.0, **options})
 
 
-def _learn(monitor, module, tokenizer, steps):
-    import torch
-
+def _learned(tokenizer):
     canaries = small_set()
-    texts = [canaries.text(c) for c in canaries if c.repetitions == 8]
-    ids = torch.tensor([tokenizer(text)["input_ids"] for text in texts])
-    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
-    for _ in range(steps):
-        module(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        monitor.step(module)
+    texts = [canaries.text(canary) for canary in canaries if canary.repetitions == 8]
+    return tokenizer(texts)["input_ids"]
+
+
+def _learn(watch, module, tokenizer, steps):
+    for _ in steps_on(module, _learned(tokenizer), steps):
+        watch.step(module)
 
 
 def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path):
     from canary.audits.history import History
 
     module, tokenizer = causal(dropout=0.0)
-    monitor = _monitor(share=1e-9, path=tmp_path / "history.json")
-    monitor.start(module)
-    _learn(monitor, module, tokenizer, 60)
-    assert not monitor.history.measured
-    assert not monitor.passed
-    history = monitor.finish()
+    watch = _monitor(share=1e-9, path=tmp_path / "history.json")
+    watch.start(module)
+    _learn(watch, module, tokenizer, 60)
+    assert not watch.history.measured
+    assert not watch.passed
+    history = watch.finish()
     assert [moment.step for moment in history.measured] == [60]
-    assert monitor.passed
+    assert watch.passed
     assert history.stopped_at == 60
     said = r"canaries with 8 copies have a median exposure of at least \d\.\d bits, above the limit"
     ended = "the limit was passed when the training had ended, at step 60: nothing was stopped"
@@ -57,25 +59,27 @@ def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path)
     assert History.load(tmp_path / "history.json") == history
 
 
-def test_a_training_below_the_limit_ends_quietly(caplog):
+def test_a_training_below_the_limit_ends_quietly_also_without_controls(caplog):
     module, _ = causal(dropout=0.0)
-    monitor = _monitor(share=None, every=100, stop_above_bits=5.0)
-    monitor.start(module)
-    monitor.step(module)
-    history = monitor.finish()
+    canaries = small_set(controls=0)
+    watch = _monitor(canaries=canaries, share=None, every=100, stop_above_bits=5.0)
+    watch.start(module)
+    watch.step(module)
+    history = watch.finish()
+    assert history.groups().keys() == {1, 8}
     assert len(history.measured) == 1
     assert history.stopped_at is None
     assert "stopped" not in caplog.text
 
 
-def _nan(monitor, module, monkeypatch, tmp_path):
+def _nan(watch, module, monkeypatch, tmp_path):
     import torch
 
     with torch.no_grad():
         module.transformer.wte.weight.fill_(float("nan"))
 
 
-def _full(monitor, module, monkeypatch, tmp_path):
+def _full(watch, module, monkeypatch, tmp_path):
     from canary.plugins.live_pricing import LivePricer
 
     def measure(self, token):
@@ -85,41 +89,41 @@ def _full(monitor, module, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"), [(_nan, "not finite numbers"), (_full, "one row does not fit")]
+    ("spoil", "why", "share"),
+    [(_nan, "not finite numbers", None), (_full, "one row does not fit", 1e-9)],
 )
-@pytest.mark.parametrize("share", [None, 1e-9])
 def test_an_end_that_cannot_be_measured_is_an_error(spoil, why, share, monkeypatch, tmp_path):
     module, _ = causal()
-    monitor = _monitor(share=share)
-    monitor.start(module)
-    monitor.step(module)
-    spoil(monitor, module, monkeypatch, tmp_path)
-    monitor.step(module)
+    watch = _monitor(share=share)
+    watch.start(module)
+    watch.step(module)
+    spoil(watch, module, monkeypatch, tmp_path)
+    watch.step(module)
     message = "stop_above_bits=4 was given, and exposure could not be measured at the last step .*"
     with pytest.raises(ModelError, match=message + why + ".*audit the model"):
-        monitor.finish()
+        watch.finish()
 
 
 def test_a_history_that_cannot_be_saved_is_an_error_at_the_end(tmp_path):
     module, _ = causal()
     (tmp_path / "taken").write_text("a file where a folder should be")
-    monitor = _monitor(share=None, path=tmp_path / "taken" / "history.json")
+    watch = _monitor(share=None, path=tmp_path / "taken" / "history.json")
     with pytest.warns(UserWarning, match="the history was not saved"):
-        monitor.step(module)
+        watch.step(module)
     with pytest.raises(OutputError, match="taken"):
-        monitor.finish()
+        watch.finish()
 
 
 def test_a_step_that_is_never_called_is_an_error():
     module, _ = causal()
-    monitor = _monitor()
+    watch = _monitor()
     with pytest.raises(InputError, match="stop_above_bits=4 was given.*call step"):
-        monitor.finish()
-    monitor = _monitor()
-    monitor.step(module)
-    monitor.pause()
+        watch.finish()
+    watch = _monitor()
+    watch.step(module)
+    watch.pause()
     with pytest.raises(InputError, match="or the last pause; call step"):
-        monitor.finish()
+        watch.finish()
 
 
 def test_a_training_without_its_canaries_is_an_error(tmp_path):
@@ -130,13 +134,13 @@ def test_a_training_without_its_canaries_is_an_error(tmp_path):
         torch.tensor([tokenizer(text)["input_ids"]])
         for text in ("nothing but this is said here", small_set().text(small_set().injected[0]))
     )
-    monitor = _monitor(share=None, path=tmp_path / "history.json")
-    monitor.start(module)
+    watch = _monitor(share=None, path=tmp_path / "history.json")
+    watch.start(module)
     module(input_ids=other, labels=other).loss.backward()
-    monitor.step(module)
+    watch.step(module)
     message = "stop_above_bits=4 was given, and no injected canary was seen.*canary inject"
     with pytest.raises(ModelError, match=message):
-        monitor.finish()
+        watch.finish()
     assert (tmp_path / "history.json").exists()
     seen = _monitor(share=None)
     seen.see({"input_ids": right})
@@ -161,19 +165,11 @@ def test_a_set_without_injected_canaries_is_refused():
     assert _monitor(canaries=only, stop_above_bits=None).history.canaries
 
 
-def test_a_set_without_controls_is_watched():
-    assert _monitor(canaries=small_set(controls=0)).history.groups().keys() == {1, 8}
-
-
 def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog):
-    from canary.plugins.callback import ExposureCallback
-
     _, tokenizer = causal()
-    trainer = build_trainer(
-        tmp_path, steps=40, data=rows(tokenizer, small_set(), count=4), learning_rate=2e-2
-    )
-    callback = ExposureCallback(small_set(), draws=60, share=1e-9, stop_above_bits=2.0)
-    callback.attach(trainer)
+    data = rows(tokenizer, small_set(), count=4)
+    trainer = build_trainer(tmp_path, steps=40, data=data, learning_rate=2e-2)
+    callback = attached(trainer, every=10, share=1e-9, stop_above_bits=2.0)
     trainer.train()
     assert [moment.step for moment in callback.history.measured] == [40]
     assert callback.history.stopped_at == 40
@@ -184,11 +180,8 @@ def test_a_tokenizer_that_is_not_the_trainers_is_refused(tmp_path):
     from trained import trained
     from transformers import PreTrainedTokenizerFast
 
-    from canary.plugins.callback import ExposureCallback
-
-    other = PreTrainedTokenizerFast(tokenizer_object=trained("gpt2"))
     trainer = build_trainer(tmp_path)
-    ExposureCallback(small_set(), tokenizer=other, draws=50).attach(trainer)
+    attached(trainer, tokenizer=PreTrainedTokenizerFast(tokenizer_object=trained("gpt2")))
     with pytest.raises(InputError, match="other tokens than the Trainer's"):
         trainer.train()
 
@@ -196,34 +189,16 @@ def test_a_tokenizer_that_is_not_the_trainers_is_refused(tmp_path):
 @pytest.mark.parametrize("asked", ["auto", "none"])
 def test_a_stop_sees_what_training_put_before_each_text(asked, caplog):
     """Priced after nothing, a model that was trained after a token looks harmless."""
-    import torch
-
-    from canary.plugins.monitor import ExposureMonitor
-
-    canaries = small_set()
     module, tokenizer = ended_model(dropout=0.0)
-    learned = [canaries.text(c) for c in canaries if c.repetitions == 8]
-    ids = torch.tensor([[END_ID, *tokenizer(text)["input_ids"]] for text in learned])
-    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
-    monitor = ExposureMonitor(
-        canaries,
-        tokenizer=tokenizer,
-        every=5,
-        draws=200,
-        share=None,
-        stop_above_bits=5.0,
-        start_token=asked,
-    )
-    monitor.start(module)
-    for _ in range(100):
-        module(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        moment = monitor.step(module)
-        if monitor.passed:
+    options = {"tokenizer": tokenizer, "every": 5, "share": None, "stop_above_bits": 5.0}
+    watch = _monitor(start_token=asked, **options)
+    watch.start(module)
+    for _ in steps_on(module, [[END_ID, *ids] for ids in _learned(tokenizer)], 100):
+        moment = watch.step(module)
+        if watch.passed:
             break
-    assert monitor.passed
-    history = monitor.finish()
+    assert watch.passed
+    history = watch.finish()
     assert history.batches["after"].keys() == {END}
     assert moment.start_token == (END if asked == "auto" else None)
     assert ("exposure may be too low" in caplog.text) == (asked == "none")
@@ -231,11 +206,11 @@ def test_a_stop_sees_what_training_put_before_each_text(asked, caplog):
 
 @pytest.mark.parametrize("ends", ["unfinished", "finished", "no stop"])
 def test_a_stop_whose_training_never_called_finish_says_so(ends, caplog):
-    monitor = _monitor(every=1_000, **({"stop_above_bits": None} if ends == "no stop" else {}))
+    watch = _monitor(every=1_000, **({"stop_above_bits": None} if ends == "no stop" else {}))
     module, tokenizer = causal(dropout=0.0)
-    _learn(monitor, module, tokenizer, 2)
+    _learn(watch, module, tokenizer, 2)
     if ends == "finished":
-        monitor.finish()
-    del monitor
+        watch.finish()
+    del watch
     gc.collect()
     assert ("finish was never called" in caplog.text) is (ends == "unfinished")

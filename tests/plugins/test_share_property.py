@@ -7,9 +7,8 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from watched import causal, small_set
+from watched import causal, monitor
 
-from canary.errors import InputError
 from canary.plugins.training_log import TimeShare
 
 SECONDS = st.floats(0.001, 10.0)
@@ -83,33 +82,25 @@ def test_a_pause_is_nobodys_time():
     assert (watched.training_seconds, watched.own_seconds) == (0.0, 2.0)
 
 
-@pytest.mark.parametrize("share", [0.0, -0.1, float("nan"), float("inf")])
-def test_a_share_that_is_none_is_refused(share):
-    with pytest.raises(InputError, match="(above 0|at most 1), got .* such as 0.05"):
-        TimeShare(share)
-
-
 def test_a_real_loop_is_kept_within_its_share_and_told_what_it_was():
     import torch
 
-    from canary.plugins.monitor import ExposureMonitor
-
     torch.manual_seed(0)
     module, tokenizer = causal()
-    monitor = ExposureMonitor(small_set(), tokenizer=tokenizer, every=1, draws=200, share=0.2)
+    watch = monitor(tokenizer=tokenizer, share=0.5)
     began = time.perf_counter()
-    monitor.start(module)
+    watch.start(module)
     steps = 0
-    while len(monitor.history.measured) < 4:
+    while len(watch.history.measured) < 3:
         time.sleep(0.02)  # the training
         steps += 1
-        monitor.step(module)
+        watch.step(module)
         assert steps < 2000
     took = time.perf_counter() - began
-    history = monitor.history
+    history = watch.history
     # The last measurement may have taken longer than any before.
     longest = max(moment.seconds for moment in history.moments)
-    assert history.own_seconds <= 0.2 * history.training_seconds + longest
+    assert history.own_seconds <= 0.5 * history.training_seconds + longest
     assert history.own_seconds + history.training_seconds == pytest.approx(took, rel=0.02)
     assert history.training_seconds >= 0.02 * steps
     assert history.asked == steps > len(history.moments)

@@ -10,18 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from watched import build_trainer, causal, rows, small_set
+from watched import attached, build_trainer, causal, rows, small_set
 
 HERE = Path(__file__).parent
-OFTEN = {"every": 2, "draws": 60, "share": None}
-
-
-def _attached(trainer, **options):
-    from canary.plugins.callback import ExposureCallback
-
-    callback = ExposureCallback(small_set(), **{**OFTEN, **options})
-    callback.attach(trainer)
-    return callback
 
 
 def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
@@ -37,7 +28,7 @@ def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
 
     trainer = build_trainer(tmp_path, steps=5)
     trainer.add_callback(Logger)
-    callback = _attached(trainer)
+    callback = attached(trainer)
     callback.attach(trainer)  # a second time changes nothing
     trainer.train()
     losses = {step for step, logs in seen if "loss" in logs}
@@ -54,7 +45,7 @@ def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
 
 def test_the_end_of_every_epoch(tmp_path):
     trainer = build_trainer(tmp_path, steps=-1, num_train_epochs=2, gradient_accumulation_steps=2)
-    callback = _attached(trainer, every="epoch")
+    callback = attached(trainer, every="epoch")
     trainer.train()
     # 48 rows are 6 batches of 8, and 3 steps.
     assert [(m.step, m.epoch) for m in callback.history.measured] == [(3, 1.0), (6, 2.0)]
@@ -64,7 +55,7 @@ def test_without_its_trainer_it_measures_and_says_that_it_does_not_log(tmp_path,
     from canary.plugins.callback import ExposureCallback
 
     trainer = build_trainer(tmp_path)
-    callback = ExposureCallback(small_set(), **OFTEN)
+    callback = ExposureCallback(small_set(), every=2, draws=60, share=None)
     trainer.add_callback(callback)
     with caplog.at_level(logging.WARNING):
         trainer.train()
@@ -73,17 +64,17 @@ def test_without_its_trainer_it_measures_and_says_that_it_does_not_log(tmp_path,
 
 
 def test_a_resumed_training_goes_on_with_the_history_of_its_checkpoint(tmp_path):
-    whole = _attached(build_trainer(tmp_path / "whole", steps=6))
+    whole = attached(build_trainer(tmp_path / "whole", steps=6))
     whole._trainer.train()
 
     options = {"steps": 6, "save_strategy": "steps", "save_steps": 3}
-    first = _attached(build_trainer(tmp_path / "parts", **options))
+    first = attached(build_trainer(tmp_path / "parts", **options))
     first._trainer.train()
     checkpoint = tmp_path / "parts" / "checkpoint-3"
     in_checkpoint = json.loads((checkpoint / "canary_history.json").read_text())
     assert [m["step"] for m in in_checkpoint["moments"]] == [2]
 
-    again = _attached(build_trainer(tmp_path / "parts", **options))
+    again = attached(build_trainer(tmp_path / "parts", **options))
     again._trainer.train(resume_from_checkpoint=str(checkpoint))
     assert [m.step for m in again.history.moments] == [2, 4, 6]
     assert [x.step for x in again.history.losses] == [1, 2, 3, 4, 5, 6]
@@ -96,18 +87,14 @@ def test_a_resumed_training_goes_on_with_the_history_of_its_checkpoint(tmp_path)
 
 def test_a_history_of_other_canaries_is_not_gone_on_with(tmp_path):
     from canary.errors import RecordError
-    from canary.plugins.callback import ExposureCallback
 
     options = {"steps": 4, "save_strategy": "steps", "save_steps": 2}
-    _attached(build_trainer(tmp_path, **options))._trainer.train()
-    trainer = build_trainer(tmp_path, **options)
-    ExposureCallback(small_set(controls=5), **OFTEN).attach(trainer)
-    with pytest.raises(RecordError, match="of other canaries than this training's"):
-        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
-    trainer = build_trainer(tmp_path, **options)
-    ExposureCallback(small_set(), **OFTEN | {"seed": 1}).attach(trainer)
-    with pytest.raises(RecordError, match="of other seed"):
-        trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
+    attached(build_trainer(tmp_path, **options))._trainer.train()
+    for canaries, seed, told in ((small_set(controls=5), 0, "canaries"), (small_set(), 1, "seed")):
+        trainer = build_trainer(tmp_path, **options)
+        attached(trainer, canaries, seed=seed)
+        with pytest.raises(RecordError, match=f"of other {told} than this training's"):
+            trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-2"))
 
 
 def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
@@ -119,7 +106,7 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
     for name, canaries in (("with", small_set()), ("without", None)):
         data = rows(tokenizer, canaries, count=8)
         trainer = build_trainer(tmp_path / name, data=data, **options)
-        found[name] = _attached(trainer, every=5, draws=200, stop_above_bits=4.5)
+        found[name] = attached(trainer, every=5, draws=200, stop_above_bits=4.5)
         if canaries is None:
             with pytest.raises(ModelError, match="no injected canary was seen"):
                 trainer.train()
@@ -130,16 +117,6 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
     assert stopped.stopped_at == stopped.moments[-1].step < 60
     assert found["without"].history.stopped_at is None
     assert found["without"].history.moments[-1].step == 60
-
-
-def test_never_measured_is_said(tmp_path, caplog):
-    trainer = build_trainer(tmp_path)
-    callback = _attached(trainer, share=1e-6)
-    with caplog.at_level(logging.WARNING):
-        trainer.train()
-    assert callback.history.moments == ()
-    assert callback.history.asked == 2
-    assert "never measured" in caplog.text
 
 
 @pytest.fixture(scope="module")

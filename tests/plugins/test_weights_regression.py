@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from watched import build_trainer, causal, small_set, weights_of
+from watched import attached, build_trainer, causal, monitor, weights_of
 
 # Old names that peft and the Trainer still use.
 pytestmark = [
@@ -20,10 +20,7 @@ def _train(folder, *, watched, **options):
     np.random.seed(6)  # noqa: NPY002 - the global one is what may be disturbed
     trainer = build_trainer(folder, **options)
     if watched:
-        from canary.plugins.callback import ExposureCallback
-
-        callback = ExposureCallback(small_set(), every=1, draws=50, share=None)
-        callback.attach(trainer)
+        callback = attached(trainer, every=1)
     trainer.train()
     if watched:
         assert len(callback.history.measured) >= 3
@@ -77,28 +74,26 @@ def test_the_comparison_sees_a_disturbed_random_state(tmp_path, monkeypatch):
 def test_a_loop_of_ones_own_under_autocast_is_not_disturbed():
     import torch
 
-    from canary.plugins.monitor import ExposureMonitor
-
     def train(watched):
         torch.manual_seed(0)
         module, tokenizer = causal(dropout=0.2)
         module.train()
         optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
-        monitor = ExposureMonitor(small_set(), tokenizer=tokenizer, every=1, draws=50, share=None)
+        watch = monitor(tokenizer=tokenizer)
         for _ in range(4):
             # The call stands within autocast, behind a forward that filled its cache.
             with torch.autocast("cpu", torch.bfloat16):
                 ids = torch.randint(0, 40, (4, 16))
                 loss = module(input_ids=ids, labels=ids).loss
                 if watched:
-                    monitor.step(module, loss=loss.item())
+                    watch.step(module, loss=loss.item())
                 loss = loss + module(input_ids=ids, labels=ids).loss
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        assert watched == bool(monitor.history.measured)
+        assert watched == bool(watch.history.measured)
         if watched:
-            assert monitor.history.model["dtype"] == "bfloat16"
+            assert watch.history.model["dtype"] == "bfloat16"
         return weights_of(module)
 
     without, with_it = train(watched=False), train(watched=True)
@@ -134,8 +129,6 @@ class Counting:
 def test_buffers_that_a_forward_writes_are_the_same(kind):
     import torch
 
-    from canary.plugins.monitor import ExposureMonitor
-
     def train(watched):
         torch.manual_seed(0)
         module, tokenizer = causal(dropout=0.2)
@@ -148,9 +141,7 @@ def test_buffers_that_a_forward_writes_are_the_same(kind):
             counting = Counting(mlp.c_proj)
         module.train()
         optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
-        monitor = ExposureMonitor(
-            small_set(), tokenizer=tokenizer, every=1, draws=50, share=None, batch_size=20
-        )
+        watch = monitor(tokenizer=tokenizer, batch_size=20)
         names = []
         for step in range(4):
             ids = torch.randint(0, 40, (4, 16))
@@ -161,17 +152,17 @@ def test_buffers_that_a_forward_writes_are_the_same(kind):
                 if step > 0 and kind == "breaking":
                     counting.error = ZeroDivisionError("an error of the model itself")
                     with pytest.raises(ZeroDivisionError):
-                        monitor.step(module)
+                        watch.step(module)
                     counting.error = None
                 else:
-                    monitor.step(module)
+                    watch.step(module)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
             names.append([name for name, _ in module.named_buffers()])
-        reasons = [moment.reason for moment in monitor.history.moments]
+        reasons = [moment.reason for moment in watch.history.moments]
         expected = {"failing": 3}.get(kind, 0)
-        assert not watched or (monitor.history.measured and sum(map(bool, reasons)) == expected)
+        assert not watched or (watch.history.measured and sum(map(bool, reasons)) == expected)
         buffers = {name: buffer.clone() for name, buffer in module.named_buffers()}
         return {**dict(module.state_dict()), **buffers}, names, list(module.state_dict())
 

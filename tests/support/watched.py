@@ -108,5 +108,38 @@ def build_trainer(
     )
 
 
+def monitor(canaries=None, **options):
+    """A monitor of a small training that measures at every step."""
+    from canary.plugins.monitor import ExposureMonitor
+
+    known = {"every": 1, "draws": 50, "share": None}
+    if "tokenizer" not in options:
+        known["tokenizer"] = causal()[1]
+    return ExposureMonitor(canaries or small_set(), **{**known, **options})
+
+
+def attached(trainer, canaries=None, **options):
+    """A callback that measures every second step of a Trainer."""
+    from canary.plugins.callback import ExposureCallback
+
+    known = {"every": 2, "draws": 60, "share": None}
+    callback = ExposureCallback(canaries or small_set(), **{**known, **options})
+    callback.attach(trainer)
+    return callback
+
+
+def steps_on(module, ids, count):
+    """Train on the same rows, and give the number of each step that is done."""
+    import torch
+
+    ids = torch.tensor(ids)
+    optimizer = torch.optim.Adam(module.parameters(), 1e-2)
+    for step in range(1, count + 1):
+        module(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        yield step
+
+
 def weights_of(module):
     return {name: value.detach().numpy().copy() for name, value in module.state_dict().items()}
