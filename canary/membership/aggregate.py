@@ -151,10 +151,7 @@ class SampleAuc:
 
 
 def sample_auc(scores: ManyScores) -> SampleAuc:
-    """The AUC of each sample over targets. O(nK log K), in parts.
-
-    An InputError if no sample is a member of one target and a nonmember of another.
-    """
+    """The AUC over targets of each sample that some were trained on, and some not. O(nK log K)."""
     inside = scores.member.sum(axis=0)
     outside = len(scores.member) - inside
     chosen = np.flatnonzero(scores.judged & (inside > 0) & (outside > 0))

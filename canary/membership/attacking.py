@@ -240,10 +240,7 @@ def learn_thresholds(values: Floats, member: Flags, label: Ints, *, classes: int
 
 
 def _best(values: Floats, member: Flags, label: Ints, classes: int) -> Floats:
-    """The best threshold of each class; NaN for nobody and for classes of one kind.
-
-    Samples come sorted by class, and within a class from the highest value down.
-    """
+    """The best threshold of each class, of samples by class and falling value; NaN for nobody."""
     sizes = np.bincount(label, minlength=classes)
     ends = np.cumsum(sizes)
     hits = np.cumsum(member, dtype=np.int64)

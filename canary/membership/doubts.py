@@ -55,18 +55,12 @@ class View:
 
 
 def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
-    """Notes on how the file of one model was put together; none of a table of texts.
-
-    The samples are of both kinds. `what` is what the model is called: target or shadow.
-    """
+    """Notes on how the file of one model (`what`: target or shadow) was put together."""
     return _of_views([View(table, row, what)])
 
 
 def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
-    """`doubts` of both, and whether the shadow is as accurate as the target, in the same units.
-
-    Thresholds of a shadow that does much better or worse on its nonmembers do not fit.
-    """
+    """`doubts` of both, and whether the shadow is as accurate as the target, in the same units."""
     name = "shadow model {}" if shadow.models > 1 else "shadow"
     shadows = [View(shadow, row, name.format(row), shadow.models) for row in range(shadow.models)]
     notes = (*doubts(target, "target"), *_of_views(shadows))
@@ -106,11 +100,7 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
 
 
 def _odd_models(views: Sequence[View]) -> tuple[str, ...]:
-    """A note on a model whose members are not found where others' are.
-
-    By the AUC of the loss, each with an interval of 99.9 % for all together (Bonferroni). A model
-    is odd if its interval holds chance and is below that of the middle one of all models.
-    """
+    """A note on a model whose AUC of the loss holds chance, and is below the middle one's."""
     aucs = {view.what: view.auc(SURE) for view in views if view.loss is not None and view.both}
     if not aucs or len(views) < 3:
         return ()
@@ -141,11 +131,7 @@ def _together(notes: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def _swapped_flags(view: View) -> str | None:
-    """Training makes no model worse on what it was trained on: by accuracy, or else by loss.
-
-    Not of a model that is not surely better than one that names the most common class: there the
-    surer model has the higher losses.
-    """
+    """Worse on members, by accuracy or loss; not of models that name the commonest class."""
     if not view.both:
         return None
     inside, right = view.member, view.right
@@ -180,11 +166,7 @@ def _swapped_flags(view: View) -> str | None:
 
 
 def _moved_flags(view: View) -> str | None:
-    """Flags that are those of the samples some places before.
-
-    The ranks of the losses are correlated with the flags at every distance around the file
-    (Bonferroni), of flags in random order: in blocks they fit whatever depends on the place.
-    """
+    """Flags that are those of the samples some places before; of flags in random order alone."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -340,11 +322,7 @@ CHECKS: tuple[Callable[[View], str | None], ...] = (
 def _other_units(
     ours: NDArray[np.float64], theirs: NDArray[np.float64], what: str, other: str
 ) -> str | None:
-    """Losses of nonmembers that are those of another model times a constant, that of the medians.
-
-    The two distributions differ without it (Kolmogorov and Smirnov), and with it they are alike. A
-    model that learned more or less has losses of another shape, as a rule.
-    """
+    """Losses that are alike those of another model but for a constant, that of the medians."""
     if not len(ours) or not len(theirs):
         return None
     medians = float(np.median(ours)), float(np.median(theirs))

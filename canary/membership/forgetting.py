@@ -247,10 +247,8 @@ def _mean_of(
 ) -> Distance:
     """The mean distance of models from query models, were all of them trained anew.
 
-    `distances` has of each model its distance from each query model, `queries` which ones each
-    resample takes. The mean of the models moves by Student's t and its standard error: resampled
-    models move too little. Those of the query models, which move both distances together, are
-    resampled and stretched alike.
+    The mean of the models moves by Student's t and its standard error: resampled models move too
+    little. Those of the query models (`queries` says which ones each resample takes) are stretched.
     """
     from scipy.special import ndtri, stdtrit
 

@@ -47,9 +47,8 @@ _ROUNDING = 1e-12
 def lira(bench: References, _tuning: Tuning | None = None, *, online: bool, fixed: bool) -> Floats:
     """Scores of shape (targets, samples); see the module. O(nK).
 
-    `bench` was checked to have references of the kinds that are needed for each judged sample.
-    `fixed` takes one variance for all samples; where a sample has fewer than two references of a
-    kind, or all of them agree, that one serves in any case.
+    Where a sample has fewer than two references of a kind, or all of them agree, the `fixed`
+    variance serves in any case.
     """
     result = np.empty((len(bench.targets), bench.table.samples))
     out_variance = common_variance(bench, "outside")
@@ -83,30 +82,31 @@ def lira(bench: References, _tuning: Tuning | None = None, *, online: bool, fixe
 class Moments:
     """Of each target and sample, over references; arrays of shape (targets, part).
 
-    `mean` is anything where the count is 0. `squares`, the sum of squared deviations from the
-    mean, is exactly 0 where it is below a millionth of the numbers' size, squared.
+    `squares` are those of deviations from the mean, exactly 0 where they are rounding.
     """
 
     count: NDArray[np.int64]
     mean: Floats
     squares: Floats
 
-    def variance(self, common: Callable[[], Floats]) -> tuple[Floats, Flags]:
-        """Variances, and where they are the common one.
+    @classmethod
+    def around(
+        cls, centre: Floats, count: NDArray[np.int64], first: Floats, second: Floats, size: Floats
+    ) -> Moments:
+        """From sums of deviations from a centre, and of their squares, of numbers of such size."""
+        shift = first / np.maximum(count, 1)
+        squares = second - count * shift * shift
+        return cls(count, centre + shift, np.where(squares <= _ROUNDING * size, 0.0, squares))
 
-        That is of fewer than two numbers, or of numbers that are all equal. `common` gives an
-        array of shape (targets,) and is only called if there are such.
-        """
+    def variance(self, common: Callable[[], Floats]) -> tuple[Floats, Flags]:
+        """Variances, and where they are the `common` one: of one number, or equal ones."""
         own = self.squares / np.maximum(self.count - 1, 1)
         poor = (self.count < 2) | (self.squares == 0)
         return (np.where(poor, common()[:, None], own) if poor.any() else own), poor
 
 
 def logits_of(table: SignalTable, rows: NDArray[np.intp], part: slice | NDArray[np.intp]) -> Floats:
-    """``log(p / (1 - p))`` of the label, shape (rows, part), within `MOST`.
-
-    From the table's own signal, which may have digits that losses have lost; or of losses.
-    """
+    """``log(p / (1 - p))`` of the label, shape (rows, part), within `MOST`."""
     known = table.values.get("logit-confidence")
     values = table.signal("loss") if known is None else known
     chosen = values[:, part][rows] if isinstance(part, slice) else values[np.ix_(rows, part)]
@@ -118,29 +118,18 @@ def logits_of(table: SignalTable, rows: NDArray[np.intp], part: slice | NDArray[
 
 def moments(logits: Floats, compared: Compared) -> Moments:
     """Moments of the references (references, part), for every target without those it lacks."""
-    flags, left = compared.flags, compared.count
-    count, mask = flags.sum(axis=0), flags.astype(np.float64)
+    count, mask = compared.flags.sum(axis=0), compared.flags.astype(np.float64)
     centre = np.einsum("ij,ij->j", logits, mask) / np.maximum(count, 1)
     apart = logits - centre
     apart *= mask
     own, inner = compared.left_out(apart, 0.0), np.einsum("ij,ij->j", apart, apart)
     first = apart.sum(axis=0) - own.sum(axis=0)
     second = inner - np.einsum("kij,kij->ij", own, own)
-    shift = first / np.maximum(left, 1)
-    whole = inner + count * centre * centre
-    return Moments(left, centre + shift, without_rounding(second - left * shift * shift, whole))
-
-
-def without_rounding(squares: Floats, size: Floats | float) -> Floats:
-    """Sums of squared deviations, 0 where they are rounding of numbers of this square `size`."""
-    return np.where(squares <= _ROUNDING * size, 0.0, squares)
+    return Moments.around(centre, compared.count, first, second, inner + count * centre * centre)
 
 
 def pooled_variance(squares: Floats, freedom: Floats, where: str) -> Floats:
-    """Squared deviations over degrees of freedom, at least `LEAST_VARIANCE`.
-
-    An InputError if there are no degrees of freedom: each number is compared with one other.
-    """
+    """Squared deviations over degrees of freedom; an InputError if there are none."""
     if (freedom < 1).any():
         raise InputError(
             "no sample has two references: one number has no variance",
@@ -152,11 +141,7 @@ def pooled_variance(squares: Floats, freedom: Floats, where: str) -> Floats:
 
 
 def common_variance(bench: References, kind: Kind) -> Callable[[], Floats]:
-    """What gives, once asked, the variance within samples of all samples; shape (targets,).
-
-    ``sum_z S_z / sum_z (m_z - 1)`` with ``S_z`` the squared deviations of the ``m_z`` references
-    of sample z from their own mean.
-    """
+    """What gives, once asked, the variance within samples of all samples; shape (targets,)."""
 
     @cache
     def common() -> Floats:

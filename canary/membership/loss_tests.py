@@ -38,7 +38,6 @@ from canary.membership.lira import (
     logits_of,
     moments,
     pooled_variance,
-    without_rounding,
 )
 from canary.membership.references import References
 from canary.statistics.tails import (
@@ -112,15 +111,11 @@ def by_model(bench: References, tuning: Tuning) -> Floats:
         if rule == "gaussian":
             logits = logits_of(table, bench.targets[i : i + 1], slice(None))
             points = logits[0, own]
-            centre, left = points.mean(), len(points) - missing
-            second = float(((points - centre) ** 2).sum())
-            apart = np.where(missing, logits[0, skip] - centre, 0.0)
-            shift = -apart / left
-            squares = without_rounding(
-                second - apart * apart - left * shift * shift,
-                second + len(points) * centre * centre,
-            )
-            of_each = Moments(left[None, :], (centre + shift)[None, :], squares[None, :])
+            centre, left = points.mean(), (len(points) - missing)[None, :]
+            second = ((points - centre) ** 2).sum()
+            apart = np.where(missing, logits[0, skip] - centre, 0.0)[None, :]
+            size = second + len(points) * centre * centre
+            of_each = Moments.around(centre, left, -apart, second - apart * apart, size)
             every = np.array([max(float(points.var(ddof=1)), LEAST_VARIANCE)])
             result[i] = _gaussian(logits, of_each, every.copy, alpha)[0]
             continue
@@ -216,10 +211,7 @@ def _ranked(
 
 
 def _nth_of_rows(null: Floats, less: Floats) -> Nth:
-    """Order statistics of ascending rows filled up with NaN, without the numbers `less` of each.
-
-    Those ascend along the first axis and are NaN for none.
-    """
+    """Order statistics of ascending rows, NaN at their ends, without ascending numbers `less`."""
     rows, last = np.arange(len(null))[:, None], null.shape[1] - 1
 
     def nth(place: Ints) -> Floats:
@@ -252,19 +244,19 @@ def _class_gaussians(
     alpha: float | None,
     result: Floats,
 ) -> None:
-    has = bench.own >= 0
     found = []
     for _, points, outside in nulls:
         logits = logits_of(bench.source, bench.rows, points)
         total = outside.sum()
         centre = logits[outside].sum() / total
         apart = np.where(outside, logits - centre, 0.0)
-        first, second = apart.sum(axis=1), np.einsum("ij,ij->i", apart, apart)
-        left = total - np.where(has, outside.sum(axis=1)[bench.own], 0)
-        shift = (first.sum() - np.where(has, first[bench.own], 0.0)) / left
-        squares = second.sum() - np.where(has, second[bench.own], 0.0) - left * shift * shift
-        squares = without_rounding(squares, second.sum() + total * centre * centre)
-        found.append(Moments(left[:, None], (centre + shift)[:, None], squares[:, None]))
+        sums = outside.sum(axis=1), apart.sum(axis=1), np.einsum("ij,ij->i", apart, apart)
+        left, first, second = (
+            (of_row.sum() - np.where(bench.own >= 0, of_row[bench.own], 0))[:, None]
+            for of_row in sums
+        )
+        size = sums[2].sum() + total * centre * centre
+        found.append(Moments.around(centre, left, first, second, size))
     freedom = np.sum([np.maximum(one.count[:, 0] - 1.0, 0.0) for one in found], axis=0)
     total_squares = np.sum([one.squares[:, 0] for one in found], axis=0)
     common = pooled_variance(total_squares, freedom, bench.source.source)

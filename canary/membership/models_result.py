@@ -20,9 +20,10 @@ from canary.membership.aggregate import (
 )
 from canary.membership.diagnostics import Growth
 from canary.membership.many import ManyScores
-from canary.membership.survey import Survey, plain, point_fields, table_facts
+from canary.membership.survey import Survey, plain, point_fields, rows_of, table_facts
 from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
+from canary.statistics.numbers import picked
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.tails import Rule
 
@@ -97,10 +98,7 @@ class AttackedModels:
             )
         levels = None
         if rates is not None:
-            columns = zip(
-                rates.alphas.tolist(), rates.fpr.tolist(), rates.tpr.tolist(), strict=True
-            )
-            levels = [{"alpha": alpha, "fpr": fpr, "tpr": tpr} for alpha, fpr, tpr in columns]
+            levels = rows_of({"alpha": rates.alphas, "fpr": rates.fpr, "tpr": rates.tpr})
         grown = None
         if growth is not None:
             sizes = [
@@ -167,16 +165,9 @@ class ModelsSurvey(Survey[AttackedModels]):
             return []
         chosen = self.exposed.most_vulnerable(most)
         places = np.searchsorted(self.exposed.samples, chosen)
-        return [
-            {
-                "sample": int(self.samples[sample]),
-                "label": int(self.table.label[sample]),
-                "auc": float(self.exposed.auc[place]),
-                "members": int(self.exposed.members[place]),
-                "nonmembers": int(self.exposed.nonmembers[place]),
-            }
-            for sample, place in zip(chosen, places, strict=True)
-        ]
+        named = {"sample": self.samples[chosen], "label": self.table.label[chosen]}
+        found = picked(self.exposed, "auc", "members", "nonmembers")
+        return rows_of(named | {name: column[places] for name, column in found.items()})
 
     def perfect_samples(self) -> tuple[int, float]:
         """How many samples have an AUC of 1, and how many would at most by chance.
@@ -210,8 +201,7 @@ class ModelsSurvey(Survey[AttackedModels]):
             "samples_judged": self.table.samples,
             "confidence": self.confidence,
             "intervals_over": "fleets" if self.over_fleets else "samples",
-            "rule": self.rule,
-            "seed": self.seed,
+            **picked(self, "rule", "seed"),
             "strongest": self.strongest.name,
             "told_apart": self.told_apart(),
             "corrected_auc": plain(self.corrected()),

@@ -250,10 +250,7 @@ class _Plan:
 def _chosen_attacks(
     table: SignalTable, asked: str, targets: Places, least: int | None
 ) -> tuple[list[Attack], Flags, list[str]]:
-    """The attacks of a list with commas or ``all``, the samples that they are judged on, notes.
-
-    An InputError if there is no such attack, or it has nothing to compare some sample with.
-    """
+    """The attacks that are asked for, the samples that they are judged on, and notes."""
     if least is not None:
         least = positive_integer(least, "least", "attacks", cure="give a number of models, 2 say")
     known = table.member.sum(axis=0)

@@ -6,6 +6,8 @@ the gradient of the loss shows. Both learn on the shadow alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -108,19 +110,19 @@ def neural_attack(
     own = np.flatnonzero(~pooled)
     if len(own):
         groups = [np.flatnonzero(label == known) for known in own]
-        net = _Networks(arranged(theirs, label, _OWN_ENTRIES), member, groups, rng)
+        score = _networks(arranged(theirs, label, _OWN_ENTRIES), member, groups, rng)
         for number, known in enumerate(own):
             asked = np.flatnonzero(table.label == known)
             if len(asked):
                 seen = arranged(ours[asked], table.label[asked], _OWN_ENTRIES)
-                scores[asked] = net.scores(seen, number)
+                scores[asked] = score(seen, number)
     asked = np.flatnonzero(pooled[table.label])
     if len(asked):
         given = _vectors(theirs, label, table.classes)
-        net = _Networks(given, member, [np.arange(len(label))], rng)
+        score = _networks(given, member, [np.arange(len(label))], rng)
         for start in range(0, len(asked), _ROWS):
             part = asked[start : start + _ROWS]
-            scores[part] = net.scores(_vectors(ours[part], table.label[part], table.classes))
+            scores[part] = score(_vectors(ours[part], table.label[part], table.classes), 0)
     return AttackScores(name, "outputs", scores, scores > 0, None, notes, shadows.blind)
 
 
@@ -162,43 +164,40 @@ def white_box_attack(
         )
     shadows = shadows_of(table, shadow=shadow, target=0)
     given, rng = _seen(shadow, shadow_features), np.random.default_rng(seed)
-    net = _Networks(given, shadow.member[0], [np.arange(len(given))], rng)
-    scores = net.scores(_seen(table, features))
+    score = _networks(given, shadow.member[0], [np.arange(len(given))], rng)
+    scores = score(_seen(table, features), 0)
     return AttackScores(
         "white-box", "gradients", scores, scores > 0, None, shadows.notes, shadows.blind
     )
 
 
-class _Networks:
-    """Five networks for each group of shadow samples, each stopped on a fold of its own."""
+def _networks(
+    features: Singles, member: Flags, groups: list[Ints], rng: np.random.Generator
+) -> Callable[[Singles, int], NDArray[np.float64]]:
+    """Five networks for each group of shadow samples, as ``score(features, group)``.
 
-    def __init__(
-        self, features: Singles, member: Flags, groups: list[Ints], rng: np.random.Generator
-    ) -> None:
-        from canary.models.attacker import train_attackers
+    Each is stopped on a fold of its own.
+    """
+    from canary.models.attacker import train_attackers
 
-        learn, held_out = [], []
-        for group in groups:
-            fold = np.empty(len(group), np.int64)
-            for kind in (False, True):
-                at = np.flatnonzero(member[group] == kind)
-                if len(at) < _LEAST:
-                    raise EstimationError(
-                        f"the shadow has {len(at)} {'members' if kind else 'nonmembers'}, a "
-                        f"network needs {_LEAST}",
-                        cure="give a larger shadow, or choose metric attacks",
-                        where="neural attack",
-                    )
-                fold[rng.permutation(at)] = np.arange(len(at)) % _FOLDS
-            for number in range(_FOLDS):
-                learn.append(group[fold != number])
-                held_out.append(group[fold == number])
-        self._nets = train_attackers(
-            features, member, learn=learn, held_out=held_out, seed=int(rng.integers(1 << 31))
-        )
-
-    def scores(self, features: Singles, group: int = 0) -> NDArray[np.float64]:
-        return self._nets.logits(features, slice(group * _FOLDS, (group + 1) * _FOLDS))
+    learn, held_out = [], []
+    for group in groups:
+        fold = np.empty(len(group), np.int64)
+        for kind in (False, True):
+            at = np.flatnonzero(member[group] == kind)
+            if len(at) < _LEAST:
+                raise EstimationError(
+                    f"the shadow has {len(at)} {'members' if kind else 'nonmembers'}, a "
+                    f"network needs {_LEAST}",
+                    cure="give a larger shadow, or choose metric attacks",
+                    where="neural attack",
+                )
+            fold[rng.permutation(at)] = np.arange(len(at)) % _FOLDS
+        learn += [group[fold != number] for number in range(_FOLDS)]
+        held_out += [group[fold == number] for number in range(_FOLDS)]
+    seed = int(rng.integers(1 << 31))
+    nets = train_attackers(features, member, learn=learn, held_out=held_out, seed=seed)
+    return lambda seen, group: nets.logits(seen, slice(group * _FOLDS, (group + 1) * _FOLDS))
 
 
 def arranged(outputs: Singles, label: Ints, entries: int) -> Singles:

@@ -109,9 +109,8 @@ class References:
     def compared(self, part: slice, kind: Kind) -> Compared:
         """The references of a kind with which each target is compared.
 
-        Without the target itself, and without as many others as it takes for members and nonmembers
-        to have equally many: the next ones of the kind, going round from the target. Of a shadow
-        table all serve.
+        Without the target itself, and the next ones going round that make both kinds have equally
+        many; of a shadow table all serve.
         """
         flags = self._flagged(part, kind)
         wanted = self._own_flags(flags).astype(np.int64)
@@ -182,7 +181,7 @@ class References:
         return np.concatenate([lacking(self._flagged(part, kind)) for part in self.parts()])
 
     def check(self, name: str, *, inside: bool, least: bool = False) -> None:
-        """An InputError if a judged sample has no reference left of a kind that the attack needs.
+        """An InputError if a judged sample has no reference left that the attack needs.
 
         `least` says whether such samples can be left out by their number of models.
         """
@@ -220,12 +219,9 @@ def kept(counts: Ints, member: Flags, order: Ints, *, falling: bool = False) -> 
 
     Samples of either kind are put in the order of their numbers, equal numbers in a random order. A
     sample has a partner of the other kind, the one at the same share of its order, and keeps as
-    many references as the fewer of the two have. With ``Q1`` and ``Q0`` the quantile functions of
-    both kinds that is ``min(Q1(u), Q0(u))`` at the place u, and no rule that only takes references
-    away keeps more.
-
-    `order` has the samples that are compared, in a random order; the others keep all. `falling`
-    puts samples with the most first: for references whose numbers are what the other kind leaves.
+    many as the fewer of the two have: no rule that only takes references away keeps more. `order`
+    has the samples that are compared, in a random order; the others keep all. `falling` puts
+    samples with the most first: for references whose numbers are what the other kind leaves.
     """
     left = counts.copy()
     key = -counts if falling else counts
@@ -250,12 +246,10 @@ def resolve(
     alone: bool = False,
     **compared: Unpack[ComparedWith],
 ) -> References:
-    """Check what an attack is given; the parameters are those of `attack_models`.
+    """Check what an attack is given; parameters and errors are those of `attack_models`.
 
     `aligned` says whether the references have to be asked for the very samples of the targets,
-    `alone` whether a target needs no references. An InputError if there is no such model, none to
-    compare with, or the two tables do not fit: other samples, models that belong to another target,
-    or a target among its own references.
+    `alone` whether a target needs no references.
     """
     population, most = compared.get("population"), compared.get("most")
     source = table if shadow is None else shadow

@@ -148,12 +148,7 @@ def risk_scores(
 
 
 class _Known:
-    """How the shadow's members and nonmembers of each class are spread, in two estimates.
-
-    Both give each query the posterior probability of being a member, by the row of the class that
-    it is looked up in; row number `classes` is that of all classes together. Values may be plus
-    infinity.
-    """
+    """Posterior probabilities of queries, by the row of their class; the last is of all classes."""
 
     def __init__(self, values: Floats, member: Flags, label: Ints, classes: int) -> None:
         self.values, self.rows = values, classes + 1
@@ -192,10 +187,7 @@ class _Known:
         return np.asarray(_posterior(shares, prior)[rows, place(queries, rows)])
 
     def by_kernels(self, queries: Floats, rows: Ints, *, prior: float) -> Floats:
-        """By Gaussian kernels on a grid of 512 points between the ends of each row, interpolated.
-
-        Infinity is apart; where the shadow has none, it counts as the largest value.
-        """
+        """By Gaussian kernels on a grid between the ends of each row; infinity is apart."""
         low = self.low
         step = np.where(self.high > low, self.high - low, 1.0) / (_GRID - 1)
 
@@ -224,10 +216,7 @@ class _Known:
 
 
 def nearest_filled(filled: Flags) -> Ints:
-    """For each bin the nearest one of its row with samples, itself if it has any or none has.
-
-    Of two as near the lower. Linear: the last filled bin on the way up, and on the way down.
-    """
+    """For each bin the nearest one of its row with samples; of two the lower."""
     places = np.arange(filled.shape[1])
     far = 3 * len(places)
     below = np.maximum.accumulate(np.where(filled, places, -far), axis=1)

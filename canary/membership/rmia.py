@@ -34,9 +34,8 @@ Floats = NDArray[np.float64]
 def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
     """Scores from 0 to 1, of shape (targets, samples); see the module. O(nK + n log n).
 
-    All samples are compared with all points of the population, a point with itself, too: were it
-    left out, k of n - 1 and k of n would distinguish nonmembers from members of equal ratios. An
-    InputError if gamma or a is out of range, or a target has fewer than two points.
+    A point of the population is compared with itself, too: were it left out, k of n - 1 and k of n
+    would distinguish nonmembers from members of equal ratios.
     """
     gamma, a = tuning.gamma, tuning.a
     if not 0.0 < gamma < np.inf:

@@ -23,12 +23,20 @@ from canary.membership.doubts import SURE, View, doubts_of_pair, percent_of_pair
 from canary.membership.evaluation import Part, evaluate, evaluate_by
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
-from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, table_facts
+from canary.membership.survey import (
+    Attacked,
+    OneTargetSurvey,
+    plain,
+    rates_of,
+    rows_of,
+    table_facts,
+)
 from canary.scoring.batcher import Stage
 from canary.signals.definitions import SIGNALS
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence
+from canary.statistics.numbers import picked
 from canary.statistics.roc import Estimate, balanced_accuracy
 
 KIND = "canary membership"
@@ -84,15 +92,13 @@ class ShadowSurvey(OneTargetSurvey):
         entropy = self.target.signal("modified-entropy")[0]
         inside = np.flatnonzero(self.target.member[0])
         order = inside[np.lexsort((entropy[inside], -self.risks.scores[inside]))][:most]
-        return [
-            {
-                "sample": int(sample),
-                "label": int(self.target.label[sample]),
-                "modified_entropy": plain(float(entropy[sample])),
-                "risk": float(self.risks.scores[sample]),
-            }
-            for sample in order
-        ]
+        columns = {
+            "sample": order,
+            "label": self.target.label[order],
+            "modified_entropy": entropy[order],
+            "risk": self.risks.scores[order],
+        }
+        return rows_of(columns)
 
     def guesses(self) -> list[Guesses]:
         """Precision and recall of guessing by the risk score, as in table 6 of the paper."""
@@ -119,17 +125,12 @@ class ShadowSurvey(OneTargetSurvey):
         if self.risks is None or self.reliability is None:
             return None
         trust, member = self.reliability, self.target.member[0]
-        names = ("score", "share", "members", "nonmembers")
-        columns = (getattr(trust, name).tolist() for name in names)
+        trusted = picked(trust, "score", "share", "members", "nonmembers")
         return {
-            "prior": self.risks.prior,
-            "bins": self.risks.bins,
-            "scale": self.risks.scale,
+            **picked(self.risks, "prior", "bins", "scale"),
             "rmse": trust.rmse,
             "calibration_error": plain(trust.calibration_error),
-            "reliability": [
-                dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
-            ],
+            "reliability": rows_of(trusted),
             "thresholds": plain(self.guesses()),
             "leakage": plain(leakage(self.risks, member, confidence=self.confidence)),
             "most_at_risk": self.most_at_risk(),
@@ -277,10 +278,9 @@ def survey(
 
 
 def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tuple[str, ...]:
-    """A note if the thresholds of a shadow do not fit the target.
+    """A note if an attack calls nearly all samples of the target alike and those of the shadow not.
 
-    That is where an attack calls nearly all samples of the target alike and those of the shadow
-    not, its AUC is surely off 50 %, and another threshold would reach twice as much.
+    Its AUC is surely off 50 %, and another threshold would reach twice as much.
     """
     sure = 1.0 - (1.0 - SURE) / max(len(attacked), 1)
     off = []
@@ -315,11 +315,7 @@ def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tupl
 
 
 def _contrast(target: SignalTable, shadow: SignalTable) -> tuple[str | None, str | None]:
-    """Are the members of target and shadow found alike? Asked where those of the target are not.
-
-    A doubt why that decides nothing: the members of one are surely found better than those of the
-    other, where chance explains the other. Else a note, where neither's members are found.
-    """
+    """A doubt if the members of one are found better than the other's; or a note."""
     if not all("loss" in table.values for table in (target, shadow)):
         return None, None
     ours = View(target, 0, "target").auc(SURE)
@@ -349,12 +345,15 @@ def class_risk_fields(risks: ClassRisks | None) -> dict[str, Any] | None:
     """Risk and generalization error of classes as plain data, by rising error."""
     if risks is None:
         return None
-    rows = zip(risks.classes.tolist(), risks.error.tolist(), risks.risk.tolist(), strict=True)
-    names = ("class", "generalization_error", "mean_risk_of_members")
+    columns = {
+        "class": risks.classes,
+        "generalization_error": risks.error,
+        "mean_risk_of_members": risks.risk,
+    }
     return {
         "rank_correlation": plain(risks.correlation.rank),
         "linear_correlation": plain(risks.correlation.linear),
-        "classes": [dict(zip(names, row, strict=True)) for row in rows],
+        "classes": rows_of(columns),
     }
 
 

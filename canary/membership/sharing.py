@@ -7,7 +7,7 @@ nearly the same: where the last bit finds nothing, signals are compared in steps
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from weakref import WeakKeyDictionary
 
@@ -124,55 +124,45 @@ def shared_rows(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> Sh
 
 
 def _compared(target: SignalTable, shadow: SignalTable, row: int) -> SharedRows:
-    names = sorted(set(target.values) & set(shadow.values))
-    models = [(target, row), *((shadow, model) for model in range(shadow.models))]
-    marks = [
-        row_marks([table.values[name][model] for name in names], table.label)
-        for table, model in models
-    ]
-    exact = _found(marks[0], np.concatenate(marks[1:]), _SURE)[0]
-    if exact.one_model:
-        return exact
-    kept = [
-        name
-        for name in names
-        if name != _ELSEWHERE and not (name in _TOLD_BY_LOSS and "loss" in names)
-    ]
-    flags = target.member[row], shadow.member.ravel()
-    for step, least in _STEPS:
-        marks = [
-            row_marks(
-                [_in_steps(table.values[name][model], step, least) for name in kept], table.label
-            )
-            for table, model in models
-        ]
-        nearly = _nearly(marks[0], np.concatenate(marks[1:]), flags, step)
-        if nearly is not None:
-            return nearly
-    return exact
-
-
-def _nearly(
-    ours: Marks, theirs: Marks, flags: tuple[NDArray[np.bool_], NDArray[np.bool_]], step: float
-) -> SharedRows | None:
-    """Rows that are equal in steps, if they are most and their flags are not independent."""
     from scipy.special import bdtr, bdtrc
 
-    every = np.uint64(max(1, min(len(ours), len(theirs)) // _ROWS))
-    chosen = [np.flatnonzero(marks % every == 0) for marks in (ours, theirs)]
-    found, first, second = _found(ours[chosen[0]], theirs[chosen[1]], _SURE_NEARLY)
-    if not found.one_model:
-        return None
-    one, two = flags[0][chosen[0][first]], flags[1][chosen[1][second]]
-    equal, p, q = int((one == two).sum()), one.mean(), two.mean()
-    agree = float(np.clip(p * q + (1 - p) * (1 - q), 0.0, 1.0))
-    more = bdtrc(equal - 1, len(one), agree) if equal else 1.0
-    if step > _FINE and min(more, bdtr(equal, len(one), agree)) >= _SURE_NEARLY:
-        return None
-    told = step <= _FINE or equal >= _AGREE * len(one)
-    if every > 1:  # to count them all
-        found = _found(ours, theirs, _SURE_NEARLY)[0]
-    return SharedRows(found.shared, found.target, found.shadow, sure=True, step=step, told=told)
+    names = sorted(set(target.values) & set(shadow.values))
+    models = [(target, row), *((shadow, model) for model in range(shadow.models))]
+
+    def marked(names: Sequence[str], step: float, least: float) -> tuple[Marks, Marks]:
+        """Marks of the target's samples, and of the shadow's."""
+        first, *others = (
+            row_marks(
+                [_in_steps(table.values[name][model], step, least) for name in names], table.label
+            )
+            for table, model in models
+        )
+        return first, np.concatenate(others)
+
+    exact = _found(*marked(names, 0.0, 0.0), _SURE)[0]
+    if exact.one_model:
+        return exact
+    told_by_loss = _TOLD_BY_LOSS if "loss" in names else ()
+    names = [name for name in names if name not in (_ELSEWHERE, *told_by_loss)]
+    for step, least in _STEPS:
+        ours, theirs = marked(names, step, least)
+        every = np.uint64(max(1, min(len(ours), len(theirs)) // _ROWS))
+        chosen = [np.flatnonzero(marks % every == 0) for marks in (ours, theirs)]
+        found, first, second = _found(ours[chosen[0]], theirs[chosen[1]], _SURE_NEARLY)
+        if not found.one_model:
+            continue
+        one, two = target.member[row][chosen[0][first]], shadow.member.ravel()[chosen[1][second]]
+        equal, p, q = int((one == two).sum()), one.mean(), two.mean()
+        agree = float(np.clip(p * q + (1 - p) * (1 - q), 0.0, 1.0))
+        more = bdtrc(equal - 1, len(one), agree) if equal else 1.0
+        independent = min(more, bdtr(equal, len(one), agree)) >= _SURE_NEARLY
+        if step > _FINE and independent:
+            continue
+        if every > 1:  # to count them all
+            found = _found(ours, theirs, _SURE_NEARLY)[0]
+        told = step <= _FINE or equal >= _AGREE * len(one)
+        return replace(found, sure=True, step=step, told=told)
+    return exact
 
 
 def _found(
@@ -213,7 +203,9 @@ def row_marks(columns: Sequence[Floats], label: Ints) -> Marks:
 
 
 def _in_steps(column: Floats, step: float, least: float) -> Floats:
-    """Whole numbers of relative steps above the least size, with the sign."""
+    """Whole numbers of relative steps above the least size, with the sign; of no step the same."""
+    if not step:
+        return column
     with np.errstate(divide="ignore"):
         size = np.log(np.minimum(np.abs(column), 1e300))
     steps = np.ceil(np.maximum(size - np.log(least), 0.0) / step)
@@ -234,14 +226,12 @@ class Repeat:
 
 
 def repeated_models(
-    losses: Mapping[str, Iterable[Floats]],
-    *,
-    may_be_one: Collection[tuple[str, str]] = frozenset(),
+    losses: Mapping[str, Iterable[Floats]], *, may_be_one: Collection[tuple[str, str]] = frozenset()
 ) -> list[Repeat]:
     """Models with the losses of another to the last bit, in one place or in two.
 
-    `losses` holds arrays of shape (samples,) by place, one for each model, all of the same
-    samples; `may_be_one` has pairs of places, the earlier first, that may hold the same model.
+    `losses` holds those of each model by place, of shape (samples,); `may_be_one` has pairs of
+    places, the earlier first, that may hold the same model.
     """
     known: dict[bytes, list[tuple[str, int]]] = {}
     repeats: list[Repeat] = []

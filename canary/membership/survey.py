@@ -8,7 +8,7 @@ Three functions make one: `canary.membership.shadow_survey.survey` of a target a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
@@ -138,10 +138,9 @@ class Survey(Shown, Generic[One]):
         return max(self.attacked, key=lambda one: self._reached(one, self.confidence).value)
 
     def corrected(self) -> Estimate:
-        """What the strongest attack reaches, its interval widened for the choice among k.
+        """What the strongest attack reaches, its interval widened for the choice (Bonferroni).
 
-        Bonferroni: each of k attacks may miss by one k-th of what one may. It is the balanced
-        accuracy of attacks by a shadow, and the (mean) AUC elsewhere.
+        It is the balanced accuracy of attacks by a shadow, and the (mean) AUC elsewhere.
         """
         return self._corrected
 
@@ -174,10 +173,7 @@ class OneTargetSurvey(Survey[Attacked]):
     """What attacks on one target found."""
 
     def surest(self) -> Surest | None:
-        """The attack that finds most members at the least rate, the first of equal ones.
-
-        None if no rate was asked for.
-        """
+        """The attack that finds most members at the least rate; None if no rate was asked for."""
         rates = [point.asked_fpr for point in self.attacked[0].points]
         if not rates:
             return None
@@ -239,6 +235,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rows_of(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Columns of equal length as plain data, a mapping for each row."""
+    rows = zip(*map(plain, columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def point_fields(point: OperatingPoint) -> dict[str, Any]:

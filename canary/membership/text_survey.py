@@ -13,7 +13,7 @@ from canary.errors import InputError
 from canary.membership.attacking import attack
 from canary.membership.doubts import SURE, upside_down
 from canary.membership.evaluation import Evaluation, evaluate
-from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of
+from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, rows_of
 from canary.membership.words_alone import FOLDS, WordsAlone, words_alone
 from canary.scoring.batcher import Stage
 from canary.signals.text import TEXT_SIGNALS
@@ -64,10 +64,7 @@ class TextSurvey(OneTargetSurvey):
         return self.words.differ
 
     def differ_in_length(self) -> bool:
-        """Whether members are longer or shorter than nonmembers, by the interval of the AUC.
-
-        Texts of one source are said to be so in ``1 - confidence`` of cases.
-        """
+        """Whether members are longer or shorter than nonmembers, by the interval of the AUC."""
         return not self.length.auc.lower <= 0.5 <= self.length.auc.upper
 
     def no_better_than_words(self) -> bool:
@@ -106,11 +103,7 @@ class TextSurvey(OneTargetSurvey):
         )
 
     def doubted(self) -> bool:
-        """Whether the strongest attack may see what there is without any model.
-
-        That is where words differ or reach as far, and where lengths differ and the attack
-        is one of those that see them.
-        """
+        """Whether the strongest attack may see words or lengths that differ without any model."""
         by_length = self.differ_in_length() and self.strongest.name in _OF_LENGTH
         return by_length or self.warning() is not None
 
@@ -119,12 +112,9 @@ class TextSurvey(OneTargetSurvey):
         attack = self.strongest.attack
         inside = np.flatnonzero(self.member)
         order = inside[np.argsort(-attack.scores[inside], kind="stable")][:most]
-        lines, tokens = self.lines[order].tolist(), self.measured.tokens[order].tolist()
-        values = plain(self.measured.table.signal(attack.signal)[0, order])
-        return [
-            {"line": line, "tokens": count, "value": value}
-            for line, count, value in zip(lines, tokens, values, strict=True)
-        ]
+        values = self.measured.table.signal(attack.signal)[0]
+        tokens = self.measured.tokens[order]
+        return rows_of({"line": self.lines[order], "tokens": tokens, "value": values[order]})
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data; infinities are the words ``"inf"`` and ``"-inf"``."""
@@ -143,10 +133,7 @@ class TextSurvey(OneTargetSurvey):
                 "differ_without_model": self.differ_without_model(),
                 "no_better_than_words": self.no_better_than_words(),
             },
-            "length": {
-                "auc": plain(self.length.auc),
-                "differ_in_length": self.differ_in_length(),
-            },
+            "length": {"auc": plain(self.length.auc), "differ_in_length": self.differ_in_length()},
             "warning": self.warning(),
             "length_warning": self.length_warning(),
             "most_member_like": self.most_member_like(),

@@ -176,16 +176,13 @@ class _Texts:
 
 
 def _features(counts: list[Counter[str]]) -> Any:
-    """Sparse rows of the texts, of length 1; flags have no part in it.
-
-    The words that are in most texts have columns. Ties by the first text that has the word would
-    keep words of members, who come first, so they are broken by digest.
-    """
+    """Sparse rows of the texts, of length 1, whose columns are the words that are in most texts."""
     from scipy.sparse import csr_array
 
     spread = Counter(word for bag in counts for word in bag)
     several = [word for word, texts in spread.items() if texts >= _LEAST_TEXTS]
     several.sort(key=lambda word: (-spread[word], blake2b(word.encode(), digest_size=8).digest()))
+    # Other ties would keep words of members, whose texts come first.
     columns = {word: number for number, word in enumerate(several[:_MOST_WORDS])}
     places: list[int] = []
     values: list[float] = []
@@ -200,10 +197,7 @@ def _features(counts: list[Counter[str]]) -> Any:
 
 
 def _judged(given: _Texts, flags: Flags, done: Callable[[int], object]) -> tuple[Floats, Floats]:
-    """Ranks of the texts for the first column of flags, and the AUC of every column.
-
-    That AUC is of pairs within a fold, so that no ranks need be kept of the other columns.
-    """
+    """Ranks of the texts for the first column of flags, and the AUC within folds of each."""
     from scipy.stats import rankdata
 
     ranks, above, pairs = np.empty(len(flags)), np.zeros(flags.shape[1]), 0
@@ -227,8 +221,7 @@ def _judged(given: _Texts, flags: Flags, done: Callable[[int], object]) -> tuple
 def _solver(rows: Any) -> Callable[[Floats], Floats]:
     """Flags of the texts that teach -> weights of the words: ridge regression with a bias.
 
-    With X the rows less their mean and Y the flags less theirs, ``(X'X + c)^-1 X'Y``, or the
-    same as ``X'(XX' + c)^-1 Y``, whichever matrix is smaller.
+    ``(X'X + c)^-1 X'Y`` of centred X and Y, or ``X'(XX' + c)^-1 Y``, whichever matrix is smaller.
     """
     from scipy.linalg import cho_factor, cho_solve
 

@@ -1,4 +1,4 @@
-"""Risk against generalization error, sensitivity and distances in feature space."""
+"""What risk scores are worth: guesses, leakage, generalization error, sensitivity, distances."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from canary.membership.analysis import (
     by_risk,
     class_risks,
     feature_distances,
+    leakage,
     possible_class_risks,
+    precision_recall,
+    risk_at,
     sensitivity,
 )
 from canary.membership.risk import RiskScores, risk_scores
@@ -21,8 +24,61 @@ from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import correlation
 
 
-def risks(scores):
-    return RiskScores(np.asarray(scores, float), 0.5, 5, "log", np.zeros(1, bool))
+def risks(scores, prior=0.5):
+    return RiskScores(np.asarray(scores, float), prior, 5, "log", np.zeros(1, bool))
+
+
+def test_precision_and_recall_golden():
+    # Members 1, 0.9, 0.4, 0.4 and nonmembers 0.9, 0.1.
+    scores, member = [1, 0.9, 0.4, 0.4, 0.9, 0.1], [1, 1, 1, 1, 0, 0]
+    found = precision_recall(scores, member, [1, 0.9, 0.4, 2])
+    counts = [(one.true_positives, one.false_positives) for one in found]
+    assert counts == [(1, 0), (2, 1), (4, 1), (0, 0)]
+    assert [g.precision and g.precision.value for g in found] == [1, 2 / 3, 4 / 5, None]
+    assert [g.recall.value for g in found] == [0.25, 0.5, 1, 0]
+    # At prior 1/2 nonmembers weigh twice: 2 of 2 + 2, 4 of 4 + 2.
+    found = precision_recall(risks(scores), member, [0.9, 0.4])
+    assert [g.precision.value for g in found] == pytest.approx([1 / 2, 2 / 3])
+    # At prior 1/10, 0.1 * 2/4 of 0.1 * 2/4 + 0.9 * 1/2.
+    found = precision_recall(scores, member, [0.9], prior=0.1)
+    assert found[0].precision.value == pytest.approx(0.05 / 0.5)
+
+
+def test_precision_at_a_prior_coverage():
+    # A member is called with chance 0.3 and a nonmember with 0.1: at prior 0.2 the precision
+    # is 0.06 / (0.06 + 0.08).
+    rng = np.random.default_rng(0)
+    member = np.arange(300) < 200
+    missed = 0
+    for _ in range(400):
+        scores = rng.random(300) < np.where(member, 0.3, 0.1)
+        (found,) = precision_recall(scores, member, [1], prior=0.2)
+        missed += not found.precision.lower <= 3 / 7 <= found.precision.upper
+    assert missed <= 20 + 9  # two standard errors
+
+
+def test_another_prior_is_the_score_computed_anew_oracle():
+    rng = np.random.default_rng(1)
+    member = np.arange(400) % 2 == 0
+    table, shadow = (
+        SignalTable({"modified-entropy": np.exp(values)[None]}, member[None], np.zeros(400, int), 1)
+        for values in rng.normal(-1.0 * member, 1, (2, 400))
+    )
+    for prior in (0.02, 0.7):
+        anew = risk_scores(table, shadow=shadow, prior=prior).scores
+        again = risk_at(risk_scores(table, shadow=shadow, prior=0.3), prior)
+        np.testing.assert_allclose(again, anew, rtol=1e-12)
+
+
+def test_leakage_golden():
+    # Likelihood ratios 3 and 1 of two members: at prior 1/2 scores 3/4 and 1/2, mean 5/8; at
+    # 1/4, odds 1 and 1/3, scores 1/2 and 1/4.
+    found = leakage(risks([0.75, 0.5, 0.0]), [1, 1, 0], [0.5, 0.25])
+    assert [one.leakage.value for one in found] == pytest.approx([1 / 8, 1 / 8])
+    assert [one.above for one in found] == [0.5, 0.5]
+    assert found[0].leakage.upper <= 0.5
+    (single,) = leakage(risks([0.9, 0.0]), [1, 0], [0.5])
+    assert single.leakage.lower == -0.5
 
 
 def test_class_risks_golden():
@@ -56,12 +112,10 @@ def test_possible_class_risks_are_none_where_there_are_too_few_classes_and_hide_
         values = {"correctness": (rng.random((1, 400)) < 0.7).astype(float)}
         return SignalTable(values, rng.random((1, 400)) < 0.5, np.arange(400) % classes, classes)
 
-    of_all = risks(rng.random(400))
-    four = made(4)
+    of_all, four = risks(rng.random(400)), made(4)
     assert possible_class_risks(made(3), of_all) is None
     assert possible_class_risks(four, risks(np.full(400, 0.5))) is None
     found = possible_class_risks(four, of_all, confidence=0.8)
-    assert found is not None
     assert found.correlation == class_risks(four, of_all, confidence=0.8).correlation
     for table in (made(3), four):
         with pytest.raises(EstimationError, match="confidence must lie between 0 and 1"):
@@ -91,20 +145,17 @@ def test_sensitivity_golden():
     # sample 1, nobody lacks sample 2; sample 3 is no member.
     entropy = np.array([[1, 0, 1, 1], [math.e, 9, 9, 9], [9, 1e-8, 9, 9], [9, 1e-6, 9, math.inf]])
     member = np.array([[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0], [1, 0, 1, 1]], bool)
-    table = SignalTable({"modified-entropy": entropy}, member, np.zeros(4, int), 2)
+    labels = np.zeros(4, int)
     expected = [1, math.log(1e-7 / 1e-10), math.nan, math.nan]
+    table = SignalTable({"modified-entropy": entropy}, member, labels, 2)
     np.testing.assert_allclose(sensitivity(table), expected)
-    endless = SignalTable(
-        {"modified-entropy": np.array([[math.inf, 1.0, math.inf], [math.inf, math.inf, 1.0]])},
-        np.array([[1, 1, 1], [0, 0, 0]], bool),
-        np.zeros(3, int),
-        2,
-    )
-    assert sensitivity(endless).tolist() == [0, math.inf, -math.inf]
+    endless = np.array([[math.inf, 1.0, math.inf], [math.inf, math.inf, 1.0]])
+    of_all = np.array([[1, 1, 1], [0, 0, 0]], bool)
+    table = SignalTable({"modified-entropy": endless}, of_all, labels[:3], 2)
+    assert sensitivity(table).tolist() == [0, math.inf, -math.inf]
+    table = SignalTable({"modified-entropy": entropy}, member | True, labels, 2)
     with pytest.raises(InputError, match="of 4 models none lacks a member of model 3"):
-        sensitivity(
-            SignalTable({"modified-entropy": entropy}, member | True, np.zeros(4, int), 2), target=3
-        )
+        sensitivity(table, target=3)
 
 
 def test_influential_samples_of_a_linear_model_are_at_risk_theory():
@@ -140,25 +191,13 @@ def test_by_risk_golden():
         by_risk(risks([0.5]), [1, 2])
 
 
-def test_feature_distances_golden():
-    points = [[0, 0], [3, 4], [0, 1], [100, 100], [0, 0]]
-    found = feature_distances(points, [0, 0, 0, 1, 2])
-    root = math.sqrt(18)
-    np.testing.assert_allclose(found.nearest, [1, root, 1, np.nan, np.nan])
-    np.testing.assert_allclose(found.mean, [3, (5 + root) / 2, (1 + root) / 2, np.nan, np.nan])
-    among = np.array([0, 1, 0, 1, 0], bool)
-    found = feature_distances(points, [0, 0, 0, 1, 2], among=among)
-    np.testing.assert_allclose(found.nearest, [5, np.nan, root, np.nan, np.nan])
-    np.testing.assert_allclose(found.mean, found.nearest)
-
-
-def test_feature_distances_in_pieces_oracle(monkeypatch):
-    rng = np.random.default_rng(2)
-    points, label = rng.normal(size=(60, 3)), rng.integers(0, 3, 60)
-    monkeypatch.setattr("canary.membership.analysis._NUMBERS", 50)
-    found = feature_distances(points, label)
-    for row in range(60):
-        others = [i for i in range(60) if i != row and label[i] == label[row]]
-        distance = [math.dist(points[row], points[i]) for i in others]
-        assert found.nearest[row] == pytest.approx(min(distance))
-        assert found.mean[row] == pytest.approx(np.mean(distance))
+def test_feature_distances_golden(monkeypatch):
+    points, label, root = [[0, 0], [3, 4], [0, 1], [100, 100], [0, 0]], [0, 0, 0, 1, 2], 18**0.5
+    for numbers in (1 << 24, 2):  # in one piece, and in several
+        monkeypatch.setattr("canary.membership.analysis._NUMBERS", numbers)
+        found = feature_distances(points, label)
+        np.testing.assert_allclose(found.nearest, [1, root, 1, np.nan, np.nan])
+        np.testing.assert_allclose(found.mean, [3, (5 + root) / 2, (1 + root) / 2, np.nan, np.nan])
+        found = feature_distances(points, label, among=np.array([0, 1, 0, 1, 0], bool))
+        np.testing.assert_allclose(found.nearest, [5, np.nan, root, np.nan, np.nan])
+        np.testing.assert_allclose(found.mean, found.nearest)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from html_pages import answer_of, render
 
 import canary
-from canary.membership.doubts import doubts, doubts_of_pair
+from canary.membership.doubts import doubts, doubts_of_models, doubts_of_pair, upside_down
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
+from canary.signals.signal_table import SignalTable
+from canary.statistics.roc import roc
 
 N, CLASSES = 1000, 10
 
@@ -27,14 +31,6 @@ def table(logits, labels, member):
     return canary.measure(logits, y=labels, member=member, outputs="logits")
 
 
-def shifted(logits, labels, member):
-    return logits, np.roll(labels, 1), member
-
-
-def right_or_wrong(logits, labels, member):
-    return logits, (logits.argmax(axis=1) == labels).astype(int), member
-
-
 def sorted_file(logits, labels, member):
     """Members are the first half of a file that was sorted by class."""
     order = np.argsort(labels, kind="stable")
@@ -44,34 +40,26 @@ def sorted_file(logits, labels, member):
 def with_copies(logits, labels, member, copies=20):
     """Some members are among the nonmembers once more."""
     at = np.flatnonzero(member)[:copies]
-    return (
-        np.concatenate([logits, logits[at]]),
-        np.concatenate([labels, labels[at]]),
-        np.concatenate([member, np.zeros(len(at), bool)]),
-    )
+    copied = np.concatenate([member, np.zeros(len(at), bool)])
+    return np.concatenate([logits, logits[at]]), np.concatenate([labels, labels[at]]), copied
 
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (shifted, "labels are of other samples, in another order, or numbered otherwise"),
-        (right_or_wrong, "name 2 of 10 classes"),
+        (lambda x, y, m: (x, np.roll(y, 1), m), "labels are of other samples, in another order"),
+        (lambda x, y, m: (x, (x.argmax(1) == y).astype(int), m), "name 2 of 10 classes"),
         (sorted_file, "not of the same classes"),
-        (lambda *of: with_copies(*of, 400), "800 samples of the target have the outputs"),
-        (
-            lambda logits, labels, member: (np.eye(CLASSES)[logits.argmax(1)] * 9, labels, member),
-            "have the same loss, as hard labels",
-        ),
+        (partial(with_copies, copies=400), "800 samples of the target have the outputs"),
+        (lambda x, y, m: (np.eye(CLASSES)[x.argmax(1)] * 9, y, m), "same loss, as hard labels"),
         (with_copies, "40 samples of the target have the outputs and the label of a sample of the"),
     ],
 )
 def test_wrong_files_are_doubted(wrong, words):
-    notes = doubts(table(*wrong(*given(0))), "target")
+    made = table(*wrong(*given(0)))
+    notes = doubts(made, "target")
     assert any(words in note for note in notes), notes
-    assert any(
-        note in survey(table(*wrong(*given(0))), table(*given(1)), attacks="loss").notes
-        for note in notes
-    )
+    assert {*notes} & {*survey(made, table(*given(1)), attacks="loss").notes}
 
 
 def test_files_as_they_should_be_are_not_doubted_coverage():
@@ -102,30 +90,27 @@ def test_a_shadow_of_another_data_set_is_doubted():
     assert doubts_of_pair(target, like) == ()
 
 
-def losses_of(seed, *, samples=N):
-    rng = np.random.default_rng(seed)
-    member = rng.random(samples) < 0.5
-    return rng.exponential(np.where(member, 0.5, 1.0)), rng.integers(0, 3, samples), member
-
-
 @pytest.mark.parametrize(("batch", "words"), [(64, "only 16 different"), (N, "have the same loss")])
 def test_means_of_batches_are_no_losses_of_samples(batch, words):
-    losses, labels, member = losses_of(0)
+    rng = np.random.default_rng(0)
+    member, labels = rng.random(N) < 0.5, rng.integers(0, 3, N)
     at = np.arange(N) // batch
+    losses = rng.exponential(np.where(member, 0.5, 1.0))
     means = (np.bincount(at, losses) / np.bincount(at))[at]
     (note,) = doubts(canary.measure(means, y=labels, member=member, outputs="losses"), "target")
     assert words in note
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_outputs_in_other_units_are_doubted(seed):
-    logits, labels, member = given(seed)
-    shadow = table(*given(seed + 10))
-    other = survey(table(logits / 100, labels, member), shadow, attacks="loss,loss-one-threshold")
-    assert any("in the same units" in note for note in other.notes), other.notes
-    for options in ({}, {"overfit": 0.1}, {"gap": 3.0}, {"samples": 60}):
-        target = table(*given(seed, **options))
-        assert not any("same units" in note for note in survey(target, shadow).notes)
+def test_outputs_in_other_units_are_doubted():
+    for seed in range(2):
+        logits, labels, member = given(seed)
+        shadow, other = table(*given(seed + 10)), table(logits / 100, labels, member)
+        found = survey(other, shadow, attacks="loss,loss-one-threshold")
+        assert any("in the same units" in note for note in found.notes), found.notes
+        for options in ({}, {"overfit": 0.1}, {"gap": 3.0}, {"samples": 60}):
+            target = table(*given(seed, **options))
+            notes = survey(target, shadow, attacks="loss,loss-one-threshold").notes
+            assert not any("same units" in note for note in notes)
 
 
 def permuted(member):
@@ -134,9 +119,6 @@ def permuted(member):
 
 def rolled(member):
     return np.roll(member, 3)
-
-
-ACCURATE = {"gap": 6.0, "overfit": 2.0}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +135,7 @@ def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
     """Of models that are right on nearly all members and nonmembers."""
     tables = []
     for seed, wrong in ((20, ours), (21, theirs)):
-        logits, labels, member = given(seed, **ACCURATE)
+        logits, labels, member = given(seed, gap=6.0, overfit=2.0)
         tables.append(table(logits, labels, member if wrong is None else wrong(member)))
     # What a shadow with flags of other samples teaches may be right by chance.
     found = survey(*tables, attacks="correctness" if theirs else "loss", fprs=[0.1])
@@ -203,9 +185,9 @@ def test_models_with_flags_of_other_samples_give_no_calm_answer():
 
 
 def of_losses(seed, change=lambda losses: losses, *, samples=2000, gap=1.0, overfit=1.0):
-    logits, labels, member = given(seed, samples=samples, gap=gap, overfit=overfit)
-    losses = canary.measure(logits, y=labels, member=member, outputs="logits").signal("loss")[0]
-    return canary.measure(change(losses), y=labels, member=member, outputs="losses")
+    made = table(*given(seed, samples=samples, gap=gap, overfit=overfit))
+    losses = change(made.signal("loss")[0])
+    return canary.measure(losses, y=made.label, member=made.member[0], outputs="losses")
 
 
 @pytest.mark.parametrize(
@@ -224,23 +206,80 @@ def test_losses_in_other_units_are_doubted(change, words, overfit):
     found = survey(target, of_losses(31, gap=gap, overfit=overfit), attacks="loss", fprs=[0.1])
     assert any(words in note for note in found.notes), found.notes
     assert found.told_apart() is not False
-    alike = survey(*(of_losses(seed, change, gap=gap) for seed in (30, 31)), attacks="loss")
-    assert not any(" times those of " in note for note in alike.notes)
+    alike = doubts_of_pair(*(of_losses(seed, change, gap=gap) for seed in (30, 31)))
+    assert not any(" times those of " in note for note in alike)
 
 
 def test_losses_of_models_that_learned_more_or_less_are_not_doubted_coverage():
     """Of other shapes: twice the samples, two classes of a model that knows nothing."""
+    kinds = (
+        ({}, {}),
+        ({"gap": 1.3}, {}),
+        ({"overfit": 2.0}, {"overfit": 0.5}),
+        ({"samples": 200}, {"samples": 100}),
+    )
     for seed in range(28):
-        ours, theirs = (
-            ({}, {}),
-            ({"gap": 1.3}, {}),
-            ({"overfit": 2.0}, {"overfit": 0.5}),
-            ({"samples": 200}, {"samples": 100}),
-        )[seed % 4]
-        pair = of_losses(seed, **ours), of_losses(seed + 100, **theirs)
-        assert doubts_of_pair(*pair) == ()
+        ours, theirs = kinds[seed % 4]
+        assert doubts_of_pair(of_losses(seed, **ours), of_losses(seed + 100, **theirs)) == ()
     rng = np.random.default_rng(0)
     half = rng.normal(np.log(2), 0.1, 500).clip(0)
     flags = rng.random(500) < 0.5
     nothing = canary.measure(half, y=rng.integers(0, 2, 500), member=flags, outputs="losses")
     assert doubts(nothing, "target") == ()
+
+
+def of_signal(values, member, name="correctness"):
+    member, values = np.atleast_2d(member), np.atleast_2d(np.asarray(values, float))
+    return SignalTable({name: values}, member, np.zeros(member.shape[1], np.int64), 2)
+
+
+def swapped(notes):
+    return [note for note in notes if "may be swapped" in note]
+
+
+def rights(rng, inside, outside, samples=400):
+    member = np.arange(samples) < samples // 2
+    return (rng.random(samples) < np.where(member, inside, outside)).astype(float), member
+
+
+@pytest.mark.parametrize("name", ["correctness", "loss"])
+def test_only_flags_the_wrong_way_round_are_noted(name):
+    right, member = rights(np.random.default_rng(0), 0.99, 0.7)
+    losses = np.random.default_rng(1).exponential(2.1 - 2 * right)
+    values = right if name == "correctness" else losses
+    assert swapped(doubts(of_signal(values, member, name), "target")) == []
+    (note,) = swapped(doubts(of_signal(values, ~member, name), "target"))
+    assert note.startswith(f"The target is {'better' if name == 'correctness' else 'surer'} on")
+    assert "They are 1 for samples that the model was trained on and 0 for others" in note
+
+
+def test_each_model_is_judged_by_itself():
+    rng = np.random.default_rng(2)
+    rows, flags = zip(*(rights(rng, 0.99, 0.7) for _ in range(3)), strict=True)
+    member = np.array(flags)
+    member[1] = ~member[1]
+    (note,) = swapped(doubts_of_models(of_signal(rows, member), "abc"))
+    assert note.startswith("The model b is better on nonmembers")
+    assert "That holds" not in note
+
+
+def test_models_that_do_alike_on_both_are_hardly_ever_noted_coverage():
+    rng = np.random.default_rng(3)
+    noted = [doubts(of_signal(*rights(rng, 0.9, 0.9)), "target") for _ in range(2000)]
+    assert sum(map(bool, map(swapped, noted))) <= 5  # 1 expected; 6 have a chance of 0.06 %
+
+
+def test_attacks_upside_down_are_hardly_ever_noted_of_noise_coverage():
+    rng = np.random.default_rng(5)
+    member = np.arange(200) < 100
+
+    def noted(shift):
+        curves = [roc(rng.normal(size=200) - shift * member, member) for _ in range(4)]
+        aucs = {
+            str(at): lambda confidence, curve=curve: curve.auc(confidence=confidence)
+            for at, curve in enumerate(curves)
+        }
+        return upside_down(aucs, "files")
+
+    assert sum(bool(noted(0.0)) for _ in range(1000)) <= 4  # at most 0.5 expected
+    assert "the files of members and nonmembers may be swapped" in noted(1.0)[0]

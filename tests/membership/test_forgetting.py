@@ -43,7 +43,7 @@ def test_golden_by_hand():
 
 def test_a_target_that_knows_has_not_forgotten_and_one_that_does_not_is_undecided(losses):
     query, others = losses(1.0, 1), _others(losses)
-    for knows in (1.0, 0.5, 0.2):
+    for knows in (1.0, 0.2):
         found = forgotten(query, losses(knows, 2), others)
         assert found.answer == "not forgotten"
         assert found.p == 0.05
@@ -51,10 +51,8 @@ def test_a_target_that_knows_has_not_forgotten_and_one_that_does_not_is_undecide
         assert "has not forgotten" in found.summary()
     never = forgotten(query, losses(0.0, 3), others)
     assert never.lower < 1.1
-    assert never.p > 0.05
-    assert never.p_unlike > 0.05
-    assert not never.unlike
-    assert never.alike
+    assert min(never.p, never.p_unlike) > 0.05
+    assert (never.unlike, never.alike) == (False, True)
     assert "answers as a model that never saw the query set" in never.summary()
     assert not forgotten(query, losses(0.0, 3), others[:9]).alike  # p cannot be small
 
@@ -87,8 +85,7 @@ def test_a_target_that_learned_from_others_of_the_kind_is_not_accused_by_the_rul
     assert not forgotten(query, losses(-0.5, 2), others, unseen=losses(-0.5, 4)).unproven
 
 
-@pytest.mark.parametrize("count", [1, 5, 19])
-@pytest.mark.parametrize("factor", [0.1, 0.001, 0.0])
+@pytest.mark.parametrize(("count", "factor"), [(1, 0.1), (5, 0.001), (19, 0.0)])
 def test_a_target_that_knows_it_better_than_the_query_model_has_not_forgotten(count, factor):
     """It is as far from the query model as a calibration model is, on the other side."""
     rng = np.random.default_rng(3)
@@ -144,9 +141,9 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
     assert found.rho == 1.0
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_cannot_be_compared_is_refused_input(losses):
+    given = {"query": losses(1.0, 1), "target": losses(0.0, 2), "calibration": _others(losses, 2)}
+    for change, message in (
         ({"target": np.ones(5)}, "losses of 5 samples beside 400 of others"),
         ({"target": np.ones((2, 400))}, "2 targets were given"),
         ({"target": np.full(400, np.nan)}, "the loss of sample 0 of model 0 is nan"),
@@ -163,12 +160,10 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
         ({"query_data": ["a", "b"], "calibration_data": ["b"]}, "1 sample of the query set"),
         ({"confidence": 1.0}, "confidence must lie between"),
         ({"resamples": 0}, "resamples must be a positive integer"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(losses, change, message):
-    given = {"query": losses(1.0, 1), "target": losses(0.0, 2), "calibration": _others(losses, 2)}
-    with pytest.raises(InputError, match=message):
-        forgotten(**(given | change))
+        ({"unseen": np.ones((2, 400))}, "losses of 2 models on unseen samples"),
+    ):
+        with pytest.raises(InputError, match=message):
+            forgotten(**(given | change))
 
 
 def test_tiny_sets_and_models_that_are_all_one_are_refused(losses):
@@ -179,41 +174,39 @@ def test_tiny_sets_and_models_that_are_all_one_are_refused(losses):
         forgotten(one, losses(0.0, 2), one[::-1])  # no model given twice: another order
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_a_model_given_twice_is_refused(losses):
+    for change, message in (
         ({"calibration": [3, 4, 3]}, "calibration model 3 gives .* calibration model 1 gives"),
         ({"calibration": [2, 3]}, "calibration model 1 gives .* the target gives"),
         ({"calibration": [3, 1]}, "calibration model 2 gives .* query model 1 gives"),
         ({"query": [1, 5, 1]}, "query model 3 gives .* query model 1 gives"),
         ({"retrained": [6, 6]}, "retrained model 2 gives .* retrained model 1 gives"),
         ({"retrained": [1]}, "retrained model 1 gives .* query model 1 gives"),
-    ],
-)
-def test_a_model_given_twice_is_refused(losses, change, message):
-    given = {"query": [1], "target": [2], "calibration": [3, 4]} | change
-    models = {name: [losses(0.0, seed) for seed in seeds] for name, seeds in given.items()}
-    with pytest.raises(InputError, match=f"{message} it: they are one model"):
-        forgotten(**models, resamples=1)
+    ):
+        given = {"query": [1], "target": [2], "calibration": [3, 4]} | change
+        models = {name: [losses(0.0, seed) for seed in seeds] for name, seeds in given.items()}
+        with pytest.raises(InputError, match=f"{message} it: they are one model"):
+            forgotten(**models, resamples=1)
 
 
-def test_doubts_are_told(losses):
+def test_doubts_are_noted(losses):
     query, others = losses(1.0, 1), _others(losses, 3)
-    swapped = forgotten(others[0], query, np.stack([query + 1e-9, losses(1.0, 5)]))
-    assert any("has not learned the query set" in note for note in swapped.notes)
-    near = forgotten(query, others[0], np.stack([losses(1.0, at) for at in (6, 7)]))
-    assert any("seem to know the query set as well" in note for note in near.notes)
-    sure = forgotten(query * 1e-6, losses(0.5, 8), others)
-    assert any("as far from the query model as can be (1.000 and 1.000" in n for n in sure.notes)
-    assert not any("as can be" in note for note in forgotten(query, others[0], others[1:]).notes)
-    surer = forgotten(query, losses(1.5, 8), others)
-    assert any("below the query model's own" in note for note in surer.notes)
-    level = forgotten(query, others[0], others[1:])
-    assert not any("below the query" in note for note in level.notes)
-    few = forgotten(query[:30], others[0][:30], others[1][:30])
-    assert any("30 samples" in note for note in few.notes)
-    assert any("it takes 19 to reach 0.05" in note for note in few.notes)
-    assert any("not of other trainings" in note for note in few.notes)
+    endless = np.where(np.arange(400) < 2, np.inf, others[0])
+    few = query[:30], others[0][:30], others[1][:30]
+    known = np.stack([losses(1.0, at) for at in (6, 7)])
+    clean = forgotten(query, others[0], others[1:], resamples=50).notes
+    for given, *words in (
+        ((others[0], query, known), "has not learned the query set"),
+        ((query, others[0], known), "seem to know the query set as well"),
+        ((query * 1e-6, losses(0.5, 8), others), "from the query model as can be (1.000 and 1.0"),
+        ((query, losses(1.5, 8), others), "below the query model's own"),
+        ((query, endless, others), "Some losses are infinite (target 2)"),
+        (few, "30 samples", "it takes 19 to reach 0.05", "not of other trainings"),
+    ):
+        notes = forgotten(*given, resamples=50).notes
+        for word in words:
+            assert any(word in note for note in notes), (word, notes)
+            assert word.startswith("it takes") or not any(word in note for note in clean)
 
 
 def test_samples_in_both_sets_are_found_by_hash():

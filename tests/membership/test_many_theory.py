@@ -120,7 +120,7 @@ def test_few_reference_models_theory(m):
     assert auc(target, "lira-offline", shadow) <= fixed + 0.01
 
 
-@pytest.mark.parametrize("m", [1, 2, 9, 60])
+@pytest.mark.parametrize("m", [1, 9])
 @pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
 def test_false_positives_are_alpha_coverage(rule, m):
     rng = np.random.default_rng(10 * m)

@@ -150,22 +150,10 @@ def test_few_targets_go_without_the_references_that_many_would_oracle(kind):
     rng = np.random.default_rng(3)
     member = rng.random((9, 400)) < rng.choice([0.3, 0.5, 0.8], 400)
     table = table_of(rng.exponential(size=member.shape), member)
-    every = resolved(table, range(9)).compared(slice(0, 400), kind)
+    every = resolve(table, "R", most=3).compared(slice(0, 400), kind)
     for row in range(9):
-        one = resolved(table, [row]).compared(slice(0, 400), kind)
+        one = resolve(table, "R", targets=[row], most=3).compared(slice(0, 400), kind)
         depth = len(one.less)
         np.testing.assert_array_equal(one.less[:, 0], every.less[:depth, row])
         assert (every.less[depth:, row] == -1).all()
         np.testing.assert_array_equal(one.count[0], every.count[row])
-
-
-def resolved(table, targets):
-    return resolve(
-        table,
-        "R",
-        targets=list(targets),
-        shadow=None,
-        references=None,
-        population=None,
-        most=3,
-    )

@@ -1,4 +1,4 @@
-"""Privacy risk scores: by hand, against a slow rule, and where the truth is known."""
+"""Privacy risk scores: by hand, against plain loops, where the posterior is known, and smoothed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from canary.membership.risk import nearest_filled, reliability, risk_scores
 from canary.signals.signal_table import SignalTable
 
 
-def table(values, member, label, classes):
+def table(values, member, label=None, classes=1):
     values = np.asarray(values, float)[None]
-    return SignalTable(
-        {"modified-entropy": values}, np.asarray(member, bool)[None], np.asarray(label), classes
-    )
+    label = np.zeros(values.shape[1], int) if label is None else np.asarray(label)
+    return SignalTable({"modified-entropy": values}, np.asarray(member, bool)[None], label, classes)
 
 
 def test_by_hand_golden():
     # Two bins on the linear scale, [0, 1) and [1, 2]. Members 0, 0.5, 1, nonmembers 1.5, 2:
     # shares (2/3, 1/3) and (0, 1). A score in the low bin is 1, in the high one
     # (1/3) / (1/3 + 1) = 1/4; with prior 0.1, (1/30) / (1/30 + 9/10) = 1/28.
-    shadow = table([0, 0.5, 1, 1.5, 2], [1, 1, 1, 0, 0], [0] * 5, 1)
-    target = table([-5, 0.9, 1, 2, 7], [1, 0, 1, 0, 1], [0] * 5, 1)
+    shadow, target = table([0, 0.5, 1, 1.5, 2], [1, 1, 1, 0, 0]), table([-5, 0.9, 1, 2, 7], [1] * 5)
     options = {"shadow": shadow, "bins": 2, "scale": "linear", "least": 1}
     np.testing.assert_allclose(risk_scores(target, **options).scores, [1, 1, 0.25, 0.25, 0.25])
     found = risk_scores(target, **options, prior=0.1).scores
@@ -34,18 +32,17 @@ def test_by_hand_golden():
 def test_empty_bins_and_infinity_golden():
     # Four bins of [0, 4]: members in 0, nonmembers in 3, none in 1 and 2: those take the
     # nearest. Infinity has a bin of its own, here with a member and a nonmember of 2 and 4.
-    values = [0, math.inf, 4, 4, 4, math.inf]
-    shadow = table(values, [1, 1, 0, 0, 0, 0], [0] * 6, 1)
-    target = table([1.5, 2.5, math.inf], [1, 0, 1], [0] * 3, 1)
-    found = risk_scores(target, shadow=shadow, bins=4, scale="linear", least=1)
+    shadow = table([0, math.inf, 4, 4, 4, math.inf], [1, 1, 0, 0, 0, 0])
+    target = table([1.5, 2.5, math.inf], [1, 0, 1])
+    options = {"scale": "linear", "least": 1}
+    found = risk_scores(target, shadow=shadow, bins=4, **options)
     np.testing.assert_allclose(found.scores, [1, 0, (1 / 2) / (1 / 2 + 1 / 4)])
     # Without infinite shadow samples it takes the last bin; of two as near, the lower.
-    shadow = table([0, 4, 4], [1, 0, 0], [0] * 3, 1)
-    found = risk_scores(target, shadow=shadow, bins=3, scale="linear", least=1)
+    found = risk_scores(target, shadow=table([0, 4, 4], [1, 0, 0]), bins=3, **options)
     np.testing.assert_allclose(found.scores, [1, 1, 0])
 
 
-def slow(target, shadow, *, bins, least):
+def slow_histograms(target, shadow, *, bins, least):
     """The same rule, one sample at a time."""
     scores = []
     for value, label in zip(target.values["modified-entropy"][0], target.label, strict=True):
@@ -84,7 +81,8 @@ def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
 
     shadow, target = drawn(400), drawn(500)
     found = risk_scores(target, shadow=shadow, bins=7)
-    np.testing.assert_allclose(found.scores, slow(target, shadow, bins=7, least=10), rtol=1e-12)
+    expected = slow_histograms(target, shadow, bins=7, least=10)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-12)
     assert 0 < found.pooled.sum() < 6
 
 
@@ -102,7 +100,7 @@ def test_nearest_bin_with_samples_against_all_distances_oracle():
 def test_many_bins_take_memory_of_their_number_and_too_many_are_refused():
     """100,000 bins of one class: more than there are samples, so the nearest of each decides."""
     rng = np.random.default_rng(2)
-    shadow, target = (table(rng.random(400), rng.random(400) < 0.5, [0] * 400, 1) for _ in "ab")
+    shadow, target = (table(rng.random(400), rng.random(400) < 0.5) for _ in "ab")
     found = risk_scores(target, shadow=shadow, bins=100_000, scale="linear", least=1).scores
     logs = shadow.values["modified-entropy"][0]
     nearest = np.abs(target.values["modified-entropy"][0][:, None] - logs).argmin(axis=1)
@@ -111,54 +109,101 @@ def test_many_bins_take_memory_of_their_number_and_too_many_are_refused():
         risk_scores(target, shadow=shadow, bins=4_194_304)
 
 
-def test_calibrated_where_the_posterior_is_known_theory():
-    # log Mentr is N(-1, 1) for members and N(0, 1) for nonmembers: the posterior at x is
-    # 1 / (1 + exp(x + 1/2)).
+def known(rng, each, *, wide=1.0):
+    """log Mentr: N(-1, 1) of members, N(0, wide) of nonmembers; the table and its posterior."""
+    member = np.arange(2 * each) < each
+    x = np.where(member, rng.normal(-1, 1, 2 * each), rng.normal(0, wide, 2 * each))
+    odds = -((x + 1) ** 2) / 2 + (x / wide) ** 2 / 2 + math.log(wide)
+    return table(np.exp(x), member), 1 / (1 + np.exp(-odds))
+
+
+@pytest.mark.parametrize("options", [{"bins": 60}, {"smooth": True}])
+def test_calibrated_where_the_posterior_is_known_theory(options):
     rng = np.random.default_rng(1)
-
-    def drawn(samples):
-        member = rng.random(samples) < 0.5
-        x = rng.normal(-1.0 * member, 1)
-        return x, table(np.exp(x), member, np.zeros(samples, int), 1)
-
-    _, shadow = drawn(100_000)
-    x, target = drawn(100_000)
-    risks = risk_scores(target, shadow=shadow, bins=60)
-    away = np.abs(x) < 2.5  # a bin at the far ends holds few
-    assert np.abs(risks.scores - 1 / (1 + np.exp(x + 0.5)))[away].max() < 0.1
+    wide = 2.0 if "smooth" in options else 1.0
+    shadow, _ = known(rng, 50_000, wide=wide)
+    target, posterior = known(rng, 50_000, wide=wide)
+    risks = risk_scores(target, shadow=shadow, **options)
+    assert np.abs(risks.scores - posterior).mean() < (0.01 if "smooth" in options else 0.015)
     found = reliability(risks, target.member[0])
     assert found.rmse < 0.03
     assert found.calibration_error.value < 0.01
-    assert found.calibration_error.lower == 0.0
+    assert found.calibration_error.lower < 0.001
     assert found.members.sum() + found.nonmembers.sum() == 100_000
 
 
-def test_reliability_weighs_to_the_prior_golden():
-    # All scores 1/2: the share of members at prior 1/2 is 1/2, however few there are.
-    shadow = table([1, 1], [1, 0], [0, 0], 1)
-    target = table([1] * 10, [1] + [0] * 9, [0] * 10, 1)
-    found = reliability(risk_scores(target, shadow=shadow, least=1), target.member[0])
-    assert (found.rmse, found.calibration_error.value) == pytest.approx((0, 0), abs=1e-15)
-    assert (found.score[0], found.share[0]) == pytest.approx((0.5, 0.5))
+@pytest.mark.parametrize("wide", [1.0, 2.0])
+def test_kernels_are_nearer_to_the_known_posterior_than_histograms_theory(wide):
+    rng = np.random.default_rng(0)
+    errors = []
+    for _ in range(10):
+        shadow, _ = known(rng, 100, wide=wide)
+        target, posterior = known(rng, 2000, wide=wide)
+        found = [risk_scores(target, shadow=shadow, smooth=smooth) for smooth in (True, False)]
+        errors.append([np.abs(risks.scores - posterior).mean() for risks in found])
+    kernels, histograms = np.mean(errors, axis=0)
+    assert kernels < min(0.05, 0.7 * histograms)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
+def slow_kernels(target, shadow, row, prior):
+    """The rule for one sample of the only class, by sums over all shadow samples."""
+    logs = np.log(np.maximum(shadow.values["modified-entropy"][0], 1e-10))
+    finite, inside = np.isfinite(logs), shadow.member[0]
+    value = np.log(max(target.values["modified-entropy"][0, row], 1e-10))
+    at = np.clip(value, logs[finite].min(), logs[finite].max())
+    kinds = [logs[finite & (inside == kind)] for kind in (True, False)]
+    spreads = []
+    for one in kinds:
+        low, high = np.percentile(one, [25, 75])
+        spreads.append(min(one.std(), (high - low) / 1.349))
+    n = min(map(len, kinds))
+    width = 0.9 * math.sqrt(np.mean(np.square(spreads))) * n**-0.2
+    a, b = (
+        (np.exp(-((one - at) ** 2) / 2 / width**2).sum() + 0.01 * len(one) / n) / count
+        for one, count in zip(kinds, (inside.sum(), (~inside).sum()), strict=True)
+    )
+    return prior * a / (prior * a + (1 - prior) * b)
+
+
+@pytest.mark.parametrize("prior", [0.5, 0.1])
+def test_the_grid_against_sums_over_all_samples_oracle(prior):
+    rng = np.random.default_rng(2)
+    shadow, _ = known(rng, 200, wide=2.0)
+    shadow.values["modified-entropy"][0, :300:50] = math.inf
+    target, _ = known(rng, 50, wide=4.0)
+    found = risk_scores(target, shadow=shadow, prior=prior, smooth=True)
+    expected = [slow_kernels(target, shadow, row, prior) for row in range(100)]
+    np.testing.assert_allclose(found.scores, expected, atol=0.01)
+
+
+def test_infinity_and_gaps_between_kernels_golden():
+    # Of twelve members one is infinite, of twelve nonmembers three: 1 / (1 + 3). Between
+    # members at log 0 and nonmembers at log 100 there is nobody: the prior.
+    values = [*np.exp(np.linspace(0, 0.1, 11)), math.inf, *np.exp(np.linspace(99.9, 100, 9))]
+    shadow = table([*values, *[math.inf] * 3], np.arange(24) < 12)
+    target = table([math.inf, math.exp(50), 1e-5, 1e200], [1, 0, 1, 0])
+    found = risk_scores(target, shadow=shadow, prior=0.5, smooth=True).scores
+    np.testing.assert_allclose(found, [0.25, 11 / 20, 1, 0], atol=0.01)
+    # Without infinite ones in the shadow, infinity is the largest value.
+    shadow = table(np.exp(np.arange(24.0)), np.arange(24) < 12)
+    found = risk_scores(table([math.inf, math.exp(23)], [1, 0]), shadow=shadow, smooth=True).scores
+    assert found[0] == found[1] < 0.1
+
+
+def test_refused_input():
+    shadow = table([1, 2], [1, 0])
+    for options, words in (
         ({"prior": 0.0}, "prior must lie between 0 and 1, got 0.0"),
         ({"prior": math.nan}, "prior must lie"),
         ({"bins": 0}, "bins must be a positive integer, got 0"),
         ({"least": 0}, "least must be a positive integer, got 0"),
         ({"scale": "root"}, "there is no scale 'root'"),
-    ],
-)
-def test_refused_input(options, words):
-    shadow = table([1, 2], [1, 0], [0, 0], 1)
-    with pytest.raises(EstimationError, match=words):
-        risk_scores(shadow, shadow=shadow, **options)
+    ):
+        with pytest.raises(EstimationError, match=words):
+            risk_scores(shadow, shadow=shadow, **options)
 
 
-def test_scores_of_any_kind_have_a_reliability_golden():
+def test_reliability_of_scores_of_any_kind_golden():
     # Outputs of a network: two bins. At 0.9 three members of M = 4 and one nonmember of
     # N = 4: weights 3/8 and 1/8, share 3/4, off 0.15. At 0.2 one and three: share 1/4, off
     # 0.05. Both weigh 1/2: 0.1; root of (0.15^2 + 0.05^2) / 2.
@@ -172,10 +217,14 @@ def test_scores_of_any_kind_have_a_reliability_golden():
     np.testing.assert_allclose(found.share, [0.025 / 0.7, 0.075 / 0.3])
     found = reliability([0.0, 1.0], np.array([False, True]), bins=1)
     assert found.calibration_error.value == 0.0
+    # All scores 1/2: the share of members at prior 1/2 is 1/2, however few there are.
+    shadow, target = table([1, 1], [1, 0]), table([1] * 10, [1] + [0] * 9)
+    found = reliability(risk_scores(target, shadow=shadow, least=1), target.member[0])
+    assert (found.rmse, found.calibration_error.value) == pytest.approx((0, 0), abs=1e-15)
+    assert (found.score[0], found.share[0]) == pytest.approx((0.5, 0.5))
 
 
-@pytest.mark.parametrize("slope", [1.0, 0.6])
-@pytest.mark.parametrize("each", [50, 400])
+@pytest.mark.parametrize(("each", "slope"), [(50, 0.6), (400, 1.0), (400, 0.6)])
 def test_interval_of_the_calibration_error_coverage(each, slope):
     # Scores s of a member with probability 1/2 + slope (s - 1/2). Each bin k of ten is
     # off by |1 - slope| |s - 1/2|, on average 0.25 of it.

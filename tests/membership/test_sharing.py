@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from many_models import halves, table_of
 
 import canary
-from canary.errors import InputError
+from canary.errors import EstimationError, InputError
 from canary.membership import sharing
 from canary.membership.attacking import applicable
+from canary.membership.attacks import with_many_models
+from canary.membership.many import attack_models
 from canary.membership.neural import neural_attack
+from canary.membership.privacy import attack_epsilon
 from canary.membership.risk import risk_scores
 from canary.membership.shadow_survey import survey
-from canary.membership.sharing import check_two_models, shared_rows
+from canary.membership.sharing import Repeat, check_two_models, repeated_models, shared_rows
+from canary.signals.signal_table import Origin
 
 N = 400
-
-
-def smooth_scores(*tables, **options):
-    return risk_scores(*tables, smooth=True, **options)
+MANY = tuple(with_many_models())
+A, B, C = np.random.default_rng(0).exponential(size=(3, 50))
 
 
 def outputs(seed, *, samples=N, classes=10, gap=3.0, digits=None):
@@ -38,27 +43,30 @@ def table(probs, labels, member, **options):
     return canary.measure(probs, y=labels, member=member, outputs="probs", **options)
 
 
+def of_logits(logits, labels, member):
+    return canary.measure(logits, y=labels, member=member, outputs="logits")
+
+
 def permuted(probs, labels, member, *, rows=None):
     order = np.random.default_rng(99).permutation(len(labels))[:rows]
     return probs[order], labels[order], member[order]
 
 
+def joined(*parts):
+    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
+
+
 def same_samples(seed, *, apart, samples=2000, classes=10):
-    """Logits and labels of two models that learned the same but for noise, and members."""
+    """Logits of two models that learned the same but for noise, labels, and members of both."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, samples)
     logits = rng.normal(size=(samples, classes)) + 3 * np.eye(classes)[labels]
-    return (
-        logits,
-        logits + apart * rng.normal(size=logits.shape),
-        labels,
-        rng.random(samples) < 0.5,
-        rng.random(samples) < 0.5,
-    )
+    other = logits + apart * rng.normal(size=logits.shape)
+    return logits, other, labels, rng.random(samples) < 0.5, rng.random(samples) < 0.5
 
 
-def of_logits(logits, labels, member):
-    return canary.measure(logits, y=labels, member=member, outputs="logits")
+def softmax(logits):
+    return np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
 
 
 SAVED = {
@@ -66,15 +74,9 @@ SAVED = {
     "float16": lambda logits: logits.astype(np.float16),
     "three decimals": lambda logits: logits.round(3),
     "moved": lambda logits: logits + 5,
-    "softmax": lambda logits: np.log(np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)),
-    "softmax32": lambda logits: np.log(
-        (np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)).astype(np.float32)
-    ),
+    "softmax": lambda logits: np.log(softmax(logits)),
+    "softmax32": lambda logits: np.log(softmax(logits).astype(np.float32)),
 }
-
-
-def joined(*parts):
-    return tuple(np.concatenate(columns) for columns in zip(*parts, strict=True))
 
 
 def test_the_same_table_a_permuted_copy_and_inverted_flags_are_one_model():
@@ -114,67 +116,72 @@ def test_rows_of_every_target_are_compared_once(monkeypatch):
     assert len(asked) == 2
 
 
+def rounded_pair(seed, classes, digits):
+    return [
+        table(*outputs([seed, at], samples=(N, 700)[at], classes=classes, digits=digits))
+        for at in (0, 1)
+    ]
+
+
 @pytest.mark.parametrize("classes", [2, 10])
 @pytest.mark.parametrize("digits", [1, 2, 3])
 def test_two_models_of_rounded_probabilities_are_two_theory(classes, digits):
     """Rows agree by chance, and repeat within a file as often. A note by mistake is rarer than
     one of 1,000; of 12 pairs none."""
-    for seed in range(12):
-        pair = [
-            table(*outputs(2 * seed + at, samples=(N, 700)[at], classes=classes, digits=digits))
-            for at in (0, 1)
-        ]
-        assert not shared_rows(*pair).sure
+    assert not any(shared_rows(*rounded_pair(seed, classes, digits)).sure for seed in range(12))
 
 
 @pytest.mark.slow
 def test_two_models_of_rounded_probabilities_in_540_pairs_theory(capsys):
     """As above, of 90 pairs of each kind: by chance a note in 3 of 1,000 or fewer."""
-    refused = noted = 0
-    for classes in (2, 10):
-        for digits in (1, 2, 3):
-            for seed in range(90):
-                pair = [
-                    table(
-                        *outputs([seed, at], samples=(N, 700)[at], classes=classes, digits=digits)
-                    )
-                    for at in (0, 1)
-                ]
-                found = shared_rows(*pair)
-                refused, noted = refused + found.one_model, noted + found.sure
+    kinds = [(classes, digits) for classes in (2, 10) for digits in (1, 2, 3)]
+    found = [shared_rows(*rounded_pair(seed, *kind)) for kind in kinds for seed in range(90)]
+    refused, noted = sum(one.one_model for one in found), sum(one.sure for one in found)
     with capsys.disabled():
         print(f"of 540 pairs {refused} refused, {noted} with a note")  # noqa: T201
     assert refused == 0
     assert noted <= 3
 
 
-def test_saturated_and_constant_outputs_are_not_taken_for_copies():
+def test_saturated_and_constant_outputs_are_not_taken_for_copies_degenerate():
     probs, labels, member = outputs(0, gap=1.0)
-    one_hot = np.eye(10)[probs.argmax(axis=1)]
-    constant = np.full((N, 10), 0.1)
-    for said in (one_hot, constant):
+    other = outputs(1, gap=1.0)
+    for said in (np.eye(10)[probs.argmax(axis=1)], np.full((N, 10), 0.1)):
         target = table(said, labels, member)
-        assert shared_rows(target, target).shared <= 20  # few stand once
-        other = outputs(1, gap=1.0)
+        assert shared_rows(target, target).shared <= 20  # few occur once
         assert check_two_models(target, table(np.eye(10)[other[0].argmax(1)], *other[1:])) == ()
 
 
 def test_samples_that_repeat_within_the_files_are_no_copies_and_hide_none():
-    """Binary features: a sample that stands three times has the same output three times."""
+    """Binary features: a sample that occurs three times has the same output three times."""
     twice = [joined(part, part) for part in (outputs(0), outputs(1))]
     assert check_two_models(*(table(*one) for one in twice)) == ()
     some = joined(outputs(0), permuted(*outputs(0), rows=100))
     assert shared_rows(table(*some), table(*some)).one_model
 
 
-def test_some_shared_samples_are_counted_and_few_are_not_told_of():
+@pytest.fixture(scope="module")
+def sixty_shared():
+    """A target, a shadow that shares sixty of its samples, and one that shares none."""
     given, other = outputs(0), outputs(1)
-    target = table(*given)
-    shadow = table(*joined(other, permuted(*given, rows=60)))
+    parts = given, joined(other, permuted(*given, rows=60)), other
+    return [table(*part, keep_outputs=True) for part in parts]
+
+
+def test_some_shared_samples_are_noted_and_few_are_not(sixty_shared):
+    target, shadow, other = sixty_shared
     (note,) = check_two_models(target, shadow)
     assert note.startswith("60 samples of the shadow have the outputs and the label of samples")
-    assert note in survey(target, shadow, attacks="loss").notes
-    assert check_two_models(target, table(*joined(other, permuted(*given, rows=5)))) == ()
+    assert survey(target, shadow, attacks="loss").notes.count(note) == 1
+    few = table(*joined(outputs(1), permuted(*outputs(0), rows=5)))
+    assert check_two_models(target, few) == ()
+    for name in ("loss", "modified-entropy-one-threshold", "neural", "S"):
+        scores = canary.attack(target, name, shadow=shadow)
+        assert scores.notes.count(note) == 1
+        assert not scores.blind
+        assert canary.attack(target, name, shadow=other).blind
+    alone = canary.attack(target, "correctness", shadow=shadow)
+    assert (alone.blind, alone.notes) == (True, ())
 
 
 def test_every_attack_by_a_shadow_that_is_the_target_is_refused():
@@ -182,28 +189,15 @@ def test_every_attack_by_a_shadow_that_is_the_target_is_refused():
     shadow = table(*permuted(*outputs(0)), keep_outputs=True)
     names = [name for name in applicable(target) if name != "correctness"]
     assert "neural" in names
-    for name in names:
-        with pytest.raises(InputError, match="they are of one model"):
-            canary.attack(target, name, shadow=shadow)
-    refused = [
+    for ask in (
+        *(lambda name=name: canary.attack(target, name, shadow=shadow) for name in names),
         lambda: survey(target, shadow, attacks="correctness"),
         lambda: risk_scores(target, shadow=shadow),
-        lambda: smooth_scores(target, shadow=shadow),
+        lambda: risk_scores(target, shadow=shadow, smooth=True),
         lambda: neural_attack(target, shadow=shadow),
-    ]
-    for ask in refused:
-        with pytest.raises(InputError, match=r"400 samples .* of 400 and 400 that could"):
+    ):
+        with pytest.raises(InputError, match=r"400 samples .* of 400 and 400 .* are of one model"):
             ask()
-
-
-def test_no_bound_follows_from_a_shadow_that_shares_samples():
-    given, other = outputs(0), outputs(1)
-    target = table(*given, keep_outputs=True)
-    shadow = table(*joined(other, permuted(*given, rows=60)), keep_outputs=True)
-    for name in ("loss", "modified-entropy-one-threshold", "neural"):
-        assert not canary.attack(target, name, shadow=shadow).blind
-        assert canary.attack(target, name, shadow=table(*other, keep_outputs=True)).blind
-    assert canary.attack(target, "correctness", shadow=shadow).blind
 
 
 @pytest.mark.parametrize("how", SAVED)
@@ -253,8 +247,7 @@ def test_two_models_of_few_values_asked_the_same_samples_are_two(values):
         for _ in range(2):
             share = np.clip(rng.normal(leaf / values, 0.1 / values), 0.01, 0.99)
             share = np.round(share * values) / values
-            member = rng.random(1500) < 0.5
-            pair.append(table(np.stack([1 - share, share], axis=1), labels, member))
+            pair.append(table(np.stack([1 - share, share], axis=1), labels, rng.random(1500) < 0.5))
         assert check_two_models(*pair) == ()
 
 
@@ -269,13 +262,74 @@ def test_of_many_samples_only_some_are_sorted_and_all_counted(monkeypatch):
     assert not shared_rows(target, of_logits(apart[0], apart[2], other)).sure
 
 
-def test_the_note_of_shared_samples_stays_with_the_scores_regression():
-    """Only the survey told of them."""
-    given, other = outputs(0), outputs(1)
-    target = table(*given, keep_outputs=True)
-    shadow = table(*joined(other, permuted(*given, rows=60)), keep_outputs=True)
-    for name in ("loss", "modified-entropy", "neural", "S"):
-        notes = canary.attack(target, name, shadow=shadow).notes
-        assert sum(note.startswith("60 samples of the shadow have") for note in notes) == 1
-    assert canary.attack(target, "correctness", shadow=shadow).notes == ()
-    assert survey(target, shadow, attacks="loss").notes.count(notes[0]) == 1
+def test_a_model_that_occurs_twice_is_found_in_one_place_and_in_two():
+    assert repeated_models({"models": np.stack([A, B, C])}) == []
+    (found,) = repeated_models({"models": np.stack([A, B, A])})
+    assert found == Repeat(("models", 0), ("models", 2), certain=True)
+    (found,) = repeated_models({"query": np.stack([A, B]), "calibration": np.stack([C, B])})
+    assert found == Repeat(("query", 1), ("calibration", 1), certain=True)
+    hard = np.where(A > 1, np.inf, 0.0)
+    assert not repeated_models({"models": np.stack([hard, hard])})[0].certain
+
+
+def noise():
+    """Losses that know nothing, of eight models."""
+    rng = np.random.default_rng(0)
+    return table_of(rng.exponential(1, (8, 300)), halves(rng, 8, 300))
+
+
+def alone(made, row=0):
+    return made.select(models=[row]), made.select(models=np.delete(np.arange(8), row))
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_every_attack_by_references_that_hold_the_target_is_refused(name):
+    made = noise()
+    one, others = alone(made, row=2)
+    again = made.select()  # read again: another object
+    for asked, options, words in (
+        (made, {"targets": [2], "shadow": again}, "model 2 of the references and model 2 of the t"),
+        (made, {"targets": [2], "shadow": again, "references": [1, 2]}, "model 2 of the referenc"),
+        (one, {"shadow": again}, "model 2 of the references and model 0"),
+        (made, {"targets": [2], "shadow": made}, "it says the same of every sample"),
+    ):
+        with pytest.raises(InputError, match=words):
+            attack_models(asked, name, **options)
+    found = attack_models(one, name, shadow=others)
+    assert not any("said of every sample" in note for note in found.notes)
+    many = attack_models(made, name, targets=[2], shadow=again, references=[0, 1, 3, 4, 5, 6, 7])
+    np.testing.assert_array_equal(found.scores, many.scores)
+    if name in "LD":
+        return
+    with pytest.raises(InputError, match="model 5 of the references and model 5"):
+        attack_models(made, name, shadow=made.select(models=range(6)), targets=[7, 5])
+    twice = made.select(models=[0, 1, 2, 3, 4, 5, 6, 7, 3])
+    for targets in (None, [3], [8]):
+        with pytest.raises(InputError, match="are one model"):
+            attack_models(twice, name, targets=targets)
+    assert attack_models(twice, name, targets=[0], references=range(8)).notes == ()
+
+
+def test_a_target_is_known_by_its_fingerprint():
+    made = replace(noise(), origin=Origin("data", tuple("abcdefgh")))
+    other = replace(noise(), values={"loss": 2 * noise().signal("loss")})
+    other = replace(other, origin=Origin("data", tuple("ijklmnca")))
+    for targets, words in (([0], "model 7 .* model 0 .*by its fing"), ([2], "model 6 .* model 2")):
+        with pytest.raises(InputError, match=words):
+            attack_models(made, "R", targets=targets, shadow=other)
+    assert attack_models(made, "R", targets=[1], shadow=other).notes == ()
+
+
+def test_no_bound_follows_from_a_shadow_that_may_hold_the_target():
+    """Two models of hard labels may be equal, or be one: then the scores are not blind."""
+    made = noise()
+    hard = replace(made, values={"loss": np.where(made.signal("loss") < 1, 0.1, 3.0)})
+    one, others = alone(hard)
+    assert attack_models(one, "S", shadow=others).blind
+    found = attack_models(one, "S", shadow=hard.select())
+    assert not found.blind
+    assert found.notes[0].startswith("1 reference said of every sample what a target said, in too")
+    with pytest.raises(EstimationError, match="no bound on epsilon follows"):
+        attack_epsilon(found, one.member[0], coins=True)
+    equal = replace(made, values={"loss": np.full((8, 300), 0.3)})
+    assert attack_models(equal.select(models=[0]), "S", shadow=equal.select()).notes == ()

@@ -83,9 +83,7 @@ def test_few_members_widen_the_interval_as_students_law_says_oracle(members):
 @pytest.mark.slow
 @pytest.mark.parametrize("members", [10, 20])
 def test_intervals_of_few_members_without_a_difference_coverage(members):
-    found = [few_members(seed, members) for seed in range(400)]
-    widened, plain = missed(found)
-    print(f"{members} members: missed {np.divide(widened, 400)}, DeLong {np.divide(plain, 400)}")  # noqa: T201
+    widened, _ = missed([few_members(seed, members) for seed in range(400)])
     assert sum(widened) <= 20 + 4 * np.sqrt(20)
 
 
@@ -93,17 +91,11 @@ def test_intervals_of_few_members_without_a_difference_coverage(members):
 @pytest.mark.parametrize(("texts", "count"), [(120, 400), (1000, 60)])
 def test_level_and_coverage_without_a_difference_coverage(texts, count):
     found = drawn(count, texts, permutations=199)
-    differ = sum(one.differ for one in found)
-    widened, plain = missed(found)
-    spread = np.std([one.auc.value for one in found])
-    print(  # noqa: T201
-        f"{texts} texts, {count} draws: differ {differ / count:.3f}, intervals above and below "
-        f"{np.array(widened) / count}, DeLong's {np.array(plain) / count}; deviation of the AUC "
-        f"{spread:.4f}, by permutation {np.mean([one.spread for one in found]):.4f}"
-    )
+    widened, _ = missed(found)
     allowed = LEVEL * count + 4 * np.sqrt(LEVEL * count)
-    assert differ <= allowed
+    assert sum(one.differ for one in found) <= allowed
     assert max(widened) <= allowed
+    spread = np.std([one.auc.value for one in found])
     assert np.mean([one.spread for one in found]) == pytest.approx(spread, rel=0.3)
 
 
@@ -120,29 +112,8 @@ def test_coverage_of_a_real_difference_coverage(texts, share, count):
         marked = (np.arange(texts) < texts // 2) & (rng.random(texts) < share)
         told = [f"{text} zeta" if mark else text for text, mark in zip(made, marked, strict=True)]
         found.append(words_alone(told, np.arange(texts) < texts // 2, seed=seed, permutations=199))
-    aucs = [one.auc.value for one in found]
-    widened, plain = missed(found, np.mean(aucs))
-    half = [(one.auc.upper - one.auc.lower) / 2 for one in found]
-    print(  # noqa: T201
-        f"{texts} texts, {count} draws, AUC {np.mean(aucs):.3f}: intervals above and below "
-        f"{np.array(widened) / count}, DeLong's {np.array(plain) / count}; deviation of the AUC "
-        f"{np.std(aucs):.4f}, half an interval {np.mean(half):.4f}"
-    )
+    widened, _ = missed(found, np.mean([one.auc.value for one in found]))
     assert sum(widened) <= 0.05 * count + 4 * np.sqrt(0.05 * count)
-
-
-def rare_words(seed, planted=0.0):
-    """Two hundred members, then as many nonmembers, of one source with more words than are kept.
-
-    A share of the members has a word that no nonmember has.
-    """
-    rng = np.random.default_rng([seed, 13])
-    texts = [" ".join(f"w{n}" for n in rng.integers(0, 30_000, 60)) for _ in range(400)]
-    marked = (np.arange(400) < 200) & (rng.random(400) < planted)
-    return [f"{text} zeta" if mark else text for text, mark in zip(texts, marked, strict=True)]
-
-
-MEMBERS_FIRST = np.arange(400) < 200
 
 
 def test_equal_texts_do_not_teach_each_other_regression():
