@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from canary.audits.audit_result import CANARY_SET, Audit, CanaryResult
+from canary.audits.audit_result import CANARY_SET, Audit
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
@@ -20,32 +20,19 @@ from canary.statistics.numbers import plural
 class EpsilonBound(Record):
     """A lower bound on the epsilon of a training run.
 
-    Parameters
-    ----------
-    epsilon : float
-        Training is not (epsilon', delta)-private for any epsilon' below this, as regards all
-        copies of a canary together.
-    delta : float
-    confidence : float
-        The bound lies above the truth in at most ``1 - confidence`` of training runs.
-    coins : int
-        Canaries for which a coin was tossed.
-    guesses, correct : int
-        Guesses made about the coins, and how many were right.
-    copies : int
-        The most copies that hang on one coin.
-    largest_possible : float
-        What the bound would be if every guess were right.
+    Training is not (epsilon', delta)-private for any epsilon' below `epsilon`, as regards all
+    copies of a canary together. The bound lies above the truth in at most ``1 - confidence``
+    of training runs.
     """
 
     epsilon: float
     delta: float
     confidence: float
-    coins: int
+    coins: int  # canaries for which one was tossed
     guesses: int
     correct: int
-    copies: int
-    largest_possible: float
+    copies: int  # the most that hang on one coin
+    largest_possible: float  # if every guess were right
 
 
 def epsilon_bound(
@@ -125,7 +112,11 @@ def epsilon_bound(
                 where="guesses",
             )
     # The most exposed first; what the order is made of knows nothing of coins.
-    chosen.sort(key=_exposed)
+    middles = [
+        c.exposure.lower_bits if c.exposure.bits is None else c.exposure.bits for c in chosen
+    ]
+    order = sorted(zip(middles, chosen, strict=True), key=lambda pair: (-pair[0], pair[1].px_bits))
+    chosen = [c for _, c in order]
     scores = [-place for place in range(len(chosen))]
     right = correct_guesses(scores, [not c.control for c in chosen], guesses=made)
 
@@ -178,8 +169,3 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
         confidence=bound.confidence,
         chance=1.0 - bound.confidence,
     )
-
-
-def _exposed(canary: CanaryResult) -> tuple[float, float]:
-    e = canary.exposure
-    return -(e.lower_bits if e.bits is None else e.bits), canary.px_bits

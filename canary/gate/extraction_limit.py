@@ -70,6 +70,8 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
 def _finding(
     audit: Audit, subject: str, mine: Sequence[CanaryResult], extraction: Extraction
 ) -> Finding:
+    from scipy.special import bdtrc
+
     by_id = {c.id: c for c in mine}
     places = {
         place: by_id[candidate.canary]
@@ -84,7 +86,11 @@ def _finding(
         f"{subject!r} ({'proven' if extraction.proven else 'not proven'}) "
     )
     if places:
-        luck, first = _chance(extraction, len(mine), list(places)), named[0]
+        size, k, first = extraction.space_size, len(mine), named[0]
+        share_out = min(len(extraction.candidates) / size, 1.0)
+        early = -math.expm1(k * math.log1p(-min(places) / size)) if min(places) < size else 1.0
+        many = float(bdtrc(len(places) - 1, k, share_out))
+        luck = min(2.0 * min(early, many), 1.0)
         chance = None if audit.natural else luck
         outcome, cure = "memorized", "see canary extract, and train on fewer copies"
         if luck > LEVEL:
@@ -129,13 +135,3 @@ def _finding(
         chance=chance,
         canaries=standings(named),
     )
-
-
-def _chance(extraction: Extraction, canaries: int, places: list[int]) -> float:
-    from scipy.special import bdtrc
-
-    size = extraction.space_size
-    early = -math.expm1(canaries * math.log1p(-places[0] / size)) if places[0] < size else 1.0
-    share_searched = min(len(extraction.candidates) / size, 1.0)
-    many = float(bdtrc(len(places) - 1, canaries, share_searched))
-    return min(2.0 * min(early, many), 1.0)

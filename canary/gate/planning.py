@@ -141,8 +141,10 @@ def plan(
     ----------
     space : Format, str, or int
         The format of the canaries, or the size of its space.
-    repetitions, per_repetition
-        Numbers of copies, and how many canaries have each.
+    repetitions : sequence of int
+        Numbers of copies.
+    per_repetition : int
+        Canaries of each.
     draws : int, optional
         With which canaries are compared. Exact ranks unless given: audits have them of
         spaces that they enumerate, and of canaries that were learned well.

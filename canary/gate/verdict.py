@@ -27,20 +27,11 @@ _WORST: tuple[Outcome, ...] = ("memorized", "undecided", "passed")
 
 @dataclass(frozen=True)
 class Standing:
-    """A canary that a finding names.
-
-    Parameters
-    ----------
-    id : str
-    repetitions : int
-    bits : float or None
-        Its exposure; None where only the bounds are known.
-    lower_bits, upper_bits : float
-    """
+    """A canary that a finding names, with its exposure and the interval of it."""
 
     id: str
     repetitions: int
-    bits: float | None
+    bits: float | None  # None where only the bounds are known
     lower_bits: float
     upper_bits: float
 

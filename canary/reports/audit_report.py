@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,11 +17,11 @@ from canary.reports.document import (
     Block,
     Bullets,
     Facts,
+    Figure,
     Heading,
     Note,
     Report,
     Table,
-    Text,
     Tile,
     prose,
     said,
@@ -130,37 +130,30 @@ def _tiles(audit: Audit) -> Iterator[Tile]:
 def exposure(audit: Audit) -> Iterator[Block]:
     """Every canary a point, beside others of as many copies."""
     yield said_in_one("secrets", there=audit.canaries_in_corpus)
-    for at in _formats_shown(audit):
-        yield from _format_heading(audit, at)
-        rows = [
-            exposure_cells(copies, [c.exposure for c in group])
-            for copies, group in groups_of(audit, at).items()
-        ]
-        table = Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows)
-        yield replace(exposure_figure(audit, at), caption=_caption(audit, at), table=table)
-    if not audit.canaries:
-        yield "There is no canary to show."
+    yield from _by_format(audit, _exposure)
 
 
-def _caption(audit: Audit, at: int) -> Text:
-    priced, mine = audit.formats[at], [c for c in audit.canaries if c.format == at]
-    there, size = audit.canaries_in_corpus, priced.space_size
-    censored = any(c.exposure.censored for c in mine)
-    hits = censored and any(c.exposure.draws is not None for c in mine)
-    draws = max((e.draws or 1 for e in _values(audit)["drawn"]), default=1)
+def _exposure(audit: Audit, at: int) -> Figure:
+    groups, size = groups_of(audit, at), audit.formats[at].space_size
+    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
+    mine = [c.exposure for group in groups.values() for c in group]
+    values, censored = _values(audit), any(e.censored for e in mine)
+    hits = censored and any(e.draws is not None for e in mine)
+    draws = max((e.draws or 1 for e in values["drawn"]), default=1)
     # Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
     # however well the model learned it. How many take half of the first places?
-    ranks = sorted(c.exposure.rank or 0 for c in mine if not c.control and c.exposure.rank)
+    injected = (c.exposure.rank for n, group in groups.items() for c in group if n)
+    ranks = sorted(rank for rank in injected if rank is not None)
     crowded = [(k, rank) for k, rank in enumerate(ranks, 1) if k > 1 and rank <= 2 * k]
-    crowd, last = crowded[-1] if there and crowded else (0, 0)
-    return said_in_one(
+    crowd, last = crowded[-1] if values["there"] and crowded else (0, 0)
+    caption = said_in_one(
         "audit.exposure.caption",
         alone=len(audit.formats) == 1,
-        there=there,
+        there=values["there"],
         hits=hits,
         unfinished=censored and not hits,
         censored=censored,
-        format=priced.masked,
+        format=audit.formats[at].masked,
         most=bits(math.log2(draws)),
         usual=bits(UNLEARNED_95_BITS),
         size=count(size),
@@ -168,55 +161,51 @@ def _caption(audit: Audit, at: int) -> Text:
         places=count(last),
         highest=bits(math.log2(size) - math.log2(crowd or 1)),
     )
+    table = Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows)
+    return replace(exposure_figure(audit, at), caption=caption, table=table)
 
 
 @section(Audit, "Canaries among the other candidates")
 def candidates(audit: Audit) -> Iterator[Block]:
     """The histogram of the candidates, with the canaries below."""
     yield said_in_one("audit.candidates")
-    for at in _formats_shown(audit):
-        priced = audit.formats[at]
-        yield from _format_heading(audit, at)
-        rows = [_candidates_row(audit, at)]
-        for copies, group in groups_of(audit, at).items():
-            px = [c.px_bits for c in group]
-            values = (min(px), statistics.median(px), max(px))
-            rows.append((group_name(copies), count(len(px)), *(f"{v:.2f}" for v in values)))
-        columns = ("Of", "Number", "Smallest", "Median", "Largest")
-        caption = said_in_one(
-            "audit.candidates.caption",
-            all=count(priced.candidates) if priced.method == ENUMERATION else "",
-            drawn=count(priced.histogram.total),
-            size=count(priced.space_size),
-            curve=priced.skew_normal,
-            verdict=curve_verdict(priced.skew_normal),
-        )
-        table = Table("Log-perplexities, in bits", columns, rows)
-        yield replace(histogram_figure(audit, at), caption=caption, table=table)
+    yield from _by_format(audit, _candidates)
+
+
+def _candidates(audit: Audit, at: int) -> Figure:
+    priced = audit.formats[at]
+    counts, edges = np.array(priced.histogram.counts, np.int64), priced.histogram.edges()
+    cells = ["–"] * 3
+    if total := int(counts.sum()):  # to the width of a bin: the lower edges
+        filled, middle = np.flatnonzero(counts), np.searchsorted(counts.cumsum(), total / 2)
+        cells = [f"about {bits(edges[place])}" for place in (filled[0], middle, filled[-1])]
+    rows = [("candidates", count(total), *cells)]
+    for copies, group in groups_of(audit, at).items():
+        px = [c.px_bits for c in group]
+        values = (min(px), statistics.median(px), max(px))
+        rows.append((group_name(copies), count(len(px)), *(f"{v:.2f}" for v in values)))
+    caption = said_in_one(
+        "audit.candidates.caption",
+        all=count(priced.candidates) if priced.method == ENUMERATION else "",
+        drawn=count(total),
+        size=count(priced.space_size),
+        curve=priced.skew_normal,
+        verdict=curve_verdict(priced.skew_normal),
+    )
+    columns = ("Of", "Number", "Smallest", "Median", "Largest")
+    table = Table("Log-perplexities, in bits", columns, rows)
+    return replace(histogram_figure(audit, at), caption=caption, table=table)
+
+
+def _by_format(audit: Audit, draw: Callable[[Audit, int], Figure]) -> Iterator[Block]:
+    """A figure of each format that has canaries."""
+    for at in sorted({c.format for c in audit.canaries}):
+        if len(audit.formats) > 1:
+            masked = audit.formats[at].masked
+            yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=masked))
+        yield draw(audit, at)
     if not audit.canaries:
         yield "There is no canary to show."
-
-
-def _candidates_row(audit: Audit, at: int) -> tuple[str, ...]:
-    """To the width of a bin: the lower edges of the bins that hold them."""
-    histogram = audit.formats[at].histogram
-    counts = np.array(histogram.counts, np.int64)
-    total = int(counts.sum())
-    if not total:
-        return "candidates", "0", "–", "–", "–"
-    edges, filled = histogram.edges(), np.flatnonzero(counts)
-    places = (filled[0], np.searchsorted(counts.cumsum(), total / 2), filled[-1])
-    return "candidates", count(total), *(f"about {bits(edges[place])}" for place in places)
-
-
-def _formats_shown(audit: Audit) -> list[int]:
-    """The formats that have canaries."""
-    return sorted({c.format for c in audit.canaries})
-
-
-def _format_heading(audit: Audit, at: int) -> Iterator[Heading]:
-    if len(audit.formats) > 1:
-        yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=audit.formats[at].masked))
 
 
 @section(Audit, "Every canary")

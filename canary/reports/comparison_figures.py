@@ -94,7 +94,7 @@ def exposures_figure(view: View) -> Figure:
         spread = x, list(map(min, values)), list(map(max, values))
         marks += [
             mark("vlines", *spread, color=colour, alpha=0.55),
-            line(x, y, colour, 1.6, marker=_marker(one), markersize=5.5),
+            line(x, y, colour, 1.6, marker=_MARKERS[one.place % len(_MARKERS)], markersize=5.5),
             dots([x[i] for i in bounds], [y[i] for i in bounds], 60, colour, hollow=True,
                  marker="^", **_RIM),
         ]  # fmt: skip
@@ -169,7 +169,7 @@ def _point_marks(
     if point.bound:
         open_end = [point.median_bits, space_bits], [point.loss_nats] * 2
         yield line(*open_end, colour, 1.0, linestyle=SPARSE)
-    marker = ">" if point.bound else _marker(one)
+    marker = ">" if point.bound else _MARKERS[one.place % len(_MARKERS)]
     yield dots(*place, 46, colour, hollow=not on_front, marker=marker, **_RIM)
     beyond = point.median_bits > 0.85 * right  # where the frame or the line is near
     offset, side = ((-5, 5), "right") if beyond else ((5, 5), "left")
@@ -207,7 +207,3 @@ def in_order(some: Sequence[Point]) -> list[Strategy]:
 
 def _colour(one: Strategy) -> str:
     return SERIES[one.place % len(SERIES)]
-
-
-def _marker(one: Strategy) -> str:
-    return _MARKERS[one.place % len(_MARKERS)]

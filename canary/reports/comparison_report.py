@@ -30,8 +30,7 @@ from canary.reports.wording import (
     EXPOSURE_COLUMNS,
     bound_or_bits,
     exposure_cells,
-    facts_in_words,
-    settings_in_words,
+    in_words,
 )
 from canary.statistics.numbers import bits, count, plural, probability
 
@@ -223,8 +222,7 @@ def _measured_blocks(view: View, which: str) -> Iterator[Block]:
 def how(comparison: Comparison) -> Iterator[Block]:
     """What is the same in the models and settings of all audits, and what is not."""
     worded = {
-        f"{one.name}: {one.label}": facts_in_words(one.audit.model)
-        | settings_in_words(one.audit.settings)
+        f"{one.name}: {one.label}": in_words({**one.audit.model, **one.audit.settings})
         for one in comparison.strategies
     }
     shared = set.intersection(*(set(facts.items()) for facts in worded.values()))

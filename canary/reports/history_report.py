@@ -25,7 +25,6 @@ from canary.reports.document import (
     Panel,
     Report,
     Table,
-    Text,
     Tile,
     mark,
     prose,
@@ -39,7 +38,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
-from canary.reports.wording import bound_or_bits, facts_in_words, settings_in_words
+from canary.reports.wording import bound_or_bits, in_words
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, plural
 from canary.tokens.starts import shown_start
@@ -136,32 +135,28 @@ def exposure(history: History) -> Iterator[Block]:
 
 
 def _exposure_block(history: History, at: int, *, skew_normal: bool) -> Figure:
-    lines = group_lines(history, at, skew_normal=skew_normal)
+    about, lines = history.formats[at], group_lines(history, at, skew_normal=skew_normal)
+    exposures = [e for moment in history.measured for e in moment.exposures]
     names = (group_name(group.copies) for group in lines)
     columns = ("Step", "Epoch", *(("Loss",) if history.losses else ()), *names)
     title = "Exposure against training steps, medians in bits"
     return replace(
         history_figure(history, at, skew_normal=skew_normal),
-        caption=_caption(history, at, skew_normal=skew_normal),
+        caption=said_in_one(
+            "history.caption",
+            format=about.masked,
+            drawn=not skew_normal,
+            draws=count(about.draws),
+            size=count(about.space_size),
+            censored=not skew_normal and any(e.censored for e in exposures),
+            usual=bits(UNLEARNED_95_BITS),
+            most=bits(math.log2(about.space_size)),
+            losses=history.losses,
+            marks=history.settings.get("marks"),
+            failures=len(history.measured) < len(history.moments),
+            stopped=history.stopped_at is not None,
+        ),
         table=Table(title, columns, _rows(history, lines)),
-    )
-
-
-def _caption(history: History, at: int, *, skew_normal: bool) -> Text:
-    about = history.formats[at]
-    return said_in_one(
-        "history.caption",
-        format=about.masked,
-        drawn=not skew_normal,
-        draws=count(about.draws),
-        size=count(about.space_size),
-        censored=not skew_normal and any(e.censored for m in history.measured for e in m.exposures),
-        usual=bits(UNLEARNED_95_BITS),
-        most=bits(math.log2(about.space_size)),
-        losses=history.losses,
-        marks=history.settings.get("marks"),
-        failures=len(history.measured) < len(history.moments),
-        stopped=history.stopped_at is not None,
     )
 
 
@@ -190,7 +185,7 @@ def _rows(history: History, lines: list[GroupLine]) -> list[tuple[str, ...]]:
 def how(history: History) -> Iterator[Block]:
     """The model, the settings, and what was put before candidates."""
     yield Heading("Model")
-    yield Facts(facts_in_words(history.model))
+    yield Facts(in_words(history.model))
     yield Heading("Settings")
     words = ""
     if used := {moment.start_token for moment in history.measured}:
@@ -203,7 +198,7 @@ def how(history: History) -> Iterator[Block]:
     if words:
         yield words.strip()
     kept = {name: value for name, value in history.settings.items() if name != "marks"}
-    yield Facts(settings_in_words(kept))
+    yield Facts(in_words(kept))
 
 
 @figure_of.register

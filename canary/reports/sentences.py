@@ -39,15 +39,11 @@ _LABELS: dict[Verdict, str] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What an audit says: the verdict, and one sentence in plain text."""
+    """What an audit says: the verdict, the same in two or three words, and one sentence."""
 
     verdict: Verdict
+    label: str
     sentence: str
-
-    @property
-    def label(self) -> str:
-        """The verdict in two or three words."""
-        return _LABELS[self.verdict]
 
 
 @dataclass(frozen=True)
@@ -139,7 +135,7 @@ def _dry_run(audit: Audit, p: float, controls: str) -> Answer:
 
 
 def _answer(verdict: Verdict, key: str, **values: object) -> Answer:
-    return Answer(verdict, sentence(f"answer.{key}", **values))
+    return Answer(verdict, _LABELS[verdict], sentence(f"answer.{key}", **values))
 
 
 def _blind(audit: Audit) -> Answer | None:

@@ -50,32 +50,20 @@ def software() -> str:
 
 def run_blocks(model: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Block]:
     """The model and the settings of a run, each below its heading; nothing of what is empty."""
-    for heading, facts in (
-        ("Model", facts_in_words(model)),
-        ("Settings", settings_in_words(settings)),
-    ):
+    for heading, facts in (("Model", model), ("Settings", settings)):
         if facts:
             yield Heading(heading)
-            yield Facts(facts)
+            yield Facts(in_words(facts))
 
 
-def facts_in_words(facts: Mapping[str, Any]) -> dict[str, str]:
-    """What is known of the model: name of a fact, and what it says.
+def in_words(facts: Mapping[str, Any]) -> dict[str, str]:
+    """What is known of a model and was asked for: name of a fact, and what it says.
 
     Facts that this version does not know are shown as they are.
     """
-    return _worded(facts, _FACTS)
-
-
-def settings_in_words(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What an audit was asked for, and what stood before each candidate, as `facts_in_words`."""
-    return _worded(settings, _SETTINGS)
-
-
-def _worded(given: Mapping[str, Any], known: Mapping[str, tuple[str, _Words]]) -> dict[str, str]:
     # Those that are known come in the order of their table, whatever wrote them.
-    names = (*(n for n in known if n in given), *(n for n in given if n not in known))
-    titled = ((known.get(n, (n.replace("_", " "), _shown)), given[n]) for n in names)
+    names = (*(n for n in _FACTS if n in facts), *(n for n in facts if n not in _FACTS))
+    titled = ((_FACTS.get(n, (n.replace("_", " "), _shown)), facts[n]) for n in names)
     return {title: words(value) for (title, words), value in titled}
 
 
@@ -157,9 +145,6 @@ _FACTS: dict[str, tuple[str, _Words]] = {
     "fingerprint": ("Fingerprint (SHA-256)", _shown),
     "noise_bits_per_token": ("Noise of the arithmetic, bits per token", _shown),
     "capabilities": ("Gives probabilities of", _offers),
-}
-
-_SETTINGS: dict[str, tuple[str, _Words]] = {
     "start_token": (
         "Before each candidate",
         _or(_NO_START, lambda token: f"the start token {_quoted(token)}"),
