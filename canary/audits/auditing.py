@@ -41,9 +41,8 @@ from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, one_of
 from canary.registry import Registry
-from canary.scoring.batcher import Stage
-from canary.scoring.identity import identity_of
-from canary.scoring.requests import announce
+from canary.scoring.batcher import Stage, announce
+from canary.scoring.run_options import identity_of
 from canary.tokens.candidates import check_kept_apart
 
 METHODS: Registry[Method] = Registry("method", group="methods")

@@ -23,8 +23,7 @@ from canary.models.examining import notes_on_reading
 from canary.models.loading import load
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
-from canary.scoring.batcher import Batcher, Stage
-from canary.scoring.requests import announce
+from canary.scoring.batcher import Batcher, Stage, announce
 from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves

@@ -20,8 +20,7 @@ from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel, Rows
 from canary.records.validation import AUTO, named_start
-from canary.scoring.batcher import Batcher, row_sums
-from canary.scoring.requests import announce
+from canary.scoring.batcher import Batcher, announce, row_sums
 from canary.scoring.run_options import RunOptions
 from canary.statistics.number_checks import LN2
 from canary.statistics.pvalues import fisher

@@ -59,7 +59,7 @@ def doctor(model: str, *, options: ModelOptions = PLAIN, tokens: Count | None = 
     model; 2: one did, and its numbers must not be used.
     """
     from canary.models.doctor import examine, unloadable
-    from canary.models.whole_reading import TOKENS_BY_DEFAULT
+    from canary.models.examining import TOKENS_BY_DEFAULT
 
     try:
         loaded = options.load(model)

@@ -6,7 +6,7 @@ that gave it, the array, and the shape that was expected.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,17 +19,15 @@ from canary.models.language_model import (
     Expansion,
     FloatArray,
     LanguageModel,
-    Memory,
     Moments,
     Nodes,
     Rows,
     TellsMoments,
-    TellsQueries,
     Walker,
 )
 
 _CURE = "give what canary.models.language_model says; canary.models.conformance checks it"
-_FLOATS = (np.float32, np.float64)
+_KINDS = {"float32": (np.float32, np.float64), "int64": (np.signedinteger,), "bool": (np.bool_,)}
 
 
 def checked_scores(values: Any, rows: Rows, model: LanguageModel) -> FloatArray:
@@ -54,26 +52,18 @@ def checked_moments(moments: Any, rows: Rows, model: LanguageModel) -> Moments:
     return Moments(moments.log_probs, moments.means, moments.deviations)
 
 
-def checked_context(values: Any, context: Context, model: LanguageModel) -> FloatArray:
-    """The same for `Walker.context_log_probs` below `context`."""
-    place, each = f"{type(model).__name__}.open", "token of the context after its first"
-    _check_array(values, (len(context.ids) - 1,), place, "context_log_probs", each)
-    return _log_probs(values, place, model)
-
-
 def checked_expansion(answer: Any, nodes: Nodes, tokens: Children, walker: object) -> Expansion:
     """The same for what `Walker.expand` gave for `nodes`; numbers are the batcher's to check."""
     place, n = f"{type(walker).__name__}.expand", len(nodes)
     if not isinstance(answer, Expansion):
-        raise ModelError(
-            f"gave {_shown(answer)}, an Expansion was expected", cure=_CURE, where=place
-        )
+        problem = f"gave {_shown(answer)}, an Expansion was expected"
+        raise ModelError(problem, cure=_CURE, where=place)
     children, each = tokens.shape(n), "node and child" if tokens.offsets is None else "child"
     _check_array(answer.path_log_probs, (n,), place, "path_log_probs", "node")
     _check_array(answer.log_probs, children, place, "log_probs", each)
-    _check_array(answer.handles, (n,), place, "handles", "node", kind=np.signedinteger)
+    _check_array(answer.handles, (n,), place, "handles", "node", kind="int64")
     if answer.exact is not None:
-        _check_array(answer.exact, children, place, "exact", each, kind=np.bool_)
+        _check_array(answer.exact, children, place, "exact", each, kind="bool")
     queries = answer.queries
     if isinstance(queries, bool) or not isinstance(queries, int | np.integer) or queries < 0:
         raise ModelError(
@@ -86,15 +76,13 @@ def checked_expansion(answer: Any, nodes: Nodes, tokens: Children, walker: objec
 
 
 def _check_array(
-    values: Any, shape: tuple[int, ...], place: str, what: str, each: str, *, kind: Any = _FLOATS
+    values: Any, shape: tuple[int, ...], place: str, what: str, each: str, *, kind: str = "float32"
 ) -> None:
-    if isinstance(values, np.ndarray) and values.shape == shape:
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if any(np.issubdtype(values.dtype, allowed) for allowed in kinds):
-            return
-    expected = {np.signedinteger: "int64", np.bool_: "bool"}.get(kind, "float32")
+    right = isinstance(values, np.ndarray) and values.shape == shape
+    if right and any(np.issubdtype(values.dtype, allowed) for allowed in _KINDS[kind]):
+        return
     raise ModelError(
-        f"gave {_shown(values)} for {what}, a numpy array of {expected} and shape {shape} was "
+        f"gave {_shown(values)} for {what}, a numpy array of {kind} and shape {shape} was "
         f"expected, one number for each {each}",
         cure=_CURE,
         where=place,
@@ -113,8 +101,7 @@ def _shown(values: Any) -> str:
 
 
 def _log_probs(values: FloatArray, place: str, model: LanguageModel) -> FloatArray:
-    # NaN is not at most anything, so one look finds both.
-    if not (values <= ROUNDING_NATS).all():
+    if not (values <= ROUNDING_NATS).all():  # NaN is not at most anything
         error = no_log_probs(model.facts.name, values)
         error.where = place
         raise error
@@ -151,45 +138,42 @@ def not_normalised(name: str, total: float) -> ModelError:
 
 def under_watch(model: LanguageModel) -> LanguageModel:
     """The same model; what it answers is checked before it is given on."""
-    return _Watched(model)
+    return cast("LanguageModel", _Watched(model))
 
 
 class _Watched:
     def __init__(self, model: Any) -> None:
         self._model = model
-        self.tokenizer, self.facts = model.tokenizer, model.facts
         if isinstance(model, TellsMoments):
             self.moments = self._checked_moments
 
     def _checked_moments(self, rows: Rows) -> Moments:
         return checked_moments(self._model.moments(rows), rows, self._model)
 
+    def __getattr__(self, name: str) -> Any:  # tokenizer, facts, memory
+        return getattr(self._model, name)
+
     def score(self, rows: Rows) -> FloatArray:
         return checked_scores(self._model.score(rows), rows, self._model)
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         walker = self._model.open(context, memory_bytes=memory_bytes)
-        return _WatchedWalker(walker, context, self._model)
-
-    def memory(self) -> Memory:
-        memory: Memory = self._model.memory()
-        return memory
+        return cast("Walker", _WatchedWalker(walker, context, self._model))
 
 
 class _WatchedWalker:
     def __init__(self, walker: Any, context: Context, model: LanguageModel) -> None:
         self._walker, self._context, self._model = walker, context, model
-        self.release = walker.release
-        if isinstance(walker, TellsQueries):
-            self.most_queries = walker.most_queries
+
+    def __getattr__(self, name: str) -> Any:  # room, release, most_queries
+        return getattr(self._walker, name)
 
     @property
     def context_log_probs(self) -> FloatArray:
-        return checked_context(self._walker.context_log_probs, self._context, self._model)
-
-    @property
-    def room(self) -> int:
-        return int(self._walker.room)
+        values, place = self._walker.context_log_probs, f"{type(self._model).__name__}.open"
+        each = "token of the context after its first"
+        _check_array(values, (len(self._context.ids) - 1,), place, "context_log_probs", each)
+        return _log_probs(values, place, self._model)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         answer = self._walker.expand(nodes, tokens, keep=keep)
@@ -203,5 +187,5 @@ class _WatchedWalker:
         self._walker.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._walker.__exit__(*error)

@@ -11,18 +11,11 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 _HIDDEN = (64, 32)
-_RATE = 1e-3
-_DECAY = 1e-2
-_BATCH = 64
-_EPOCHS = 200
-_PATIENCE = 15
-_STEPS = 200
-"""Of an epoch at most, so that early stopping looks often enough."""
-
+_RATE, _DECAY, _BATCH = 1e-3, 1e-2, 64
+_EPOCHS, _PATIENCE = 200, 15
+_STEPS = 200  # of an epoch at most, so that early stopping looks often enough
 _CONSTANT = 1e-5
-_FARTHEST = 8.0
-"""Standard deviations; a target may lie far outside of what its shadow taught."""
-
+_FARTHEST = 8.0  # standard deviations; a target may be far outside of what its shadow taught
 _ROWS = 1 << 16
 
 Layers = list[tuple[torch.Tensor, torch.Tensor]]
@@ -94,11 +87,19 @@ def train_attackers(
     """
     generator = torch.Generator().manual_seed(seed)
     used = np.unique(np.concatenate(list(learn)))
-    mean = features[used].mean(0)
-    spread = features[used].std(0)
+    mean, spread = features[used].mean(0), features[used].std(0)
     scale = np.where(spread > _CONSTANT, spread, np.inf).astype(np.float32)
     x = torch.from_numpy(_standard(features, mean, scale))
     truth = torch.from_numpy(member.astype(np.float32))
+
+    def loss_of(at: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Weighted cross-entropy of each network on its own samples, shape (networks,)."""
+        each = functional.binary_cross_entropy_with_logits(
+            _forward(layers, x[at]), truth[at], weight=weights, reduction="none"
+        )
+        loss: torch.Tensor = each.sum(1) / weights.sum(1).clamp_min(1e-12)
+        return loss
+
     layers = _start(len(learn), features.shape[1], generator)
     pool, sizes, weights = _padded(learn, member)
     checks, _, check_weights = _padded(held_out, member)
@@ -114,14 +115,14 @@ def train_attackers(
         for _ in range(steps):
             share = torch.rand((len(learn), _BATCH), generator=generator)
             at = (share * sizes[:, None]).long().minimum(sizes[:, None] - 1)
-            loss = _loss(layers, x, truth, pool.gather(1, at), weights.gather(1, at)).sum()
+            loss = loss_of(pool.gather(1, at), weights.gather(1, at)).sum()
             step.zero_grad()
             loss.backward()
             step.step()
         with torch.no_grad():
-            found = _loss(layers, x, truth, checks, check_weights)
-        better = (found < least) & (since < _PATIENCE)
-        least = torch.where(better, found, least)
+            now = loss_of(checks, check_weights)
+        better = (now < least) & (since < _PATIENCE)
+        least = torch.where(better, now, least)
         since = torch.where(better, 0, since + 1)
         for kept, part in zip(best, flat, strict=True):
             kept[better] = part.detach()[better]
@@ -156,21 +157,6 @@ def _forward(layers: Layers, x: torch.Tensor) -> torch.Tensor:
     return torch.baddbmm(biases, x, weights)[..., 0]
 
 
-def _loss(
-    layers: Layers,
-    x: torch.Tensor,
-    truth: torch.Tensor,
-    at: torch.Tensor,
-    weights: torch.Tensor,
-) -> torch.Tensor:
-    """Weighted cross-entropy of each network on its own samples `at`, shape (networks,)."""
-    each = functional.binary_cross_entropy_with_logits(
-        _forward(layers, x[at]), truth[at], weight=weights, reduction="none"
-    )
-    loss: torch.Tensor = each.sum(1) / weights.sum(1).clamp_min(1e-12)
-    return loss
-
-
 def _padded(
     lists: Sequence[NDArray[np.int64]], member: NDArray[np.bool_]
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -181,7 +167,6 @@ def _padded(
     for row, part in enumerate(lists):
         inside = member[part]
         pool[row, : len(part)] = part
-        weights[row, : len(part)] = np.where(
-            inside, len(part) / (2 * inside.sum()), len(part) / (2 * (~inside).sum())
-        )
+        members, others = 2 * inside.sum(), 2 * (~inside).sum()
+        weights[row, : len(part)] = np.where(inside, len(part) / members, len(part) / others)
     return torch.from_numpy(pool), torch.from_numpy(sizes), torch.from_numpy(weights)

@@ -8,7 +8,7 @@ fallback where states cannot be reused, and the oracle of faster walkers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, Self
+from typing import Self
 
 import numpy as np
 
@@ -19,12 +19,11 @@ from canary.models.language_model import (
     FloatArray,
     IntArray,
     Ints,
+    LanguageModel,
     Memory,
     ModelFacts,
     Nodes,
     Rows,
-    Walker,
-    most_queries,
 )
 from canary.tokens.tokenizer import Tokenizer
 
@@ -44,24 +43,10 @@ class HoldsNothing:
         return None
 
 
-class Scorer(Protocol):
-    """The part of a language model that this walker needs."""
-
-    def score(self, rows: Rows) -> FloatArray:
-        """Log-probability of each scored token, flat, in nats."""
-        ...
-
-
 class RowWalker(HoldsNothing):
-    """Expands nodes below a context by scoring one row per child.
+    """Expands nodes below a context by scoring one row per child."""
 
-    Parameters
-    ----------
-    model : object with `score`
-    context : Context
-    """
-
-    def __init__(self, model: Scorer, context: Context) -> None:
+    def __init__(self, model: LanguageModel | RowModel, context: Context) -> None:
         self._model = model
         self._context = np.asarray(context.ids, np.int32)
         self.context_log_probs: FloatArray = model.score(Rows.of([self._context.tolist()]))
@@ -99,53 +84,6 @@ class RowWalker(HoldsNothing):
         """See `canary.models.language_model.TellsQueries`; each child is a row of its own."""
         queries: Ints = np.maximum(degrees, 1) * (np.asarray(nodes.lengths) + 1)
         return queries
-
-
-class WithinWalker:
-    """Two walkers below one context: one for short nodes, one for long ones.
-
-    As long as context and path fit into a sliding window, the window hides nothing and held
-    states are right. Beyond it they are not relied on.
-
-    Parameters
-    ----------
-    near, far : Walker
-        For nodes of at most `horizon` tokens with the context, and for longer ones; `far`
-        holds no states.
-    context : Context
-    horizon : float
-    """
-
-    def __init__(self, near: Walker, far: Walker, context: Context, *, horizon: float) -> None:
-        self._near, self._far = near, far
-        self._deepest = horizon - len(context.ids)
-        self.context_log_probs: FloatArray = near.context_log_probs
-        self.release = near.release
-
-    @property
-    def room(self) -> int:
-        """How many more nodes can be held."""
-        return self._near.room
-
-    def _for(self, nodes: Nodes) -> Walker:
-        # One long node sends its whole batch to the slow walker: a batch seldom holds both.
-        longest = int(np.asarray(nodes.lengths).max(initial=0))
-        return self._far if longest > self._deepest else self._near
-
-    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        """See `canary.models.language_model.Walker.expand`."""
-        return self._for(nodes).expand(nodes, tokens, keep=keep)
-
-    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
-        """See `canary.models.language_model.TellsQueries`."""
-        return most_queries(self._for(nodes), nodes, held, degrees)
-
-    def __enter__(self) -> Self:
-        self._near.__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._near.__exit__(*error)
 
 
 class RowModel(ABC):

@@ -1,8 +1,9 @@
 """Causal language models of `transformers`.
 
-Whole rows are scored with right padding, which is exact. Below a context, states are
-reused where a probe at load has shown that this is right; elsewhere (recurrent states,
-beyond sliding windows) nodes are computed as whole rows.
+Whole rows are scored with right padding, which is exact. Below a context, states are reused
+where that is right; elsewhere (recurrent states, beyond sliding windows) nodes are computed as
+whole rows. A wrong reuse of states gives plausible, wrong numbers. So the config says only where
+reuse may be tried (windows, recurrent layers), and a probe at load says whether it is right.
 """
 
 from __future__ import annotations
@@ -16,16 +17,37 @@ import numpy as np
 import torch
 
 from canary.errors import ModelError, UnsupportedError
-from canary.models.by_scoring import WithinWalker
-from canary.models.key_values import KeyValueWalker, bytes_per_row
-from canary.models.language_model import Context, IntArray, Rows, Walker
-from canary.models.noise import with_measured_noise
-from canary.models.reuse import horizon, length_limit, reuse_is_right
-from canary.models.shared_context import KeysAndValues, sharing
+from canary.models.key_values import KeysAndValues, KeyValueWalker, bytes_per_row, sharing
+from canary.models.language_model import (
+    Children,
+    Context,
+    Expansion,
+    IntArray,
+    Ints,
+    LanguageModel,
+    Nodes,
+    Walker,
+)
+from canary.models.noise import (
+    EPSILON,
+    chain_log_probs,
+    random_rows,
+    row_table,
+    with_measured_noise,
+)
 from canary.models.state_cache import Slots
 from canary.models.torch_model import TorchModel, WholeRowWalker
 from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Tokenizer
+
+_PREFIX, _BELOW, _SIBLINGS = 16, 6, 3
+_TOLERANCE = 1e-3  # of the effect of dropping the prefix
+_ROUNDINGS = 8  # of a log-probability, where the dtype is coarser than that
+_WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
+# What architectures raise that have no rows of keys and values, or other ones.
+_NO_SUCH_STATES = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)
+_LAYERS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
+_SWITCHING_ROPE = frozenset({"longrope", "dynamic"})
 
 
 class CausalModel(TorchModel):
@@ -60,11 +82,15 @@ class CausalModel(TorchModel):
             length_limit=length_limit(config),
             attention=str(getattr(config, "_attn_implementation", None) or "none"),
         )
-        self._refuse_unless_causal()
-        self._shares, self._horizon = self._reuse(horizon(config) if held_bytes else 0)
-        if self._horizon:
-            known = (*self.facts.capabilities, "reuse", *(("share",) if self._shares else ()))
-            self.facts = replace(self.facts, capabilities=known)
+        self._shares, self._horizon = False, 0.0
+        farthest = horizon(config) if held_bytes else 0
+        for shares in (True, False) if farthest else ():
+            self._shares, self._horizon = shares, farthest
+            if reuse_is_right(self, longest=farthest):
+                known = (*self.facts.capabilities, "reuse", *(("share",) if shares else ()))
+                self.facts = replace(self.facts, capabilities=known)
+                break
+            self._shares, self._horizon = False, 0.0
         self.facts = with_measured_noise(self, self.facts)
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
@@ -108,21 +134,18 @@ class CausalModel(TorchModel):
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context` that holds states within `memory_bytes`."""
         model = self.reading(context.source)
-        far = WholeRowWalker(model, context)
         if len(context.ids) > self._horizon:
-            return far
-        near = KeyValueWalker(model, context, memory_bytes, shares=self._shares)
+            return WholeRowWalker(model, context)
         if math.isinf(self._horizon):
-            return near
-        return WithinWalker(near, far, context, horizon=self._horizon)
+            return KeyValueWalker(model, context, memory_bytes, shares=self._shares)
+        walker = WindowWalker(model, context, memory_bytes, shares=self._shares)
+        walker.beyond(WholeRowWalker(model, context), self._horizon - len(context.ids))
+        return walker
 
     def _probed(self, probe: torch.Tensor) -> tuple[torch.Tensor, int]:
         """Logits of the probe, and bytes of one token's keys and values (0: there are none).
 
-        Raises
-        ------
-        ModelError
-            If it is no language model.
+        A ModelError is raised if it is no language model.
         """
         try:
             logits = self.logits(probe)
@@ -137,30 +160,93 @@ class CausalModel(TorchModel):
             )
         try:
             return logits, bytes_per_row(self.cached(probe, None)[1], 1)
-        except (AttributeError, TypeError, ValueError, RuntimeError):
+        except _NO_SUCH_STATES:
             return logits, 0  # it has states of another kind, or none
 
-    def _reuse(self, farthest: float) -> tuple[bool, float]:
-        """Whether the context's states are shared, and up to which length any are reused."""
-        for shares in (True, False) if farthest else ():
-            self._shares, self._horizon = shares, farthest
-            if reuse_is_right(self, longest=farthest):
-                return shares, farthest
-        return False, 0
 
-    def _refuse_unless_causal(self) -> None:
-        """Other tokens to the right must not matter as tokens to the left do."""
-        length = min(8, self.facts.length_limit or 8)
-        if length < 4:
-            return
-        ids = np.arange(length) % min(self.facts.vocabulary, self.tokenizer.size)
-        at = length // 2 - 2  # the last but one before those that change on the right
-        other = np.stack([ids, ids, ids])
-        other[1, at], other[2, at + 2 :] = ids[-1], ids[0]
-        plain, left, right = self.score(Rows.of(other.tolist())).reshape(3, -1)[:, at]
-        if abs(right - plain) > 0.25 * abs(left - plain):
-            raise ModelError(
-                "a token's probability depends on the tokens after it; this is no causal "
-                "language model",
-                cure="give a model that was trained to predict the next token",
-            )
+class WindowWalker(KeyValueWalker):
+    """Holds states as long as context and path fit into a sliding window, which then hides nothing.
+
+    One node beyond it sends its whole batch to whole rows: a batch seldom holds both kinds.
+    """
+
+    def beyond(self, far: WholeRowWalker, deepest: float) -> None:
+        """Leave batches with a node of more than `deepest` tokens to `far`."""
+        self._far, self._deepest = far, deepest
+
+    def _is_far(self, nodes: Nodes) -> bool:
+        return int(np.asarray(nodes.lengths).max(initial=0)) > self._deepest
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        if self._is_far(nodes):
+            return self._far.expand(nodes, tokens)
+        return super().expand(nodes, tokens, keep=keep)
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
+        """See `canary.models.language_model.TellsQueries`."""
+        if self._is_far(nodes):
+            return self._far.most_queries(nodes, held, degrees)
+        return np.asarray(nodes.lengths, np.int64) - held
+
+
+def length_limit(config: Any) -> int | None:
+    """Longest sequence over which one model computes, from a `transformers` config.
+
+    Rotary embeddings that change their frequencies once a row is long enough make of the
+    model two: a token's probability would depend on what comes after it. The limit is
+    where they change.
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    sets = rotary if isinstance(rotary, dict) else {}  # one, or one for each kind of layer
+    for rope in [part for part in sets.values() if isinstance(part, dict)] or [sets]:
+        if rope.get("rope_type") in _SWITCHING_ROPE:
+            limits.append(rope.get("original_max_position_embeddings"))
+            limits.append(getattr(config, "original_max_position_embeddings", None))
+    return min((int(limit) for limit in limits if limit), default=None)
+
+
+def horizon(config: Any) -> float:
+    """Up to how many tokens every layer attends to all that came before.
+
+    Infinity where no window is named; the smallest window; 0 where a layer is something else
+    than attention, whose state has no row per token.
+    """
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if not kinds <= _LAYERS:
+        return 0
+    if kinds == {"full_attention"} or not getattr(config, "use_sliding_window", True):
+        return math.inf
+    windows = [getattr(config, name, None) for name in _WINDOWS]
+    return min((w for w in windows if isinstance(w, int) and w > 0), default=math.inf)
+
+
+def reuse_is_right(model: LanguageModel, *, longest: float = math.inf) -> bool:
+    """Whether walks with held states, which `model.open` reuses, give what whole rows give.
+
+    Three rows of at most `longest` tokens with the same first ones are walked in a batch, one
+    token at a time, and compared with the same rows scored whole. What counts is the error
+    against the effect of dropping the prefix altogether: an absolute bound, or a looser one,
+    passes a model at initialisation whose recurrent states are ignored. In bfloat16 and float16
+    a few roundings of a log-probability are allowed too.
+    """
+    facts = model.facts
+    ids = random_rows(model, _SIBLINGS, int(min(_PREFIX + _BELOW, longest)), seed=0)
+    split = max(ids.shape[1] - _BELOW, 1)
+    if ids.shape[1] - split < 2:  # nothing is reused below the first token
+        return False
+    ids[:, :split] = ids[0, :split]
+    whole = row_table(model, ids)
+    try:
+        walked = chain_log_probs(model, ids, split=split)
+    except (*_NO_SUCH_STATES, UnsupportedError):
+        return False
+    alone = row_table(model, ids[:, split - 1 :])
+    if not all(np.isfinite(part).all() for part in (whole, walked, alone)):
+        return False  # infinite logits: nothing can be compared
+    effect = float(np.abs(alone - whole[:, split - 1 :]).max())
+    allowed = _TOLERANCE * effect
+    if facts.dtype in ("bfloat16", "float16"):
+        allowed += _ROUNDINGS * EPSILON[facts.dtype] * float(np.abs(whole).max())
+    return bool(np.abs(walked - whole).max() < min(allowed, effect / 4))

@@ -10,13 +10,11 @@ from typing import Any
 
 from canary.errors import CanaryError, ModelError
 from canary.formats.format import Format
-from canary.models.answered import under_watch
 from canary.models.english import SENTENCES, price_english
-from canary.models.examining import examined
-from canary.models.finding import Check, Finding, fine, noted, refused, unchecked
+from canary.models.examining import TOKENS_BY_DEFAULT, examined, finding_of, reading
+from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
-from canary.models.whole_reading import TOKENS_BY_DEFAULT, reading
 from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
 from canary.statistics.numbers import Shown
@@ -44,7 +42,11 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
 
     def summary(self) -> str:
         """A line for each check, and what to do."""
-        return str(self)
+        lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]
+        cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
+        return "\n".join([*lines, *dict.fromkeys(cures)])
+
+    __str__ = summary
 
     def _table(self) -> list[dict[str, Any]]:
         return [finding.to_dict() for finding in self.findings]
@@ -58,11 +60,6 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
     def loaded(self) -> bool:
         """Whether there was a model to check."""
         return all(finding.verdict != "not loaded" for finding in self.findings)
-
-    def __str__(self) -> str:
-        lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]
-        cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
-        return "\n".join([*lines, *dict.fromkeys(cures)])
 
 
 def doctor(
@@ -78,10 +75,10 @@ def doctor(
     ----------
     model : LanguageModel, or what `canary.load` takes
     start_token : str, optional
-        What stood before each text in training; see `canary.score`.
+        What training put before each text; see `canary.score`.
     tokens : int
         Of the long rows of some checks: as many as the longest candidate, its context
-        included. The model's room, if that is less.
+        included. What the model takes, if that is less.
     **loading
         Options of `canary.load`: tokenizer, factory, dtype, device and so on.
 
@@ -134,7 +131,7 @@ def examine(
 
 
 def _findings(model: LanguageModel, start_token: str | None, tokens: int) -> Iterator[Finding]:
-    facts = model.facts
+    facts, encoder = model.facts, CandidateEncoder(model.tokenizer, start_token)
     figure = f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}"
     yield Finding(_LOADS, "fine", figure)
     if facts.device == "served":
@@ -142,28 +139,21 @@ def _findings(model: LanguageModel, start_token: str | None, tokens: int) -> Ite
         yield Finding("its arithmetic", "not checked", reason)
     else:
         yield from examined(model)
-        yield from reading(under_watch(model), tokens=tokens, start_token=start_token)
-        yield Check(
-            "ordinary English is likelier than the same tokens shuffled, and than random ones",
-            _english,
-        ).of(model)
-    yield Check(
-        "a token comes before the first token of a text, which is priced then",
-        partial(_start, start_token=start_token),
-    ).of(model)
-    yield Check(
-        f"the tokens of all candidates of {_FORMAT!r} make a tree",
-        partial(_tree, start_token=start_token),
-    ).of(model)
+        yield from reading(model, tokens=tokens, start_token=start_token)
+        says = "ordinary English is likelier than the same tokens shuffled, and than random ones"
+        yield finding_of(says, _english, model)
+    says = "a token comes before the first token of a text, which is priced then"
+    yield finding_of(says, partial(_start, encoder=encoder), model)
+    says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
+    yield finding_of(says, partial(_tree, encoder=encoder), model)
 
 
 def _english(model: LanguageModel) -> Finding:
     try:
         english = price_english(model)
-    except CanaryError as error:
-        return unchecked(str(error))
     except Exception as error:  # the adapter is the caller's own code
-        return unchecked(f"it raised {type(error).__name__}")
+        ours = isinstance(error, CanaryError)
+        return unchecked(str(error) if ours else f"it raised {type(error).__name__}")
     if english is None:
         return unchecked("the tokenizer cannot write it, or memory ran out")
     figure = (
@@ -179,11 +169,7 @@ def _english(model: LanguageModel) -> Finding:
     )
 
 
-def _start(model: LanguageModel, *, start_token: str | None) -> Finding:
-    try:
-        encoder = CandidateEncoder(model.tokenizer, start_token)
-    except CanaryError as error:
-        return refused(error.problem, error.cure)
+def _start(_model: LanguageModel, encoder: CandidateEncoder) -> Finding:
     for text in (SENTENCES[0], SENTENCES[0].lower().rstrip("."), "0"):
         try:
             encodings = encoder.encode([text])
@@ -199,14 +185,14 @@ def _start(model: LanguageModel, *, start_token: str | None) -> Finding:
             "nothing does; the first token of each text is not counted",
             "if training put a token there, name it with start_token (--start-token)",
         )
-    if start_token is None:
+    if encoder.start_token is None:
         return fine("the tokenizer's own token")
-    return fine(f"{start_token!r}, as was asked; training is not at hand to compare")
+    return fine(f"{encoder.start_token!r}, as was asked; training is not at hand to compare")
 
 
-def _tree(model: LanguageModel, *, start_token: str | None) -> Finding:
+def _tree(_model: LanguageModel, encoder: CandidateEncoder) -> Finding:
     try:
-        tree = compile_tree(Format.of(_FORMAT), CandidateEncoder(model.tokenizer, start_token))
+        tree = compile_tree(Format.of(_FORMAT), encoder)
     except CanaryError as error:
         cure = error.cure or "use formats whose candidates this tokenizer can write"
         return noted(error.problem, cure)

@@ -22,15 +22,13 @@ SENTENCES = (
 )
 """Ordinary English of no special domain, written for this purpose."""
 
-_SHUFFLES = 4
-_CLOSE_BITS = 0.5
-_SAME_BITS = 0.1
+_CLOSE_BITS, _SAME_BITS = 0.5, 0.1
 _PADDED, _PADDING = 1.05, 128
 
 
 @dataclass(frozen=True)
 class English:
-    """Prices of the sentences.
+    """Prices of the sentences, in bits per token.
 
     Parameters
     ----------
@@ -57,7 +55,7 @@ class English:
         return self.bits_per_token < self.shuffled - _SAME_BITS
 
 
-def price_english(model: LanguageModel, *, shuffles: int = _SHUFFLES) -> English | None:
+def price_english(model: LanguageModel, *, shuffles: int = 4) -> English | None:
     """Price the sentences; None where the tokenizer cannot write them, or nothing fits.
 
     Costs about 100 tokens, and as many for each shuffle.
@@ -67,8 +65,13 @@ def price_english(model: LanguageModel, *, shuffles: int = _SHUFFLES) -> English
         return None
     rng = np.random.default_rng(0)
     mixed = [rng.permutation(row).tolist() for row in rows for _ in range(shuffles)]
+
+    def bits_per_token(rows: Sequence[Sequence[int]]) -> float:
+        nats = [model.score(Rows.of([row])).astype(np.float64) for row in rows]
+        return float(-np.concatenate(nats).mean() / LN2)
+
     try:
-        plain, shuffled = _bits_per_token(model, rows), _bits_per_token(model, mixed)
+        plain, shuffled = bits_per_token(rows), bits_per_token(mixed)
     except OutOfMemory:
         return None
     return English(plain, shuffled, float(np.log2(model.facts.vocabulary)))
@@ -121,20 +124,12 @@ def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> s
 
 def english_rows(model: LanguageModel) -> list[list[int]]:
     """The sentences as tokens, in lower case for a tokenizer that knows no other."""
-    for change in (str, str.lower, _letters):
+    letters = ["".join(c for c in text.lower() if c.isalpha() or c == " ") for text in SENTENCES]
+    for texts in (SENTENCES, [text.lower() for text in SENTENCES], letters):
         try:
-            encodings = model.tokenizer.encode([change(text) for text in SENTENCES])
+            encodings = model.tokenizer.encode(texts)
         except CanaryError:
             continue
         rows = [list(encoding.ids)[: model.facts.length_limit] for encoding in encodings]
         return [row for row in rows if len(row) > 1]
     return []
-
-
-def _letters(text: str) -> str:
-    return "".join(c for c in text.lower() if c.isalpha() or c == " ")
-
-
-def _bits_per_token(model: LanguageModel, rows: Sequence[Sequence[int]]) -> float:
-    nats = [model.score(Rows.of([row])).astype(np.float64) for row in rows]
-    return float(-np.concatenate(nats).mean() / LN2) if nats else 0.0

@@ -3,20 +3,33 @@
 The context is computed once. Below it every node owns one row of keys and values per
 layer in the walker's slab; a step gathers the rows of a node's ancestors and computes one
 token. The context's rows are shared by all nodes, or copied in front of each one's own.
+
+Shared, they exist once, whatever the batch: their scores are one matrix product for all rows.
+The two parts are merged as log-sum-exps are: with m the largest score, sum over both of
+e^(s-m) v divided by the sum over both of e^(s-m).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from canary.models.language_model import Context, Ints
-from canary.models.shared_context import KeysAndValues
 from canary.models.state_cache import SlabWalker, Slots
 from canary.models.torch_model import Distributions, context_read
-from canary.models.torch_support import SlabPlaces, computing, slab_capacity
+from canary.models.torch_support import computing, slab_capacity
+
+NAME = "canary_shared_context"
+
+KeysAndValues = list[tuple[torch.Tensor, torch.Tensor]]
+"""Per layer, keys and values of shape (rows, heads, tokens, width)."""
+
+_context: ContextVar[KeysAndValues] = ContextVar("context")
 
 
 class Decoder(Protocol):
@@ -32,23 +45,14 @@ class Decoder(Protocol):
     ) -> tuple[torch.Tensor, Any]:
         """One token of each row behind a shared context and the row's own `cache`.
 
-        Raises
-        ------
-        UnsupportedError, ValueError
-            If the model's attention cannot be done that way.
+        An UnsupportedError or a ValueError if the model's attention cannot be done that way.
         """
 
 
 class KeyValueWalker(SlabWalker):
     """Holds one row of keys and values per layer for each held token.
 
-    Parameters
-    ----------
-    decoder : Decoder
-    context : Context
-    memory_bytes : int
-    shares : bool
-        Attend to one copy of the context (`Decoder.below`) instead of a copy per node.
+    With `shares`, nodes attend to one copy of the context (`Decoder.below`), not to one each.
     """
 
     def __init__(
@@ -65,7 +69,8 @@ class KeyValueWalker(SlabWalker):
             capacity = slab_capacity(memory_bytes, _row_bytes(self._context) + Slots.BYTES)
             # Per layer, keys and values of held tokens: (capacity, heads, width).
             self._slabs = [
-                (_rows_like(k, capacity), _rows_like(v, capacity)) for k, v in self._context
+                tuple(rows.new_empty(capacity, rows.shape[1], rows.shape[3]) for rows in pair)
+                for pair in self._context
             ]
         super().__init__(capacity, chained=True, context_log_probs=log_probs, root=root)
 
@@ -74,29 +79,37 @@ class KeyValueWalker(SlabWalker):
 
         with computing():
             chain = self._slots.ancestors(parents, depth)
-            above, kept = SlabPlaces(chain.reshape(-1)), SlabPlaces(into)
-            held = [
-                (_held(slab_k, above, chain.shape), _held(slab_v, above, chain.shape))
-                for slab_k, slab_v in self._slabs
-            ]
-            ids = torch.from_numpy(tokens).to(self._decoder.device).unsqueeze(1)
+            above, kept, ids = (
+                torch.from_numpy(array).to(self._decoder.device)
+                for array in (chain.reshape(-1), into, tokens[:, None])
+            )
+            # The rows of each node's ancestors: (n, heads, depth, width).
+            own = [tuple(_held(slab, above, chain.shape) for slab in pair) for pair in self._slabs]
             if self._shares:
-                logits, cache = self._decoder.below(ids, DynamicCache(held), self._context)
+                logits, cache = self._decoder.below(ids, DynamicCache(own), self._context)
             else:
                 rows = [
-                    (_behind(k, own_k), _behind(v, own_v))
-                    for (k, v), (own_k, own_v) in zip(self._context, held, strict=True)
+                    tuple(
+                        torch.cat([shared.expand(len(held), -1, -1, -1), held], dim=2)
+                        for shared, held in zip(*pairs, strict=True)
+                    )
+                    for pairs in zip(self._context, own, strict=True)
                 ]
                 logits, cache = self._decoder.cached(ids, DynamicCache(rows))
             if len(into):
-                for layer, (slab_k, slab_v) in zip(cache.layers, self._slabs, strict=True):
-                    kept.write(slab_k, layer.keys[: len(into), :, -1])
-                    kept.write(slab_v, layer.values[: len(into), :, -1])
+                for layer, pair in zip(cache.layers, self._slabs, strict=True):
+                    for slab, rows_of in zip(pair, (layer.keys, layer.values), strict=True):
+                        slab.index_copy_(0, kept.to(slab.device), rows_of[: len(into), :, -1])
             return Distributions.of(logits[:, -1])
 
     def _free_slab(self) -> None:
         self._slabs = []
         self._context = []
+
+
+def _held(slab: torch.Tensor, above: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+    rows = slab.index_select(0, above.to(slab.device))
+    return rows.view(*shape, *slab.shape[1:]).transpose(1, 2)
 
 
 def bytes_per_row(cache: Any, length: int) -> int:
@@ -112,30 +125,79 @@ def _row_bytes(pairs: KeysAndValues) -> int:
 
 
 def _context_rows(cache: Any, length: int) -> KeysAndValues:
-    """Keys and values of the context, per layer: (1, heads, length, width).
-
-    Raises
-    ------
-    ValueError
-        If a layer does not hold one row for each token.
-    """
+    """Keys and values of the context; a ValueError if a layer holds no row for each token."""
     pairs = [(layer.keys, layer.values) for layer in cache.layers]
     if any(t is None or t.dim() != 4 or t.shape[2] != length for pair in pairs for t in pair):
         raise ValueError("a layer of this model does not hold one row for each token")
     return pairs
 
 
-def _rows_like(shared: torch.Tensor, capacity: int) -> torch.Tensor:
-    _, heads, _, width = shared.shape
-    return torch.empty((capacity, heads, width), dtype=shared.dtype, device=shared.device)
+@contextmanager
+def sharing(config: Any, context: KeysAndValues) -> Iterator[None]:
+    """Decoders with this `transformers` config attend to `context` before what their cache holds.
+
+    The attention that the config names is put back afterwards.
+    """
+    from transformers import AttentionInterface
+
+    AttentionInterface.register(NAME, attend)
+    before = config._attn_implementation
+    token = _context.set(context)
+    config._attn_implementation = NAME
+    try:
+        yield
+    finally:
+        config._attn_implementation = before
+        _context.reset(token)
 
 
-def _held(slab: torch.Tensor, above: SlabPlaces, shape: tuple[int, ...]) -> torch.Tensor:
-    """The rows of each node's ancestors, of `shape` (n, depth): (n, heads, depth, width)."""
-    rows = above.read(slab)
-    return rows.view(*shape, *slab.shape[1:]).transpose(1, 2)
+def attend(
+    module: Any,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """One token's attention over the shared context and the row's own keys; (n, 1, heads, width).
 
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The attention layer; its ``layer_idx`` finds its part of the context.
+    query : tensor of shape (n, heads, 1, width)
+    key, value : tensors of shape (n, groups, t, width)
+        Of the row's own tokens, the last one included.
 
-def _behind(shared: torch.Tensor, held: torch.Tensor) -> torch.Tensor:
-    """The context's rows, then those of each node: (n, heads, p + depth, width)."""
-    return torch.cat([shared.expand(len(held), -1, -1, -1), held], dim=2)
+    Raises
+    ------
+    ValueError
+        If the layer asks for masks, soft-caps, sinks or position bias, which are not done.
+    """
+    for name in ("softcap", "s_aux", "position_bias", "alibi"):
+        if options.get(name) is not None:
+            raise ValueError(f"attention over a shared context has no {name}")
+    if attention_mask is not None or query.shape[2] != 1:
+        raise ValueError("attention over a shared context takes one token and no mask")
+    keys, values = _context.get()[module.layer_idx]
+    n, heads, _, width = query.shape
+    groups = key.shape[1]
+    scale = width**-0.5 if scaling is None else scaling
+    own = (query * scale).view(n, groups, heads // groups, width)
+    # (groups, n * heads per group, width): rows are side by side, so that one product does all.
+    together = own.transpose(0, 1).reshape(groups, -1, width)
+    above = torch.matmul(together, keys[0].transpose(-1, -2)).float()
+    below = torch.matmul(own, key.transpose(-1, -2)).float()
+    below = below.transpose(0, 1).reshape(groups, together.shape[1], -1)
+    largest = torch.maximum(above.amax(-1, keepdim=True), below.amax(-1, keepdim=True))
+    above = above.sub_(largest).exp_()
+    below = below.sub_(largest).exp_()
+    total = above.sum(-1, keepdim=True) + below.sum(-1, keepdim=True)
+    from_context = torch.matmul(above.to(values.dtype), values[0])
+    weights = below.view(groups, n, heads // groups, -1).transpose(0, 1)
+    from_tail = torch.matmul(weights.to(value.dtype), value).transpose(0, 1)
+    merged = (from_context + from_tail.reshape(from_context.shape)) / total.to(value.dtype)
+    per_row = merged.view(groups, n, heads // groups, -1).transpose(0, 1)
+    return per_row.reshape(n, 1, heads, -1), None

@@ -1,58 +1,101 @@
 """The seam to anything that assigns probabilities to token sequences.
 
-numpy crosses this seam; torch stays below it, so that walks and estimators are tested
-without a neural network. An adapter implements `LanguageModel`; the walks reach it only
-through `canary.scoring`'s batcher.
-
-Log-probabilities are natural logarithms (nats) here; bits appear at the edge of the
-package. Adapters compute logits and log-softmax in float32, callers sum in float64.
+numpy crosses it, torch stays below it. An adapter implements `LanguageModel`; the walks reach it
+only through `canary.scoring`'s batcher. Log-probabilities are natural logarithms (nats) here.
+Adapters compute logits and log-softmax in float32, callers sum in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.models.model_facts import ROUNDING_NATS, Memory, ModelFacts
+from canary.records.record import Record
+from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Tokenizer
-
-__all__ = [
-    "ROUNDING_NATS",
-    "Children",
-    "Context",
-    "Expansion",
-    "FloatArray",
-    "IntArray",
-    "Ints",
-    "LanguageModel",
-    "Memory",
-    "ModelFacts",
-    "Moments",
-    "Nodes",
-    "Rows",
-    "Spread",
-    "TellsMoments",
-    "TellsQueries",
-    "Walker",
-    "most_queries",
-]
 
 Ints = NDArray[np.int64]
 IntArray = Ints | NDArray[np.int32]
 FloatArray = NDArray[np.float64] | NDArray[np.float32]
 
+ROUNDING_NATS = 1e-4
+"""Most that rounding brings a log-probability, or the log of a sum of probabilities, above 0.
+
+A log-softmax in float32 rounds its normaliser: by 6e-5 nats at most for logits of up to 2,048.
+"""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the batcher plans with: what a batch or walk may take, and the size of a held state."""
+
+    free_bytes: int
+    bytes_per_held_token: int
+
+
+@dataclass(frozen=True)
+class ModelFacts(Record):
+    """What is needed to read, defend and recompute a model's numbers.
+
+    Parameters
+    ----------
+    name : str
+        What the model was loaded from, without the folders above it.
+    vocabulary : int
+        Number of tokens over which the model normalises.
+    length_limit : int or None
+        Longest sequence that it takes; None if it has none.
+    dtype, attention, device : str
+        How it computes.
+    fingerprint : str
+        SHA-256 of its parameters.
+    noise_bits_per_token : float
+        Measured at load: how far the log-probability of a token moves with the batch
+        size and between cached and whole-row computation, as `noise_bits` uses it.
+    capabilities : tuple of str
+        ``"score"``, ``"expand"``, ``"reuse"`` (states are reused below a context),
+        ``"share"`` (all rows attend to one copy of the context's).
+    """
+
+    name: str
+    vocabulary: int
+    length_limit: int | None
+    dtype: str
+    attention: str
+    device: str
+    fingerprint: str
+    noise_bits_per_token: float
+    capabilities: tuple[str, ...] = ("score", "expand")
+
+    def noise_bits(self, tokens: int) -> float:
+        """Noise of the log-perplexity of a whole candidate of `tokens` tokens, in bits.
+
+        It is measured on sums over 24 tokens; shorter candidates are given the noise of 24.
+        """
+        return self.noise_bits_per_token * max(tokens, 24)
+
+    @property
+    def excess_nats(self) -> float:
+        """By how much the log of the sum of a node's next-token probabilities may exceed 0."""
+        return self.excess_bits(1) * LN2
+
+    def excess_bits(self, tokens: int) -> float:
+        """The same of all candidates below a node, of at most `tokens` tokens each, in bits.
+
+        Rounding, and noise where no states are reused: each child may then be a row of its own.
+        """
+        noise = 0.0 if "reuse" in self.capabilities else self.noise_bits(tokens)
+        return tokens * ROUNDING_NATS / LN2 + noise
+
 
 def _offsets(counts: Ints) -> Ints:
-    """Where spans of some lengths begin and end that lie end to end."""
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    return offsets
+    """Where spans of some lengths, end to end, begin and end."""
+    return np.append(0, np.cumsum(counts, dtype=np.int64))
 
 
 def _places(offsets: IntArray, chosen: IntArray) -> Ints:
@@ -89,8 +132,7 @@ class Rows:
     offsets : int64 array of shape (n + 1,)
         Row ``i`` is ``ids[offsets[i]:offsets[i + 1]]``.
     start : int64 array of shape (n,)
-        Scoring starts at this position of each row; at least 1, since the first token
-        has no value.
+        Where scoring starts in each row; at least 1, since the first token has no value.
     """
 
     ids: IntArray
@@ -103,13 +145,11 @@ class Rows:
         lengths = np.fromiter((len(ids) for ids in sequences), np.int64, len(sequences))
         offsets = _offsets(lengths)
         flat = np.fromiter((t for ids in sequences for t in ids), np.int32, int(offsets[-1]))
-        given = np.asarray(start, np.int64)
-        if given.shape not in ((), lengths.shape):
-            raise InputError(
-                f"{given.size} starts were given for {len(lengths)} rows",
-                cure="give one for all rows, or one for each",
-            )
-        return cls(flat, offsets, np.broadcast_to(given, lengths.shape).copy())
+        starts = np.asarray(start, np.int64)
+        if starts.shape not in ((), lengths.shape):
+            problem = f"{starts.size} starts were given for {len(lengths)} rows"
+            raise InputError(problem, cure="give one for all rows, or one for each")
+        return cls(flat, offsets, np.broadcast_to(starts, lengths.shape).copy())
 
     def __len__(self) -> int:
         return len(self.start)
@@ -140,9 +180,9 @@ class Moments:
     log_probs : float32 array of shape (sum of scored,)
         Of the scored tokens, flat.
     means, deviations : float32 arrays of the same shape
-        Mean and standard deviation of the log-probability of the next token at each of their
-        places, where it is drawn from the model: ``mean = sum_v p_v log p_v`` over the
-        vocabulary, and ``deviation**2 = sum_v p_v (log p_v - mean)**2``. ``0 log 0`` is 0.
+        Of the log-probability of a next token drawn from the model at each place:
+        ``mean = sum_v p_v log p_v`` over the vocabulary, and
+        ``deviation**2 = sum_v p_v (log p_v - mean)**2``. ``0 log 0`` is 0.
     """
 
     log_probs: FloatArray
@@ -197,8 +237,7 @@ class Children:
 
     def shape(self, nodes: int) -> tuple[int, ...]:
         """Shape of an array of one number for each child of so many nodes: (n, k), or flat."""
-        own = self.offsets is not None
-        return (len(self.tokens),) if own else (nodes, len(self.tokens))
+        return (nodes, len(self.tokens)) if self.offsets is None else (len(self.tokens),)
 
     def counts(self, nodes: int) -> Ints:
         """Number of children of each of so many nodes."""
@@ -209,9 +248,9 @@ class Children:
         return nodes if self.offsets is None else _places(self.offsets, nodes)
 
     def index(self, rows: Ints) -> tuple[Ints, IntArray]:
-        """What selects the children of each node in a table of all tokens.
+        """What selects children, in this batch's `shape`, in a table of all tokens.
 
-        ``rows`` names each node's row of that table; the result has this batch's `shape`.
+        ``rows`` names each node's row of that table.
         """
         if self.offsets is None:
             return rows[:, None], self.tokens
@@ -237,8 +276,8 @@ class Expansion:
     path_log_probs : float64 array of shape (n,)
         Nats: sum over the tokens between `Nodes.priced` and the end of each path.
     log_probs : float32 array
-        Nats, of shape (n, k) for a union of children, flat for `Children.offsets`;
-        normalised over the whole vocabulary, to within `ROUNDING_NATS`.
+        Nats, of `Children.shape`; normalised over the whole vocabulary, to within
+        `ROUNDING_NATS`.
     handles : int64 array of shape (n,)
         Handles of the nodes themselves; -1 where the state was not kept.
     queries : int
@@ -253,12 +292,22 @@ class Expansion:
     queries: int
     exact: NDArray[np.bool_] | None = None
 
+    @classmethod
+    def joined(cls, parts: Sequence[Expansion]) -> Expansion:
+        """The expansion of a batch from those of its parts, in their order."""
+        bounded = any(part.exact is not None for part in parts)
+        exact = [part.log_probs <= np.inf if part.exact is None else part.exact for part in parts]
+        return cls(
+            np.concatenate([part.path_log_probs for part in parts]),
+            np.concatenate([part.log_probs for part in parts]),
+            np.concatenate([part.handles for part in parts]),
+            sum(part.queries for part in parts),
+            np.concatenate(exact) if bounded else None,
+        )
+
 
 class Walker(Protocol):
-    """A model below one context: expands nodes and holds their states.
-
-    A context manager; leaving it frees what it holds.
-    """
+    """A model below one context; leaving this context manager frees the states that it holds."""
 
     @property
     def context_log_probs(self) -> FloatArray:
@@ -282,12 +331,7 @@ class Walker(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *error: Any) -> None: ...
 
 
 @runtime_checkable
@@ -295,26 +339,22 @@ class TellsQueries(Protocol):
     """A walker that does not always compute from the states it is given, and says the cost."""
 
     def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
-        """Queries that each node costs at most where these, or the first of them, are expanded.
+        """Queries that each node costs at most, where these or the first of them are expanded.
 
         `held` tokens of each path have a state at the node's handle, 0 without one, and
-        `degrees` are the numbers of children; all of shape (n,). A walker without this
-        method costs ``lengths - held``.
+        `degrees` are the numbers of children; all of shape (n,).
         """
 
 
 def most_queries(walker: Walker, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
-    """What each node costs at most, as `TellsQueries` says; shape (n,)."""
+    """As `TellsQueries.most_queries`; without that method a walker costs ``lengths - held``."""
     if isinstance(walker, TellsQueries):
         return walker.most_queries(nodes, held, degrees)
     return np.asarray(nodes.lengths, np.int64) - held
 
 
 class LanguageModel(Protocol):
-    """Anything that assigns probabilities to the next token.
-
-    `canary.models.by_scoring.RowModel` is a base class for one that only scores whole rows.
-    """
+    """Anything that assigns probabilities to the next token; see `RowModel` for a base class."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -336,11 +376,7 @@ class LanguageModel(Protocol):
 
 @runtime_checkable
 class TellsMoments(Protocol):
-    """A model that also says how surprising any next token would have been.
-
-    The distributions stay where they are computed: three numbers for each scored token
-    come out, whatever the vocabulary.
-    """
+    """A model that also says how surprising any next token would have been."""
 
     def moments(self, rows: Rows) -> Moments:
         """What `LanguageModel.score` gives, with the moments at each place."""

@@ -17,10 +17,10 @@ from canary.models.pretrained import (
     first_line,
     load_pretrained,
     pretrained_tokenizer,
+    read_config,
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
-from canary.models.weight_files import read_config
 from canary.tokens.fast import as_tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
@@ -89,7 +89,16 @@ def load(
     if workers is not None:
         return _load_spread(source, tokenizer, workers, about)
     if isinstance(source, Endpoint):
-        return _open(source, tokenizer, about)
+        from canary.models.served.served_model import open_endpoint
+
+        if any(option is not None for option in about.values()):
+            raise InputError(
+                "dtype, device, factory and source text are for models that run here, and this "
+                "one is served",
+                cure="leave them out; the server decides how it computes",
+                where=source.base,
+            )
+        return open_endpoint(source, None if tokenizer is None else as_tokenizer(tokenizer))
     if isinstance(source, str | os.PathLike):
         if factory is not None:
             return _load_own(Path(source), tokenizer, dtype, device, factory)
@@ -98,7 +107,15 @@ def load(
         )
     torch = sys.modules.get("torch")  # a module cannot exist before torch was imported
     if torch is not None and isinstance(source, torch.nn.Module):
-        return _wrap_module(source, tokenizer, source_text)
+        name = type(source).__name__
+        if tokenizer is None:
+            raise InputError(f"a {name} needs its tokenizer", cure="load(module, tokenizer=...)")
+        seam = as_tokenizer(tokenizer)
+        if hasattr(source, "config") and hasattr(source, "get_output_embeddings"):
+            return wrap_pretrained(source, seam, name=name, source_text=source_text)
+        from canary.models.recurrent import RecurrentModel
+
+        return RecurrentModel(source, seam, name=name)
     if all(hasattr(source, name) for name in ("score", "open", "facts")):
         model: LanguageModel = source
         believed(model)
@@ -155,31 +172,6 @@ def _keep(*, here: str, **about: Any) -> Any:
 def _absolute(path: str | os.PathLike[str]) -> str:
     """A path as other processes find it; what is not here (a hub id) as it is."""
     return str(Path(path).resolve()) if Path(path).exists() else os.fspath(path)
-
-
-def _open(endpoint: Endpoint, tokenizer: Any, about: dict[str, Any]) -> LanguageModel:
-    from canary.models.served.served_model import open_endpoint
-
-    if any(option is not None for option in about.values()):
-        raise InputError(
-            "dtype, device, factory and source text are for models that run here, and this one "
-            "is served",
-            cure="leave them out; the server decides how it computes",
-            where=endpoint.base,
-        )
-    return open_endpoint(endpoint, None if tokenizer is None else as_tokenizer(tokenizer))
-
-
-def _wrap_module(module: Any, tokenizer: Any, source_text: str | None) -> LanguageModel:
-    name = type(module).__name__
-    if tokenizer is None:
-        raise InputError(f"a {name} needs its tokenizer", cure="load(module, tokenizer=...)")
-    seam = as_tokenizer(tokenizer)
-    if hasattr(module, "config") and hasattr(module, "get_output_embeddings"):
-        return wrap_pretrained(module, seam, name=name, source_text=source_text)
-    from canary.models.recurrent import RecurrentModel
-
-    return RecurrentModel(module, seam, name=name)
 
 
 def _load_own(

@@ -14,16 +14,14 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory
-from canary.models.pretrained import read_module, tokenizer_of
-from canary.models.torch_support import free_bytes, inference, input_device
-from canary.models.weight_digest import fingerprint
-from canary.models.weight_files import check_weights
+from canary.models.pretrained import check_weights, read_module, tokenizer_of
+from canary.models.torch_support import fingerprint, free_bytes, inference, input_device
 from canary.tokens.fast import FastTokenizer
 
 _TOKENS = 4096
 _BYTES_PER_LOGIT = 12
-_MARKS = ("Ġ", "▁")  # what stands before the first piece of a word
-_INSIDE = "##"  # what stands before every other
+_MARKS = ("Ġ", "▁")  # what comes before the first piece of a word
+_INSIDE = "##"  # what comes before every other
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,11 @@ class _Word:
 
 @dataclass
 class _Row:
-    """A part of a text with some words masked, and the words."""
+    """A part of a text with some words masked, and the words with their places in the row."""
 
     text: int
     ids: list[int]
-    words: list[tuple[int, _Word]] = field(default_factory=list)  # place in the row, word
+    words: list[tuple[int, _Word]] = field(default_factory=list)
 
 
 class MaskedModel:
@@ -62,9 +60,13 @@ class MaskedModel:
     """
 
     def __init__(self, module: Any, tokenizer: Any, *, name: str = "masked") -> None:
+        from tokenizers import Tokenizer
+
         self._module = module
         self._device = input_device(module)
-        self._backend = _plain(tokenizer.backend_tokenizer)
+        self._backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+        self._backend.no_truncation()
+        self._backend.no_padding()
         if tokenizer.mask_token_id is None:
             raise ModelError(
                 "the tokenizer has no mask token; this is no masked language model",
@@ -82,10 +84,8 @@ class MaskedModel:
                 where=name,
             )
         self._allowed = torch.tensor(sorted(self._surfaces), device=self._device)
-        limit = min(
-            int(tokenizer.model_max_length), int(module.config.max_position_embeddings)
-        ) - len(self._before + self._after)
-        self._limit = max(limit, 1)
+        longest = min(tokenizer.model_max_length, module.config.max_position_embeddings)
+        self._limit = max(int(longest) - len(self._before + self._after), 1)
         most = free_bytes(self._device) // (_BYTES_PER_LOGIT * vocabulary)
         self._tokens = max(min(_TOKENS, most), 1)
         self.facts = {"name": name, "fingerprint": fingerprint(module)}
@@ -172,22 +172,23 @@ class MaskedModel:
             return self._allowed[picked].cpu().numpy()
 
     def _spliced(self, text: str, new: list[tuple[_Word, int]]) -> str:
+        """A text with new tokens for words of it, written as those were."""
         parts, end = [], 0
         for word, token in sorted(new, key=lambda item: item[0].start):
-            parts += [text[end : word.start], _cased(self._surfaces[token], text, word)]
+            old, written = text[word.start : word.stop], self._surfaces[token]
+            if old.isupper() and len(old) > 1:
+                written = written.upper()
+            elif old[0].isupper():
+                written = written[0].upper() + written[1:]
+            parts += [text[end : word.start], written]
             end = word.stop
         return "".join([*parts, text[end:]])
 
 
 def draw(logits: torch.Tensor, uniform: torch.Tensor) -> torch.Tensor:
-    """A column of each row, drawn from its softmax by a uniform number; shape (n,).
+    """A column of each row of `logits`, drawn from its softmax by a number from 0 to below 1.
 
-    Parameters
-    ----------
-    logits : float64 tensor of shape (n, k)
-        Minus infinity is never drawn.
-    uniform : float64 tensor of shape (n,)
-        From 0 to less than 1.
+    Both are float64, of shapes (n, k) and (n,). Minus infinity is never drawn.
     """
     heights = logits.softmax(-1).cumsum(-1)
     picked = torch.searchsorted(heights, (uniform * heights[:, -1])[:, None], right=True)
@@ -215,16 +216,6 @@ def load_masked(
     return MaskedModel(module, tokenizer, name=Path(name).name or name)
 
 
-def _plain(backend: Any) -> Any:
-    """A copy that neither cuts nor fills up."""
-    from tokenizers import Tokenizer
-
-    copy = Tokenizer.from_str(backend.to_str())
-    copy.no_truncation()
-    copy.no_padding()
-    return copy
-
-
 def _whole_words(backend: Any, special: set[int], vocabulary: int) -> dict[int, str]:
     """The tokens that are whole words of letters, and how each is written."""
     pieces = {
@@ -238,29 +229,19 @@ def _whole_words(backend: Any, special: set[int], vocabulary: int) -> dict[int, 
             if len(marked) * 10 >= len(pieces):
                 pieces = marked
                 break
-    found = {}
-    for number, piece in pieces.items():
-        written = backend.decode([number]).strip()
-        if not piece.startswith(_INSIDE) and written.isalpha():
-            found[number] = written
-    return found
+    whole = [number for number, piece in pieces.items() if not piece.startswith(_INSIDE)]
+    written = {number: backend.decode([number]).strip() for number in whole}
+    return {number: word for number, word in written.items() if word.isalpha()}
 
 
 def _words_of(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> list[_Word]:
     """The tokens that are whole words of a text; spaces that belong to them left out."""
-    found = []
+    words = []
     for at, (token, (start, stop)) in enumerate(zip(ids, offsets, strict=True)):
         inner = text[start:stop]
         begin = start + len(inner) - len(inner.lstrip())
         end = start + len(inner.rstrip())
         alone = not (text[begin - 1 : begin].isalnum() or text[end : end + 1].isalnum())
         if alone and text[begin:end].isalpha():
-            found.append(_Word(at, token, begin, end))
-    return found
-
-
-def _cased(written: str, text: str, word: _Word) -> str:
-    old = text[word.start : word.stop]
-    if old.isupper() and len(old) > 1:
-        return written.upper()
-    return written[0].upper() + written[1:] if old[0].isupper() else written
+            words.append(_Word(at, token, begin, end))
+    return words

@@ -1,4 +1,4 @@
-"""How far a model's numbers move when only the arithmetic changes.
+"""A model asked about itself by random rows, and how far its numbers move by arithmetic alone.
 
 The same token has slightly different log-probabilities in batches of different sizes and
 computed from a held state instead of the whole row. Costs closer than that are ties.
@@ -6,6 +6,7 @@ computed from a held state instead of the whole row. Costs closer than that are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +15,22 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.models.answered import not_finite
-from canary.models.language_model import FloatArray, Ints, LanguageModel, ModelFacts
-from canary.models.probing import chain_log_probs, random_rows, row_table
+from canary.models.language_model import (
+    Children,
+    Context,
+    FloatArray,
+    Ints,
+    LanguageModel,
+    ModelFacts,
+    Nodes,
+    Rows,
+    Walker,
+)
 from canary.statistics.number_checks import LN2
 
 _SAFETY = 4.0
 _ROWS, _TOKENS = 32, 24
+_ROOMY = 2**24
 # Of the effect of dropping the prefix: what held states may change, and what a batch may
 # where nothing is held (weights of 8 bits scale activations by the batch's largest).
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-3, 0.1
@@ -66,62 +77,101 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
             "probability follows from those before it",
             cure="check the length limit in its config (n_positions, max_position_embeddings)",
         )
+    half = length // 2
     whole = row_table(model, ids)
     single = np.concatenate([row_table(model, [row]) for row in ids[:8]])
     siblings = ids[:3].copy()
-    siblings[:, : length // 2] = ids[0, : length // 2]
-    rows, chain = row_table(model, siblings), chain_log_probs(model, siblings, split=length // 2)
+    siblings[:, :half] = ids[0, :half]
+    rows, chain = row_table(model, siblings), chain_log_probs(model, siblings, split=half)
     if not all(np.isfinite(part).all() for part in (whole, single, rows, chain)):
         raise not_finite(facts.name)
-    by_batch, by_state = whole[:8] - single, rows - chain
-    _check_sound(model, ids, whole, {"batch": by_batch, "state": by_state})
-    worst = max(
-        float(np.abs(by_batch.sum(axis=1)).max()) / (length - 1),
-        float(np.abs(by_state.sum(axis=1)).max()) / (length - 1),
-        EPSILON["float32"],
-    )
-    noise = max(_SAFETY * worst, EPSILON.get(facts.dtype, 0.0))
+    changed = ids.copy()
+    changed[:, -2] = np.roll(ids[:, -2], 1)  # the last token is never read, only asked for
+    differences = {
+        "batch": whole[:8] - single,
+        "future": (row_table(model, changed) - whole)[:, : length - 3],
+        "state": rows - chain,
+    }
+    # What dropping the first half of a row changes says what is much.
+    alone = row_table(model, ids[:, half - 1 :])
+    effect = float(np.abs(alone - whole[:, half - 1 :]).max(initial=0.0))
+    for cause, difference in differences.items():
+        strict = cause == "future" or "reuse" in facts.capabilities
+        share = _TOLERANCE if strict else _LOOSE_TOLERANCE
+        allowed = max(share * effect, rounding(facts))
+        worst = float(np.abs(difference).max(initial=0.0))
+        if worst > allowed:
+            raise ModelError(
+                f"the model {facts.name!r} {_UNSOUND[cause]} (the log-probability of a "
+                f"token moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
+                cure="give a causal language model in evaluation mode whose states carry "
+                "everything that came before",
+            )
+    sums = [np.abs(differences[cause].sum(axis=1)).max() for cause in ("batch", "state")]
+    per_token = max(float(max(sums)) / (length - 1), EPSILON["float32"])
+    noise = max(_SAFETY * per_token, EPSILON.get(facts.dtype, 0.0))
     return replace(facts, noise_bits_per_token=noise / LN2)
 
 
 def remeasure_noise(model: Any) -> None:
     """Give a model whose weights have changed the noise that it has now, in its facts.
 
-    The facts are as before if it fails.
-
-    Raises
-    ------
-    ModelError
-        As `with_measured_noise`.
+    The facts are as before if it fails, as `with_measured_noise` does.
     """
-    facts = model.facts
-    model.facts = with_measured_noise(model, facts)
+    model.facts = with_measured_noise(model, model.facts)
 
 
-def _check_sound(
-    model: LanguageModel, ids: Ints, whole: FloatArray, differences: dict[str, NDArray[Any]]
-) -> None:
-    """Refuse a model whose differences are too large to be rounding.
+def random_rows(model: LanguageModel, count: int, length: int, *, seed: int) -> Ints:
+    """Rows of random tokens, of shape (count, length); shorter if the model takes no more."""
+    size = min(model.facts.vocabulary, model.tokenizer.size)
+    width = min(length, model.facts.length_limit or length)
+    return np.random.default_rng(seed).integers(0, size, (count, width))
 
-    They are judged beside what dropping the first half of a row changes, and beside the
-    rounding of the dtype.
+
+def row_table(model: LanguageModel, rows: Any) -> FloatArray:
+    """Log-probabilities of rows of one length, from a single call; (rows, length - 1), nats."""
+    return model.score(Rows.of(np.asarray(rows).tolist())).reshape(len(rows), -1)
+
+
+def opened(model: LanguageModel, context: Any, *, states: int = 256) -> Walker:
+    """A walker below a context, with memory for so many states at least."""
+    memory = max(_ROOMY, states * model.memory().bytes_per_held_token)
+    return model.open(Context(np.asarray(context, np.int32)), memory_bytes=memory)
+
+
+def nodes_of(
+    paths: Sequence[Sequence[int]], *, priced: int | None = None, handles: Ints | None = None
+) -> Nodes:
+    """Nodes of paths of any lengths; all of their tokens have a price unless said."""
+    lengths = np.array([len(path) for path in paths], np.int64)
+    padded = np.zeros((len(paths), max(int(lengths.max()), 1)), np.int32)
+    for row, path in zip(padded, paths, strict=True):
+        row[: len(path)] = path
+    return Nodes(
+        padded,
+        lengths,
+        lengths if priced is None else np.full(len(paths), priced, np.int64),
+        np.full(len(paths), -1, np.int64) if handles is None else handles,
+    )
+
+
+def chain_log_probs(model: LanguageModel, ids: Ints, *, split: int) -> NDArray[np.float64]:
+    """Nats of rows' tokens, priced one by one below a context; shape (n, length - 1).
+
+    Parameters
+    ----------
+    model : LanguageModel
+    ids : int64 array of shape (n, length)
+        Rows that are walked in a batch; their first `split` tokens are the same, the context.
+    split : int
     """
-    length = ids.shape[1]
-    changed = ids.copy()
-    changed[:, -2] = np.roll(ids[:, -2], 1)  # the last token is never read, only asked for
-    differences["future"] = (row_table(model, changed) - whole)[:, : length - 3]
-    half = length // 2
-    alone = row_table(model, ids[:, half - 1 :])
-    effect = float(np.abs(alone - whole[:, half - 1 :]).max(initial=0.0))
-    for cause, difference in differences.items():
-        strict = cause == "future" or "reuse" in model.facts.capabilities
-        share = _TOLERANCE if strict else _LOOSE_TOLERANCE
-        allowed = max(share * effect, rounding(model.facts))
-        worst = float(np.abs(difference).max(initial=0.0))
-        if worst > allowed:
-            raise ModelError(
-                f"the model {model.facts.name!r} {_UNSOUND[cause]} (the log-probability of a "
-                f"token moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
-                cure="give a causal language model in evaluation mode whose states carry "
-                "everything that came before",
-            )
+    n, length = ids.shape
+    below, handles = np.empty((n, length - split)), np.full(n, -1, np.int64)
+    with opened(model, ids[0, :split], states=4 * n * (length - split + 1)) as walker:
+        context = np.tile(walker.context_log_probs, (n, 1))
+        for at in range(split, length):
+            nodes = nodes_of(ids[:, split:at].tolist(), handles=handles)
+            own = Children(ids[:, at].astype(np.int32), np.arange(n + 1))
+            step = walker.expand(nodes, own)
+            below[:, at - split], handles = step.log_probs, step.handles
+    return np.concatenate([context, below], axis=1)

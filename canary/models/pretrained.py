@@ -1,8 +1,14 @@
-"""From a folder or hub id of `transformers` or `peft` to a model behind the seam."""
+"""From a folder or hub id of `transformers` or `peft` to a model behind the seam.
+
+A model is a config, and weights in safetensors within the same folder. An index names the files
+of a model in parts. What it names is read by `transformers`, pickles and files elsewhere
+included, so it is looked at before.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import warnings
 from pathlib import Path
@@ -10,9 +16,16 @@ from typing import Any
 
 from canary.errors import InputError, ModelError
 from canary.models.language_model import LanguageModel
-from canary.models.weight_files import base_of, check_weights, has_tokenizer
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Tokenizer
+
+_CONFIG, _ADAPTER = "config.json", "adapter_config.json"
+_INDEX, _WEIGHTS = ".safetensors.index.json", ".safetensors"
+_LAYERS = (
+    *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"),
+    *("encoder_layers", "decoder_layers"),
+)
+_SAVE = "save the model again with save_pretrained"
 
 
 def load_pretrained(
@@ -29,7 +42,7 @@ def load_pretrained(
     """
     # The tokenizer first: its absence is found before gigabytes are read.
     seam = pretrained_tokenizer(source, tokenizer)
-    base = base_of(source)
+    base = _base_of(source)
     module = read_module(base, dtype, device)
     if base != source:
         module = _with_adapter(module, source)
@@ -37,18 +50,16 @@ def load_pretrained(
 
 
 def pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
-    """The tokenizer of a model, or the one given instead; its weights are there.
+    """The tokenizer of a model, or the one given instead.
 
-    Raises
-    ------
-    ModelError
-        If folder, weights or tokenizer are missing or damaged.
+    A ModelError if the model's folder or weights, or the tokenizer, are missing or damaged.
     """
-    base = base_of(source)
+    base = _base_of(source)
     for part in {source, base}:
         check_weights(part)
     if tokenizer is None:
-        tokenizer = source if has_tokenizer(source) else base
+        own = any((Path(source) / f"tokenizer{end}.json").is_file() for end in ("", "_config"))
+        tokenizer = source if own else base
     if isinstance(tokenizer, str | os.PathLike):
         tokenizer = tokenizer_of(os.fspath(tokenizer))
     return as_tokenizer(tokenizer)
@@ -73,21 +84,10 @@ def wrap_pretrained(
 
 
 def read_module(source: str, dtype: str | None, device: str | None, *, kind: Any = None) -> Any:
-    """The module in a folder or under a hub id, all of its weights read.
+    """The module in a folder or under a hub id; a ModelError if weights are missing or left over.
 
-    Parameters
-    ----------
-    source : str
-    dtype, device : str, optional
-        See `canary.load`.
-    kind : class of transformers, optional
-        What reads it, if not the class of language models that its config asks for. Heads
-        of other kinds beside it are then left out.
-
-    Raises
-    ------
-    ModelError
-        If it cannot be read, or weights are missing or left over.
+    `kind` is the class of `transformers` that reads it, if not the class of language models that
+    its config asks for. Heads of other kinds beside it are then left out.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM
     from transformers.utils import logging
@@ -173,40 +173,169 @@ def _with_adapter(module: Any, source: str) -> Any:
 
 
 def tokenizer_of(named: str) -> Any:
-    """The tokenizer of `transformers` in a folder or under a hub id.
-
-    Raises
-    ------
-    ModelError
-        If there is none, or an empty one.
-    """
+    """The tokenizer in a folder or under a hub id; none, or an empty one, is a ModelError."""
     from transformers import AutoTokenizer
 
+    cause: Exception | None = None
     try:
         tokenizer = AutoTokenizer.from_pretrained(named, trust_remote_code=False)
+        # For a folder without a tokenizer, some architectures get an empty one.
+        if not set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+            return tokenizer
+        reason = "its vocabulary is empty"
     except Exception as error:  # tokenizers raises bare Exception
+        cause, reason = error, first_line(error)
         if not Path(named).exists():
             raise ModelError(
-                f"is no folder here, and the hub gives nothing by that name ({first_line(error)})",
+                f"is no folder here, and the hub gives nothing by that name ({reason})",
                 cure="check the path, or the hub id and the connection",
                 where=named,
             ) from error
-        raise _no_tokenizer(named, first_line(error)) from error
-    # For a folder without a tokenizer, some architectures get an empty one.
-    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        raise _no_tokenizer(named, "its vocabulary is empty")
-    return tokenizer
-
-
-def _no_tokenizer(where: str, reason: str) -> ModelError:
-    return ModelError(
+    raise ModelError(
         f"has no tokenizer that can be loaded ({reason})",
         cure="save it there with tokenizer.save_pretrained(folder), or name it with --tokenizer",
-        where=where,
-    )
+        where=named,
+    ) from cause
 
 
 def first_line(error: BaseException) -> str:
     """What an error says in its first line, or its kind."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def check_weights(source: str) -> None:
+    """Refuse a folder whose weights are not in safetensors, or come from elsewhere.
+
+    Its index may name no file of another kind, elsewhere, or none. Of a hub id, whose files are
+    side by side, the index is fetched and looked at.
+    """
+    folder = Path(source)
+    if not folder.exists() and not source.startswith((".", "/", "~")):
+        _check_index_of_hub(source)
+        return
+    adapter = (folder / _ADAPTER).is_file()
+    if not adapter:
+        config = read_config(folder)
+        if (named := config.get("transformers_weights")) is not None:
+            _check_name(named, folder, where=str(folder / _CONFIG))
+        for index in sorted(folder.glob(f"*{_INDEX}")):
+            for name in _named(index):
+                _check_name(name, folder, where=str(index))
+        _check_layers(folder, config)
+    if not any(folder.glob("adapter_model.safetensors" if adapter else f"*{_WEIGHTS}")):
+        raise ModelError(
+            "there are no weights in safetensors",
+            cure="save them with save_pretrained; pickled ones (*.bin) are never loaded",
+            where=source,
+        )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config of a folder; refuses one that is not there or has none."""
+    if not folder.is_dir():
+        cure = "check the path of the model"
+        raise ModelError("there is no such folder", cure=cure, where=str(folder))
+    if not (folder / _CONFIG).is_file():
+        cure = "give a folder that save_pretrained wrote"
+        raise ModelError(f"there is no {_CONFIG}", cure=cure, where=str(folder))
+    return _read_object(folder / _CONFIG)
+
+
+def _base_of(source: str) -> str:
+    """The folder or hub id of the model that an adapter adapts; of any other, itself."""
+    path = Path(source) / _ADAPTER
+    if not path.is_file():
+        return source
+    named = _read_object(path).get("base_model_name_or_path")
+    if not isinstance(named, str) or not named:
+        raise ModelError(
+            f"{_ADAPTER} names no base model",
+            cure="set base_model_name_or_path in it to the base model's folder or hub id",
+            where=source,
+        )
+    return named
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ModelError(f"is not valid JSON ({error})", cure=_SAVE, where=str(path)) from error
+    except RecursionError as error:
+        raise ModelError("is nested too deeply", cure=_SAVE, where=str(path)) from error
+    if not isinstance(content, dict):
+        raise ModelError("is not a JSON object", cure=_SAVE, where=str(path))
+    return content
+
+
+def _check_index_of_hub(source: str) -> None:
+    from transformers.utils.hub import cached_file
+
+    kinds = ("gated_repo", "missing_entries", "connection_errors")
+    quiet = {f"_raise_exceptions_for_{kind}": False for kind in kinds}
+    try:
+        index = cached_file(source, f"model{_INDEX}", **quiet)
+    except (OSError, ValueError):
+        return  # whoever reads the model says what is wrong
+    for name in _named(Path(index)) if index else ():
+        _plain(name, where=f"{source}/model{_INDEX}")
+
+
+def _check_layers(folder: Path, config: dict[str, Any]) -> None:
+    """Refuse a config of more layers than there are weights: building it would not end."""
+    from safetensors import SafetensorError, safe_open
+
+    layers = {name: config[name] for name in _LAYERS if isinstance(config.get(name), int)}
+    tensors = 0
+    for path in folder.glob(f"*{_WEIGHTS}") if layers else ():
+        try:
+            with safe_open(path, framework="numpy") as file:
+                tensors += len(file.keys())
+        except (SafetensorError, OSError):
+            return  # a damaged file is named where it is read
+    most = max(layers, key=lambda name: layers[name], default="")
+    if layers and 0 < tensors < layers[most]:
+        raise ModelError(
+            f"says {most}={layers[most]}, and the weights are {tensors} tensors",
+            cure=f"correct it, or {_SAVE}",
+            where=str(folder / _CONFIG),
+        )
+
+
+def _named(index: Path) -> list[object]:
+    """The distinct files that an index names."""
+    table = _read_object(index).get("weight_map")
+    if not isinstance(table, dict) or not table:
+        problem = "has no weight_map from names of weights to files"
+        raise ModelError(problem, cure=_SAVE, where=str(index))
+    return list({str(name): name for name in table.values()}.values())
+
+
+def _plain(name: object, *, where: str) -> str:
+    """The name of a file of weights that is nothing but a name."""
+    text = str(name)
+    plain = name == Path(text).name and "\\" not in text
+    if not plain or not text.endswith((_WEIGHTS, _INDEX)):
+        raise ModelError(
+            f"names {text[:100]!r} for weights, the name of a .safetensors file in the same "
+            "folder was expected",
+            cure=f"{_SAVE}; pickled weights (*.bin) and files elsewhere are never loaded",
+            where=where,
+        )
+    return text
+
+
+def _check_name(name: object, folder: Path, *, where: str) -> None:
+    path = folder / _plain(name, where=where)
+    if not path.exists():
+        raise ModelError(f"names {path.name!r}, which is not there", cure=_SAVE, where=where)
+    home, real = folder.resolve(), path.resolve()
+    # The hub's cache keeps its files in a folder of their own, and links to them.
+    homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
+    if real.parent not in homes:
+        raise ModelError(
+            f"names {path.name!r}, a link to a file outside of the folder",
+            cure="copy the file into the folder",
+            where=where,
+        )

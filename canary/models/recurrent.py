@@ -21,12 +21,10 @@ from canary.models.language_model import Context, Ints, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.state_cache import NONE, SlabWalker, Slots
 from canary.models.torch_model import Distributions, TorchModel, context_read
-from canary.models.torch_support import SlabPlaces, inference, slab_capacity
+from canary.models.torch_support import inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 
-_ROWS = 3
-"""Of the probe: a batch of the size of a number of layers could pass by accident."""
-
+_ROWS = 3  # of the probe: a batch of the size of a number of layers could pass by accident
 _RECURRENT = (
     "make forward(ids, state) return (logits of shape (batch, time, vocabulary), state), "
     "with the batch in dimension 1 of every state tensor"
@@ -78,8 +76,8 @@ class RecurrentModel(TorchModel):
         """See `canary.models.torch_model.TorchModel.logits`."""
         if not self._stateless:
             with inference(self.module):
-                given: torch.Tensor = self.module(ids, None)[0]
-                return given[:, skipped:]
+                logits: torch.Tensor = self.module(ids, None)[0]
+                return logits[:, skipped:]
         given = self._called("does not work as a language model", _STATELESS, ids)
         shape = tuple(getattr(given, "shape", ()))
         if not isinstance(given, torch.Tensor) or len(shape) != 3 or shape[:2] != ids.shape:
@@ -112,8 +110,15 @@ class RecurrentModel(TorchModel):
 
     def _checked_recurrence(self, ids: torch.Tensor) -> tuple[torch.Tensor, int]:
         """Logits of the probe, and bytes of the state of one row."""
+
+        def parts(given: Any) -> tuple[torch.Tensor, Any, list[torch.Tensor]]:
+            logits, state = given
+            if not isinstance(logits, torch.Tensor):
+                raise TypeError(f"logits are a {type(logits).__name__}, a tensor was expected")
+            return logits, state, _leaves(state)
+
         kind, name = "does not work as a recurrent model", type(self.module).__name__
-        logits, state, leaves = self._called(kind, _RECURRENT, ids, None, read=_parts)
+        logits, state, leaves = self._called(kind, _RECURRENT, ids, None, read=parts)
         shapes = [tuple(leaf.shape) for leaf in leaves]
         if logits.shape[:2] != ids.shape or any(len(s) < 2 or s[1] != _ROWS for s in shapes):
             raise ModelError(
@@ -152,40 +157,38 @@ class RecurrentWalker(SlabWalker):
     def __init__(
         self, module: torch.nn.Module, context: Context, capacity: int, device: torch.device
     ) -> None:
-        self._module = module
-        self._device = device
+        self._module, self._device = module, device
+        self._root_place = capacity
         with inference(module):
             ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(device).unsqueeze(0)
             logits, self._like = module(ids, None)
             log_probs, root = context_read(logits, ids)
             # Per state tensor of shape (a, 1, ...): a slab of shape (a, capacity + 1, ...)
             # whose last place is the root.
-            self._slabs = [_slab(leaf, capacity) for leaf in _leaves(self._like)]
-        self._root_place = capacity
+            self._slabs = []
+            for leaf in _leaves(self._like):
+                slab = leaf.new_empty(len(leaf), capacity + 1, *leaf.shape[2:])
+                slab[:, capacity] = leaf[:, 0]
+                self._slabs.append(slab)
         super().__init__(capacity, chained=False, context_log_probs=log_probs, root=root)
 
     def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Distributions:
         with inference(self._module):
             places = np.where(parents == NONE, self._root_place, parents)
-            held, kept = SlabPlaces(places), SlabPlaces(into)
-            state = _rebuild(self._like, [held.read(slab, 1) for slab in self._slabs])
-            ids = torch.from_numpy(tokens).to(self._device).unsqueeze(1)
+            held, kept, ids = (
+                torch.from_numpy(array).to(self._device)
+                for array in (places, into, tokens[:, None])
+            )
+            leaves = [slab.index_select(1, held.to(slab.device)) for slab in self._slabs]
+            state = _rebuild(self._like, leaves)
             logits, state = self._module(ids, state)
             if len(into):
                 for slab, leaf in zip(self._slabs, _leaves(state), strict=True):
-                    kept.write(slab, leaf[:, : len(into)], 1)
+                    slab.index_copy_(1, kept.to(slab.device), leaf[:, : len(into)])
             return Distributions.of(logits[:, -1])
 
     def _free_slab(self) -> None:
         self._slabs = []
-
-
-def _parts(given: Any) -> tuple[torch.Tensor, Any, list[torch.Tensor]]:
-    """Logits, state, and the tensors of the state."""
-    logits, state = given
-    if not isinstance(logits, torch.Tensor):
-        raise TypeError(f"logits are a {type(logits).__name__}, a tensor was expected")
-    return logits, state, _leaves(state)
 
 
 def _leaves(state: Any) -> list[torch.Tensor]:
@@ -203,10 +206,3 @@ def _rebuild(like: Any, leaves: list[torch.Tensor]) -> Any:
         return leaves.pop(0)
     parts = [_rebuild(part, leaves) for part in like]
     return type(like)(*parts) if hasattr(like, "_fields") else type(like)(parts)
-
-
-def _slab(state: torch.Tensor, capacity: int) -> torch.Tensor:
-    a, _, *rest = state.shape
-    slab = torch.empty((a, capacity + 1, *rest), dtype=state.dtype, device=state.device)
-    slab[:, capacity] = state[:, 0]
-    return slab

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.errors import ServerError
 from canary.models.language_model import (
@@ -21,19 +20,20 @@ from canary.models.language_model import (
     Expansion,
     FloatArray,
     IntArray,
+    Ints,
     Memory,
     ModelFacts,
     Moments,
     Nodes,
     Rows,
 )
-from canary.models.placement import divided, rows_below
 from canary.models.state_cache import NONE, Slots
 from canary.records.validation import versions
 from canary.tokens.tokenizer import Tokenizer
 from canary.workers.cluster import Call, KeepingWorkers
 
-Ints = NDArray[np.int64]
+_RUN = 8  # nodes side by side that stay together: they share ancestors
+_UNEVEN = 1.5  # times its share: a worker with more gives nodes away, elsewhere they cost more
 
 
 class SpreadModel:
@@ -46,7 +46,6 @@ class SpreadModel:
     workers : KeepingWorkers
         Each keeps a `canary.models.remote_worker.KeptModel`.
     tokenizer : Tokenizer
-        Of the same model, in this process.
     facts : ModelFacts
     sharing : sequence of int
         How many workers share the memory that each has.
@@ -78,10 +77,8 @@ class SpreadModel:
 
     def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
         """See `canary.models.language_model.Spread.moments_each`."""
-        return [
-            Moments(*answer)
-            for answer in self._workers.ask([Call("moments", vars(rows)) for rows in batches])
-        ]
+        answers = self._workers.ask([Call("moments", vars(rows)) for rows in batches])
+        return [Moments(*answer) for answer in answers]
 
     def open(self, context: Context, *, memory_bytes: int) -> SpreadWalker:
         """A walker at every worker, with an equal part of `memory_bytes` each."""
@@ -116,15 +113,21 @@ class _TellingModel(SpreadModel):
 def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
     """The model that all of some workers keep.
 
-    Raises
-    ------
-    ServerError
-        If the workers have different models, or other versions of the software than this
-        process. They are ended then.
+    If they have different models, or other versions of the software than this process, they are
+    ended with a ServerError.
     """
     try:
         answers = _of_all(workers, "about")
-        _check_versions([answer["versions"] for answer in answers])
+        here = versions()
+        for there in (answer["versions"] for answer in answers):
+            for name in sorted(here.keys() | there.keys()):
+                if here.get(name) != there.get(name):
+                    raise ServerError(
+                        f"a worker has {name} {there.get(name, '(none)')}, and this process has "
+                        f"{here.get(name, '(none)')}",
+                        cure="install the same versions on all machines",
+                        where="versions",
+                    )
         facts = _facts([answer["facts"] for answer in answers])
     except BaseException:
         workers.close()
@@ -138,6 +141,21 @@ def _of_all(workers: KeepingWorkers, method: str) -> list[Any]:
     return workers.ask([Call(method, to=worker) for worker in range(workers.count)])
 
 
+def _facts(answers: Sequence[dict[str, Any]]) -> ModelFacts:
+    """The facts of all workers, which differ in the noise of their arithmetic only."""
+    for name, first in answers[0].items():
+        others = {str(answer[name]) for answer in answers[1:]} - {str(first)}
+        if others and name != "noise_bits_per_token":
+            raise ServerError(
+                f"the workers do not have the same model: {name} is {first} and {min(others)}",
+                cure="bring the same files to all machines, and machines of answer kind together",
+                where=str(answers[0]["name"]),
+            )
+    noise = max(answer["noise_bits_per_token"] for answer in answers)
+    same = {**answers[0], "noise_bits_per_token": noise}
+    return ModelFacts(**{**same, "capabilities": tuple(same["capabilities"])})
+
+
 @dataclass
 class _Lane:
     """What is known of the walker at one worker."""
@@ -145,16 +163,6 @@ class _Lane:
     incarnation: str = ""
     room: int = 0
     released: list[Ints] = field(default_factory=list)
-
-    def at(self, walker: int, opening: dict[str, Any]) -> dict[str, Any]:
-        """The walker, for its worker; what it may let go of is told once."""
-        released, self.released = self.released, []
-        return {
-            "walker": walker,
-            "incarnation": self.incarnation,
-            "opening": opening,
-            "released": np.concatenate([np.zeros(0, np.int64), *released]),
-        }
 
 
 class SpreadWalker:
@@ -173,7 +181,7 @@ class SpreadWalker:
         self.context_log_probs: FloatArray = answers[0]["context_log_probs"]
         self._tells = bool(answers[0]["tells"])
         # Which worker has the state of each slot (NONE: none any more), and its handle there.
-        self._slots = Slots(max(self._room(), 1))
+        self._slots = Slots(max(sum(lane.room for lane in self._lanes), 1))
         self._worker, self._handle = np.full((2, self._slots.capacity), NONE, np.int64)
 
     @property
@@ -181,59 +189,50 @@ class SpreadWalker:
         """How many more nodes can be held."""
         due = [worker for worker, lane in enumerate(self._lanes) if lane.released]
         self._ask("open", {worker: {} for worker in due})
-        return self._room()
+        return sum(lane.room for lane in self._lanes)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`."""
         lengths = np.asarray(nodes.lengths, np.int64)
-        slots = self._standing(nodes, lengths)
-        stands = slots != NONE
-        at = np.where(stands, slots, 0)
-        before = np.where(stands, self._worker[at], NONE)
+        slots, depths = self._slots.usable(nodes)
+        held_here = slots != NONE
+        before = np.where(held_here, self._worker[slots], NONE)
         to = divided(before, np.array([lane.room for lane in self._lanes]))
-        handles = np.where(to == before, self._handle[at], NONE)
+        handles = np.where(to == before, self._handle[slots], NONE)
         parts = {worker: np.flatnonzero(to == worker) for worker in np.unique(to).tolist()}
         incarnations = [lane.incarnation for lane in self._lanes]
+        known = {**vars(nodes), "handles": handles}
         given = {
             worker: {
-                "nodes": {
-                    "paths": nodes.paths[part],
-                    "lengths": nodes.lengths[part],
-                    "priced": nodes.priced[part],
-                    "handles": handles[part],
-                },
+                "nodes": {name: array[part] for name, array in known.items()},
                 "tokens": vars(tokens.take(part)),
                 "keep": keep,
             }
             for worker, part in parts.items()
         }
         answers = self._ask("expand", given)
-        path, held, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
+        path, kept, queries = np.zeros(len(nodes)), np.full(len(nodes), NONE, np.int64), 0
         log_probs = np.empty(tokens.shape(len(nodes)), np.float32)
         for worker, part in parts.items():
             answer = answers[worker]
             path[part] = answer["path_log_probs"]
             log_probs[tokens.places(part)] = answer["log_probs"]
-            held[part] = self._kept(worker, answer["handles"], lengths[part])
-            own = part[stands[part]]
+            kept[part] = self._kept(worker, answer["handles"], lengths[part])
+            own, other = part[held_here[part]], part[~held_here[part]]
             if answer["incarnation"] != incarnations[worker] or (before[own] != worker).any():
-                depths = self._slots.depth[slots[own]]
-                other = part[~stands[part]]
-                queries += int((lengths[own] - depths).sum())
+                queries += int((lengths[own] - depths[own]).sum())
                 queries += rows_below(np.asarray(nodes.paths)[other], lengths[other])
             else:
                 queries += answer["queries"]
-        return Expansion(path, log_probs, held, queries)
+        return Expansion(path, log_probs, kept, queries)
 
     def release(self, handles: IntArray) -> None:
         """Let go of states; -1 and stale handles are ignored."""
         slots = self._slots.resolve(np.unique(np.asarray(handles, np.int64)))
         slots = slots[slots != NONE]
-        for worker in np.unique(self._worker[slots]):
-            if worker != NONE:
-                self._lanes[worker].released.append(
-                    self._handle[slots[self._worker[slots] == worker]]
-                )
+        for worker, lane in enumerate(self._lanes):
+            if len(own := slots[self._worker[slots] == worker]):
+                lane.released.append(self._handle[own])
         self._slots.drop(slots)
 
     def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> Ints:
@@ -253,15 +252,18 @@ class SpreadWalker:
             self._workers.ask([Call("close", about, k) for k in range(self._workers.count)])
 
     def _ask(self, method: str, given: Mapping[int, dict[str, Any]]) -> dict[int, Any]:
-        """What workers answer, by their numbers; what they may let go of they are told as well."""
-        calls = [
-            Call(
-                method,
-                {"at": self._lanes[worker].at(self._number, self._opening), **about},
-                worker,
-            )
-            for worker, about in given.items()
-        ]
+        """What workers answer, by their numbers; what they may let go of they are told once."""
+        calls = []
+        for worker, about in given.items():
+            lane = self._lanes[worker]
+            at = {
+                "walker": self._number,
+                "incarnation": lane.incarnation,
+                "opening": self._opening,
+                "released": np.concatenate([np.zeros(0, np.int64), *lane.released]),
+            }
+            lane.released = []
+            calls.append(Call(method, {"at": at, **about}, worker))
         try:
             answers = dict(zip(given, self._workers.ask(calls), strict=True))
         except BaseException:
@@ -273,16 +275,6 @@ class SpreadWalker:
             if answer["incarnation"] != self._lanes[worker].incarnation:
                 self._lose(worker, answer["incarnation"])
         return answers
-
-    def _room(self) -> int:
-        return sum(lane.room for lane in self._lanes)
-
-    def _standing(self, nodes: Nodes, lengths: Ints) -> Ints:
-        """Slot of the state that each node stands on; NONE without one that serves."""
-        slots = self._slots.resolve(np.asarray(nodes.handles, np.int64))
-        depths = np.where(slots == NONE, -1, self._slots.depth[slots] if len(slots) else -1)
-        unusable = (depths >= nodes.priced) | (depths >= lengths)
-        return np.where(unusable, NONE, slots)
 
     def _kept(self, worker: int, handles: Ints, lengths: Ints) -> Ints:
         """Handles of this walker for those of a worker."""
@@ -303,30 +295,43 @@ class SpreadWalker:
         self._lanes[worker].released, self._lanes[worker].incarnation = [], incarnation
 
 
-def _facts(answers: Sequence[dict[str, Any]]) -> ModelFacts:
-    """The facts of all workers, which differ in the noise of their arithmetic only."""
-    for name, first in answers[0].items():
-        others = {str(answer[name]) for answer in answers[1:]} - {str(first)}
-        if others and name != "noise_bits_per_token":
-            raise ServerError(
-                f"the workers do not have the same model: {name} is {first} and {min(others)}",
-                cure="bring the same files to all machines, and machines of answer kind together",
-                where=str(answers[0]["name"]),
-            )
-    noise = max(answer["noise_bits_per_token"] for answer in answers)
-    same = {**answers[0], "noise_bits_per_token": noise}
-    return ModelFacts(**{**same, "capabilities": tuple(same["capabilities"])})
+def divided(workers: Ints, room: Ints) -> Ints:
+    """The worker of each node of a batch, shape (n,), from 0 to k - 1.
+
+    Nodes stay where their states are, unless that worker has far more than its share: then it
+    gives the excess away, in runs spread over all that it has, so that the children of any
+    part of the batch are spread as well. Those without a state fill the others up. A batch of
+    a few nodes goes to one worker as far as its states let it. `workers` says where the state
+    below each node is, -1 for nowhere, and `room` how many more states each worker can hold.
+    """
+    n, k = len(workers), len(room)
+    to = workers.copy()
+    held = np.bincount(workers[workers >= 0], minlength=k)
+    if n < 2 * _RUN:
+        to[workers < 0] = np.lexsort((room, held))[-1]
+        return to
+    share = max(-(-n // k), _RUN)
+    for worker in np.flatnonzero(held > _UNEVEN * share):
+        own = np.flatnonzero(workers == worker)
+        part = (len(own) - share) / len(own)
+        run = np.arange(len(own)) // _RUN
+        given = np.floor((run + 1) * part) > np.floor(run * part)
+        to[own[given]] = -1
+        held[worker] -= np.count_nonzero(given)
+    free = np.flatnonzero(to < 0)
+    wanted = np.maximum(share - held, 0)
+    # Workers in turn, each as often as it has room for below its share.
+    turn = np.repeat(np.arange(k), wanted)
+    number = np.arange(len(turn)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    order = turn[np.argsort((number + 0.5) / wanted[turn], kind="stable")]
+    runs = np.arange(len(free)) // _RUN * _RUN
+    to[free] = order[np.minimum(runs, len(order) - 1)]
+    return to
 
 
-def _check_versions(answers: Sequence[dict[str, str]]) -> None:
-    """Refuse workers whose numbers would come of other software than is recorded."""
-    here = versions()
-    for answer in answers:
-        for name in sorted(here.keys() | answer.keys()):
-            if here.get(name) != answer.get(name):
-                raise ServerError(
-                    f"a worker has {name} {answer.get(name, '(none)')}, and this process has "
-                    f"{here.get(name, '(none)')}",
-                    cure="install the same versions on all machines",
-                    where="versions",
-                )
+def rows_below(paths: IntArray, lengths: Ints) -> int:
+    """Tokens that one walker computes for nodes without states: shared ancestors once."""
+    rows = int(np.count_nonzero(lengths))
+    for depth in range(1, int(lengths.max(initial=0))):
+        rows += len(np.unique(paths[lengths > depth, :depth], axis=0))
+    return rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import secrets
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -24,29 +24,13 @@ from canary.models.language_model import (
 from canary.records.validation import versions
 
 
-@dataclass(frozen=True, eq=False)
-class _Open:
-    """A walker and the name of this opening of it: handles of another are not its own."""
-
-    walker: Walker
-    incarnation: str
-
-    def state(self) -> dict[str, Any]:
-        """What its owner is told each time."""
-        return {"incarnation": self.incarnation, "room": self.walker.room}
-
-
 class KeptModel:
-    """Answers for one model.
-
-    Parameters
-    ----------
-    model : LanguageModel
-    """
+    """Answers for one model behind the seam."""
 
     def __init__(self, model: LanguageModel) -> None:
         self._model = model
-        self._open: dict[int, _Open] = {}
+        # By number, with the name of this opening: handles of another are not its own.
+        self._open: dict[int, tuple[Walker, str]] = {}
 
     def about(self) -> dict[str, Any]:
         """Facts of the model, versions of the software, and what of a machine it shares."""
@@ -76,10 +60,9 @@ class KeptModel:
 
     def open(self, *, at: dict[str, Any]) -> dict[str, Any]:
         """Have the walker open, and tell what its owner must know of it."""
-        opened = self._at(**at)
-        walker = opened.walker
+        walker, state = self._at(**at)
         told = {"context_log_probs": walker.context_log_probs}
-        return {**opened.state(), **told, "tells": isinstance(walker, TellsQueries)}
+        return {**state(), **told, "tells": isinstance(walker, TellsQueries)}
 
     def expand(
         self, *, at: dict[str, Any], nodes: dict[str, Any], tokens: dict[str, Any], keep: bool
@@ -89,37 +72,39 @@ class KeptModel:
         In a new incarnation no state is held, so that all handles are stale, and the states below
         the nodes are computed again.
         """
-        opened = self._at(**at)
-        expansion = opened.walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
-        return {**opened.state(), **vars(expansion)}
+        walker, state = self._at(**at)
+        expansion = walker.expand(Nodes(**_own(nodes)), Children(**_own(tokens)), keep=keep)
+        return {**state(), **vars(expansion)}
 
     def most_queries(
         self, *, at: dict[str, Any], nodes: dict[str, Any], held: Any, degrees: Any
     ) -> dict[str, Any]:
         """`TellsQueries.most_queries`."""
-        opened, given = self._at(**at), Nodes(**_own(nodes))
-        most = most_queries(opened.walker, given, np.array(held), np.array(degrees))
-        return {**opened.state(), "most": most}
+        walker, state = self._at(**at)
+        most = most_queries(walker, Nodes(**_own(nodes)), np.array(held), np.array(degrees))
+        return {**state(), "most": most}
 
     def close(self, *, walker: int) -> None:
         """Close the walker of this number, if it is open."""
-        opened = self._open.pop(walker, None)
-        if opened is not None:
-            opened.walker.__exit__(None, None, None)
+        if walker in self._open:
+            self._open.pop(walker)[0].__exit__(None, None, None)
 
     def _at(
         self, *, walker: int, incarnation: str, opening: dict[str, Any], released: Any
-    ) -> _Open:
-        """The walker of this number without what was released; a new one if it is another."""
-        opened = self._open.get(walker)
-        if opened is not None and opened.incarnation == incarnation:
-            opened.walker.release(np.array(released))
-            return opened
-        self.close(walker=walker)
-        context = Context(**_own(opening["context"]))
-        made = self._model.open(context, memory_bytes=opening["memory_bytes"])
-        opened = self._open[walker] = _Open(made.__enter__(), secrets.token_hex(8))
-        return opened
+    ) -> tuple[Walker, Callable[[], dict[str, Any]]]:
+        """The walker of this number without what was released, and what its owner is told.
+
+        A new one if it is another.
+        """
+        if walker in self._open and self._open[walker][1] == incarnation:
+            self._open[walker][0].release(np.array(released))
+        else:
+            self.close(walker=walker)
+            context = Context(**_own(opening["context"]))
+            made = self._model.open(context, memory_bytes=opening["memory_bytes"])
+            self._open[walker] = made.__enter__(), secrets.token_hex(8)
+        now, name = self._open[walker]
+        return now, lambda: {"incarnation": name, "room": now.room}
 
 
 def _own(arrays: dict[str, Any]) -> dict[str, Any]:

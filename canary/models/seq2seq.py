@@ -17,24 +17,17 @@ import torch
 
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.models.causal import CausalModel
+from canary.models.key_values import KeysAndValues
 from canary.models.language_model import IntArray
-from canary.models.shared_context import KeysAndValues
 from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
 
 class TargetTokenizer:
-    """A tokenizer that puts the decoder's start token before every text.
-
-    Parameters
-    ----------
-    inner : Tokenizer
-    start : int
-    """
+    """The `inner` tokenizer, which puts the decoder's `start` token before every text."""
 
     def __init__(self, inner: Tokenizer, start: int) -> None:
-        self._inner = inner
-        self._start = start
+        self._inner, self._start = inner, start
         self.size = inner.size
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
@@ -100,11 +93,7 @@ class Seq2SeqModel(CausalModel):
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """See `canary.models.torch_model.TorchModel.logits`."""
         with inference(self.module):
-            logits: torch.Tensor = self.module(
-                encoder_outputs=_encoded(self._read(), len(ids)),
-                decoder_input_ids=ids,
-                use_cache=False,
-            ).logits
+            logits: torch.Tensor = self._decoded(ids, self._read(), use_cache=False).logits
             return logits[:, skipped:]
 
     def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
@@ -122,12 +111,7 @@ class Seq2SeqModel(CausalModel):
                 hidden, cross = self._held
                 shared = [tuple(t.expand(len(ids), -1, -1, -1) for t in pair) for pair in cross]
                 whole = EncoderDecoderCache(cache, DynamicCache(shared))
-            out = self.module(
-                encoder_outputs=_encoded(hidden, len(ids)),
-                decoder_input_ids=ids,
-                past_key_values=whole,
-                use_cache=True,
-            )
+            out = self._decoded(ids, hidden, past_key_values=whole, use_cache=True)
             states = out.past_key_values
             if cache is None:
                 layers = states.cross_attention_cache.layers
@@ -160,8 +144,9 @@ class Seq2SeqModel(CausalModel):
         hidden: torch.Tensor = self.module.get_encoder()(input_ids=ids).last_hidden_state
         return hidden
 
+    def _decoded(self, ids: torch.Tensor, hidden: torch.Tensor, **options: Any) -> Any:
+        """What the decoder gives for rows of `ids` that all read the same source."""
+        from transformers.modeling_outputs import BaseModelOutput
 
-def _encoded(hidden: torch.Tensor, n: int) -> Any:
-    from transformers.modeling_outputs import BaseModelOutput
-
-    return BaseModelOutput(last_hidden_state=hidden.expand(n, -1, -1))
+        read = BaseModelOutput(last_hidden_state=hidden.expand(len(ids), -1, -1))
+        return self.module(encoder_outputs=read, decoder_input_ids=ids, **options)

@@ -1,15 +1,12 @@
 """The walker that owns one preallocated slab of model states.
 
 What an adapter adds is one step: from the states of some parents and one token each to
-next-token distributions and, where asked, states. Everything else (handles, stale
-handles, recomputation from the path, what is shared within a batch, what is let go when
-something fails) is the same for every model that has states, and is here.
+next-token distributions and, where asked, states.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Protocol, Self
 
 import numpy as np
@@ -23,16 +20,11 @@ NONE = -1
 
 
 class Slots:
-    """Which places of a slab are taken, by what, and for whom.
+    """Which of a slab's `capacity` places are taken, by what, and for whom.
 
     A handle is a slot and its generation, so that a handle whose slot was given to
     another state is known to be stale. A slot lives while it is held, or while a slot
     that names it as its parent lives.
-
-    Parameters
-    ----------
-    capacity : int
-        Number of places.
     """
 
     BYTES = 41
@@ -52,10 +44,7 @@ class Slots:
     def take(self, depth: int, parents: Ints) -> Ints:
         """Slots for states of `depth` below the slots `parents` (NONE: none), shape (n,).
 
-        Raises
-        ------
-        OutOfMemory
-            If fewer than n places are free; nothing is taken then.
+        An OutOfMemory if fewer than n places are free; nothing is taken then.
         """
         count = len(parents)
         if count > self.free:
@@ -98,6 +87,15 @@ class Slots:
             valid &= (self._generation[slots] == handles >> 32) & self._held[slots]
         return np.where(valid, slots, NONE)
 
+    def usable(self, nodes: Nodes) -> tuple[Ints, Ints]:
+        """Slots of the states that nodes can be computed from, and depths; NONE and 0 without."""
+        slots = self.resolve(np.asarray(nodes.handles, np.int64))
+        depth = np.where(slots == NONE, 0, self.depth[slots])
+        # A held state whose own next token still lacks its price is of no use: the
+        # distribution after it is gone. The root's is kept.
+        unusable = (depth >= nodes.priced) | (depth >= nodes.lengths)
+        return np.where(unusable, NONE, slots), np.where(unusable, 0, depth)
+
     def ancestors(self, slots: Ints, depth: int) -> Ints:
         """The last `depth` slots of the chain that ends at each slot, shape (n, depth)."""
         chain = np.empty((len(slots), depth), np.int64)
@@ -127,8 +125,7 @@ class SlabWalker(ABC):
     chained : bool
         Whether the state at a slot is only its own token's part, so that the states of
         its ancestors must stay alive with it (attention), or the whole (recurrence).
-    context_log_probs : array of shape (p - 1,)
-        Log-probabilities of the context's tokens after its first, in nats.
+    context_log_probs : array of shape (p - 1,), nats
     root : NextTokens
         After the context, one row.
     """
@@ -180,12 +177,7 @@ class SlabWalker(ABC):
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`."""
         lengths = np.asarray(nodes.lengths, np.int64)
-        slots = self._slots.resolve(np.asarray(nodes.handles, np.int64))
-        depth = np.where(slots == NONE, 0, self._slots.depth[slots] if len(slots) else 0)
-        # A held state whose own next token still lacks its price is of no use: the
-        # distribution after it is gone. The root's is kept.
-        unusable = (depth >= nodes.priced) | (depth >= lengths)
-        slots, depth = np.where(unusable, NONE, slots), np.where(unusable, 0, depth)
+        slots, depth = self._slots.usable(nodes)
         if len(nodes) and (lengths == lengths[0]).all() and (depth == lengths - 1).all():
             return self._expand_one_level(nodes, slots, tokens, keep=keep)
         return self._expand_levels(nodes, slots, depth, tokens, keep=keep)
@@ -219,7 +211,8 @@ class SlabWalker(ABC):
     ) -> Expansion:
         """Nodes of any length over any held ancestor, one level of tokens after another.
 
-        At each level the rows that several nodes share are computed once. The states in
+        At each level nodes that pass through the same state by the same token share a row;
+        the row of a node that ends there is its own, since it may be held. The states in
         between are let go as soon as the next level is computed from them.
         """
         n = len(nodes)
@@ -233,9 +226,10 @@ class SlabWalker(ABC):
         above, row = self._root, np.zeros(n, np.int64)  # distributions before this token
         queries, room = 0, self.room
 
-        def answer(found: NextTokens, rows: Ints, ends: Ints) -> None:
+        def answer(distributions: NextTokens, rows: Ints, ends: Ints) -> None:
             if len(ends):
-                log_probs[tokens.places(ends)] = found.children(rows, tokens.take(ends))
+                children = tokens.take(ends)
+                log_probs[tokens.places(ends)] = distributions.children(rows, children)
 
         roots = np.flatnonzero(lengths == 0)
         answer(self._root, row[roots], roots)
@@ -246,54 +240,31 @@ class SlabWalker(ABC):
                     continue
                 asked = here[priced[here] <= level]
                 path[asked] += above.gather(row[asked], paths[asked, level])
-                rows = _rows(here, current[here], paths[here, level], lengths[here] == level + 1)
+                ending = lengths[here] == level + 1
+                through, ends = here[~ending], here[ending]
+                # First the rows that nodes pass through, then those of nodes that end here.
+                pairs = np.stack([current[through], paths[through, level]], axis=1)
+                distinct, number = np.unique(pairs, axis=0, return_inverse=True)
+                shared, number = len(distinct), number.reshape(-1)
+                parents = np.concatenate([distinct[:, 0], current[ends]])
+                last = np.concatenate([distinct[:, 1], paths[ends, level]])
                 # States in between may take from the reserve, kept ones may not.
-                spare = max(0, min(room, self._slots.free - rows.shared))
-                final = min(len(rows.ends), spare) if keep else 0
+                spare = max(0, min(room, self._slots.free - shared))
+                final = min(len(ends), spare) if keep else 0
                 room -= final
-                into = self._take(rows.shared + final, level + 1, rows.parents)
-                kept.append(into[rows.shared :])
-                before, between = between, into[: rows.shared]
+                into = self._take(shared + final, level + 1, parents)
+                kept.append(into[shared:])
+                before, between = between, into[:shared]
                 try:
-                    above = self._step(rows.parents, level, rows.tokens, into)
+                    above = self._step(parents, level, last, into)
                 finally:
                     self._slots.drop(before)
-                queries += len(rows.tokens)
-                current[rows.through] = between[rows.number]
-                row[rows.through] = rows.number
-                answer(above, np.arange(rows.shared, len(rows.tokens)), rows.ends)
-                handles[rows.ends[:final]] = self._slots.handles(kept[-1])
+                queries += len(last)
+                current[through], row[through] = between[number], number
+                answer(above, np.arange(shared, len(last)), ends)
+                handles[ends[:final]] = self._slots.handles(kept[-1])
         except BaseException:
             self._slots.drop(np.concatenate([between, *kept]))
             raise
         self._slots.drop(between)
         return Expansion(path, log_probs, handles, queries)
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """One level's computation: first the rows that nodes pass through, then the last ones.
-
-    Nodes that pass through the same state by the same token share a row; the row of a
-    node that ends here is its own, since it may be held.
-    """
-
-    through: Ints  # nodes that go deeper
-    number: Ints  # which shared row each of them passes through
-    shared: int  # number of shared rows
-    ends: Ints  # nodes that end at this level, in the order of their rows
-    parents: Ints  # slot from which each row is computed
-    tokens: Ints  # token of each row
-
-
-def _rows(here: Ints, slots: Ints, tokens: Ints, ends: NDArray[np.bool_]) -> _Rows:
-    pairs = np.stack([slots[~ends], tokens[~ends]], axis=1)
-    distinct, number = np.unique(pairs, axis=0, return_inverse=True)
-    return _Rows(
-        through=here[~ends],
-        number=number.reshape(-1).astype(np.int64),
-        shared=len(distinct),
-        ends=here[ends],
-        parents=np.concatenate([distinct[:, 0], slots[ends]]),
-        tokens=np.concatenate([distinct[:, 1], tokens[ends]]),
-    )

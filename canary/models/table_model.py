@@ -133,8 +133,7 @@ class TableModel:
 
     def score(self, rows: Rows) -> FloatArray:
         """Log-probability of each scored token, flat, in nats."""
-        states, tokens = self._walked(rows)
-        return self._log_probs[states, tokens]
+        return self._log_probs[self._walked(rows)]
 
     def moments(self, rows: Rows) -> Moments:
         """See `canary.models.language_model.TellsMoments`; each state must sum to 1."""
@@ -144,11 +143,8 @@ class TableModel:
         finite = np.where(probs > 0.0, table, 0.0)
         mean = (probs * finite).sum(axis=1)
         deviation = np.sqrt((probs * (finite - mean[:, None]) ** 2).sum(axis=1))
-        return Moments(
-            self._log_probs[states, tokens],
-            mean[states].astype(np.float32),
-            deviation[states].astype(np.float32),
-        )
+        of_tokens = (column[states].astype(np.float32) for column in (mean, deviation))
+        return Moments(self._log_probs[states, tokens], *of_tokens)
 
     def _walked(self, rows: Rows) -> tuple[Ints, Ints]:
         """The state before each scored token, and the token, flat."""
@@ -161,7 +157,7 @@ class TableModel:
             state[here] = self._transitions[state[here], rows.ids[places]]
         place_in_row = np.arange(len(rows.ids)) - np.repeat(begin, lengths)
         scored = place_in_row >= np.repeat(rows.start, lengths)
-        return before[scored], rows.ids[scored]
+        return before[scored], np.asarray(rows.ids[scored], np.int64)
 
     def open(self, context: Context, *, memory_bytes: int) -> TableWalker:
         """A walker below `context` that holds states within `memory_bytes`."""
@@ -193,8 +189,7 @@ class TableWalker(SlabWalker):
     def __init__(
         self, transitions: Ints, log_probs: NDArray[np.float32], context: Context, capacity: int
     ) -> None:
-        self._transitions = transitions
-        self._log_probs = log_probs
+        self._transitions, self._log_probs = transitions, log_probs
         states = [0]
         for token in context.ids:
             states.append(int(transitions[states[-1], token]))

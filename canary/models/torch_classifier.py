@@ -15,14 +15,11 @@ from torch.nn import functional
 
 from canary.errors import InputError, ModelError
 from canary.models.classifier import GradientFeatures
-from canary.models.torch_support import free_bytes, inference, input_device
-from canary.models.weight_digest import fingerprint
+from canary.models.torch_support import fingerprint, free_bytes, inference, input_device
 from canary.statistics.number_checks import softmaxed
 
 _SUM_TOLERANCE = 1e-3
-_SHARE = 8
-"""Of the free memory, gradients of a batch take at most one such part: vmap holds copies."""
-
+_SHARE = 8  # of the free memory, gradients of a batch take one such part: vmap holds copies
 _MOST_BYTES = 1 << 28
 
 
@@ -53,8 +50,12 @@ class TorchClassifier:
         self._module, self._logits = module, outputs == "logits"
         self._device = input_device(module)
         self.device = self._device.type
-        floats = [part.dtype for part in module.parameters() if part.is_floating_point()]
-        self._dtype = floats[0] if floats else torch.float32
+        self._floats = {
+            name: part.detach()
+            for name, part in module.named_parameters()
+            if part.is_floating_point()
+        }
+        self._dtype = next((part.dtype for part in self._floats.values()), torch.float32)
 
     @cached_property
     def fingerprint(self) -> str | None:
@@ -64,55 +65,56 @@ class TorchClassifier:
     def log_probs(self, inputs: Any) -> NDArray[np.float32]:
         """Log-probability of each class, of shape (samples, classes) and float32, in nats.
 
-        Raises
-        ------
-        ModelError
-            If the module cannot take the inputs, gives another shape, or numbers that are no
-            probabilities though it is said to give them.
-        OutOfMemory
-            If the samples do not fit.
+        A ModelError if the module cannot take the inputs, gives another shape, or gives
+        something else than it is said to give.
         """
         with inference(self._module):
             given = self._called(inputs)
-            values: NDArray[np.float32] = self._log_probs(given).cpu().numpy()
+            if self._logits and softmaxed(given.float().cpu().numpy()):
+                raise ModelError(
+                    "what the module gave are probabilities, and it is said to give logits",
+                    cure='say outputs="probs", or take the softmax out of the module',
+                    where=self.name,
+                )
+            if not self._logits and len(given):
+                worst = float((given.float().sum(1) - 1).abs().max())
+                # NaN is not at most anything, and is left for the engine to name.
+                if float(given.min()) < 0 or worst > _SUM_TOLERANCE:
+                    raise ModelError(
+                        "what the module gave is negative or does not sum to one",
+                        cure='say outputs="logits", or end the module in a softmax',
+                        where=self.name,
+                    )
+            values: NDArray[np.float32] = self._logged(given).cpu().numpy()
         return values
 
     @property
     def gradient_batch(self) -> int:
         """How many samples' gradients are held at a time, at least 1."""
-        size = 4 * sum(part.numel() for part in self._parameters().values())
+        size = 4 * sum(part.numel() for part in self._floats.values())
         return max(min(free_bytes(self._device) // _SHARE, _MOST_BYTES) // max(size, 1), 1)
 
     def gradients(self, inputs: Any, labels: NDArray[np.int64]) -> GradientFeatures:
         """Gradient of the loss of each sample by the parameters, and what it comes to.
 
-        Parameters
-        ----------
-        inputs : array_like of shape (samples, ...)
-        labels : ndarray of int64 of shape (samples,)
-
-        Raises
-        ------
-        ModelError
-            If the module has no weight matrix with a row for each class, or cannot be
-            mapped over samples.
-        OutOfMemory
-            If the gradients do not fit.
-
-        Notes
-        -----
         One backward pass, vectorised over samples (`torch.func`); memory is samples x
         parameters. The last weight matrix is the last parameter of two dimensions with as
-        many rows as there are classes.
+        many rows as there are classes; a ModelError if there is none.
         """
-        parameters = self._parameters()
         buffers = dict(self._module.named_buffers())
         with inference(self._module):
             with self._taking(inputs):
                 x = self._tensor(inputs)
             y = torch.from_numpy(labels).to(self._device)
             classes = self._called(x[:1]).shape[1]
-            last = _last_matrix(parameters, classes, self.name)
+            of_classes = (n for n, p in self._floats.items() if p.ndim > 1 and len(p) == classes)
+            last = next(reversed([*of_classes]), None)
+            if last is None:
+                raise ModelError(
+                    f"the module has no weight matrix with a row for each of {classes} classes",
+                    cure="attack its outputs instead",
+                    where=self.name,
+                )
             if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
                 raise ModelError(
                     f"labels from {labels.min()} to {labels.max()} for {classes} classes",
@@ -126,7 +128,7 @@ class TorchClassifier:
 
             with self._taking(inputs), torch.enable_grad():
                 gradients, losses = vmap(grad_and_value(loss), in_dims=(None, 0, 0))(
-                    parameters, x, y
+                    self._floats, x, y
                 )
             norms = torch.stack([g.flatten(1).float().norm(dim=1) for g in gradients.values()], 1)
             matrix = gradients[last].flatten(2).float()
@@ -139,13 +141,6 @@ class TorchClassifier:
                 matrix[rows, y].cpu().numpy(),
             )
 
-    def _parameters(self) -> dict[str, torch.Tensor]:
-        return {
-            name: part.detach()
-            for name, part in self._module.named_parameters()
-            if part.is_floating_point()
-        }
-
     def _tensor(self, inputs: Any) -> torch.Tensor:
         x = torch.as_tensor(inputs)
         return x.to(self._device, self._dtype if x.is_floating_point() else None)
@@ -153,16 +148,16 @@ class TorchClassifier:
     def _called(self, inputs: Any) -> torch.Tensor:
         with self._taking(inputs):
             given = self._module(self._tensor(inputs))
-        if not isinstance(given, torch.Tensor) or given.ndim != 2 or given.shape[1] < 2:
-            shown = (
-                f"shape {tuple(given.shape)}" if isinstance(given, torch.Tensor) else "no tensor"
-            )
+        tensor = isinstance(given, torch.Tensor)
+        if not tensor or given.ndim != 2 or given.shape[1] < 2:
+            shown = f"shape {tuple(given.shape)}" if tensor else "no tensor"
             raise ModelError(
                 f"the module gave {shown}, expected (samples, classes) with at least 2 classes",
                 cure="wrap it in a module that returns this alone",
                 where=self.name,
             )
-        return given
+        logits: torch.Tensor = given
+        return logits
 
     @contextmanager
     def _taking(self, inputs: Any) -> Iterator[None]:
@@ -180,34 +175,5 @@ class TorchClassifier:
                 where=self.name,
             ) from error
 
-    def _log_probs(self, given: torch.Tensor) -> torch.Tensor:
-        if self._logits and softmaxed(given.float().cpu().numpy()):
-            raise ModelError(
-                "what the module gave are probabilities, and it is said to give logits",
-                cure='say outputs="probs", or take the softmax out of the module',
-                where=self.name,
-            )
-        if not self._logits:
-            worst = (given.float().sum(1) - 1).abs().max() if len(given) else torch.zeros(())
-            # NaN is not at most anything, and is left for the engine to name.
-            if float(given.min()) < 0 or float(worst) > _SUM_TOLERANCE:
-                raise ModelError(
-                    "what the module gave is negative or does not sum to one",
-                    cure='say outputs="logits", or end the module in a softmax',
-                    where=self.name,
-                )
-        return self._logged(given)
-
     def _logged(self, given: torch.Tensor) -> torch.Tensor:
         return functional.log_softmax(given.float(), 1) if self._logits else given.float().log()
-
-
-def _last_matrix(parameters: Mapping[str, torch.Tensor], classes: int, where: str) -> str:
-    for name, part in reversed(list(parameters.items())):
-        if part.ndim >= 2 and part.shape[0] == classes:
-            return name
-    raise ModelError(
-        f"the module has no weight matrix with a row for each of {classes} classes",
-        cure="attack its outputs instead",
-        where=where,
-    )

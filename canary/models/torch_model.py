@@ -35,11 +35,10 @@ from canary.models.torch_support import (
     computing,
     devices_of,
     dtype_at_work,
+    fingerprint,
     free_bytes,
-    input_device,
-    refuse_softmax,
 )
-from canary.models.weight_digest import fingerprint
+from canary.statistics.number_checks import softmaxed
 from canary.tokens.tokenizer import Tokenizer
 
 _FAR = -1e6
@@ -50,21 +49,15 @@ _AT_ONCE = 1 << 22
 
 
 class TorchModel(ABC):
-    """A torch module behind the language-model seam; a subclass says how it is called.
-
-    Parameters
-    ----------
-    module : torch.nn.Module
-    tokenizer : Tokenizer
-    """
+    """A torch module behind the language-model seam; a subclass says how it is called."""
 
     facts: ModelFacts
     bytes_per_held_token = 1
 
     def __init__(self, module: Any, tokenizer: Tokenizer) -> None:
         self.module, self.tokenizer = module, tokenizer
-        self.device = input_device(module)
-        self._devices = devices_of(module) or [self.device]
+        self._devices = devices_of(module)
+        self.device = self._devices[0]
 
     @abstractmethod
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
@@ -83,8 +76,7 @@ class TorchModel(ABC):
     def moments(self, rows: Rows) -> Moments:
         """See `canary.models.language_model.TellsMoments`."""
         if not rows.scored.any():
-            none = np.zeros(0, np.float32)
-            return Moments(none, none, none)
+            return Moments(*np.zeros((3, 0), np.float32))
         with computing():
             return token_moments(*self._asked(rows))
 
@@ -109,12 +101,17 @@ class TorchModel(ABC):
     def introduced(self, name: str, logits: torch.Tensor, **others: Any) -> ModelFacts:
         """The facts of a model that gave these logits; its noise is still to be measured.
 
-        Raises
-        ------
-        ModelError
-            If they are probabilities, or the model has fewer tokens than its tokenizer.
+        A ModelError if they are probabilities, or there are fewer than the tokenizer has tokens.
         """
-        refuse_softmax(logits, name)
+        rows = logits.detach().reshape(-1, logits.shape[-1])
+        coarse = rows.dtype in (torch.bfloat16, torch.float16)
+        # A log-softmax of them would be taken for the model's, nearly flat and without an error.
+        if softmaxed(rows.float().cpu().numpy(), coarse=coarse):
+            raise ModelError(
+                f"the model {name!r} gives probabilities where logits are expected: every row is "
+                "within 0 and 1 and sums to 1",
+                cure="leave the softmax out of its forward, or take the logarithm",
+            )
         vocabulary, size = int(logits.shape[-1]), self.tokenizer.size
         if vocabulary < size:
             raise ModelError(
@@ -150,13 +147,7 @@ def padded(rows: Rows, device: torch.device) -> tuple[torch.Tensor, torch.Tensor
 
 
 class WholeRowWalker(HoldsNothing):
-    """Computes every node's whole row, context and path; it gives all children of the node.
-
-    Parameters
-    ----------
-    model : TorchModel
-    context : Context
-    """
+    """Computes every node's whole row, context and path; it gives all children of the node."""
 
     def __init__(self, model: TorchModel, context: Context) -> None:
         self._model = model
@@ -172,10 +163,8 @@ class WholeRowWalker(HoldsNothing):
         n, above = len(nodes), len(self._context)
         lengths = np.asarray(nodes.lengths, np.int64)
         paths = (path[:k].tolist() for path, k in zip(nodes.paths, lengths, strict=True))
-        rows = Rows.of(
-            [self._context + path for path in paths],
-            (above + np.asarray(nodes.priced, np.int64)).tolist(),
-        )
+        starts = (above + np.asarray(nodes.priced, np.int64)).tolist()
+        rows = Rows.of([self._context + path for path in paths], starts)
         skipped = int(np.minimum(rows.start, rows.lengths).min(initial=above)) - 1
         with computing():
             ids, wanted = padded(rows, self._model.device)
@@ -195,17 +184,10 @@ class WholeRowWalker(HoldsNothing):
 
 @dataclass(frozen=True, eq=False)
 class Distributions:
-    """Rows of logits with their normalisers; see `canary.models.state_cache.NextTokens`.
+    """Rows of logits with their normalisers; see `canary.models.state_cache.NextTokens`."""
 
-    Parameters
-    ----------
-    logits : float32 tensor of shape (n, vocabulary)
-    normalisers : float32 tensor of shape (n,)
-        Logarithm of the sum of exponentials of each row.
-    """
-
-    logits: torch.Tensor
-    normalisers: torch.Tensor
+    logits: torch.Tensor  # float32, of shape (n, vocabulary)
+    normalisers: torch.Tensor  # log-sum-exp of each row
 
     @classmethod
     def of(cls, logits: torch.Tensor) -> Distributions:
@@ -246,15 +228,9 @@ def context_read(
 def token_log_probs(
     logits: torch.Tensor, targets: torch.Tensor, wanted: torch.Tensor
 ) -> NDArray[np.float32]:
-    """Log-probabilities of the wanted targets, row by row, flat.
+    """Log-probabilities of the `wanted` of all targets (n, t), row by row, flat.
 
-    Parameters
-    ----------
-    logits : tensor of shape (n, t, vocabulary)
-        ``logits[:, j]`` is the distribution of ``targets[:, j]``.
-    targets : int64 tensor of shape (n, t)
-    wanted : bool tensor of shape (n, t)
-        Which of them are scored.
+    ``logits[:, j]`` of shape (n, t, vocabulary) is the distribution of ``targets[:, j]``.
     """
     flat = logits[wanted].float()
     picked = flat.gather(1, targets[wanted].unsqueeze(1)).squeeze(1)
@@ -268,20 +244,13 @@ def token_moments(logits: torch.Tensor, targets: torch.Tensor, wanted: torch.Ten
     numbers are held.
     """
     flat, asked = logits[wanted], targets[wanted].unsqueeze(1)
-    size = max(_AT_ONCE // logits.shape[-1], 1)
-    parts = [
-        _moments(flat[at : at + size].float().log_softmax(-1), asked[at : at + size])
-        for at in range(0, len(flat), size)
-    ]
-    values = torch.cat([torch.zeros(3, 0, device=logits.device), *parts], dim=1).cpu().numpy()
-    return Moments(values[0], values[1], values[2])
-
-
-def _moments(log_probs: torch.Tensor, asked: torch.Tensor) -> torch.Tensor:
-    """Log-probability, mean and deviation of each row; shape (3, rows)."""
-    probs = log_probs.exp()
-    finite = log_probs.clamp(min=_FAR)  # 0 log 0 is 0
-    mean = (probs * finite).sum(-1)
-    # Of the distances, not of the squares: their difference would lose small deviations.
-    deviation = (probs * (finite - mean[:, None]).square()).sum(-1).sqrt()
-    return torch.stack([log_probs.gather(1, asked).squeeze(1), mean, deviation])
+    size, parts = max(_AT_ONCE // logits.shape[-1], 1), []
+    for at in range(0, len(flat), size):
+        log_probs = flat[at : at + size].float().log_softmax(-1)
+        probs, finite = log_probs.exp(), log_probs.clamp(min=_FAR)  # 0 log 0 is 0
+        mean = (probs * finite).sum(-1)
+        # Of the distances, not of the squares: their difference would lose small deviations.
+        deviation = (probs * (finite - mean[:, None]).square()).sum(-1).sqrt()
+        picked = log_probs.gather(1, asked[at : at + size]).squeeze(1)
+        parts.append(torch.stack([picked, mean, deviation]))
+    return Moments(*torch.cat(parts, dim=1).cpu().numpy())

@@ -1,7 +1,9 @@
-"""What every torch adapter needs: devices, dtypes, modes of computing, memory."""
+"""What every torch adapter needs: devices, dtypes, modes of computing, memory, fingerprints."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,10 +15,14 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
-from canary.models.language_model import Ints
-from canary.statistics.number_checks import softmaxed
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_PLAIN = (type(None), bool, int, float, str, torch.dtype)
+# Where a model is kept, who wrote it and how it is run; results say those that matter themselves.
+_INCIDENTAL = {
+    *("architectures", "dtype", "gradient_checkpointing", "max_seq_len_cached", "name_or_path"),
+    *("torch_dtype", "training", "transformers_version", "use_cache"),
+}
 
 
 def dtype_named(name: str) -> torch.dtype:
@@ -58,30 +64,23 @@ def _hooks(part: torch.nn.Module) -> tuple[Any, ...]:
     return tuple(getattr(hook, "hooks", (hook,)))  # hooks come alone or in a sequence
 
 
-def _hooked_devices(module: torch.nn.Module) -> list[torch.device]:
+def devices_of(module: torch.nn.Module) -> list[torch.device]:
+    """Every device on which a part of a module computes, that of its input first.
+
+    Parameters may be spread over devices, or offloaded.
+    """
     hooks = (hook for part in module.modules() for hook in _hooks(part))
-    devices = (getattr(hook, "execution_device", None) for hook in hooks)
-    return [torch.device(device) for device in devices if device is not None]
+    named = (getattr(hook, "execution_device", None) for hook in hooks)
+    hooked = [torch.device(device) for device in named if device is not None]
+    own = [part.device for part in module.parameters()] or [torch.device("cpu")]
+    first = hooked[:1] if own[0].type == "meta" else []
+    devices = dict.fromkeys([*first, *own, *hooked])
+    return [device for device in devices if device.type not in ("meta", "disk")] or own[:1]
 
 
 def input_device(module: torch.nn.Module) -> torch.device:
-    """Where a module takes its input, whose parameters may be spread or offloaded."""
-    device = next(module.parameters(), torch.empty(0)).device
-    return next(iter(_hooked_devices(module)), device) if device.type == "meta" else device
-
-
-def devices_of(module: torch.nn.Module) -> list[torch.device]:
-    """Every device on which a part of a module computes, that of its input first."""
-    devices = [input_device(module), *(part.device for part in module.parameters())]
-    unique = dict.fromkeys([*devices, *_hooked_devices(module)])
-    return [device for device in unique if device.type not in ("meta", "disk")]
-
-
-def offloaded(module: torch.nn.Module, name: str) -> Any:
-    """A parameter that accelerate keeps elsewhere; None where there is no such."""
-    owner, _, leaf = name.rpartition(".")
-    kept = (getattr(hook, "weights_map", None) for hook in _hooks(module.get_submodule(owner)))
-    return next((values[leaf] for values in kept if values is not None), None)
+    """Where a module takes its input."""
+    return devices_of(module)[0]
 
 
 def dtype_at_work(module: torch.nn.Module, forward: Callable[[], object]) -> torch.dtype:
@@ -91,12 +90,12 @@ def dtype_at_work(module: torch.nn.Module, forward: Callable[[], object]) -> tor
     module's own forward; so its parts are asked while they run.
     """
     floating = (part.dtype for part in module.parameters() if part.is_floating_point())
-    found, kind = next(floating, torch.float32), input_device(module).type
+    dtype, kind = next(floating, torch.float32), input_device(module).type
 
     def ask(_part: torch.nn.Module, _inputs: object) -> None:
-        nonlocal found
+        nonlocal dtype
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-            found = torch.get_autocast_dtype(kind)
+            dtype = torch.get_autocast_dtype(kind)
 
     hooks = [part.register_forward_pre_hook(ask) for part in module.modules()]
     try:
@@ -104,7 +103,7 @@ def dtype_at_work(module: torch.nn.Module, forward: Callable[[], object]) -> tor
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return dtype
 
 
 @contextmanager
@@ -131,11 +130,9 @@ def computing() -> Iterator[None]:
         # Not inference_mode: what a module keeps for later, it may need for training.
         with torch.no_grad():
             yield
-    except (torch.cuda.OutOfMemoryError, MemoryError) as error:
-        raise OutOfMemory(str(error), cure="use a smaller batch") from error
-    except RuntimeError as error:
-        # The CPU allocator has no exception of its own.
-        if "allocate memory" in str(error) or "out of memory" in str(error):
+    except (MemoryError, RuntimeError) as error:  # the CPU allocator has no exception of its own
+        named = isinstance(error, torch.cuda.OutOfMemoryError | MemoryError)
+        if named or "allocate memory" in str(error) or "out of memory" in str(error):
             raise OutOfMemory(str(error), cure="use a smaller batch") from error
         raise
 
@@ -160,55 +157,8 @@ def _free(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def refuse_softmax(logits: torch.Tensor, name: str) -> None:
-    """Refuse a model whose logits, of shape (..., vocabulary), are probabilities.
-
-    A log-softmax of them would be taken for the model's, nearly flat and without an error.
-    """
-    rows = logits.detach().reshape(-1, logits.shape[-1])
-    coarse = rows.dtype in (torch.bfloat16, torch.float16)
-    if softmaxed(rows.float().cpu().numpy(), coarse=coarse):
-        raise ModelError(
-            f"the model {name!r} gives probabilities where logits are expected: every row is "
-            "within 0 and 1 and sums to 1",
-            cure="leave the softmax out of its forward, or take the logarithm",
-        )
-
-
-class SlabPlaces:
-    """Places in slabs of states; they are sent once to each device that holds some.
-
-    Parameters
-    ----------
-    places : int64 array of shape (n,)
-    """
-
-    def __init__(self, places: Ints) -> None:
-        self._places = torch.from_numpy(places)
-        self._on: dict[torch.device, torch.Tensor] = {}
-
-    def read(self, slab: torch.Tensor, dimension: int = 0) -> torch.Tensor:
-        """The states at the places, along a dimension of the slab."""
-        return slab.index_select(dimension, self._sent(slab.device))
-
-    def write(self, slab: torch.Tensor, states: torch.Tensor, dimension: int = 0) -> None:
-        """Put states, n along that dimension, at the places."""
-        slab.index_copy_(dimension, self._sent(slab.device), states)
-
-    def _sent(self, device: torch.device) -> torch.Tensor:
-        if device not in self._on:
-            self._on[device] = self._places.to(device)
-        return self._on[device]
-
-
 def slab_capacity(memory_bytes: int, bytes_per_state: int) -> int:
-    """Number of states that fit into `memory_bytes`.
-
-    Raises
-    ------
-    ModelError
-        If not even a handful does.
-    """
+    """Number of states that fit into `memory_bytes`; a ModelError if not even a handful does."""
     capacity = memory_bytes // max(bytes_per_state, 1)
     if capacity < 4:
         raise ModelError(
@@ -217,3 +167,79 @@ def slab_capacity(memory_bytes: int, bytes_per_state: int) -> int:
             cure=f"give the walk at least {4 * bytes_per_state} bytes",
         )
     return capacity
+
+
+def fingerprint(module: torch.nn.Module) -> str:
+    """SHA-256 over names, dtypes, shapes and bytes of parameters and buffers, and over settings.
+
+    Buffers count whether a checkpoint would hold them or not. Settings are the config, the
+    class of each part and its attributes that are plain numbers, texts or flags; of adapters,
+    their scales and which of them are at work. Costs one pass over the parameters; those that
+    are offloaded are read one at a time.
+    """
+    digest = hashlib.sha256()
+    tensors = {**dict(module.named_buffers(remove_duplicate=False)), **module.state_dict()}
+    for name, value in sorted(tensors.items()):
+        for part, plain in _plain_parts(name, _at_hand(module, name, value)):
+            if isinstance(plain, torch.Tensor):
+                digest.update(f"{part}\0{plain.dtype}\0{tuple(plain.shape)}\0".encode())
+                contiguous = plain.detach().cpu().contiguous()
+                digest.update(contiguous.reshape(-1).view(torch.uint8).numpy().data)
+            else:
+                digest.update(f"{part}\0{plain}\0".encode())
+    config = getattr(module, "config", None)
+    if config is not None and hasattr(config, "to_dict"):
+        digest.update(f"config\0{_settled(config.to_dict())}\0".encode())
+    for name, layer in module.named_modules():
+        attributes = {key: kept for key, kept in vars(layer).items() if isinstance(kept, _PLAIN)}
+        digest.update(f"{name}\0{type(layer).__qualname__}\0{_settled(attributes)}\0".encode())
+        if isinstance(getattr(layer, "scaling", None), dict):
+            state = (layer.scaling, layer.active_adapters, layer.disable_adapters)
+            digest.update(f"{name}\0{state}\0".encode())
+    return digest.hexdigest()
+
+
+def _at_hand(module: torch.nn.Module, name: str, value: Any) -> Any:
+    """An entry of a state dict, which accelerate may keep elsewhere."""
+    if not isinstance(value, torch.Tensor) or value.device.type != "meta":
+        return value
+    owner, _, leaf = name.rpartition(".")
+    kept = (getattr(hook, "weights_map", None) for hook in _hooks(module.get_submodule(owner)))
+    return next((values[leaf] for values in kept if values is not None), None)
+
+
+def _settled(settings: dict[str, Any]) -> str:
+    """Settings as text, in one order and without those that change no probability."""
+    kept = {
+        key: value
+        for key, value in settings.items()
+        if key not in _INCIDENTAL and not key.startswith("_")
+    }
+    # Of an object only its class: its own text might hold its address.
+    return json.dumps(
+        kept,
+        sort_keys=True,
+        default=lambda value: str(value) if isinstance(value, _PLAIN) else type(value).__name__,
+    )
+
+
+def _plain_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Ordinary tensors and scalars that make up an entry of a state dict."""
+    if isinstance(value, tuple | list):
+        for i, part in enumerate(value):
+            yield from _plain_parts(f"{name}.{i}", part)
+    elif not isinstance(value, torch.Tensor):
+        if isinstance(value, _PLAIN):
+            yield name, value
+    elif hasattr(value, "__tensor_flatten__"):  # a subclass that wraps others
+        for part in value.__tensor_flatten__()[0]:
+            yield from _plain_parts(f"{name}.{part}", getattr(value, part))
+    elif value.is_quantized:
+        yield f"{name}.int", value.int_repr()
+        if value.qscheme() in (torch.per_channel_affine, torch.per_channel_symmetric):
+            yield f"{name}.scales", value.q_per_channel_scales()
+            yield f"{name}.zeros", value.q_per_channel_zero_points()
+        else:
+            yield f"{name}.scale", (value.q_scale(), value.q_zero_point()).__repr__()
+    else:
+        yield name, value

@@ -20,9 +20,8 @@ from canary.plugins.live import any_process, undisturbed, unwrapped
 from canary.plugins.training_batches import WatchedStart
 from canary.plugins.training_log import StopRule, TimeShare, TrainingLog
 from canary.records.validation import AUTO, named_start
-from canary.scoring.batcher import Batcher
+from canary.scoring.batcher import Batcher, score_encodings
 from canary.scoring.run_options import RunOptions
-from canary.scoring.texts import score_encodings
 from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.tokens.candidates import CandidateEncoder, check_kept_apart
 from canary.tokens.starts import possible_starts, shown_start

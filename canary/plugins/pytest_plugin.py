@@ -224,7 +224,7 @@ def _shared_audits(folder: Path | None, key: bytes) -> Callable[..., Audit]:
         from canary.audits.auditing import audit
         from canary.audits.extracting import with_extractions
         from canary.models.loading import load
-        from canary.scoring.identity import identity_of
+        from canary.scoring.run_options import identity_of
 
         if isinstance(model, str | os.PathLike) and Path(model).is_dir():
             identity: dict[str, Any] = {}

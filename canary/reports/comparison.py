@@ -15,7 +15,7 @@ from canary.audits.audit_result import Audit, FormatResult, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
 from canary.records.validation import brief
-from canary.scoring.score_files import Scores, read_scores
+from canary.scoring.score_job import Scores, read_scores
 from canary.statistics.exposures import Exposure
 from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import plural

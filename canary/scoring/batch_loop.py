@@ -1,12 +1,7 @@
 """Batches as large as pay and fit: one loop for rows, nodes and samples, and its batch size.
 
 Larger batches are faster until they leave the caches, then slower: a two-layer LSTM of
-200 units computes twice as many tokens per second at 1,024 rows as at 16,384. The tuner
-climbs: it compares its size with twice or half of it, batch against batch in turn, so
-that a machine that is busy for a second slows both alike, and moves where that pays. One
-pair of batches is enough at first, so that a short walk is soon at a good size; from the
-first pair that speaks against a move, it takes three. Only batches of one kind are compared:
-deep nodes take longer than shallow ones, and a size may fall on those only.
+200 units computes twice as many tokens per second at 1,024 rows as at 16,384.
 """
 
 from __future__ import annotations
@@ -26,19 +21,21 @@ _PAYS = 1.04
 _PAIRS = 3
 # One size, the other twice, the first again: kinds that alternate do not fall into step with it.
 _CANDIDATES_TURNS = (1, 2)
-_FIRST_REST = 16
-_LONGEST_REST = 1024
+_FIRST_REST, _LONGEST_REST = 16, 1024
 
 
 class BatchTuner:
     """Proposes batch sizes and learns from how long they took.
 
+    It climbs: it compares its size with twice or half of it, batch against batch in turn, so
+    that a machine that is busy for a second slows both alike, and moves where that pays. One
+    pair of batches is enough at first, so that a short walk is soon at a good size; from the
+    first pair that speaks against a move, it takes three.
+
     Parameters
     ----------
-    start : int
-        First size tried.
-    limit : int
-        Largest size tried.
+    start, limit : int
+        First and largest size tried.
     fixed : bool
         Keep `start`; only running out of memory makes it smaller.
     """
@@ -71,46 +68,40 @@ class BatchTuner:
     def observe(self, items: int, seconds: float, *, kind: int = 0) -> None:
         """Learn that a batch of `items` took `seconds`; only full batches count.
 
-        The `kind` stands for whatever else its time depends on.
+        Only batches of one `kind` are compared: deep nodes take longer than shallow ones.
         """
         if self._fixed or items != self.size or seconds <= 0:
             return
         if not self._warm:  # the first batch pays for lazy initialisation
             self._warm = True
-            return
-        if self._rest:
+        elif self._rest:
             self._rest -= 1
-            return
-        center, candidate = self._rates.setdefault(kind, ([], []))
-        turn = self._tried % 4 in _CANDIDATES_TURNS
-        (candidate if turn else center).append(items / seconds)
-        self._tried += 1
-        if min(len(center), len(candidate)) == self._pairs:
-            self._decide(pays=max(candidate) > _PAYS * max(center))
+        else:
+            rates = self._rates.setdefault(kind, ([], []))
+            rates[self._tried % 4 in _CANDIDATES_TURNS].append(items / seconds)
+            self._tried += 1
+            if min(map(len, rates)) == self._pairs:
+                self._decide(pays=max(rates[1]) > _PAYS * max(rates[0]))
 
     def shrink(self, failed: int) -> None:
         """A batch of `failed` items did not fit: never propose more than half of it again."""
         self._limit = max(1, min(self._limit, failed // 2))
         self._center = min(self._center, self._limit)
-        self._begin_trial()
-
-    def _begin_trial(self) -> None:
         self._tried, self._rates = 0, {}
 
     def _decide(self, *, pays: bool) -> None:
-        self._begin_trial()
-        if pays and self._candidate != self._center:
-            self._center = self._candidate
+        candidate, self._tried, self._rates = self._candidate, 0, {}
+        if pays and candidate != self._center:
+            self._center = candidate
             self._failed, self._pause = 0, _FIRST_REST
-            return
-        if self._pairs < _PAIRS:
+        elif self._pairs < _PAIRS:
             self._pairs = _PAIRS
-            return
-        self._up = not self._up
-        self._failed += 1
-        if self._failed == 2:
-            self._failed = 0
-            self._rest, self._pause = self._pause, min(2 * self._pause, _LONGEST_REST)
+        else:
+            self._up = not self._up
+            self._failed += 1
+            if self._failed == 2:
+                self._failed = 0
+                self._rest, self._pause = self._pause, min(2 * self._pause, _LONGEST_REST)
 
 
 class BatchLoop:
@@ -140,11 +131,9 @@ class BatchLoop:
     ) -> None:
         self._fixed, self._at_once = batch_size is not None, at_once
         self._clock = time.perf_counter if waited_for else time.thread_time
-        self._tuner = (
-            BatchTuner(start=start, limit=max(limit, 1))
-            if batch_size is None
-            else BatchTuner(start=batch_size, fixed=True)
-        )
+        self._tuner = BatchTuner(start=start, limit=limit)
+        if batch_size is not None:
+            self._tuner = BatchTuner(start=batch_size, fixed=True)
 
     @property
     def size(self) -> int:
@@ -204,7 +193,7 @@ class BatchLoop:
         return max(1, self._tuner.size // max(int(weights[first]), 1))
 
     def _parts(self, done: int, count: int, weights: NDArray[np.int64] | None) -> list[slice]:
-        # So few items that one batch would take them are for all workers, too.
+        # The last items, which one batch would take, are for all workers, too.
         most = count if self._fixed else -(-(count - done) // self._at_once)
         parts: list[slice] = []
         while done < count and len(parts) < self._at_once:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import ModelError, UnsupportedError
+from canary.errors import InputError, ModelError, UnsupportedError
 from canary.models.answered import (
     checked_expansion,
     checked_moments,
@@ -37,9 +38,9 @@ from canary.models.language_model import (
 )
 from canary.records.validation import whole_number
 from canary.scoring.batch_loop import BatchLoop
-from canary.scoring.request_checks import check_nodes, check_rows
+from canary.tokens.tokenizer import Encoding
 
-Progress = Callable[[int], None]
+Progress = Callable[[int], object]
 """Called with the number of tokens that were just computed.
 
 Of rows these are all that are scored: with those of the context, which are no queries, where a
@@ -63,22 +64,18 @@ class Batcher:
     Parameters
     ----------
     model : LanguageModel
+        One that is kept several times (`Spread`) has a batch of rows in each copy, and divides
+        a batch of nodes.
     batch_size : int, optional
         Rows or nodes per batch; found by trial unless given. Numbers depend on it only
-        within ``model.facts.noise_bits``. A model that is kept several times (`Spread`) has
-        a batch of rows in each, and divides a batch of nodes.
+        within ``model.facts.noise_bits``.
     progress : callable, optional
-        Told after each batch how many tokens it took; see `Progress`.
+        Told after each answered batch how many tokens it took; see `Progress`.
 
     Attributes
     ----------
     batch_size : int or None
         As given.
-
-    Notes
-    -----
-    Tokens are those of batches that were answered. What was computed of a batch before memory
-    ran out is not known, and is not counted.
     """
 
     def __init__(
@@ -90,10 +87,10 @@ class Batcher:
     ) -> None:
         if batch_size is not None:
             batch_size = whole_number(batch_size, "batch_size", at_least=1, cure="leave it out")
-        self.model = model
+        self.model, self.batch_size = model, batch_size
         self._spread = model if isinstance(model, Spread) else None
-        workers = self._spread.workers if self._spread else 1
         self._progress = progress or (lambda tokens: None)
+        workers = self._spread.workers if self._spread else 1
         memory = model.memory()
         logits = memory.free_bytes // (_BYTES_PER_LOGIT * model.facts.vocabulary)
         waited_for = model.facts.device != "cpu" or self._spread is not None
@@ -105,7 +102,6 @@ class Batcher:
             at_once=_PER_WORKER * workers if self._spread else 1,
         )
         self._nodes = BatchLoop(batch_size, start=64 * workers, limit=logits, waited_for=waited_for)
-        self.batch_size = batch_size
         self._most_probable = math.exp(model.facts.excess_nats)
         self._held_tokens = memory.free_bytes // (4 * max(memory.bytes_per_held_token, 1))
 
@@ -140,14 +136,8 @@ class Batcher:
         """
 
         def ask(batches: Sequence[Rows]) -> list[FloatArray]:
-            if self._spread:
-                found = self._spread.score_each(batches)
-            else:
-                found = [self.model.score(batch) for batch in batches]
-            return [
-                checked_scores(values, batch, self.model)[:, None]
-                for values, batch in zip(found, batches, strict=True)
-            ]
+            answers = zip(self._answers("score", batches), batches, strict=True)
+            return [checked_scores(values, rows, self.model)[:, None] for values, rows in answers]
 
         return self._run(rows, ask, 1)[:, 0]
 
@@ -171,28 +161,31 @@ class Batcher:
             )
 
         def ask(batches: Sequence[Rows]) -> list[FloatArray]:
-            if self._spread:
-                told = self._spread.moments_each(batches)
-            else:
-                told = [model.moments(batch) for batch in batches]
-            for given, batch in zip(told, batches, strict=True):
-                checked_moments(given, batch, model)
+            answers = zip(self._answers("moments", batches), batches, strict=True)
+            told = [checked_moments(moments, rows, model) for moments, rows in answers]
             # Neither is ever above 0: a mean of log-probabilities, and minus a square root.
-            columns = [(found.log_probs, found.means, -found.deviations) for found in told]
+            columns = [(part.log_probs, part.means, -part.deviations) for part in told]
             return [np.stack(three, axis=1, dtype=np.float32) for three in columns]
 
         values = self._run(rows, ask, 3)
         return Moments(values[:, 0], values[:, 1], -values[:, 2])
 
+    def _answers(self, method: str, batches: Sequence[Rows]) -> list[Any]:
+        if self._spread:
+            return list(getattr(self._spread, f"{method}_each")(batches))
+        return [getattr(self.model, method)(batch) for batch in batches]
+
     def _run(
         self, rows: Rows, ask: Callable[[Sequence[Rows]], list[FloatArray]], numbers: int
     ) -> NDArray[np.float32]:
         """What `ask` gives for each scored token, `numbers` of them, in the order of the rows."""
-        check_rows(rows, self.model.facts.vocabulary)
+        top = self.model.facts.vocabulary - 1
+        _check_whole("rows.ids", rows.ids, 0, top)
+        _check_whole("rows.start", rows.start, 1)
+        _check_spans("rows.offsets", rows.offsets, len(rows.start), len(rows.ids))
         self.check_length(int(rows.lengths.max(initial=0)))
         lengths, scored = rows.lengths, rows.scored
-        first = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(scored, out=first[1:])
+        first = np.append(0, np.cumsum(scored))
         out = np.empty((int(first[-1]), numbers), np.float32)
         order = np.argsort(-lengths, kind="stable")  # longest first: trouble comes early
         batches = self._tokens.run(
@@ -221,13 +214,13 @@ class Batcher:
         OutOfMemory
             If not even one node fits.
         """
-        check_nodes(nodes, tokens, self.model.facts.vocabulary)
+        _check_nodes(nodes, tokens, self.model.facts.vocabulary - 1)
 
         def ask(parts: Sequence[slice]) -> list[Expansion]:
             (part,) = parts
             some, children = nodes[part], tokens.part(part.start, part.stop)
-            found = walker.expand(some, children, keep=keep)
-            return [checked_expansion(found, some, children, walker)]
+            answer = walker.expand(some, children, keep=keep)
+            return [checked_expansion(answer, some, children, walker)]
 
         if not len(nodes):
             return ask([slice(0, 0)])[0]
@@ -239,19 +232,15 @@ class Batcher:
             self._check_sums(expansion, tokens.part(part.start, part.stop).offsets)
             self._progress(expansion.queries)
             expansions.append(expansion)
-        return expansions[0] if len(expansions) == 1 else _joined(expansions)
+        return expansions[0] if len(expansions) == 1 else Expansion.joined(expansions)
 
     def check_numbers(self, values: FloatArray) -> None:
         """Refuse log-probabilities that are NaN or above 0; -infinity is probability 0."""
-        # NaN is not at most anything, so one look finds both.
-        if not (values <= ROUNDING_NATS).all():
+        if not (values <= ROUNDING_NATS).all():  # NaN is not at most anything
             raise no_log_probs(self.model.facts.name, values)
 
     def _check_sums(self, expansion: Expansion, offsets: IntArray | None) -> None:
-        """Refuse probabilities of a node's children that sum to more than 1.
-
-        Children are some of the next tokens, so they can sum to less. Bounds are left out.
-        """
+        """Refuse probabilities of a node's children that sum to more than 1; bounds may."""
         shares = np.exp(expansion.log_probs)
         if expansion.exact is not None:
             shares[~expansion.exact] = 0.0
@@ -268,7 +257,7 @@ class Batcher:
 def row_sums(
     log_probs: NDArray[np.float32], rows: Rows, *, at_most: NDArray[np.int64] | None = None
 ) -> NDArray[np.float64]:
-    """Sum over the scored tokens of each row, in float64, first token first.
+    """Sum over the scored tokens of each row, shape (n,) and float64, first token first.
 
     The order of the additions is that of a walk, so that on a model without noise a
     row's sum equals the walk's cost to the last bit.
@@ -279,10 +268,6 @@ def row_sums(
     rows : Rows
     at_most : int64 array of shape (n,), optional
         Sum only so many of the first scored tokens of each row.
-
-    Returns
-    -------
-    array of shape (n,)
     """
     scored = rows.scored
     first = np.cumsum(scored) - scored
@@ -294,15 +279,76 @@ def row_sums(
     return sums
 
 
-def _joined(parts: Sequence[Expansion]) -> Expansion:
-    exact = None
-    if any(part.exact is not None for part in parts):
-        told = [np.ones(p.log_probs.shape, np.bool_) if p.exact is None else p.exact for p in parts]
-        exact = np.concatenate(told)
-    return Expansion(
-        np.concatenate([part.path_log_probs for part in parts]),
-        np.concatenate([part.log_probs for part in parts]),
-        np.concatenate([part.handles for part in parts]),
-        sum(part.queries for part in parts),
-        exact,
+def score_encodings(
+    batcher: Batcher, encodings: Sequence[Encoding]
+) -> tuple[NDArray[np.float32], Rows]:
+    """Log-probabilities of all tokens but the first of each encoding, and their rows."""
+    rows = Rows.of([encoding.ids for encoding in encodings])
+    return batcher.score(rows), rows
+
+
+def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0) -> None:
+    """Tell a served model how many rows, each a request, are to come; others are not told.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    rows : callable
+        Gives the number of rows that are sure; called for served models only.
+    at_most : int
+        What a search may need besides.
+
+    Raises
+    ------
+    InputError
+        If more are sure than the model may be asked for.
+    """
+    expect = getattr(model, "expect", None)
+    if expect is not None:
+        expect(rows(), at_most=at_most)
+
+
+def _check_nodes(nodes: Nodes, children: Children, top: int) -> None:
+    """Refuse nodes whose arrays do not fit together, or that hold no token up to `top`."""
+    _check_whole("nodes.paths", nodes.paths, 0, top, dimensions=2)
+    count, depth = nodes.paths.shape
+    for name in ("lengths", "priced", "handles"):
+        array, low = getattr(nodes, name), None if name == "handles" else 0
+        _check_whole(f"nodes.{name}", array, low, depth if name == "lengths" else None)
+        if len(array) != count:
+            raise _misfit(f"nodes.{name}", f"has {len(array)} numbers for {count}")
+    if (nodes.priced > nodes.lengths).any():
+        raise _misfit("nodes.priced", "is beyond nodes.lengths")
+    _check_whole("children.tokens", children.tokens, 0, top)
+    if children.offsets is not None:
+        _check_spans("children.offsets", children.offsets, count, len(children.tokens))
+
+
+def _check_spans(name: str, offsets: Any, count: int, total: int) -> None:
+    _check_whole(name, offsets)
+    if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != total:
+        raise _misfit(name, f"does not part {total} tokens into {count}")
+    if (offsets[1:] < offsets[:-1]).any():
+        raise _misfit(name, "descends")
+
+
+def _check_whole(
+    name: str, array: Any, low: int | None = None, high: int | None = None, *, dimensions: int = 1
+) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
+        raise _misfit(name, f"is {getattr(array, 'dtype', type(array).__name__)}, not integers")
+    if array.ndim != dimensions:
+        raise _misfit(name, f"has the shape {array.shape}, not {dimensions} dimensions")
+    if not array.size or low is None:
+        return
+    least, most = int(array.min()), int(array.max())
+    if least < low or (high is not None and most > high):
+        expected = f"{low} or more" if high is None else f"{low} to {high}"
+        raise _misfit(name, f"holds {least if least < low else most}, expected {expected}")
+
+
+def _misfit(name: str, problem: str) -> InputError:
+    return InputError(
+        f"{name} {problem}",
+        cure="see canary.models.language_model for what rows, nodes and children are",
     )

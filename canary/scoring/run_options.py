@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from canary.models.language_model import LanguageModel
-from canary.records.validation import AUTO, function, some, text, whole_number
+from canary.records.validation import AUTO, function, some, text, versions, whole_number
 from canary.scoring.batcher import Progress, Stage
 from canary.tokens.candidates import CandidateEncoder
 
@@ -109,4 +109,19 @@ class RunOptions(ScoreOptions):
         return (lambda _done: None) if self.stage is None else self.stage(name, tokens)
 
 
-assert {field.name for field in fields(RunOptions)} == Running.__annotations__.keys()
+def identity_of(model: LanguageModel) -> dict[str, Any]:
+    """What must be the same of a model for numbers of two runs to belong together.
+
+    Its parameters, how it computes, its tokenizer, and the versions of the software, under
+    names for people; not its place, and not the batch size, which moves numbers within the
+    noise only.
+    """
+    facts = model.facts
+    return {
+        "model": facts.fingerprint,
+        "dtype": facts.dtype,
+        "attention": facts.attention,
+        "device": facts.device,
+        "tokenizer": getattr(model.tokenizer, "fingerprint", model.tokenizer.size),
+        **{f"version of {name}": number for name, number in versions().items()},
+    }

@@ -12,9 +12,7 @@ from canary.errors import InputError, ModelError, NotFiniteError
 from canary.models.classifier import Classifier
 from canary.models.language_model import ROUNDING_NATS
 from canary.scoring.batch_loop import BatchLoop
-
-Progress = Callable[[int], object]
-"""Called with the number of samples that were just done."""
+from canary.scoring.batcher import Progress
 
 T = TypeVar("T")
 
@@ -31,16 +29,9 @@ def class_log_probs(
     batch_size: int | None = None,
     progress: Progress = lambda samples: None,
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
-    """Log-probabilities of the classes, batch by batch, with the place of each batch.
+    """Log-probabilities of the classes, by `in_batches`, with the place of each batch.
 
-    Parameters
-    ----------
-    model : Classifier
-    inputs : sequence of samples
-        Slices are taken of it.
-    batch_size : int, optional
-        Found by trial unless given; smaller where memory runs out.
-    progress : callable
+    Slices are taken of `inputs`.
 
     Raises
     ------
@@ -48,8 +39,6 @@ def class_log_probs(
         If a log-probability is NaN.
     ModelError
         If one is above 0, or the model gives another number of rows than it was given.
-    OutOfMemory
-        If not even one sample fits.
     """
 
     def run(part: slice) -> NDArray[Any]:
@@ -85,22 +74,9 @@ def in_batches(
 ) -> Iterator[tuple[slice, T]]:
     """`run` on slices that follow each other, each half as large where memory runs out.
 
-    Parameters
-    ----------
-    run : callable
-    samples : int
-    batch_size : int, optional
-        Found by trial unless given.
-    limit : int
-        Samples that are tried at once, at most.
-    device : str
-        Where `run` computes; says which clock serves.
-    progress : callable
-
-    Raises
-    ------
-    OutOfMemory
-        If not even one sample fits.
+    The `batch_size` is found by trial unless given, up to `limit`. Where `run` computes, its
+    `device`, says which clock serves. `progress` is told the number of samples just done. An
+    OutOfMemory is raised if not even one sample fits.
     """
     if batch_size is not None and batch_size < 1:
         raise InputError(f"batch_size={batch_size}, at least 1 was expected", cure="leave it out")
@@ -112,28 +88,21 @@ def in_batches(
 
 def _check(values: NDArray[Any], first: int, where: str) -> None:
     """Refuse what are no log-probabilities of all classes, and say of which sample first."""
-
-    def sample(bad: NDArray[np.bool_]) -> str:
-        return f"first for sample {first + int(bad.argmax())}"
-
-    # NaN is not at most anything.
-    impossible = np.asarray(~(values <= ROUNDING_NATS).all(axis=1))
+    impossible = np.asarray(~(values <= ROUNDING_NATS).all(axis=1))  # NaN is not at most anything
+    sums = np.exp(np.where(impossible[:, None], 0.0, values.astype(np.float64))).sum(axis=1)
+    uneven = np.abs(sums - 1.0) > (_COARSE if values.dtype == np.float16 else _TOLERANCE)
+    bad = impossible if impossible.any() else uneven
+    if not bad.any():
+        return
+    sample = f"first for sample {first + int(bad.argmax())}"
     if np.isnan(values).any():
-        raise NotFiniteError(
-            f"gave NaN, {sample(impossible)}", cure="check its training and the sample", where=where
-        )
+        cure = "check its training and the sample"
+        raise NotFiniteError(f"gave NaN, {sample}", cure=cure, where=where)
     if impossible.any():
-        raise ModelError(
-            f"gave a log-probability above 0, {sample(impossible)}",
-            cure="give logarithms of probabilities",
-            where=where,
-        )
-    sums = np.exp(values.astype(np.float64)).sum(axis=1)
-    bad = np.abs(sums - 1.0) > (_COARSE if values.dtype == np.float16 else _TOLERANCE)
-    if bad.any():
-        raise ModelError(
-            f"gave log-probabilities whose probabilities sum to {sums[bad.argmax()]:.4g}, "
-            f"{sample(bad)}",
-            cure="give natural logarithms of probabilities: a log-softmax over the classes",
-            where=where,
-        )
+        cure = "give logarithms of probabilities"
+        raise ModelError(f"gave a log-probability above 0, {sample}", cure=cure, where=where)
+    raise ModelError(
+        f"gave log-probabilities whose probabilities sum to {sums[bad.argmax()]:.4g}, {sample}",
+        cure="give natural logarithms of probabilities: a log-softmax over the classes",
+        where=where,
+    )

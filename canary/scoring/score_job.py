@@ -1,8 +1,9 @@
-"""A file of texts to a file of log-perplexities: streamed, in order, resumable."""
+"""A file of texts to a file of log-perplexities: streamed, in order, resumable; and read again."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -13,28 +14,28 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.corpus.line_formats import JsonLines
 from canary.corpus.lines import Progress as ByteProgress
-from canary.corpus.lines import regular_size
-from canary.errors import CorpusError, InputError, ModelError, OutputError
+from canary.errors import CorpusError, InputError, ModelError, OutputError, RecordError
 from canary.models.language_model import Rows
 from canary.models.loading import load
-from canary.records.files import JSON_LINES
+from canary.records.files import JSON_LINES, check_writable
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.records.validation import function, whole_number
-from canary.scoring.batcher import Batcher, row_sums
-from canary.scoring.blocks import Block, Meter, Watch, read_blocks
-from canary.scoring.identity import identity_of
-from canary.scoring.requests import announce
-from canary.scoring.run_options import ScoreOptions, Scoring
-from canary.scoring.windows import encode_placed, windows
+from canary.scoring.batcher import Batcher, announce, row_sums
+from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.scoring.texts import Block, encode_placed, file_digest, read_blocks, windows
 from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
 
-_SERIES = "scores"
 _SHARD_BYTES = 2**24
 _SHARD_SECONDS = 2.0
 _TOKENS = 2**20  # of windows at once
+_CURE = "name a file that canary score wrote"
+
+_Window = tuple[int, tuple[int, ...], int]
+"""To which text of a block it belongs, its tokens, and where pricing starts."""
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,8 @@ class ScoredFile:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain data."""
-        return {
-            "out": str(self.path),
-            "texts": self.texts,
-            "tokens": self.tokens,
-            "px_bits": self.px_bits,
-            "resumed": self.resumed,
-        }
+        figures = dict(vars(self))
+        return {"out": str(figures.pop("path")), **figures}
 
 
 @sealed
@@ -89,7 +85,7 @@ def score_file(
     ``px_bits`` is null where the model gives a text probability 0.
 
     Finished pieces go to ``TARGET.parts/``, so that a run which was killed goes on when
-    it is started again in the same way. At the end one file stands, and the parts are
+    it is started again in the same way. At the end one file is left, and the parts are
     removed. An earlier file at `target` is replaced.
 
     Parameters
@@ -127,42 +123,43 @@ def score_file(
     -----
     Memory holds a block of about 260,000 characters (or one longer text, up to 4,000,000) and
     its tokens, and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one
-    block.
-    The disk must hold the result twice for a moment.
+    block. The disk must hold the result twice for a moment.
     """
     asked = ScoreOptions(**options)
     if overlap is not None:
         overlap = whole_number(overlap, "overlap", at_least=0)
     function(progress, "progress")
     source, target = Path(source), Path(target)
-    size = regular_size(source)
-    _check_target(target, source)
+    corpus = JsonLines(source)
+    size = corpus.stamp[0]
+    check_writable(target, replaces=(JSON_LINES,))
+    if target.exists() and target.samefile(source):
+        problem = "is the file of the texts itself"
+        raise OutputError(problem, cure="name another file", where=str(target))
     seam = load(model)
     limit = seam.facts.length_limit
     if overlap is not None and not 1 <= overlap < (limit or overlap + 1):
+        most = f" and less than {limit}; half of it is usual" if limit else ""
         raise InputError(
             f"overlap={overlap} does not fit windows of {limit} tokens",
-            cure=f"give at least 1 and less than {limit}; half of it is usual"
-            if limit
-            else "give at least 1",
+            cure=f"give at least 1{most}",
             where="overlap",
         )
-    encoder = asked.encoder(seam)
-    meter = Meter(progress or (lambda done, total: None), size)
+    meter = _Meter(progress or (lambda done, total: None), size)
     batcher = Batcher(seam, batch_size=asked.batch_size, progress=meter.add)
-    scorer = _Scorer(encoder, batcher, meter, source, limit, overlap)
-    watch = Watch.of(source)
+    scorer = _Scorer(asked.encoder(seam), batcher, meter, source, limit, overlap)
     identity = {
         "task": "score",
-        "input": watch.digest(),
+        "input": file_digest(source),
         **identity_of(seam),
         "column": column,
         "start token": asked.start_token,
         "context": asked.context,
         "overlap": overlap,
     }
+    corpus.check_unchanged()
     with open_run(parts_of(target), identity) as run:
-        series = run.series(_SERIES)
+        series = run.series("scores")
         tally = _Tally()
         for shard in series:
             tally.add(shard.state)
@@ -170,7 +167,7 @@ def score_file(
         meter.reach(tally.offset)
         announce(seam, lambda: _lines(source, tally.offset))
         for state, body in _shards(scorer, read_blocks(source, column, tally.offset, tally.line)):
-            watch.check()
+            corpus.check_unchanged()
             series.append(state, body)
             tally.add(state)
         if not tally.texts:
@@ -182,31 +179,16 @@ def score_file(
     return ScoredFile(target, tally.texts, tally.tokens, tally.px_bits, resumed)
 
 
+def parts_of(target: Path) -> Path:
+    """Where the finished pieces of a run are until its result is written to `target`."""
+    return target.with_name(f"{target.name}.parts")
+
+
 def _lines(source: Path, offset: int) -> int:
     """How many lines follow an offset."""
     with source.open("rb") as file:
         file.seek(offset)
         return sum(part.count(b"\n") for part in iter(lambda: file.read(2**20), b""))
-
-
-def _check_target(target: Path, source: Path) -> None:
-    if target.is_dir():
-        raise OutputError(
-            "is a folder, a file was expected", cure="name a file in it", where=str(target)
-        )
-    if not target.parent.is_dir():
-        raise OutputError(
-            "there is no such folder", cure="make it, or name another", where=str(target.parent)
-        )
-    if target.exists() and target.samefile(source):
-        raise OutputError(
-            "is the file of the texts itself", cure="name another file", where=str(target)
-        )
-
-
-def parts_of(target: Path) -> Path:
-    """Where the finished pieces of a run lie until its result is written to `target`."""
-    return target.with_name(f"{target.name}.parts")
 
 
 @dataclass
@@ -227,34 +209,49 @@ class _Tally:
             self.px_bits = None if state["px_bits"] is None else self.px_bits + state["px_bits"]
 
 
+@dataclass
+class _Meter:
+    """Tells how far a file is done, within a block by its share of the tokens."""
+
+    report: ByteProgress
+    size: int
+    at: int = 0  # bytes that are done
+    end: int = 0  # of the block that is being done
+    done: int = 0  # tokens of it
+    to_do: int = 1
+
+    def reach(self, offset: int) -> None:
+        self.at = offset
+        self.report(offset, self.size)
+
+    def begin(self, end: int, tokens: int) -> None:
+        self.end, self.done, self.to_do = end, 0, max(tokens, 1)
+
+    def add(self, tokens: int) -> None:
+        self.done += tokens
+        self.report(self.at + (self.end - self.at) * self.done // self.to_do, self.size)
+
+
 def _shards(scorer: _Scorer, blocks: Iterable[Block]) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Blocks joined to shards that took a few seconds each, with their states."""
-    body, part = bytearray(), _Tally()
-    began = time.monotonic()
+    body, part, began = bytearray(), _Tally(), time.monotonic()
     for block in blocks:
         bits, tokens = scorer.score(block)
         body += _records(block.lines, bits, tokens)
         total = float(bits.sum())
-        part.add(
-            {
-                "offset": block.offset,
-                "line": block.line,
-                "texts": len(block.texts),
-                "tokens": int(tokens.sum()),
-                "px_bits": total if np.isfinite(total) else None,
-            }
-        )
+        state = {"offset": block.offset, "line": block.line, "texts": len(block.texts)}
+        px_bits = total if math.isfinite(total) else None
+        part.add({**state, "tokens": int(tokens.sum()), "px_bits": px_bits})
         if time.monotonic() - began >= _SHARD_SECONDS or len(body) >= _SHARD_BYTES:
             yield vars(part), bytes(body)
-            body, part = bytearray(), _Tally()
-            began = time.monotonic()
+            body, part, began = bytearray(), _Tally(), time.monotonic()
     if body:
         yield vars(part), bytes(body)
 
 
 def _records(lines: list[int], bits: NDArray[np.float64], tokens: NDArray[np.int64]) -> bytes:
     records = (
-        json.dumps({"line": line, "px_bits": px if px < float("inf") else None, "tokens": count})
+        json.dumps({"line": line, "px_bits": px if px < math.inf else None, "tokens": count})
         for line, px, count in zip(lines, bits.tolist(), tokens.tolist(), strict=True)
     )
     return "".join(f"{record}\n" for record in records).encode()
@@ -266,62 +263,110 @@ class _Scorer:
 
     encoder: CandidateEncoder
     batcher: Batcher
-    meter: Meter
+    meter: _Meter
     source: Path
     limit: int | None
     overlap: int | None
 
     def score(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Bits and number of priced tokens of each text of a block."""
-        encoded = [
-            encoding.ids
-            for encoding in encode_placed(
-                self.encoder, block.texts, lambda at: self._place(block.lines[at])
-            )
-        ]
-        bits, tokens = np.zeros(len(encoded)), np.zeros(len(encoded), np.int64)
-        self.meter.begin(block.offset, sum(max(len(ids) - 1, 0) for ids in encoded))
-        for part in self._some(block.lines, encoded):
-            owners, parts, starts = zip(*part, strict=True)
+        places = [f"{self.source}:{line}" for line in block.lines]
+        encodings = encode_placed(self.encoder, block.texts, places.__getitem__)
+        bits, tokens = np.zeros(len(encodings)), np.zeros(len(encodings), np.int64)
+        self.meter.begin(block.offset, sum(max(len(each.ids) - 1, 0) for each in encodings))
+        cut = (
+            (text, ids, start)
+            for text, (encoding, where) in enumerate(zip(encodings, places, strict=True))
+            for ids, start in self._windows(encoding.ids, where)
+        )
+        for some in _some_at_a_time(cut):
+            texts, parts, starts = zip(*some, strict=True)
             rows = Rows.of(parts, starts)
             # Minus 0.0 is what a text without a priced token would get, but for the sum.
-            np.add.at(bits, [*owners], -row_sums(self.batcher.score(rows), rows) / LN2)
-            np.add.at(tokens, [*owners], rows.scored)
+            np.add.at(bits, [*texts], -row_sums(self.batcher.score(rows), rows) / LN2)
+            np.add.at(tokens, [*texts], rows.scored)
         self.meter.reach(block.offset)
         return bits, tokens
 
-    def _some(
-        self, lines: list[int], encoded: list[tuple[int, ...]]
-    ) -> Iterator[list[tuple[int, tuple[int, ...], int]]]:
-        """The windows of some texts at a time: to which text each belongs, and where it starts.
-
-        All at once they are longer than the texts: by the window, where all of it but a token
-        overlaps.
-        """
-        some: list[tuple[int, tuple[int, ...], int]] = []
-        tokens = 0
-        for at, (line, ids) in enumerate(zip(lines, encoded, strict=True)):
-            for part, start in self._windows(ids, line):
-                some.append((at, part, start))
-                tokens += len(part)
-                if tokens >= _TOKENS:
-                    yield some
-                    some, tokens = [], 0
-        if some:
-            yield some
-
-    def _windows(self, ids: tuple[int, ...], line: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    def _windows(self, ids: tuple[int, ...], where: str) -> Iterable[tuple[tuple[int, ...], int]]:
         """Parts of a text that the model takes, and where pricing starts in each."""
         if self.limit is None or len(ids) <= self.limit:
-            yield ids, 1
-            return
+            return [(ids, 1)]
         if self.overlap is None:
             raise ModelError(
                 f"the text has {len(ids):,} tokens, the model takes {self.limit:,}",
                 cure="give an overlap (--overlap) to score long texts in windows, or leave it out",
-                where=self._place(line),
+                where=where,
             )
-        yield from windows(ids, limit=self.limit, overlap=self.overlap)
+        return windows(ids, limit=self.limit, overlap=self.overlap)
 
-    def _place(self, line: int) -> str:
-        return f"{self.source}:{line}"
+
+def _some_at_a_time(cut: Iterable[_Window]) -> Iterator[list[_Window]]:
+    """All windows at once are longer than the texts, where all but a token of each overlaps."""
+    some: list[_Window] = []
+    tokens = 0
+    for window in cut:
+        some.append(window)
+        tokens += len(window[1])
+        if tokens >= _TOKENS:
+            yield some
+            some, tokens = [], 0
+    if some:
+        yield some
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """What ``canary score`` wrote of the texts of a file.
+
+    Parameters
+    ----------
+    path : Path
+    lines, tokens : int64 arrays of shape (texts,)
+        The line of each text, and how many of its tokens were priced.
+    px_bits : float64 array of shape (texts,)
+        Total log-perplexity; infinite where the model gives a text probability 0.
+    """
+
+    path: Path
+    lines: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    px_bits: NDArray[np.float64]
+
+
+def read_scores(path: str | os.PathLike[str]) -> Scores:
+    """The scores of a file that ``canary score`` wrote.
+
+    Raises
+    ------
+    RecordError
+        If it cannot be read, holds something else, or no score of any token.
+    """
+    place = Path(path)
+    try:
+        with place.open("rb") as file:
+            records = [_score_on(raw, f"{place}:{number}") for number, raw in enumerate(file, 1)]
+    except (OSError, ValueError) as error:
+        if isinstance(error, RecordError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise RecordError(f"cannot be read ({reason})", cure=_CURE, where=str(place)) from error
+    lines, tokens, px = zip(*records, strict=True) if records else ((), (), ())
+    if not any(tokens):
+        raise RecordError("holds no score of a token", cure=_CURE, where=str(place))
+    return Scores(
+        place, np.array(lines, np.int64), np.array(tokens, np.int64), np.array(px, np.float64)
+    )
+
+
+def _score_on(raw: bytes, where: str) -> tuple[int, int, float]:
+    try:
+        record: Any = json.loads(raw)
+        line, tokens, given = record["line"], record["tokens"], record["px_bits"]
+        whole = all(type(number) is int and 0 <= number < 1 << 63 for number in (line, tokens))
+        real = type(given) in (int, float) and 0 <= given < math.inf
+        if not whole or not (real or given is None):
+            raise ValueError("numbers of another kind")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RecordError("is no score of a text", cure=_CURE, where=where) from error
+    return line, tokens, math.inf if given is None else float(given)

@@ -1,22 +1,32 @@
-"""Log-perplexity of texts."""
+"""Texts: their log-perplexity, files of them in blocks, and long ones in windows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.language_model import Rows
+from canary.corpus.line_formats import JsonLines
+from canary.corpus.lines import place, unreadable
+from canary.errors import CorpusError, ModelError
 from canary.models.loading import load
 from canary.records.sealing import sealed
 from canary.records.validation import function, some, text
-from canary.scoring.batcher import Batcher, Progress, row_sums
-from canary.scoring.requests import announce
+from canary.scoring.batcher import Batcher, Progress, announce, row_sums, score_encodings
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.statistics.number_checks import LN2
+from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
+
+_CHARACTERS, _TEXTS = 2**18, 2**12  # of a block
+_LINE_BYTES = 2**26
+# Of one text: its tokens take up to 350 bytes each while they are made.
+_MOST_CHARACTERS = 4_000_000
 
 
 @sealed
@@ -58,21 +68,114 @@ def score(
     asked = ScoreOptions(**options)
     function(progress, "progress")
     given = some(texts, "texts", cure="give a list of texts, such as [text] for one")
-    for one in given:
-        text(one, "each of texts", cure="give texts that can be written as UTF-8")
+    for each in given:
+        text(each, "each of texts", cure="give texts that can be written as UTF-8")
     seam = load(model)
-    encoder = asked.encoder(seam)
-    batcher = Batcher(seam, batch_size=asked.batch_size, progress=progress)
-    encodings = encoder.encode(given)
+    encodings = asked.encoder(seam).encode(given)
     announce(seam, lambda: len(encodings))
+    batcher = Batcher(seam, batch_size=asked.batch_size, progress=progress)
     log_probs, rows = score_encodings(batcher, encodings)
     bits: NDArray[np.float64] = -row_sums(log_probs, rows) / LN2
     return bits
 
 
-def score_encodings(
-    batcher: Batcher, encodings: Sequence[Encoding]
-) -> tuple[NDArray[np.float32], Rows]:
-    """Log-probabilities of all tokens but the first of each encoding, and their rows."""
-    rows = Rows.of([e.ids for e in encodings])
-    return batcher.score(rows), rows
+@dataclass
+class Block:
+    """Texts of a file that are scored together, their lines, and where in the file they end."""
+
+    offset: int
+    line: int
+    lines: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list, repr=False)
+
+
+def read_blocks(source: Path, column: str, offset: int = 0, line: int = 0) -> Iterator[Block]:
+    """The texts of a JSONL file from a byte offset on; the same blocks from the end of any block.
+
+    A CorpusError if a line is too long, or not a JSON object in UTF-8 with text in `column`.
+    """
+    block, characters = Block(offset, line), 0
+    lines = JsonLines(source)
+    with source.open("rb") as file:
+        file.seek(offset)
+        for raw in iter(lambda: file.readline(_LINE_BYTES + 1), b""):
+            block.offset += len(raw)
+            block.line += 1
+            if len(raw) > _LINE_BYTES:
+                raise CorpusError(
+                    f"the line has more than {_LINE_BYTES / 1e6:,.0f} MB",
+                    cure="split its text into several lines",
+                    where=place(source, block.line),
+                )
+            record = lines.read(raw, block.line, (column,))
+            if record is None:
+                continue
+            slots = record[1]
+            if [slot.path for slot in slots] != [(column,)]:
+                raise CorpusError(
+                    f"column {column!r} is a chat, not text",
+                    cure="write each chat as the text that the model was trained on",
+                    where=place(source, block.line),
+                )
+            block.lines.append(block.line)
+            block.texts.append(slots[0].text)
+            characters += len(slots[0].text)
+            if characters >= _CHARACTERS or len(block.texts) >= _TEXTS:
+                yield block
+                block, characters = Block(block.offset, block.line), 0
+    if block.texts:
+        yield block
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file; a CorpusError if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def windows(
+    ids: tuple[int, ...], *, limit: int, overlap: int, start: int = 1
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Parts of a row of tokens of at most `limit`, and where pricing starts in each.
+
+    Each after the first begins with the last `overlap` tokens of the one before, which
+    give context and are not priced again: each token from `start` on is priced once.
+    """
+    yield ids[:limit], start
+    step = limit - overlap
+    for begin in range(step, len(ids) - overlap, step):
+        yield ids[begin : begin + limit], overlap
+
+
+def encode_placed(
+    encoder: CandidateEncoder, texts: Sequence[str], where: Callable[[int], str]
+) -> list[Encoding]:
+    """Each text as tokens.
+
+    A text that holds what is no character, that is too long to be held as tokens, or that the
+    tokenizer cannot represent is an error, whose place is what `where` says of its number.
+    """
+    for at, each in enumerate(texts):
+        if len(each) > _MOST_CHARACTERS:
+            raise CorpusError(
+                f"the text has {len(each):,} characters, at most {_MOST_CHARACTERS:,} are scored "
+                "as one",
+                cure="split it into several texts",
+                where=where(at),
+            )
+    try:
+        return encoder.encode(texts)
+    except (ModelError, UnicodeEncodeError, TypeError):
+        for at, each in enumerate(texts):  # which of them is it?
+            try:
+                each.encode()
+                encoder.encode([each])
+            except UnicodeEncodeError as error:
+                problem = "holds half a surrogate pair, which is no character"
+                raise CorpusError(problem, cure="mend the line", where=where(at)) from error
+            except ModelError as error:
+                raise ModelError(error.problem, cure=error.cure, where=where(at)) from error
+        raise

@@ -15,8 +15,7 @@ from canary.errors import ModelError, RecordError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import Context, LanguageModel, Walker
 from canary.records.shards import Series
-from canary.scoring.batcher import Batcher, row_sums
-from canary.scoring.texts import score_encodings
+from canary.scoring.batcher import Batcher, row_sums, score_encodings
 from canary.search.enumerate import leaf_costs
 from canary.search.step import context_nats
 from canary.statistics.number_checks import LN2

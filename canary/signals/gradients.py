@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from canary.errors import UnsupportedError
-from canary.models.classifier import GradientFeatures
-from canary.models.estimator_classifier import as_classifier
+from canary.models.classifier import GradientFeatures, as_classifier
 from canary.scoring.samples import in_batches
 from canary.signals.output_checks import check_lengths
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.scoring.score_files import Scores, read_scores
+from canary.scoring.score_job import Scores, read_scores
 from canary.signals.measuring import table_of_file
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import LN2

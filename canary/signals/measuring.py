@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.models.estimator_classifier import as_classifier
+from canary.models.classifier import as_classifier
 from canary.scoring.samples import class_log_probs
 from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features

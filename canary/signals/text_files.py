@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.lines import place, regular_size
+from canary.corpus.line_formats import JsonLines
+from canary.corpus.lines import place
 from canary.errors import CorpusError
-from canary.scoring.blocks import Watch, read_blocks
+from canary.scoring.texts import file_digest, read_blocks
 from canary.statistics.numbers import plural
 
 
@@ -98,15 +99,15 @@ def read_texts(
 
 
 def _read(source: Path, column: str) -> tuple[list[tuple[str, int]], str]:
-    regular_size(source)
-    watch = Watch.of(source)
-    digest = watch.digest()
+    corpus = JsonLines(source)
+    _ = corpus.stamp
+    digest = file_digest(source)
     rows = [
         (text, line)
-        for block in read_blocks(source, column, 0, 0)
+        for block in read_blocks(source, column)
         for text, line in zip(block.texts, block.lines, strict=True)
     ]
-    watch.check()
+    corpus.check_unchanged()
     if not rows:
         raise CorpusError(
             "holds no record", cure="name a file with at least one", where=str(source)

@@ -20,8 +20,7 @@ from canary.models.loading import load
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.scoring.batcher import Stage
-from canary.scoring.identity import identity_of
-from canary.scoring.run_options import ScoreOptions, Scoring
+from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.signals.output_checks import check_lengths, check_members
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS, PricedTexts

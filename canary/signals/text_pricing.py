@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.language_model import LanguageModel, Rows
 from canary.records.shards import Run, Series
-from canary.scoring.batcher import Batcher, Stage
-from canary.scoring.requests import announce
+from canary.scoring.batcher import Batcher, Stage, announce
 from canary.scoring.run_options import ScoreOptions
-from canary.scoring.windows import encode_placed, windows
+from canary.scoring.texts import encode_placed, windows
 from canary.signals.text import TokenPrices
 from canary.tokens.tokenizer import Encoding
 

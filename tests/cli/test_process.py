@@ -22,8 +22,8 @@ HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);
 LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
 # Small pieces, and a wait when the first is kept, so that few texts take until they are killed.
 PIECES = (
-    "import time; from canary.scoring import blocks, score_job as files; "
-    "blocks._TEXTS, files._SHARD_SECONDS = 64, 0; first, made = iter([0]), files._records; "
+    "import time; from canary.scoring import texts, score_job as files; "
+    "texts._TEXTS, files._SHARD_SECONDS = 64, 0; first, made = iter([0]), files._records; "
     "files._records = lambda *found: made(*found) if next(first, 1) == 0 else time.sleep(200); "
 )
 AUDIT = ("--canaries", "canaries.json", "--method", "sampling")

@@ -15,7 +15,7 @@ from canary.errors import ModelError
 from canary.models import conformance
 from canary.models.language_model import Rows
 from canary.models.loading import load
-from canary.models.weight_digest import fingerprint
+from canary.models.torch_support import fingerprint
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
 

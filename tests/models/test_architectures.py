@@ -12,12 +12,11 @@ from small_models import CHARACTERS, character_tokenizer
 from canary.errors import ModelError
 from canary.models import causal, conformance
 from canary.models.by_scoring import RowWalker
+from canary.models.causal import horizon, length_limit, reuse_is_right
 from canary.models.key_values import KeyValueWalker
 from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.models.loading import load
-from canary.models.noise import EPSILON
-from canary.models.probing import chain_log_probs
-from canary.models.reuse import horizon, length_limit, reuse_is_right
+from canary.models.noise import EPSILON, chain_log_probs
 
 ATTENTION = ("gpt2", "llama", "gemma", "qwen2", "qwen3", "neox")
 WINDOWS = ("mistral", "gemma2", "gemma3")

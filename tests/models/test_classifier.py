@@ -11,8 +11,7 @@ from torch.nn import functional
 
 import canary
 from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory
-from canary.models.classifier import Classifier
-from canary.models.estimator_classifier import EstimatorClassifier, as_classifier
+from canary.models.classifier import Classifier, EstimatorClassifier, as_classifier
 from canary.models.torch_classifier import TorchClassifier
 from canary.scoring.samples import class_log_probs
 from canary.statistics.number_checks import softmaxed

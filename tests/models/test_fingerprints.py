@@ -8,7 +8,7 @@ from architectures import architecture
 from small_models import character_tokenizer
 
 from canary.models.loading import load
-from canary.models.weight_digest import fingerprint
+from canary.models.torch_support import fingerprint
 
 
 class Cell(torch.nn.Module):

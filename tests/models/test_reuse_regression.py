@@ -16,10 +16,10 @@ from small_models import character_tokenizer
 
 from canary.models import conformance
 from canary.models.by_scoring import RowWalker
+from canary.models.causal import reuse_is_right
 from canary.models.language_model import Context, Expansion, Memory, Rows
 from canary.models.loading import load
-from canary.models.probing import chain_log_probs
-from canary.models.reuse import reuse_is_right
+from canary.models.noise import chain_log_probs
 from canary.models.torch_model import Distributions
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_models import character_tokenizer
 
 from canary.errors import OutOfMemory
-from canary.models import shared_context
+from canary.models import key_values
 from canary.models.key_values import KeyValueWalker
 from canary.models.language_model import Children, Context, Nodes
 from canary.models.loading import load
@@ -22,11 +22,11 @@ class Layer:
 
 
 def shared(query, key, value, context, **options):
-    token = shared_context._context.set([context])
+    token = key_values._context.set([context])
     try:
-        out, _ = shared_context.attend(Layer(), query, key, value, None, **options)
+        out, _ = key_values.attend(Layer(), query, key, value, None, **options)
     finally:
-        shared_context._context.reset(token)
+        key_values._context.reset(token)
     return out
 
 
@@ -95,7 +95,7 @@ def test_attention_that_forgets_the_context_is_not_used(monkeypatch) -> None:
         out = torch.nn.functional.scaled_dot_product_attention(query, key, value, enable_gqa=True)
         return out.transpose(1, 2), None
 
-    monkeypatch.setattr(shared_context, "attend", forgetful)
+    monkeypatch.setattr(key_values, "attend", forgetful)
     capabilities = load(architecture("llama"), tokenizer=character_tokenizer()).facts.capabilities
     assert "share" not in capabilities
     assert "reuse" in capabilities

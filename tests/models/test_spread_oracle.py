@@ -19,7 +19,7 @@ from canary.errors import ModelError, ServerError
 from canary.formats.format import Format
 from canary.models import conformance
 from canary.models.language_model import Children, Context, Rows
-from canary.models.probing import nodes_of
+from canary.models.noise import nodes_of
 from canary.models.remote_model import spread_over
 from canary.models.remote_worker import KeptModel
 from canary.scoring.batcher import Batcher

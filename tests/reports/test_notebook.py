@@ -19,7 +19,7 @@ from canary.membership.evaluation import evaluate
 from canary.membership.forgetting import forgotten
 from canary.membership.shadow_survey import survey
 from canary.models.doctor import Examination
-from canary.models.finding import Finding
+from canary.models.experiments import Finding
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 

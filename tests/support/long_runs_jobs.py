@@ -13,12 +13,12 @@ from small_models import table_model
 from canary.audits.auditing import audit as measure
 from canary.corpus.canaries import CanarySet
 from canary.records import shards
-from canary.scoring import batcher, blocks, score_job
+from canary.scoring import batcher, score_job, texts
 from canary.search import ranking
 
 NAP = 0.002
 SMALL_PIECES = [
-    (blocks, "_TEXTS", 16),
+    (texts, "_TEXTS", 16),
     (score_job, "_SHARD_SECONDS", 0.0),
     (ranking, "FILLS_AT_ONCE", 100),
     (ranking, "FILLS_AT_ONCE", 100),
