@@ -9,7 +9,7 @@ import numpy as np
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question
 from canary.errors import InputError, UnsupportedError
-from canary.formats.sampling import draw_indices
+from canary.formats.format import draw_indices
 from canary.search.ranking import rank_all
 from canary.statistics.exposures import ENUMERATION, exposure_by_rank
 

@@ -1,28 +1,92 @@
-"""Deterministic, acyclic automata over characters, with exact path counts.
+"""Deterministic, acyclic automata over characters, with exact path counts, and their limits.
 
 From the counts follow, in exact integers, the size of the space, the text at an index
 and the index of a text. Texts are ordered as Python orders strings: a text before its
 extensions, then by code point.
+
+A format may come from somebody else, so there is a limit to what it may ask for.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.limits import check_size
 
 _Row = tuple[bool, list[int], tuple[str, ...], list[int], dict[str, int]]
 """Whether a state is final, and of its edges: texts before, characters, targets, places."""
 
 _FEW = 64  # texts that are read one by one faster than together
 _CELLS = 2**22  # characters that are unranked together
+
+MAX_EDGES = 500_000
+"""Edges that a hole may need."""
+
+MAX_ALL_EDGES = 8_000_000
+"""Edges of a whole format: eight words of a list of 267,735 need some 3,000,000. They take some 50
+bytes each."""
+
+MAX_STEPS = 4_000_000
+"""Steps of Python's that a whole format may take to be compiled: some seconds."""
+
+MAX_BITS = 4096
+"""log2 of the largest space: counts stay cheap, and can be written in decimal."""
+
+
+def too_large(edges: int = MAX_EDGES) -> FormatError:
+    """The error for an automaton of more than `edges`."""
+    return FormatError(
+        f"the format needs an automaton of more than {edges:,} edges",
+        cure="use shorter holes, fewer alternatives or fewer words "
+        "({digit:9} alone holds 10^9 secrets)",
+    )
+
+
+def check_size(size: int) -> None:
+    """Refuse spaces of more than 2^`MAX_BITS` texts, by a FormatError."""
+    if size.bit_length() > MAX_BITS:
+        raise FormatError(
+            f"the format has more than 2^{MAX_BITS} fills",
+            cure="use shorter holes ({digit:9} alone holds 10^9 secrets)",
+        )
+
+
+class Meter:
+    """Counts the steps of one piece of work, and of the format that it is a part of."""
+
+    def __init__(self, limit: int = 2 * MAX_EDGES) -> None:
+        self._left = limit
+        self._whole = _whole.get()
+
+    def spend(self, steps: int) -> None:
+        """Count `steps`; a FormatError if there are too many, here or in the whole format."""
+        self._left -= steps
+        if self._left < 0:
+            raise too_large()
+        if self._whole is not None:
+            self._whole.spend(steps)
+
+
+_whole: ContextVar[Meter | None] = ContextVar("whole", default=None)
+
+
+@contextmanager
+def in_all(steps: int = MAX_STEPS) -> Iterator[None]:
+    """What is built within may take so many steps in all."""
+    token = _whole.set(Meter(steps))
+    try:
+        yield
+    finally:
+        _whole.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +124,8 @@ class Automaton:
 
     @cached_property
     def prefix_free(self) -> bool:
-        """Whether no text is a proper prefix of another.
-
-        Exact: every state leads to a final one, so a final state with an edge is a text
-        with an extension, and there is no other way to have one.
-        """
-        return not np.any(self.final & (np.diff(self.offsets) > 0))
+        """Whether no text is a proper prefix of another; decided exactly."""
+        return self.prefix_free_before("")
 
     def prefix_free_before(self, suffix: str) -> bool:
         """Whether no text is a proper prefix of another once each is followed by `suffix`.
@@ -108,12 +168,7 @@ class Automaton:
             state = targets[edge]
 
     def unrank_many(self, indices: Sequence[int]) -> list[str]:
-        """The texts at `indices`, all at once where the space is smaller than 2^63.
-
-        Notes
-        -----
-        Less than a microsecond for a text of 16 characters, against 3 one by one.
-        """
+        """The texts at `indices`, all at once where the space is smaller than 2^63."""
         # numpy drops trailing zeros from text.
         if len(indices) < _FEW or self.size >= 2**63 or "\0" in self.chars:
             return [self.unrank(index) for index in indices]
@@ -126,29 +181,19 @@ class Automaton:
 
     def index(self, text: str) -> int | None:
         """The index of `text`, or None if it is not among the texts."""
-        state = index = 0
-        for wanted in text:
-            _, starts, _, targets, edges = self._row(state)
-            edge = edges.get(wanted)
-            if edge is None:
-                return None
-            index += starts[edge]
-            state = targets[edge]
+        path = self._path(text)
         # A final state counts its own text before those of its edges.
-        return index if self.final[state] else None
+        return path[1] if path is not None and self.final[path[0]] else None
 
     def after(self, text: str) -> Automaton | None:
         """The automaton of what may follow `text`, or None if nothing begins so.
 
         It is minimal again: its states are states of this one.
         """
-        start = 0
-        for wanted in text:
-            _, _, _, targets, edges = self._row(start)
-            edge = edges.get(wanted)
-            if edge is None:
-                return None
-            start = targets[edge]
+        path = self._path(text)
+        if path is None:
+            return None
+        start, _ = path
         # Edges lead to greater states, so one pass sees every source before its targets.
         reached = np.zeros(len(self.counts), np.bool_)
         reached[start] = True
@@ -167,14 +212,26 @@ class Automaton:
             counts=tuple(self.counts[state] for state in states),
         )
 
+    def _path(self, text: str) -> tuple[int, int] | None:
+        """The state that `text` leads to, and the number of texts that come before it."""
+        state = before = 0
+        for char in text:
+            _, starts, _, targets, edges = self._row(state)
+            edge = edges.get(char)
+            if edge is None:
+                return None
+            before += starts[edge]
+            state = targets[edge]
+        return state, before
+
     def ends(self, text: str, start: int) -> Iterator[int]:
         """Where the texts that begin at `text[start]` end, from the shortest on."""
         state = 0
-        for at in range(start, len(text) + 1):
+        for position in range(start, len(text) + 1):
             final, _, _, targets, edges = self._row(state)
             if final:
-                yield at
-            edge = edges.get(text[at]) if at < len(text) else None
+                yield position
+            edge = edges.get(text[position : position + 1])
             if edge is None:
                 return
             state = targets[edge]
@@ -215,9 +272,9 @@ class Automaton:
             live = live[(rest[live] > 0) | ~self.final[state[live]]]
             if not live.size:
                 break
-            at, index = state[live], rest[live]
+            here, index = state[live], rest[live]
             # The last edge whose texts begin at or before the index.
-            low, high = self.offsets[at], self.offsets[at + 1]
+            low, high = self.offsets[here], self.offsets[here + 1]
             for _ in range(halvings):
                 middle = (low + high) >> 1
                 beyond = self._starts[middle] > index
@@ -248,25 +305,22 @@ class Automaton:
         return starts + self.final[rows]
 
     def _row(self, state: int) -> _Row:
+        """A state as plain lists: single elements of numpy arrays are several times slower."""
         row = self._rows.get(state)
         if row is None:
-            a, b = int(self.offsets[state]), int(self.offsets[state + 1])
-            targets = self.targets[a:b].tolist()
-            final = before = bool(self.final[state])
-            starts: list[int] = []
-            for target in targets:
-                starts.append(int(before))
-                before += self.counts[target]
-            chars = self.chars[a:b]
+            begin, end = self.offsets[[state, state + 1]].tolist()
+            chars, targets = self.chars[begin:end], self.targets[begin:end].tolist()
+            final = bool(self.final[state])
+            starts = list(
+                accumulate((self.counts[target] for target in targets), initial=int(final))
+            )
             edges = {char: edge for edge, char in enumerate(chars)}
             row = self._rows[state] = (final, starts, chars, targets, edges)
         return row
 
-    # Plain lists, of the states that were visited: reading single elements of numpy arrays
-    # is several times slower, and rows of all states would take most of the memory.
-
     @cached_property
     def _rows(self) -> dict[int, _Row]:
+        """Of the states that were visited; those of all would take most of the memory."""
         return {}
 
 
@@ -302,13 +356,8 @@ def minimal(
             check_size(counts[start])
     if start is None:
         raise FormatError("the format has no fill at all", cure="give each hole a possible text")
-    return _pack(list(register), counts)
-
-
-def _pack(rows: list[tuple[bool, tuple[tuple[str, int], ...]]], counts: list[int]) -> Automaton:
-    """Arrays of states that were found backwards: the last becomes state 0."""
-    last = len(rows) - 1
-    rows = rows[::-1]
+    # The states were found backwards: the last becomes state 0.
+    rows, last = list(register)[::-1], len(register) - 1
     return Automaton(
         offsets=np.cumsum([0, *(len(edges) for _, edges in rows)], dtype=np.int64),
         chars=tuple(char for _, edges in rows for char, _ in edges),

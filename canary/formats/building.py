@@ -1,11 +1,11 @@
 """Automata of alphabets, lists of texts and checksums, and how they are put together.
 
-What registered kinds of holes are built of, too.
+Registered kinds of holes are built of them, too. Where a text can be read in several ways, as
+in patterns and at some seams of holes, `Nfa` and `determinize` resolve it.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -13,11 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton, minimal
-from canary.formats.limits import MAX_ALL_EDGES, MAX_EDGES, Meter, check_size, too_large
-from canary.formats.nfa import Nfa, determinize
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
+from canary.formats.automaton import (
+    MAX_ALL_EDGES,
+    MAX_EDGES,
+    Automaton,
+    Meter,
+    check_size,
+    minimal,
+    too_large,
+)
+from canary.formats.syntax import SURROGATE
+from canary.records.validation import brief
 
 S = TypeVar("S", bound=Hashable)
 
@@ -93,9 +99,8 @@ def from_texts(texts: Iterable[str]) -> Automaton:
         for depth in range(len(path) - 1, length, -1):
             final, row = path.pop()
             key = (final, tuple(row))
-            state = register.get(key)
-            if state is None:
-                state = register[key] = len(register)
+            state = register.setdefault(key, len(register))
+            if state == len(states):
                 states.append((state, *key))
                 edges += len(row)
                 if edges > MAX_ALL_EDGES:
@@ -103,11 +108,7 @@ def from_texts(texts: Iterable[str]) -> Automaton:
             path[-1][1].append((previous[depth - 1], state))
 
     for text in ordered:
-        common = 0
-        for a, b in zip(previous, text, strict=False):
-            if a != b:
-                break
-            common += 1
+        common = next((i for i, c in enumerate(previous) if text[i : i + 1] != c), len(previous))
         close(common)
         path.extend((False, []) for _ in text[common:])
         path[-1] = (True, path[-1][1])
@@ -201,10 +202,11 @@ def checked(
         if name in found:
             continue
         state, sums = name
-        a, b = automaton.offsets[state : state + 2]
-        meter.spend(int(b - a))
+        begin, stop = automaton.offsets[state : state + 2].tolist()
+        meter.spend(stop - begin)
         edges = found[name] = []
-        for char, target in zip(automaton.chars[a:b], automaton.targets[a:b].tolist(), strict=True):
+        targets = automaton.targets[begin:stop].tolist()
+        for char, target in zip(automaton.chars[begin:stop], targets, strict=True):
             following = step(sums, char)
             if following is not None:
                 edges.append((char, (target, following)))
@@ -223,11 +225,8 @@ def _splice(first: Automaton, second: Automaton, inner: NDArray[np.int64]) -> Au
     after it; the other state could only read both by a longer text of `first`, so that a
     final state would go on with a character that begins a text of `second`.
 
-    Parameters
-    ----------
-    inner : int64 array
-        The final states of `first` that have edges; they take on those of the start of
-        `second`. Its last state, which has none, becomes that start.
+    `inner` are the final states of `first` that have edges; they take on those of the start of
+    `second`. The last state of `first`, which has none, becomes that start.
     """
     check_size(first.size * second.size)
     shift = len(first.counts) - 1
@@ -258,24 +257,129 @@ def _check_texts(texts: Iterable[str]) -> set[str]:
         raise FormatError("a list of texts is one text", cure="give them in a list")
     seen: set[str] = set()
     for number, text in enumerate(texts, start=1):
+        problem = cure = ""
         if not isinstance(text, str):
-            raise FormatError(
-                f"text {number} of the list is of type {type(text).__name__}",
-                cure="give text only",
-            )
-        if not text:
-            raise FormatError(
-                f"text {number} of the list is empty", cure="give each at least one character"
-            )
-        if _SURROGATE.search(text):
-            raise FormatError(
-                f"text {number} of the list holds half a surrogate pair, which is no character",
-                cure="write the whole character",
-            )
+            problem, cure = f"is of type {type(text).__name__}", "give text only"
+        elif not text:
+            problem, cure = "is empty", "give each at least one character"
+        elif SURROGATE.search(text):
+            problem = "holds half a surrogate pair, which is no character"
+            cure = "write the whole character"
+        if problem:
+            raise FormatError(f"text {number} of the list {problem}", cure=cure)
         if text in seen:
-            shown = repr(text if len(text) <= 20 else text[:19] + "…")
-            raise FormatError(f"{shown} stands twice in the list", cure="name each text once")
+            raise FormatError(f"{brief(text)} stands twice in the list", cure="name each once")
         seen.add(text)
     if not seen:
         raise FormatError("a list of texts is empty", cure="give at least one")
     return seen
+
+
+class Nfa:
+    """An acyclic nondeterministic automaton under construction; state 0 is the start.
+
+    Every edge leads to a state that is added later than its source, so there can be no
+    cycle. A FormatError comes once there are more than `MAX_EDGES` edges.
+
+    Attributes
+    ----------
+    edges : list of list of (str, int)
+        Of each state: the characters that may be read, and the state they lead to.
+    skips : list of list of int
+        Of each state: the states that are reached without reading.
+    """
+
+    def __init__(self) -> None:
+        self.edges: list[list[tuple[str, int]]] = [[]]
+        self.skips: list[list[int]] = [[]]
+        self._meter = Meter(MAX_EDGES)
+
+    def step(self, source: int, chars: str) -> int:
+        """Add the state that is reached from `source` by any one of `chars`."""
+        self._meter.spend(max(1, len(chars)))
+        target = self._add()
+        self.edges[source].append((chars, target))
+        return target
+
+    def literal(self, source: int, text: str) -> int:
+        """Add the states that spell `text` after `source`, and return the last."""
+        for char in text:
+            source = self.step(source, char)
+        return source
+
+    def join(self, sources: Sequence[int]) -> int:
+        """Add one state in which all `sources` end without reading further."""
+        self._meter.spend(len(sources))
+        target = self._add()
+        for source in sources:
+            self.skips[source].append(target)
+        return target
+
+    def graft(self, source: int, automaton: Automaton) -> int:
+        """Add a deterministic automaton after `source`, and return the state of its ends."""
+        self._meter.spend(len(automaton.chars))
+        base = len(self.edges)
+        for _ in automaton.counts:
+            self._add()
+        self.skips[source].append(base)
+        offsets, targets = automaton.offsets.tolist(), automaton.targets.tolist()
+        for state in range(len(automaton.counts)):
+            self.edges[base + state] = [
+                (automaton.chars[edge], base + targets[edge])
+                for edge in range(offsets[state], offsets[state + 1])
+            ]
+        return self.join([base + int(state) for state in automaton.final.nonzero()[0]])
+
+    def _add(self) -> int:
+        self.edges.append([])
+        self.skips.append([])
+        return len(self.edges) - 1
+
+
+def determinize(nfa: Nfa, end: int) -> Automaton:
+    """The minimal deterministic automaton of the texts that lead from state 0 to `end`.
+
+    A text that `nfa` can read in several ways is one text here.
+
+    Raises
+    ------
+    FormatError
+        If it takes more than a million steps, if there are more than 2^4096 texts, or none.
+    """
+    meter = Meter()
+    # Which characters lead from which set of states to which.
+    moves: dict[frozenset[int], dict[str, frozenset[int]]] = {}
+    pending = [_closure(nfa, end, frozenset({0}), meter)]
+    while pending:
+        subset = pending.pop()
+        if subset in moves:
+            continue
+        reached: dict[str, set[int]] = {}
+        for state in subset:
+            for chars, target in nfa.edges[state]:
+                meter.spend(len(chars))
+                for char in chars:
+                    reached.setdefault(char, set()).add(target)
+        # Characters that lead to the same states need their closure once.
+        following = {char: frozenset(targets) for char, targets in reached.items()}
+        closures = {some: _closure(nfa, end, some, meter) for some in {*following.values()}}
+        moves[subset] = {c: closures[some] for c, some in following.items() if closures[some]}
+        pending.extend(filter(None, closures.values()))
+    # An edge leads to a subset with a greater minimum, so this order sees targets first.
+    return minimal(
+        (subset, end in subset, moves[subset].items())
+        for subset in sorted(moves, key=min, reverse=True)
+    )
+
+
+def _closure(nfa: Nfa, end: int, states: frozenset[int], meter: Meter) -> frozenset[int]:
+    """`states` and what they reach without reading, as far as it matters what comes next."""
+    found = set(states)
+    pending = list(states)
+    while pending:
+        for target in nfa.skips[pending.pop()]:
+            if target not in found:
+                found.add(target)
+                pending.append(target)
+    meter.spend(len(found))
+    return frozenset(state for state in found if nfa.edges[state] or state == end)

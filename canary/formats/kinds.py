@@ -1,21 +1,21 @@
-"""The kinds of holes by name, and how callers add their own."""
+"""The kinds of holes by name, how callers add their own, and numbers with a checksum."""
 
 from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton
-from canary.formats.building import concatenate, from_texts, literal, repeated
-from canary.formats.checksums import credit_card, iban
-from canary.formats.limits import MAX_ALL_EDGES, too_large
+from canary.formats.automaton import MAX_ALL_EDGES, Automaton, too_large
+from canary.formats.building import any_of, checked, concatenate, from_texts, literal, repeated
 from canary.formats.patterns import from_pattern
 from canary.formats.syntax import Hole, Literal, parse, place
+from canary.records.validation import brief
 from canary.registry import Registry
 
 Words = Callable[[], Automaton]
@@ -72,9 +72,8 @@ def register(
 
     Notes
     -----
-    Formats that were made keep their space. A canary set keeps a format's text: whoever
-    loads it registers its kinds before, and is told if that is forgotten or if the space
-    has another size now.
+    A canary set keeps a format's text: its kinds must be registered before it is loaded. An
+    error says if one is missing, or if the space has another size now.
 
     Examples
     --------
@@ -89,8 +88,8 @@ def register(
             f"{str(name)[:20]!r} cannot name a kind of hole",
             cure="use a small letter, then small letters, digits and underscores, 32 at most",
         )
-    example = example or f"{{{name}}}"
-    KINDS.add(name, Kind(example, _Registered(name, meaning, example), builtin=False))
+    known = example or f"{{{name}}}"
+    KINDS.add(name, Kind(known, _Registered(name, meaning, known), builtin=False))
 
 
 @dataclass(frozen=True)
@@ -103,39 +102,32 @@ class _Registered:
 
     def __call__(self, argument: str | None, words: Words) -> Automaton | str:
         if isinstance(self.meaning, str):
-            if argument is not None:
-                raise FormatError(
-                    f"the kind {self.name!r} takes no argument", cure=f"write {self.example}"
-                )
-            return self.meaning
+            if argument is None:
+                return self.meaning
+            problem = f"the kind {self.name!r} takes no argument"
+            raise FormatError(problem, cure=f"write {self.example}")
+        cure = f"write it as in {self.example}"
         try:
-            found = self.meaning(argument)
+            made = self.meaning(argument)
         except FormatError as error:
-            cure = error.cure or f"write it as in {self.example}"
-            raise FormatError(error.problem, cure=cure) from error
+            raise FormatError(error.problem, cure=error.cure or cure) from error
         except Exception as error:
             raise FormatError(
                 f"the registered kind {self.name!r} raised {type(error).__name__}: {error!s:.80}",
-                cure=f"mend its function, or write it as in {self.example}",
+                cure=f"mend its function, or {cure}",
             ) from error
-        if not isinstance(found, Automaton | str):
+        if not isinstance(made, Automaton | str):
             raise FormatError(
-                f"the registered kind {self.name!r} gave {type(found).__name__}",
+                f"the registered kind {self.name!r} gave {type(made).__name__}",
                 cure="let its function return a format or an automaton",
             )
-        return found
+        return made
 
 
 def compile_pieces(
     pieces: Sequence[Literal | Hole], text: str, words: Words, *, depth: int = 0
 ) -> list[Automaton]:
-    """The texts of each piece of the format `text`.
-
-    Raises
-    ------
-    FormatError
-        If a hole is not one, with its place.
-    """
+    """The texts of each piece of the format `text`; a FormatError names a hole that is none."""
     return [
         literal(piece.text) if isinstance(piece, Literal) else _hole(piece, text, words, depth)
         for piece in pieces
@@ -182,7 +174,7 @@ def _count(argument: str | None, example: str) -> int:
     if not argument:
         raise FormatError("the hole has no count", cure=cure)
     if not (argument.isascii() and argument.isdigit()):
-        raise FormatError(f"the count {_short(argument)} is not a whole number", cure=cure)
+        raise FormatError(f"the count {brief(argument)} is not a whole number", cure=cure)
     # Ten digits are beyond every limit, and int() refuses thousands of them.
     count = int(argument.lstrip("0")[:10] or "0")
     if count == 0:
@@ -198,23 +190,12 @@ def _choice(argument: str | None) -> Automaton:
             cure="name the alternatives after the colon, as in {choice:red|green|blue}",
         )
     alternatives = argument.split("|")
-    if "" in alternatives:
-        raise FormatError(
-            f"alternative {alternatives.index('') + 1} is empty",
-            cure="give each alternative at least one character",
-        )
-    seen: set[str] = set()
     for alternative in alternatives:
-        if alternative in seen:
-            raise FormatError(
-                f"the alternative {_short(alternative)} stands twice", cure="name it once"
-            )
         if "{" in alternative or "}" in alternative:
             raise FormatError(
-                f"the alternative {_short(alternative)} holds a brace",
+                f"the alternative {brief(alternative)} holds a brace",
                 cure="keep braces outside of holes, written {{ and }}",
             )
-        seen.add(alternative)
     return from_texts(alternatives)
 
 
@@ -253,7 +234,13 @@ def _phone(argument: str | None) -> Automaton:
         codes = [str(code) for code in range(200, 1000) if code % 100 != 11]
         areas = [code for code in codes if code[1] != "9"]
         return concatenate(
-            [from_texts(areas), literal("-"), from_texts(codes), literal("-"), _digits(4)]
+            [
+                from_texts(areas),
+                literal("-"),
+                from_texts(codes),
+                literal("-"),
+                _digits(4),
+            ]
         )
     if argument == "uk":  # mobile numbers
         start = from_texts(f"07{digit}" for digit in "12345789")
@@ -265,8 +252,84 @@ def _phone(argument: str | None) -> Automaton:
     raise FormatError(named, cure="known are us, uk and fr, as in {phone:us}")
 
 
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 20 else text[:19] + "…")
+NETWORKS: Mapping[str, tuple[int, tuple[range, ...]]] = {
+    "amex": (15, (range(34, 35), range(37, 38))),
+    "diners": (14, (range(36, 37), range(38, 40), range(300, 306))),
+    "discover": (16, (range(6011, 6012), range(644, 650), range(65, 66))),
+    "jcb": (16, (range(3528, 3590),)),
+    "mastercard": (16, (range(51, 56), range(2221, 2721))),
+    "visa": (16, (range(4, 5),)),
+}
+"""Of each network: the digits of a number, and what it may begin with."""
+
+_ACCOUNTS = """
+AT n16, BE n12, CH n17, CZ n20, DE n18, DK n14, ES n20, FI n14, FR n23, GB a4 n14, GR n23,
+HU n24, IE a4 n14, IT a1 n22, NL a4 n10, NO n11, PL n24, PT n21, SE n20
+"""
+COUNTRIES: Mapping[str, str] = dict(one.strip().split(" ", 1) for one in _ACCOUNTS.split(","))
+"""Of each country: what follows the check digits, digits (n) and capitals (a).
+
+Where the registry allows digits or letters these are digits, as on nearly every account.
+"""
+
+# Luhn doubles every second digit from the right but one, and sums the digits of the results.
+_DOUBLED = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+
+
+@lru_cache(maxsize=16)
+def credit_card(networks: str | None) -> Automaton:
+    """Card numbers without separators that pass Luhn's check, of some networks or of all."""
+    names = sorted(NETWORKS) if networks is None else networks.split("|")
+    for name in names:
+        if name not in NETWORKS:
+            raise FormatError(
+                f"{name[:20]!r} is no card network",
+                cure=f"known are {', '.join(sorted(NETWORKS))}, as in {{credit_card:visa}}",
+            )
+    return any_of([_network(*NETWORKS[name]) for name in names])
+
+
+@lru_cache(maxsize=16)
+def iban(country: str | None) -> Automaton:
+    """IBANs of a country, without spaces; national check digits within are not looked at."""
+    if country is None or country not in COUNTRIES:
+        named = "the hole names no country" if not country else f"{country[:20]!r} has no IBAN here"
+        raise FormatError(named, cure=f"known are {', '.join(COUNTRIES)}, as in {{iban:DE}}")
+    fields = [(field[0], int(field[1:])) for field in COUNTRIES[country].split()]
+    account = [
+        repeated(string.digits if kind == "n" else string.ascii_uppercase, length)
+        for kind, length in fields
+    ]
+    check = from_texts(f"{number:02}" for number in range(2, 99))
+    # ISO 13616: the account number, then the country, then the check digits, letters as 10
+    # to 35, is 1 mod 97. Written, country and check digits come first; a character counts
+    # by the power of ten that the digits after it make.
+    digits = [1 if kind == "n" else 2 for kind, length in reversed(fields) for _ in range(length)]
+    powers = list(accumulate(digits, initial=6))
+    weights = [pow(10, power, 97) for power in (4, 2, 1, 0, *powers[-2::-1])]
+
+    def step(state: tuple[int, int], char: str) -> tuple[int, int]:
+        place, total = state  # of the character, and the sum mod 97
+        return place + 1, (total + int(char, 36) * weights[place]) % 97
+
+    whole = concatenate([literal(country), check, *account])
+    start: tuple[int, int] = (0, 0)
+    return checked(whole, start, step, lambda state: state[1] == 1)
+
+
+def _network(length: int, starts: tuple[range, ...]) -> Automaton:
+    numbers = [str(start) for group in starts for start in group]
+    kinds = []
+    for digits in {len(number) for number in numbers}:
+        start = from_texts(number for number in numbers if len(number) == digits)
+        kinds.append(concatenate([start, repeated(string.digits, length - digits)]))
+
+    def step(state: tuple[int, int], char: str) -> tuple[int, int]:
+        left, total = state  # digits still to come
+        value = int(char) if left % 2 else _DOUBLED[int(char)]
+        return left - 1, (total + value) % 10
+
+    return checked(any_of(kinds), (length, 0), step, lambda state: state[1] == 0)
 
 
 @cache

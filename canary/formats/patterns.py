@@ -7,14 +7,15 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 from canary.errors import FormatError
-from canary.formats.automaton import Automaton
-from canary.formats.limits import MAX_EDGES, MAX_PATTERN, too_large
-from canary.formats.nfa import Nfa, determinize
+from canary.formats.automaton import MAX_EDGES, Automaton, too_large
+from canary.formats.building import Nfa, determinize
 
 if TYPE_CHECKING:
     import greenery
     from greenery.rxelems import Mult
 
+_LONGEST = 10_000
+"""Characters of a regular expression."""
 _SURROGATES = range(0xD800, 0xE000)
 _OUTSIDE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|([$^])|\(\?P<([^>]*)>", re.DOTALL)
 """Escapes, classes, and what is looked for outside them: anchors, names of groups."""
@@ -59,26 +60,25 @@ def _parse(pattern: str) -> greenery.Pattern:
 
     if not pattern:
         raise FormatError("the hole has no pattern", cure=f"write one as in {_EXAMPLE}")
-    if len(pattern) > MAX_PATTERN:
+    if len(pattern) > _LONGEST:
         raise FormatError(
             f"the pattern has {len(pattern):,} characters",
-            cure=f"keep to {MAX_PATTERN:,}, or split it between several holes",
+            cure=f"keep to {_LONGEST:,}, or split it between several holes",
         )
-    names: set[str] = set()
-    for found in _OUTSIDE.finditer(pattern):
-        if found[1]:
+    names: list[str] = []
+    for match in _OUTSIDE.finditer(pattern):
+        if match[1]:
             raise FormatError(
-                f"the pattern holds the anchor {found[1]}",
+                f"the pattern holds the anchor {match[1]}",
                 cure="leave it out: a pattern always covers its whole hole; "
-                rf"the character itself is written \x{ord(found[1]):x}",
+                rf"the character itself is written \x{ord(match[1]):x}",
             )
-        if found[2] is not None:
-            if not found[2].isidentifier() or found[2] in names:
-                raise FormatError(
-                    "a group of the pattern has no name, or that of another group",
-                    cure="write ( in place of (?P<…>: names have no use here",
-                )
-            names.add(found[2])
+        names += [match[2]] * (match[2] is not None)
+    if len({*names}) < len(names) or not all(map(str.isidentifier, names)):
+        raise FormatError(
+            "a group of the pattern has no name, or that of another group",
+            cure="write ( in place of (?P<…>: names have no use here",
+        )
     try:
         return greenery.parse(pattern)
     except RecursionError:

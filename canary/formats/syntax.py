@@ -6,9 +6,10 @@ import re
 from dataclasses import dataclass
 
 from canary.errors import FormatError
-from canary.formats.limits import MAX_HOLES
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+MAX_HOLES = 1000
 
 
 @dataclass(frozen=True)
@@ -20,17 +21,7 @@ class Literal:
 
 @dataclass(frozen=True)
 class Hole:
-    """A hole ``{kind:argument}``.
-
-    Parameters
-    ----------
-    kind : str
-        What stands before the colon.
-    argument : str or None
-        What stands after the first colon; None without one.
-    start : int
-        Where its opening brace stands in the format, from 0.
-    """
+    """A hole ``{kind:argument}``; the argument is None without a colon, `start` its place."""
 
     kind: str
     argument: str | None
@@ -54,61 +45,56 @@ def parse(text: str) -> tuple[Literal | Hole, ...]:
             f"a format is text, got {type(text).__name__}",
             cure='write it as in Format("My code is {digit:9}")',
         )
-    if half := _SURROGATE.search(text):
+    if half := SURROGATE.search(text):
         raise FormatError(
             "found half a surrogate pair, which is no character",
             cure="write the whole character",
             where=place(text, half.start()),
         )
     pieces: list[Literal | Hole] = []
-    literal: list[str] = []
-    at = holes = 0
-    while at < len(text):
-        char = text[at]
-        if char in "{}" and text[at : at + 2] == char * 2:
-            literal.append(char)
-            at += 2
-        elif char == "{":
-            if literal:
-                pieces.append(Literal("".join(literal)))
-                literal = []
-            end = _closing_brace(text, at)
-            holes += 1
-            if holes > MAX_HOLES:
-                raise FormatError(
-                    f"the format has more than {MAX_HOLES:,} holes",
-                    cure="use longer holes, or several formats",
-                    where=place(text, at),
-                )
-            kind, colon, argument = text[at + 1 : end].partition(":")
-            pieces.append(Hole(kind, argument if colon else None, at))
-            at = end + 1
-        elif char == "}":
+    literal = ""
+    position = 0
+    while position < len(text):
+        char = text[position]
+        if char not in "{}" or text[position : position + 2] == char * 2:
+            literal += char
+            position += 1 + (char in "{}")
+            continue
+        if char == "}":
             raise FormatError(
                 "found a single }, which closes no hole",
                 cure="write }} for a literal brace, or open a hole with {",
-                where=place(text, at),
+                where=place(text, position),
             )
-        else:
-            literal.append(char)
-            at += 1
-    if literal:
-        pieces.append(Literal("".join(literal)))
-    if not any(isinstance(piece, Hole) for piece in pieces):
+        pieces += [Literal(literal)] * bool(literal)
+        literal = ""
+        end = _closing_brace(text, position)
+        kind, colon, argument = text[position + 1 : end].partition(":")
+        pieces.append(Hole(kind, argument if colon else None, position))
+        position = end + 1
+    pieces += [Literal(literal)] * bool(literal)
+    holes = [piece for piece in pieces if isinstance(piece, Hole)]
+    if not holes:
         raise FormatError(
             "the format has no hole, so there is nothing to guess",
             cure="write one in single braces, such as {digit:9}",
             where=place(text, 0),
+        )
+    if len(holes) > MAX_HOLES:
+        raise FormatError(
+            f"the format has more than {MAX_HOLES:,} holes",
+            cure="use longer holes, or several formats",
+            where=place(text, holes[MAX_HOLES].start),
         )
     return tuple(pieces)
 
 
 def _closing_brace(text: str, start: int) -> int:
     depth = 0
-    for at in range(start, len(text)):
-        depth += (text[at] == "{") - (text[at] == "}")
+    for position in range(start, len(text)):
+        depth += (text[position] == "{") - (text[position] == "}")
         if depth == 0:
-            return at
+            return position
     raise FormatError(
         "the hole that opens here is never closed",
         cure="close it with }, or write {{ for a literal brace (in a pattern \\x7b or \\x7d)",
@@ -116,8 +102,8 @@ def _closing_brace(text: str, start: int) -> int:
     )
 
 
-def place(text: str, at: int) -> str:
-    """Where position `at` of a format is, for an error: some of its text, and the column."""
-    start, end = max(at - 20, 0), at + 20
+def place(text: str, position: int = 0) -> str:
+    """Where a position of a format is, for an error: some of its text, and the column."""
+    start, end = max(position - 20, 0), position + 20
     excerpt = ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")
-    return f"format {excerpt!r}, column {at + 1}"
+    return f"format {excerpt!r}, column {position + 1}"

@@ -18,8 +18,8 @@ import time
 import numpy as np
 from spread import spread
 
-from canary.formats.checksums import credit_card
 from canary.formats.format import Format
+from canary.formats.kinds import credit_card
 
 FORMATS = {
     "digits": "The random number is {digit:9}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canary.errors import FormatError
-from canary.formats.nfa import Nfa, determinize
+from canary.formats.building import Nfa, determinize
 
 
 def test_dead_ends_are_trimmed():

@@ -12,10 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.errors import FormatError
-from canary.formats import building, checksums
-from canary.formats.building import any_of, checked, concatenate, from_texts, literal, repeated
+from canary.formats import building
+from canary.formats import kinds as checksums
+from canary.formats.building import (
+    Nfa,
+    any_of,
+    checked,
+    concatenate,
+    determinize,
+    from_texts,
+    literal,
+    repeated,
+)
 from canary.formats.format import Format
-from canary.formats.nfa import Nfa, determinize
 
 _TEXTS = st.lists(st.text("ab\0é", min_size=1, max_size=4), min_size=1, max_size=8, unique=True)
 

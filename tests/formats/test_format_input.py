@@ -9,7 +9,7 @@ import pytest
 
 from canary.corpus.canaries import CanarySet
 from canary.errors import FormatError
-from canary.formats import limits
+from canary.formats import automaton as limits
 from canary.formats.format import Format
 
 
@@ -28,7 +28,7 @@ from canary.formats.format import Format
         ("{digit:-3}", "column 1", "'-3' is not a whole number", "at least 1"),
         ("{digit:²}", "column 1", "'²' is not a whole number", "at least 1"),
         ("{choice}", "column 1", "no alternatives", "{choice:red|green|blue}"),
-        ("{choice:a||b}", "column 1", "alternative 2 is empty", "at least one character"),
+        ("{choice:a||b}", "column 1", "text 2 of the list is empty", "at least one character"),
         ("x{choice:a|b|a}", "column 2", "'a' stands twice", "once"),
         ("{choice:a|{b}}", "column 1", "'{b}' holds a brace", "outside of holes"),
         ("half \ud800 {digit:9}", "column 6", "surrogate", "whole character"),

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from canary.formats.checksums import COUNTRIES
 from canary.formats.format import Format
-from canary.formats.kinds import KINDS
+from canary.formats.kinds import COUNTRIES, KINDS
 
 # A doctest in the same process may have registered one more.
 BUILTIN = {name: kind for name, kind in KINDS.items() if kind.builtin}

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from canary.formats.format import Format
-from canary.formats.sampling import draw_indices
+from canary.formats.format import Format, draw_indices
 
 # Seeds are fixed; an honest generator fails such a test once in 10,000 seeds.
 _ALPHA = 1e-4
