@@ -32,17 +32,9 @@ def ks_distance(first: ArrayLike, second: ArrayLike) -> float:
 
     ``max_x |F_first(x) - F_second(x)|`` over the pooled support, from 0 (the same) to 1: equations
     1 and 2 of Liu and Tsaftaris, Have you forgotten?, MICCAI 2020, with both functions at the same
-    points. It stays the same when both samples go through one increasing function.
-
-    Parameters
-    ----------
-    first, second : array_like of shape (n,) and (m,)
-        Numbers, infinite ones included.
-
-    Raises
-    ------
-    EstimationError
-        If one is empty, has another shape, or holds NaN.
+    points. It stays the same when both samples go through one increasing function. Numbers may be
+    infinite; an EstimationError says that a sample is empty, has another shape than (n,), or holds
+    NaN.
 
     Examples
     --------
@@ -235,16 +227,8 @@ class Correlation:
 def correlation(x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95) -> Correlation:
     """The correlations of ranks and of values.
 
-    Parameters
-    ----------
-    x, y : array_like of shape (n,)
-        At least 4, neither of one value only; infinities are values like others for ranks.
-    confidence : float
-
-    Raises
-    ------
-    EstimationError
-        If the shapes differ, a number is NaN, there are too few, or one side is constant.
+    `x` and `y` have the shape (n,), at least 4, neither of one value only: otherwise, or where
+    one is NaN, an EstimationError is raised. Infinities are values like others for ranks.
 
     Notes
     -----

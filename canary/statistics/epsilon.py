@@ -59,17 +59,12 @@ def epsilon_lower_bound(
     Parameters
     ----------
     correct, guesses, coins : int
-        Correct guesses among those made, and coins tossed: ``correct <= guesses <= coins``.
-        How many guesses are made, and for which canaries, is laid down before anything is
-        known of the coins.
+        Correct guesses among those made, and coins tossed: ``correct <= guesses <= coins``, or
+        an EstimationError is raised. How many guesses are made, and for which canaries, is laid
+        down before anything is known of the coins.
     delta : float
         From 0 to below 1.
     confidence : float
-
-    Raises
-    ------
-    EstimationError
-        If the numbers do not fit each other, or an option is out of range.
 
     Examples
     --------

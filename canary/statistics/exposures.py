@@ -142,12 +142,8 @@ def exposure_by_rank(
         The ranks that the noise of the model's arithmetic leaves possible:
         ``1 + others below Px(canary) - noise`` and ``1 + others up to Px(canary) + noise``.
     space_size : int
-        Of any magnitude.
-
-    Raises
-    ------
-    EstimationError
-        Unless ``1 <= lower <= rank <= upper <= space_size``, all integers.
+        Of any magnitude. Unless ``1 <= lower <= rank <= upper <= space_size``, all integers, an
+        EstimationError is raised.
 
     Examples
     --------
@@ -230,18 +226,11 @@ def _log2_ratio(size: int, rank: int) -> float:
 def exposure_by_bounds_and_draws(certain: Exposure, drawn: Exposure) -> Exposure:
     """Exposure of one canary from bounds of its rank and from uniform draws together.
 
-    Parameters
-    ----------
-    certain, drawn : Exposure
-        The same canary's, of `exposure_by_bounds` and of `exposure_by_draws`.
-
-    Returns
-    -------
-    Exposure
-        Estimate and interval of `certain` where it has the rank. Elsewhere what the two
-        intervals have in common, with the confidence and the estimate of the draws; the bounds
-        alone where they have nothing in common. The p-value is `certain`'s where that is at
-        most ``1 / (1 + draws)``, and ``(2 + hits) / (1 + draws)`` elsewhere.
+    `certain` is of `exposure_by_bounds`, `drawn` of `exposure_by_draws`. Estimate and interval
+    are those of `certain` where it has the rank; elsewhere what the two intervals have in common,
+    with the confidence and the estimate of the draws; the bounds alone where they have nothing in
+    common. The p-value is `certain`'s where that is at most ``1 / (1 + draws)``, and ``(2 + hits)
+    / (1 + draws)`` elsewhere.
 
     Notes
     -----
@@ -305,17 +294,16 @@ def exposure_by_draws(
     Raises
     ------
     EstimationError
-        If `draws_px` is empty, an array is not one-dimensional or holds a number that is
-        not finite, or an option is out of range.
+        If there are no draws, an array is not one-dimensional or finite, or an option is out of
+        range.
 
     Notes
     -----
-    The share of the space that the canary's rank takes has the interval of Clopper and Pearson
-    (Biometrika 26, 1934). Its two ends count different hits, so that noise and ties only ever
-    widen it: the small end those strictly below ``Px(canary) - noise_bits``, the large end
-    those up to ``Px(canary) + noise_bits``. A tie is a hit for the estimate and the p-value, and
-    undecided for the interval. A canary that is itself among the draws is a tie with itself,
-    which errs towards less exposure. O((n_draws + n_canaries) log n_draws).
+    The interval of the rank's share of the space is that of Clopper and Pearson (Biometrika 26,
+    1934). Its two ends count different hits, so that noise and ties only ever widen it: the
+    small end those strictly below ``Px(canary) - noise_bits``, the large end those up to
+    ``Px(canary) + noise_bits``. A tie is a hit for the estimate and the p-value, and undecided for
+    the interval. O((n_draws + n_canaries) log n_draws).
 
     Examples
     --------

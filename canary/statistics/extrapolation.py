@@ -103,12 +103,10 @@ def exposure_by_skew_normal(
     canary_px, draws_px : array_like of shape (n_canaries,) and (n_draws,)
         Log-perplexities in bits, of the canaries and of 40 or more candidates drawn uniformly
         from the space. Canaries that were learned shall not be among the draws.
-    space_size : int
+    space_size, confidence
+        As for `exposure_by_draws`.
     rng : numpy.random.Generator
-        Parts the draws into halves, and drives the bootstrap.
-    confidence : float
-    replicates : int
-        Samples of the bootstrap.
+        Parts the draws into halves, and drives the bootstrap of so many `replicates`.
     noise_bits : float
         Noise of the model's log-perplexities: no curve is fitted to a smaller spread.
 
@@ -117,7 +115,9 @@ def exposure_by_skew_normal(
     exposures : list of Exposure
         ``bits`` is ``-log2`` of the integral of the density from 0 to Px, as in section 4.3 of
         Carlini et al., The Secret Sharer, 2019; ``tail_bits`` that of the integral from minus
-        infinity. Neither is bounded by log2|R|. There is no p-value.
+        infinity. Neither is bounded by log2|R|. There is no p-value. Where the curve has nothing
+        at or below the canary, ``bits`` is None and the lower bound that of the bootstrap, or
+        that of `exposure_by_draws` if even that is infinite.
     fit : SkewNormalFit
         The curve, and how it did on the draws that it was not fitted to.
 
@@ -125,14 +125,10 @@ def exposure_by_skew_normal(
     ------
     EstimationError
         If there are fewer than 40 draws, no curve can be fitted to one half (`fit_skew_normal`),
-        an array is not one-dimensional or holds a number that is not finite, or an option is out
-        of range.
+        an array is not one-dimensional or finite, or an option is out of range.
 
     Notes
     -----
-    Where the curve has nothing at or below the canary, ``bits`` is None and the lower bound that
-    of the bootstrap, or that of `exposure_by_draws` if even that is infinite.
-
     The interval is that of the bootstrap of the fit (percentiles). It covers sampling error and
     nothing else: how far the truth is from any skew-normal curve is usually more, and grows with
     every bit beyond the draws.

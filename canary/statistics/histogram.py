@@ -87,10 +87,9 @@ class HistogramBuilder:
             or farthest > _EXACT * self.width_bits
         ):
             self._coarsen()
-        first, last = self._bin(values[0]), self._bin(values[-1])
-        while self._span(first, last) > _MOST_BINS:
-            self._coarsen()
-            first, last = first // 2, last // 2
+        ends = np.floor(values[[0, -1]] / self.width_bits)
+        ends -= ends * self.width_bits > values[[0, -1]]  # the quotient may underflow to 0
+        first, last = ends.astype(np.int64).tolist()
         edges = np.arange(first, last + 2) * self.width_bits
         self._count(first, np.diff(np.searchsorted(values, edges)))
 
@@ -118,9 +117,6 @@ class HistogramBuilder:
         while width < self.width_bits:
             place, counts = joined(place, counts)
             width *= 2
-        while self._span(place, place + len(counts) - 1) > _MOST_BINS:
-            self._coarsen()
-            place, counts = joined(place, counts)
         self._count(place, counts)
 
     def build(self) -> Histogram:
@@ -129,18 +125,6 @@ class HistogramBuilder:
             self._first * self.width_bits, self.width_bits, tuple(self._counts.tolist())
         )
 
-    def _bin(self, value: float) -> int:
-        """The bin in which a value lies."""
-        number = int(np.floor(value / self.width_bits))
-        return number - int(number * self.width_bits > value)  # the quotient may underflow to 0
-
-    def _span(self, first: int, last: int) -> int:
-        """Bins from the first to the last, those that are there included."""
-        if len(self._counts):
-            first = min(first, self._first)
-            last = max(last, self._first + len(self._counts) - 1)
-        return last - first + 1
-
     def _coarsen(self) -> None:
         """Join bins in pairs."""
         self.width_bits *= 2
@@ -148,14 +132,20 @@ class HistogramBuilder:
             self._first, self._counts = joined(self._first, self._counts)
 
     def _count(self, first: int, counts: NDArray[np.int64]) -> None:
-        """Add the counts of bins from the first on; bins are added where there are none."""
-        if not len(self._counts):
-            self._first, self._counts = first, counts
-            return
-        last, end = first + len(counts), self._first + len(self._counts)
-        self._counts = np.pad(self._counts, (max(self._first - first, 0), max(last - end, 0)))
-        self._first = min(self._first, first)
-        self._counts[first - self._first : last - self._first] += counts
+        """Add the counts of bins from the first on, all joined in pairs where there are many."""
+        while True:
+            start, end = first, first + len(counts)
+            if len(self._counts):
+                start = min(first, self._first)
+                end = max(end, self._first + len(self._counts))
+            if end - start <= _MOST_BINS:
+                break
+            self._coarsen()
+            first, counts = joined(first, counts)
+        total = np.zeros(end - start, np.int64)
+        for place, some in ((self._first, self._counts), (first, counts)):
+            total[place - start : place - start + len(some)] += some
+        self._first, self._counts = start, total
 
 
 def joined(first: int, counts: NDArray[np.int64]) -> tuple[int, NDArray[np.int64]]:

@@ -75,7 +75,7 @@ def median_interval(
         For each format, the chance that an interval ends too far in on one side: 0 for exact
         ranks, 0.025 for draws at 95 %. 0 unless given.
     confidence : float
-        Of either end by itself.
+        Of either end alone.
 
     Raises
     ------
@@ -85,8 +85,7 @@ def median_interval(
     Notes
     -----
     Canaries are taken to be independent of each other: fills that are drawn without replacement
-    are slightly less than that, to the safe side (David and Nagaraja, Order Statistics, 2003,
-    section 7.1). O(k**2).
+    are slightly less than that, to the safe side. O(k**2).
 
     Examples
     --------

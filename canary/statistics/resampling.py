@@ -230,18 +230,8 @@ def larger_in_pairs(first: Sequence[float], second: Sequence[float], *, seed: in
 
     The share of all ways to swap within pairs in which the sum of differences is at least the one
     seen. From 17 pairs on, of a random 99,999 of them and the one seen (Phipson and Smyth,
-    Statistical Applications in Genetics and Molecular Biology 9, 2010).
-
-    Parameters
-    ----------
-    first, second : sequence of float, shape (k,)
-        Two numbers of each canary.
-    seed : int
-
-    Raises
-    ------
-    EstimationError
-        If there is no pair, a number is not finite, or the lengths differ.
+    Statistical Applications in Genetics and Molecular Biology 9, 2010). An EstimationError says
+    that there is no pair, a number is not finite, or the lengths differ.
 
     Examples
     --------
@@ -275,20 +265,10 @@ def larger_in_groups(
 ) -> float:
     """p-value of "the first are not larger than the second", group by group.
 
-    The share of permutations in which the sum over the groups of ``size of the first * difference
-    of the means`` is at least the one seen. Where there are more than 65,536, of a random 99,999 of
-    them and the one seen.
-
-    Parameters
-    ----------
-    first, second : sequence of sequences of float
-        The numbers of each side in the same groups. Only within a group do they change sides.
-    seed : int
-
-    Raises
-    ------
-    EstimationError
-        If there is no group, one is empty on a side, or a number is not finite.
+    The share of permutations within groups in which the sum over the groups of ``size of the
+    first * difference of the means`` is at least the one seen. Where there are more than 65,536,
+    of a random 99,999 of them and the one seen. An EstimationError says that there is no group,
+    one is empty on a side, or a number is not finite.
 
     Examples
     --------

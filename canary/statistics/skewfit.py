@@ -44,19 +44,16 @@ _TOLERANCE_NATS, _TOLERANCE_OF_REPLICATES = 1e-7, 1e-6
 def fit_skew_normal(px_bits: ArrayLike, *, noise_bits: float = 0.0) -> SkewNormal:
     """The skew-normal curve under which the numbers are most likely.
 
+    Its log-likelihood is within 1e-6 nats of the maximum that the search found. Where the
+    likelihood rises all the way to an infinite shape, that limit: the half-normal distribution
+    from the smallest number upwards, or from the largest downwards.
+
     Parameters
     ----------
     px_bits : array_like of shape (n,)
         Log-perplexities in bits, in any order; 20 at least.
     noise_bits : float
         Noise of the model that they are of: a smaller spread is not fitted.
-
-    Returns
-    -------
-    SkewNormal
-        Its log-likelihood is within 1e-6 nats of the maximum that the search found. Where the
-        likelihood rises all the way to an infinite shape, that limit: the half-normal
-        distribution from the smallest number upwards, or from the largest downwards.
 
     Raises
     ------
@@ -119,24 +116,9 @@ def refit_skew_normal(
 ) -> tuple[Floats, Floats, Floats]:
     """Curves fitted to samples drawn from the sample: the nonparametric bootstrap.
 
-    Parameters
-    ----------
-    px_bits : array_like of shape (n,)
-        What `fitted` was fitted to.
-    fitted : SkewNormal
-    replicates : int
-        Samples of size n, drawn with replacement.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    location, scale, shape : float64 arrays of shape (k,)
-        Of the `k` replicates that can be fitted. Shapes may be infinite.
-
-    Raises
-    ------
-    EstimationError
-        If more than a tenth of the replicates cannot be fitted.
+    Of `replicates` samples of size n, drawn with replacement from what `fitted` was fitted to,
+    gives location, scale and shape (which may be infinite) of those that can be fitted. An
+    EstimationError says that more than a tenth cannot.
 
     Notes
     -----
@@ -158,7 +140,13 @@ def refit_skew_normal(
     with np.errstate(all="ignore"):
         if shape != fitted.shape:
             starts = _at(*_half_normal(points, drawn, math.copysign(1.0, shape))[:2], shape)
-        inverse = _inverse_curvature(points, weights, start)
+        # By differences of the gradient; kept positive definite.
+        aside = 1e-4 * np.concatenate([np.eye(3), -np.eye(3)])
+        _, gradients = _likelihood(points, np.tile(weights, (6, 1)), start + aside)
+        curvature = (gradients[3:] - gradients[:3]) / 2e-4
+        eigenvalues, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
+        eigenvalues = np.maximum(np.abs(eigenvalues), 1e-3 * np.abs(eigenvalues).max())
+        inverse = (vectors / eigenvalues) @ vectors.T
         at, reached, _ = _climb(
             points, drawn, starts, inverse=inverse, tolerance=_TOLERANCE_OF_REPLICATES
         )
@@ -230,16 +218,6 @@ def _likelihood(x: Floats, weights: Floats, at: Floats) -> tuple[Floats, Floats]
     outward = (np.abs(at[:, 2]) >= _EDGE) & (by_u * at[:, 2] > 0.0)
     by_log_sd = scale * (by_scale - m * by_location)
     return value, np.stack([by_location, by_log_sd, np.where(outward, 0.0, by_u)], axis=1)
-
-
-def _inverse_curvature(x: Floats, weights: Floats, at: Floats) -> Floats:
-    """Of one curve, by differences of its gradient; positive definite, shape (3, 3)."""
-    step = 1e-4 * np.eye(3)
-    _, gradients = _likelihood(x, np.tile(weights, (6, 1)), at + np.concatenate([step, -step]))
-    curvature = (gradients[3:] - gradients[:3]) / 2e-4
-    eigenvalues, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
-    eigenvalues = np.maximum(np.abs(eigenvalues), 1e-3 * np.abs(eigenvalues).max())
-    return np.asarray((vectors / eigenvalues) @ vectors.T)
 
 
 def _climb(

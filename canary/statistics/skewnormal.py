@@ -120,28 +120,24 @@ def log_integral(low: ArrayLike, high: ArrayLike, shape: ArrayLike) -> Floats:
     ``Phi(a t) = 1 - Phi(-a t)``. Cost: 96 evaluations of erfcx per element.
     """
     ends = np.broadcast_arrays(*(np.asarray(v, np.float64) for v in (low, high, shape)))
-    flat = [v.ravel() for v in ends]
-    out = np.empty(flat[0].shape)
-    step = max(_AT_ONCE // len(_NODES), 1)
+    flat = np.stack([v.ravel() for v in ends])
+    out = np.empty(flat.shape[1])
+    step = _AT_ONCE // len(_NODES)
     for first in range(0, len(out), step):
-        part = slice(first, first + step)
-        out[part] = _log_integral(*(v[part] for v in flat))
+        lows, highs, shapes = flat[:, first : first + step]
+        left = (np.minimum(lows, 0.0), np.minimum(highs, 0.0))
+        right = (-np.maximum(highs, 0.0), -np.maximum(lows, 0.0))
+        rare, common = np.where(shapes >= 0, [left, right], [right, left])
+        size = np.abs(shapes)
+        # Where Phi(a t) <= 1/2, as it is; where it is above, as 1 - Phi(-a t).
+        scarce = _left_integral(rare[0], rare[1], size)
+        both = LN2 + _left_integral(common[0], common[1], np.zeros_like(size))
+        missing = _left_integral(common[0], common[1], size)
+        with np.errstate(invalid="ignore"):
+            plenty = both + np.log1p(-np.exp(missing - both))
+        plenty = np.where(np.isneginf(both), both, plenty)
+        out[first : first + step] = np.logaddexp(scarce, plenty)
     return out.reshape(ends[0].shape)
-
-
-def _log_integral(low: Floats, high: Floats, a: Floats) -> Floats:
-    """The integral in its part where ``Phi(a z)`` is small, and in that where it is not."""
-    left = (np.minimum(low, 0.0), np.minimum(high, 0.0))
-    right = (-np.maximum(high, 0.0), -np.maximum(low, 0.0))
-    rare, common = np.where(a >= 0, left, right), np.where(a >= 0, right, left)
-    size = np.abs(a)
-    # Where Phi(a t) <= 1/2, as it stands; where it is above, as 1 - Phi(-a t).
-    scarce = _left_integral(rare[0], rare[1], size)
-    both = LN2 + _left_integral(common[0], common[1], np.zeros_like(size))
-    missing = _left_integral(common[0], common[1], size)
-    with np.errstate(invalid="ignore"):
-        plenty = both + np.log1p(-np.exp(missing - both))
-    return np.asarray(np.logaddexp(scarce, np.where(np.isneginf(both), both, plenty)))
 
 
 def _left_integral(low: Floats, high: Floats, a: Floats) -> Floats:

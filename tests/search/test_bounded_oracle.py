@@ -347,10 +347,3 @@ def test_memory_does_not_grow_with_the_space() -> None:
     small, middle, large = peak(7), peak(8), peak(9)
     assert large < 1.5 * small
     assert large - middle < 1.5 * (middle - small)
-
-
-def test_no_canaries_degenerate() -> None:
-    case = replace(Case.of(0), numbers=np.zeros(0, np.int64))
-    _, walk = case.open()
-    assert walk.run()
-    assert len(walk.bounds().rank) == 0

@@ -394,7 +394,3 @@ def test_a_rank_called_exact_is_the_rank_oracle(kind: str, width: int, noise_bit
                     lucky += abs(count.known + count.point.total - place - 1) > 1e-6
     assert exact > 20
     assert lucky > 0
-
-
-def test_no_canaries_are_ranked_in_no_time_degenerate() -> None:
-    assert ranked(SyntheticTree(2.0, 0, depth=3, degree=4), np.zeros(0, np.int64)).counts == ()

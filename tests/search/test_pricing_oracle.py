@@ -107,25 +107,24 @@ def test_little_memory_costs_queries_and_not_numbers():
 def test_leaves_by_the_ends_of_texts_are_those_of_whole_texts(name):
     """However long the context; and most of them need no whole text."""
     tokenizer = as_tokenizer(trained(name))
-    for text in (
-        "The code is {digit:3}",
-        "is{choice: 28| 5| 123| a|b}.",
-        "mail {re:[0-2]}-{digit:1}",
+    for text, context in (
+        ("The code is {re:[0-9][0-3]{2}}", "code: 12 the " * 9),
+        ("is{choice: 28| 5| 123| a|b}.", "the secret number is red and the mail " * 4),
+        ("mail {re:[0-2]}-{digit:1}", "code: 12 the " * 9),
     ):
         format = Format(text)
-        for context in ("the secret number is red and the mail " * 4, "code: 12 the " * 9):
-            try:
-                encoder = CandidateEncoder(tokenizer, None, context)
-                tree, fills = compile_tree(format, encoder), list(format)
-            except CanaryError:
-                continue  # a tokenizer that does not know some character
-            whole = tree.numbers([e.ids for e in encoder.candidates(format, fills)])
-            by_tails = trees._numbers_by_tails(tree, format, encoder, fills)
-            there = by_tails != MISSING
-            np.testing.assert_array_equal(by_tails[there], whole[there])
-            np.testing.assert_array_equal(leaf_numbers(tree, format, encoder, fills), whole)
-            if tree.canonical and len(tree.context) >= 48:
-                tried.append((name, there.mean()))
+        try:
+            encoder = CandidateEncoder(tokenizer, None, context)
+            tree, fills = compile_tree(format, encoder), list(format)
+        except CanaryError:
+            continue  # a tokenizer that does not know some character
+        whole = tree.numbers([e.ids for e in encoder.candidates(format, fills)])
+        by_tails = trees._numbers_by_tails(tree, format, encoder, fills)
+        there = by_tails != MISSING
+        np.testing.assert_array_equal(by_tails[there], whole[there])
+        np.testing.assert_array_equal(leaf_numbers(tree, format, encoder, fills), whole)
+        if tree.canonical and len(tree.context) >= 48:
+            tried.append((name, there.mean()))
 
 
 tried: list[tuple[str, float]] = []

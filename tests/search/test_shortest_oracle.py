@@ -65,7 +65,7 @@ def interrupt(walker, after):
 @pytest.mark.parametrize("batch_size", SIZES)
 def test_minimum_and_top_oracle(batch_size):
     """Every format with ties, with zeros, with both, with neither: the walk ends with the proof."""
-    for seed, case in cases(105):
+    for seed, case in cases(35 if batch_size == 1 else 105):
         top = (1, 3, case.format.size + 2)[seed % 3 if seed % 2 else (seed // 7) % 3]
         assert walk(case, batch_size=batch_size, top=top).stopped == "proof"
 
@@ -76,7 +76,11 @@ def test_proven_up_to_is_right_at_every_budget_oracle(batch_size):
         top = (1, 4)[seed % 2]
         whole = walk(case, batch_size=batch_size, top=top)
         bounds = []
-        for budget in range(1, whole.queries + 1):
+        budgets = {
+            *range(1, whole.queries, 4),
+            *range(max(whole.queries - 3, 1), whole.queries + 1),
+        }
+        for budget in sorted(budgets):
             found = walk(case, batch_size=batch_size, top=top, budget=budget)
             bounds.append(found.rest)
             assert found.stopped in ("budget", "proof")
@@ -122,7 +126,7 @@ def test_an_interruption_anywhere_leaves_a_valid_answer_oracle(batch_size, monke
     """Ctrl-C in each of the model's steps, and in the bookkeeping after each of them."""
     for _, case in cases(7):
         steps = walk(case, batch_size=batch_size, top=2).batches
-        for at in range(steps):
+        for at in range(0, steps, 1 + steps // 16):
             found = walk(case, batch_size=batch_size, top=2, stop_at=at)
             assert found.stopped in ("interrupted", "proof")
         for name in ("add", "close", "drop_from", "hold"):

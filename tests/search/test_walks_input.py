@@ -124,12 +124,6 @@ def test_numbers_in_a_walk_that_are_none_input(walk, place) -> None:
         run(walk, Broken(np.inf, place), some(FORMS))
 
 
-@pytest.mark.parametrize("walk", [*METHODS, "audit"])
-def test_numbers_in_rows_that_are_none_input(walk) -> None:
-    with pytest.raises(ModelError, match="not finite numbers"):
-        run(walk, Broken(np.nan, "rows"), some("ab{digit:3}"))
-
-
 @pytest.mark.parametrize("place", ["context", "path_log_probs", "log_probs", "rows"])
 def test_logits_are_no_log_probabilities_input(place) -> None:
     """Costs that fall along a path would prove what is not so."""
@@ -171,25 +165,6 @@ def test_draws_of_probability_0_are_the_last_degenerate(walk) -> None:
     assert result.exposure.lower_bits <= np.log2(6 / 5) <= result.exposure.upper_bits
     if result.exposure.exact:
         assert result.exposure.rank == 5
-
-
-@pytest.mark.parametrize("walk", ALL)
-def test_a_space_of_one_candidate_degenerate(walk) -> None:
-    """The first of one: nothing to learn, and no query below the context."""
-    canaries = CanarySet.from_fills("only {choice:one} here", ["one"])
-    if walk == "skew-normal":
-        with pytest.raises(EstimationError, match="too few to fit a curve"):
-            run(walk, steep_model(), canaries)
-        return
-    found = run(walk, steep_model(), canaries)
-    if walk == "completion":
-        assert (found[0].greedy, found[0].beam, found[0].queries) == (True, True, 0)
-    elif walk == "extract":
-        assert (found.proven, found.queries, found.candidates[0].fill) == (True, 0, "one")
-    else:
-        (result,) = found.canaries if walk == "audit" else found
-        e = result.exposure
-        assert (e.lower_bits, e.upper_bits, e.p_value) == (0.0, 0.0, 1.0)
 
 
 def padded_model():

@@ -66,10 +66,6 @@ def test_counts_of_large_spaces_property(heavy: float) -> None:
     assert (low / heavy, high / heavy) == pytest.approx((32.36, 81.11), abs=0.02)
 
 
-def test_variance_of_certain_nodes_is_zero() -> None:
-    assert count_deviation(np.arange(9), np.ones(9), PARENTS, LEVELS) == 0.0
-
-
 def by_importance(
     total=50.0, deviation=10.0, found=20, heaviest=8.0, unseen=10**6
 ) -> ImportanceCount:

@@ -16,7 +16,6 @@ from canary.statistics.power import (
     draws_to_tell,
     evidence_power,
     limit_power,
-    shift_of,
     smallest_seen,
 )
 from canary.statistics.pvalues import fisher_tails
@@ -109,12 +108,6 @@ def test_how_many_canaries():
     assert evidence_power(2.0, canaries=found - 1, space_size=SIZE) < 0.9
     assert canaries_for(lambda k: 0.0, 0.9) is None
     assert canaries_for(lambda k: 1.0, 0.9) == 1
-
-
-def test_shift():
-    # The median of -log2 Phi(z - d) is -log2 Phi(-d).
-    for bits in (1.0, 4.0, 30.0, 500.0):
-        assert -stats.norm.logcdf(-shift_of(bits)) / math.log(2) == pytest.approx(bits)
 
 
 @pytest.mark.parametrize("limit", [4.0, 10.0])

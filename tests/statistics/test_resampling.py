@@ -74,14 +74,6 @@ def test_interval_of_samples_alone_is_blind_to_models():
     assert (found.models, found.replicates, found.accuracy, found.tpr) == (4, 100, None, ())
 
 
-def test_seed_decides():
-    scores, member = drawn(np.random.default_rng(4), 2, 100)
-    one, same, other = (
-        resampled(scores, member, over="both", replicates=30, seed=seed) for seed in (1, 1, 2)
-    )
-    assert one == same != other
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

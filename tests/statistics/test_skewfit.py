@@ -155,19 +155,13 @@ def test_moves_with_its_data_property(seed, shift, factor):
     assert b.sd_bits == pytest.approx(factor * a.sd_bits, rel=1e-5)
 
 
-def test_order_does_not_matter_property():
-    px = sample(2.0, 20_000)
-    shuffled = np.random.default_rng(1).permutation(px)
-    assert fit_skew_normal(px).shape == pytest.approx(fit_skew_normal(shuffled).shape, rel=1e-6)
-
-
 # --- bootstrap ----------------------------------------------------------------------
 
 
 def test_replicates_spread_like_new_samples_theory():
-    draws = [fit_skew_normal(sample(3.0, 4000, seed=s)) for s in range(60)]
+    draws = [fit_skew_normal(sample(3.0, 2000, seed=s)) for s in range(50)]
     spread = np.std([d.shape for d in draws])
-    px = sample(3.0, 4000, seed=100)
+    px = sample(3.0, 2000, seed=100)
     _, scale, shape = refit_skew_normal(
         px, fit_skew_normal(px), replicates=300, rng=np.random.default_rng(0)
     )

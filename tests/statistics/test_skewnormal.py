@@ -81,7 +81,8 @@ def test_moments_golden():
 @pytest.mark.parametrize(
     ("z", "shape"),
     [
-        *itertools.product([-4.0, -1.0, -0.01, 0.02, 0.7, 3.0], [0.0, 0.3, 1.7, 5.0]),
+        *itertools.product([-4.0, -1.0, -0.01, 0.02, 0.7, 3.0], [0.0, 0.3, 1.7]),
+        *itertools.product([-1.0, -0.01, 0.02, 0.7], [5.0]),
         *itertools.product([-9.0], [0.0, 0.3, 1.7]),  # for 5.0 it takes 566 digits: see above
     ],
 )
