@@ -13,7 +13,6 @@ from canary.cli.options import (
     Whole,
     beside_of,
     columns_of,
-    separators_of,
     whole_numbers,
 )
 from canary.cli.outputs import Result, check_name, check_outputs
@@ -193,7 +192,7 @@ def inject(
                 seed=seed,
                 file_format=file_format,
                 mode=mode,
-                separators=separators_of(separators),
+                separators=separators,
                 beside=beside_of(beside),
                 check=check,
                 progress=bars.file(corpus.name),
@@ -324,7 +323,7 @@ def strip(
             chosen,
             column=columns_of(column),
             file_format=file_format,
-            separators=separators_of(separators),
+            separators=separators,
             beside=beside_of(beside),
             progress=bars.file(corpus.name),
         )

@@ -17,10 +17,10 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from canary.cli.console import check_stdout, emit
+from canary.cli.console import emit
 from canary.cli.options import CALLBACKS, HELP, ModelOptions, decodable
 from canary.cli.outputs import Result, check_paths
-from canary.cli.standard_streams import results_alone
+from canary.cli.standard_streams import check_stdout, results_alone
 from canary.errors import CanaryError
 
 app = typer.Typer(

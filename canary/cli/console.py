@@ -10,11 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from canary.cli.standard_streams import stdout_closed, tell, write_result
-from canary.errors import OutputError
+from canary.cli.standard_streams import tell, write_result
 from canary.statistics.numbers import bits_or_bound, clean, count, probability
 
 if TYPE_CHECKING:
@@ -41,13 +39,19 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
 
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     cells = [tuple(map(clean, row)) for row in rows]
+    narrow = 0
+    for number, heading in enumerate(columns):
+        pieces = heading.split() if number else [heading]
+        # A space after each cell, and one between columns.
+        narrow += max(map(len, (*pieces, *(row[number] for row in cells)))) + 2
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
         table.add_column(
             column,
             justify="right" if number else "left",
             overflow="fold",
-            no_wrap=not number and _names_fit(columns, cells, console.width),
+            # Names are broken only where the others do not fit with their headings broken.
+            no_wrap=not number and narrow <= console.width,
         )
     for row in cells:
         table.add_row(*row)
@@ -56,16 +60,6 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
         console.print(table)
         console.print()
     tell(drawn.get())
-
-
-def _names_fit(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Whether names need no break, where only the headings of other columns are broken."""
-    narrow = 0
-    for number, heading in enumerate(columns):
-        pieces = heading.split() if number else [heading]
-        # A space after each cell, and one between columns.
-        narrow += max(map(len, (*pieces, *(row[number] for row in rows)))) + 2
-    return narrow <= width
 
 
 def show_report(result: Any) -> None:
@@ -101,33 +95,24 @@ def show_exposures(results: Iterable[CanaryResult]) -> None:
                 count(result.repetitions),
                 f"{result.px_bits:.2f}",
                 bits_or_bound(result.exposure),
-                f"{result.exposure.lower_bits:z.2f} to {_end(result.exposure.upper_bits)}",
+                f"{result.exposure.lower_bits:z.2f} to "
+                + (f"{upper:z.2f}" if math.isfinite(upper) else "no end"),
                 "–" if result.natural else probability(result.exposure.p_value),
                 bits_or_bound(result.skew_normal),
             )
             for result in results
+            for upper in [result.exposure.upper_bits]
         ),
     )
 
 
-def _end(value: float) -> str:
-    return f"{value:z.2f}" if math.isfinite(value) else "no end"
-
-
 def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
-    """One strict JSON document on stdout, for machines.
+    """One strict JSON document on stdout, for machines; a ValueError if it holds NaN.
 
     It is ASCII, so that any terminal can take it and no control character gets through.
-
-    Raises
-    ------
-    OutputError
-        If stdout cannot be written to, on a full disk say.
-    ValueError
-        If `body` holds NaN or an infinity.
     """
     document = {"kind": kind, "schema": schema, **body}
-    _write_result(json.dumps(document, allow_nan=False, indent=1) + "\n")
+    write_result(json.dumps(document, allow_nan=False, indent=1) + "\n")
 
 
 def emit_lines(lines: Iterable[str]) -> None:
@@ -135,57 +120,19 @@ def emit_lines(lines: Iterable[str]) -> None:
 
     Control characters are taken out, and what is not ASCII is written as Python does, so
     that any terminal can take it.
-
-    Raises
-    ------
-    OutputError
-        If stdout cannot be written to.
     """
     text = "".join(f"{clean(line)}\n" for line in lines)
-    _write_result(text.encode("ascii", "backslashreplace").decode())
-
-
-def check_stdout() -> None:
-    """Refuse a closed stdout before the work whose result would go there.
-
-    Raises
-    ------
-    OutputError
-        If it is closed. Whether there is room behind it shows only when it is written to.
-    """
-    if stdout_closed():
-        raise OutputError(
-            "is closed, and the result goes there", cure="send it to a file", where="stdout"
-        )
-
-
-def _write_result(text: str) -> None:
-    try:
-        write_result(text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise OutputError(
-            f"cannot be written ({error.strerror or error})",
-            cure="send it to where there is room",
-            where="stdout",
-        ) from error
+    write_result(text.encode("ascii", "backslashreplace").decode())
 
 
 class Bars:
     """How far a command is, on stderr: a bar on a terminal, a line now and then elsewhere.
 
-    One thing at a time. A thread of its own keeps the bar's clock and writes the lines, so that
-    whoever waits hears of it also while one long step is computed.
-
-    Parameters
-    ----------
-    every : float, optional
-        Seconds between two lines; `EVERY` unless given.
+    One thing at a time. A thread of its own keeps the bar's clock and writes a line every `EVERY`
+    seconds, also while one long step is computed.
     """
 
-    def __init__(self, *, every: float | None = None) -> None:
-        self._every = EVERY if every is None else every
+    def __init__(self) -> None:
         self._bar: Any = None
         self._task: _Task | None = None
         self._lock = threading.RLock()
@@ -195,12 +142,7 @@ class Bars:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._over.set()
         self._close(done=kind is None)
 
@@ -257,7 +199,7 @@ class Bars:
                 **options,
             )
         if self._thread is None:
-            pause = min(_TICK, self._every) if terminal else self._every
+            pause = min(_TICK, EVERY) if terminal else EVERY
             self._thread = threading.Thread(target=self._keep_telling, args=(pause,), daemon=True)
             self._thread.start()
         return self._bar, self._task
@@ -270,7 +212,7 @@ class Bars:
                 self._bar.close()
             self._bar = self._task = None
         if done and task is not None and task.told and task.counted:
-            say(task.last_line())
+            say(task.line(over=True))
 
     def _keep_telling(self, pause: float) -> None:
         while not self._over.wait(pause):
@@ -303,20 +245,16 @@ class _Task:
         """Whether it counts what it does, and not only time or bytes."""
         return bool(self.total) and self.unit != "B"
 
-    def line(self) -> str:
-        """In words, where there is no bar."""
+    def line(self, *, over: bool = False) -> str:
+        """In words, where there is no bar. It may be over long before all that it might take."""
+        seconds = f"{time.monotonic() - self.began:.0f} s"
+        if over:
+            return f"{self.name}: done after {self.done:,} {self.unit}, {seconds}"
         if not self.total:
-            return f"{self.name}: {self._seconds()}"
+            return f"{self.name}: {seconds}"
         share = f"{100 * min(self.done / self.total, 1):.0f} %"
         of_all = f" ({self.done:,} of at most {self.total:,} {self.unit})" if self.counted else ""
-        return f"{self.name}: {share}{of_all}, {self._seconds()}"
-
-    def last_line(self) -> str:
-        """That it is done, which may be long before all that it might have taken."""
-        return f"{self.name}: done after {self.done:,} {self.unit}, {self._seconds()}"
-
-    def _seconds(self) -> str:
-        return f"{time.monotonic() - self.began:.0f} s"
+        return f"{self.name}: {share}{of_all}, {seconds}"
 
 
 def _width() -> dict[str, Any]:

@@ -40,12 +40,10 @@ class _Stopped(BaseException):
 def run(argv: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code; the console entry point.
 
-    Parameters
-    ----------
-    argv : sequence of str, optional
-        The arguments after the command's name; those of the process unless given.
+    `argv` are the arguments after the command's name; those of the process unless given.
     """
-    _quiet_libraries()
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
         try:
@@ -137,15 +135,7 @@ def _error(message: str) -> None:
 
 
 def _unforeseen(error: BaseException) -> int:
-    log = _write_log(error)
-    place = f"its log is {log}" if log else "and its log could not be written"
-    # Not its message: that may hold anything, a secret included.
-    _error(f"unforeseen {type(error).__name__}, {place}")
-    return UNFORESEEN
-
-
-def _write_log(error: BaseException) -> str | None:
-    """Write the traceback to a temporary file, private to its owner; None if that fails."""
+    """Say that there is a log: the traceback in a temporary file, private to its owner."""
     import platform
     import tempfile
     import traceback
@@ -157,14 +147,12 @@ def _write_log(error: BaseException) -> str | None:
         *traceback.format_exception(error),
     ]
     try:
-        handle, name = tempfile.mkstemp(prefix="canary-", suffix=".log")
+        handle, log = tempfile.mkstemp(prefix="canary-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.writelines(lines)
+        place = f"its log is {log}"
     except OSError:
-        return None
-    return name
-
-
-def _quiet_libraries() -> None:
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        place = "and its log could not be written"
+    # Not its message: that may hold anything, a secret included.
+    _error(f"unforeseen {type(error).__name__}, {place}")
+    return UNFORESEEN

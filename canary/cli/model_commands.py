@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from canary.cli.command import command
 from canary.cli.console import (
     Bars,
-    check_stdout,
     emit,
     emit_lines,
     say,
@@ -36,6 +35,7 @@ from canary.cli.outputs import (
     report_folder,
     resumable,
 )
+from canary.cli.standard_streams import check_stdout
 from canary.errors import ModelError
 from canary.statistics.numbers import bits_between, count, plural
 

@@ -241,9 +241,11 @@ def unescaped(text: str) -> str:
     return re.sub(r"\\([ntr\\])", lambda found: _ESCAPES[found[1]], text)
 
 
-def _written(param: typer.CallbackParam, value: str | None) -> str | None:
+def _written(param: typer.CallbackParam, value: Any) -> Any:
     """`decodable`, with what backslashes stand for."""
     decodable(param, value)
+    if isinstance(value, tuple):
+        return tuple(map(unescaped, value))
     return None if value is None else unescaped(value)
 
 
@@ -260,9 +262,8 @@ def _known_method(param: typer.CallbackParam, value: str) -> str:
 
 
 CALLBACKS: Mapping[str, Any] = {
-    "context": _written,
     "method": _known_method,
-    "start_token": _written,
+    **dict.fromkeys(("context", "separators", "start_token"), _written),
     **dict.fromkeys(("device", "factory", "tokenizer"), None),
 }
 """What checks options as they are read; `decodable` does that for other text."""
@@ -334,8 +335,3 @@ def beside_of(given: list[str] | None) -> dict[str, str]:
             )
         texts[name] = text
     return texts
-
-
-def separators_of(given: tuple[str, str] | None) -> tuple[str, str] | None:
-    """The separators with what backslashes stand for."""
-    return None if given is None else (unescaped(given[0]), unescaped(given[1]))

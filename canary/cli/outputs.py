@@ -154,34 +154,24 @@ def check_outputs(
         output, cannot be written, or would replace something.
     """
     for number, (output, _) in enumerate(outputs):
+        problem = None
         if any(_same(output, given) for given in inputs):
-            raise OutputError(
-                "is read by this command, and what is read is never modified",
-                cure="name another file to write",
-                where=str(output),
-            )
-        if any(_same(output, other) for other, _ in outputs[:number]):
-            raise OutputError(
-                "is where another result of this command goes",
-                cure="name another file to write",
-                where=str(output),
-            )
+            problem = "is read by this command, and what is read is never modified"
+        elif any(_same(output, other) for other, _ in outputs[:number]):
+            problem = "is where another result of this command goes"
+        if problem:
+            raise OutputError(problem, cure="name another file to write", where=str(output))
     for output, replaces in outputs:
         check_writable(output, replaces=replaces)
         if force or not output.is_file() or not output.stat().st_size:
             continue
-        if force is None and kind_there(output) not in replaces:
-            raise OutputError(
-                f"holds something else than {' or '.join(replaces)}",
-                cure="name another file, or remove this one yourself if you need it no more",
-                where=str(output),
-            )
-        if force is False:
-            raise OutputError(
-                "exists already",
-                cure="name another place, or replace it with --force",
-                where=str(output),
-            )
+        problem, cure = "exists already", "name another place, or replace it with --force"
+        if force is None:
+            if kind_there(output) in replaces:
+                continue
+            problem = f"holds something else than {' or '.join(replaces)}"
+            cure = "name another file, or remove this one yourself if you need it no more"
+        raise OutputError(problem, cure=cure, where=str(output))
 
 
 def model_files(*models: str | None) -> list[Path]:

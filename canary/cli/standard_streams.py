@@ -10,6 +10,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TextIO
 
+from canary.errors import OutputError
+
 STDOUT, STDERR = 1, 2
 
 
@@ -75,14 +77,29 @@ def results_alone() -> Iterator[None]:
         stdout.restore()
 
 
-def stdout_closed() -> bool:
-    """Whether nothing can be written to stdout, as whoever called closed it."""
-    return (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).closed
+def check_stdout() -> None:
+    """Refuse a closed stdout before the work whose result would go there, by an OutputError.
+
+    Whether there is room behind it shows only when it is written to.
+    """
+    if (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).closed:
+        raise OutputError(
+            "is closed, and the result goes there", cure="send it to a file", where="stdout"
+        )
 
 
 def write_result(text: str) -> None:
-    """Write ASCII text to stdout at once; an OSError if it cannot take it."""
-    (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).write(text)
+    """Write ASCII text to stdout at once; an OutputError if it cannot take it."""
+    try:
+        (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).write(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror or error})",
+            cure="send it to where there is room",
+            where="stdout",
+        ) from error
 
 
 def tell(text: str) -> None:

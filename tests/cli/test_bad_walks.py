@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import files, save_model, shows_secret, small_model
 
-from canary.audits import format_search
+from canary.audits import extracting
 from canary.corpus.canaries import CanarySet, generate
 from canary.scoring.batcher import Batcher
 
@@ -63,24 +63,6 @@ def test_what_cannot_be_walked_exits_2_input(command, here, name):
     some("The code is {digit:3}")
     long = words_of(name, "The code is {digit:3}", "--context", "x" * 62)
     refused(command(*long), "77 tokens is longer than the 64", "shorter format or context")
-    assert files(here / "old") == before
-
-
-@pytest.mark.parametrize("name", ["auto", "audit", "extract"])
-def test_what_no_method_can_use_exits_2_input(command, here, name):
-    before = files(here / "old")
-    some("{digit:3} is it")
-    words = words_of(name, "{digit:3} is it", "--start-token", "none")
-    refused(command(*words), "begins with a hole", "--start-token")
-    some("The code is {digit:3}")
-    for option in ("--budget", "--batch-size"):
-        refused(command(*words_of(name, "The code is {digit:3}", option, "0")), option)
-    CanarySet.from_fills("The code is {choice:A|AB}", ["AB"]).save("canaries.json", force=True)
-    refused(
-        command(*words_of(name, "The code is {choice:A|AB}")),
-        "not prefix-free",
-        "put fixed text that no fill can contain",
-    )
     assert files(here / "old") == before
 
 
@@ -140,13 +122,13 @@ def test_ctrl_c_exits_130_and_leaves_nothing_half_written(command, here, name, m
         monkeypatch.setattr(Batcher, method, stopping(getattr(Batcher, method)))
     if name == "extract":  # not while the start token is checked
         calls[0] = -(10**9)
-        search = format_search.shortest_leaves
+        search = extracting.shortest_leaves
 
         def searched(*arguments, **options):
             calls[0] = 0
             return search(*arguments, **options)
 
-        monkeypatch.setattr(format_search, "shortest_leaves", searched)
+        monkeypatch.setattr(extracting, "shortest_leaves", searched)
     more = ("--start-token", "none", "--batch-size", "8")
     more += ("--json",) if name == "extract" else ()
     outcome = command(*words_of(name, "The code is {digit:5}", *more))
@@ -163,18 +145,3 @@ def test_ctrl_c_exits_130_and_leaves_nothing_half_written(command, here, name, m
         assert outcome.document["proven"] is False
     else:
         assert outcome.out == ""
-
-
-@pytest.mark.parametrize("name", ["rank", "importance", "sampling", "audit", "extract"])
-def test_weights_that_are_no_numbers_exit_2_input(command, here, name):
-    from safetensors.torch import load_file, save_file
-
-    tensors = load_file("model/model.safetensors")
-    tensors["transformer.ln_f.weight"].fill_(float("nan"))
-    save_file(tensors, "model/model.safetensors", metadata={"format": "pt"})
-    some("The code is {digit:3}")
-    refused(
-        command(*words_of(name, "The code is {digit:3}")),
-        "not finite numbers",
-        "check the checkpoint",
-    )

@@ -52,7 +52,8 @@ def test_nothing_is_written_elsewhere_of_what_is_soon_done(monkeypatch):
 def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
     """Also while nothing is told of progress, and none once it is over."""
     monkeypatch.setattr(sys, "stderr", StringIO())
-    with Bars(every=0.05) as bars:
+    monkeypatch.setattr("canary.cli.console.EVERY", 0.05)
+    with Bars() as bars:
         if task == "stage":
             bars.stage("ranks\x1b[2J", 1_000)(250)
         elif task == "file":
@@ -75,10 +76,11 @@ def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
 
 
 def test_what_fails_is_not_called_done(monkeypatch):
+    monkeypatch.setattr("canary.cli.console.EVERY", 0.02)
     monkeypatch.setattr(sys, "stderr", StringIO())
 
     def stopped():
-        with Bars(every=0.02) as bars:
+        with Bars() as bars:
             bars.stage("ranks", 1_000)(250)
             time.sleep(0.2)
             raise KeyboardInterrupt

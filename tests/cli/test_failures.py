@@ -8,12 +8,14 @@ import signal
 import stat
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from command_line import files
+from gate_audits import exact
 
-from canary.audits.audit_result import Audit, CanaryResult
+from canary.audits.audit_result import CanaryResult
 from canary.cli.console import Bars, emit, say, show_exposures, show_report, show_table
 from canary.errors import OutputError
 from canary.statistics.exposures import exposure_by_draws
@@ -146,7 +148,7 @@ def test_tables_fit_a_narrow_terminal(capsys, monkeypatch):
     canaries = [CanaryResult(f"canary-{n}", 0, 4 * n, 100.0, None, drawn, None) for n in (10, 2000)]
     controls = [CanaryResult("control-10", 0, 0, 100.0, None, drawn, None)]
     show_exposures([*canaries, *controls])
-    show_report(Audit((*canaries, *controls), (), None, None, {}, {}))
+    show_report(replace(exact({4: [1.0]}), canaries=(*canaries, *controls)))
     lines = capsys.readouterr().err.splitlines()
     between = f"{drawn.lower_bits:.2f} to {drawn.upper_bits:.2f}"
     assert sum(between in line for line in lines) == 3
@@ -162,7 +164,8 @@ def test_json_is_strict_and_ascii(capsys):
 
 
 def test_full_disk_behind_stdout_is_named(monkeypatch):
-    monkeypatch.setattr("canary.cli.console.write_result", raises(OSError(28, "No space left")))
+    full = raises(OSError(28, "No space left"))
+    monkeypatch.setattr("canary.cli.standard_streams._Stdout.write", full)
     with pytest.raises(OutputError, match="stdout: cannot be written"):
         emit("canary test", {})
 

@@ -50,7 +50,7 @@ def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path, monkeypatch, ending
             model.score(ROWS)
         del model
         for thread in threading.enumerate():
-            if thread.name.endswith("(serve)"):  # what is in hand goes to the server late
+            if thread.name.endswith("(worker)"):  # what is in hand goes to the server late
                 thread.join(60)
         server.complete = FakeServer.complete.__get__(server)
         monkeypatch.undo()

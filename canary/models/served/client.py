@@ -28,6 +28,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from typing import Any, TypeVar
 
 from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
@@ -254,35 +255,24 @@ def in_parallel(
     called in at most `at_once` other threads. They do not hold up the end of the process, as
     those of an executor do: Ctrl-C need not wait for a server that hangs.
     """
-    waiting = iter(list(enumerate(items)))
-    done: queue.SimpleQueue[tuple[int, Future[Answered]] | None] = queue.SimpleQueue()
     over = threading.Event()
 
-    def serve() -> None:
-        for place, item in waiting:  # each `next` is one step for all threads
-            if over.is_set():
-                break
-            future: Future[Answered] = Future()
-            try:
-                future.set_result(work(item))
-            except BaseException as error:  # given on to whoever waits
-                over.set()
-                future.set_exception(error)
-            done.put((place, future))
-        done.put(None)
+    def serve(numbered: tuple[int, Item]) -> tuple[int, Future[Answered]] | None:
+        if over.is_set():
+            return None
+        future: Future[Answered] = Future()
+        try:
+            future.set_result(work(numbered[1]))
+        except BaseException as error:  # given on to whoever waits
+            over.set()
+            future.set_exception(error)
+        return numbered[0], future
 
-    threads = min(at_once, len(items))
-    try:
-        for _ in range(threads):
-            threading.Thread(target=serve, daemon=True).start()
-        while threads:
-            outcome = done.get()
-            if outcome is None:
-                threads -= 1
-            else:
-                yield outcome
-    finally:
-        over.set()
+    with ThreadPool(min(at_once, max(len(items), 1))) as pool:
+        try:
+            yield from filter(None, pool.imap_unordered(serve, enumerate(items)))
+        finally:
+            over.set()
 
 
 def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer | ServerError:
