@@ -196,10 +196,8 @@ def possible_class_risks(
     check_confidence(confidence, "possible_class_risks")
     if "correctness" not in table.values:
         return None
-    classes, error, risk = _of_classes(table, risks, 0, _LEAST_OF_CLASS)
-    if not differ_enough(error, risk):
-        return None
-    return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
+    _, error, risk = _of_classes(table, risks, 0, _LEAST_OF_CLASS)
+    return class_risks(table, risks, confidence=confidence) if differ_enough(error, risk) else None
 
 
 def _of_classes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,7 @@ from canary.errors import InputError
 from canary.membership.aggregate import Spread, evaluate_models
 from canary.membership.attacks import ATTACKS
 from canary.membership.many import attack_models, loss_thresholds
-from canary.membership.references import resolve
+from canary.membership.references import ComparedWith, resolve
 from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.tails import Rule
 
@@ -46,28 +47,19 @@ def null_losses(
     sample: int,
     alpha: float = 0.1,
     shadow: SignalTable | None = None,
-    population: ArrayLike | None = None,
-    most: int | None = None,
     rule: Rule = "empirical",
+    **compared: Unpack[ComparedWith],
 ) -> NullLosses:
     """The losses behind one threshold (figure 1 of Ye et al.), of a column of `table`.
 
     The other parameters, and errors, are those of `loss_thresholds`.
     """
     thresholds = loss_thresholds(
-        table,
-        name,
-        alpha,
-        targets=[target],
-        shadow=shadow,
-        population=population,
-        most=most,
-        rule=rule,
+        table, name, alpha, targets=[target], shadow=shadow, rule=rule, **compared
     )
     positions([sample], table.samples, "samples", table.source)
-    aside = _set_aside(table, population)
-    if population is None:
-        aside[:] = True
+    population = compared.get("population")
+    aside = _set_aside(table, population) | (population is None)
     source, own = table if shadow is None else shadow, table.signal("loss")[target]
     if name == "P":
         chosen = aside & ~table.member[target]
@@ -76,19 +68,20 @@ def null_losses(
         if population is None and table.member[target, sample]:  # in the stead of one of them
             null = np.delete(null, np.flatnonzero(null == own[sample])[:1])
     elif name == "S":
-        outside = ~source.member & (source.label == table.label[sample])
+        bench = resolve(
+            table, name, targets=[target], shadow=shadow, aligned=False, alone=True, **compared
+        )
+        outside = ~source.member[bench.rows] & (source.label == table.label[sample])
         if shadow is None:
             outside &= aside
-            outside[target] = False
-        null = source.signal("loss")[outside]
+            outside[bench.own[bench.own >= 0]] = False
+        null = source.signal("loss")[bench.rows][outside]
     else:
-        bench = resolve(
-            table, name, targets=[target], shadow=shadow, population=population, most=most
-        )
-        compared = bench.compared(slice(sample, sample + 1), "limited")
-        kept = compared.flags[:, 0].copy()
-        kept[compared.less[:, 0, 0]] = False
-        null = source.signal("loss")[kept, sample]
+        bench = resolve(table, name, targets=[target], shadow=shadow, **compared)
+        beside = bench.compared(slice(sample, sample + 1), "limited")
+        kept = beside.flags[:, 0].copy()
+        kept[beside.less[:, 0, 0]] = False
+        null = source.signal("loss")[bench.rows[kept], sample]
     threshold, member = float(thresholds[0, sample]), bool(table.member[target, sample])
     observed = float(own[sample])
     return NullLosses(name, target, sample, np.sort(null), observed, threshold, alpha, member)

@@ -101,6 +101,16 @@ def test_losses_behind_a_threshold_oracle(table, name):
         assert found.member == one.member[target, sample]
 
 
+@pytest.mark.parametrize("name", ["S", "R"])
+def test_some_references_behind_a_threshold_oracle(table, name):
+    rows, options = [5, 0, 2, 3, 4], {"target": 0, "sample": 7, "alpha": 0.4}
+    table = table.select(samples=table.member[rows].sum(axis=0) < 4)
+    found = null_losses(table, name, **{**options, "target": 5}, references=rows)
+    alone = null_losses(table.select(models=rows), name, **options)
+    assert sorted(found.losses) == sorted(alone.losses)
+    assert found.threshold == alone.threshold
+
+
 def test_population_behind_a_threshold_oracle(table):
     aside = np.arange(60) < 30
     found = null_losses(table, "P", target=2, sample=40, alpha=0.4, population=aside)
