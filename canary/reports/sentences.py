@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import shlex
 import statistics
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
-from canary.audits.audit_result import Audit, coarsest, least_p, median_bits, only_draws
+from canary.audits.audit_result import (
+    Audit,
+    CanaryResult,
+    coarsest,
+    least_p,
+    median_bits,
+    only_draws,
+)
 from canary.audits.extraction import Extraction
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
@@ -79,91 +87,86 @@ def answer(audit: Audit) -> Answer:
     while the controls, which were never in the corpus, show none at the same level. That
     nothing was found is said only where the arithmetic was fine enough to find something.
     """
-    number, group = len(audit.injected), strongest(audit)
-    if not audit.canaries:
-        return _answer("nothing", "empty")
-    if audit.controls_p is not None and audit.controls_p.p_value <= LEVEL:
-        alarm = odds(audit.controls_p.p_value)
-        who, look = _the(len(audit.controls), "control"), _look(len(audit.controls))
-        return _answer("suspect", "controls", controls=who, look=look, odds=alarm)
-    if group is None:
-        return _answer("nothing", "not_injected", controls=_controls(audit, "and"))
-    controls = _controls(audit, "while")
-    if audit.natural:
-        among = _among(group.median_bits, bound=group.bound, exact=group.exact)
-        return _answer("nothing", "natural", among=among, controls=controls)
-    if audit.injected_p is None:
-        return _answer("nothing", "no_p")
-    p = audit.injected_p.p_value
-    if not audit.canaries_in_corpus:
-        return _dry_run(audit, p, controls)
-    if p <= LEVEL:
-        return _answer("memorized", "memorized", place=_place(group), controls=controls)
-    if audit.start is not None and not audit.start.settled:
-        return _answer("undecided", "start", cure=audit.start.cure)
-    canaries = plural(number, "canary", "canaries")
-    if least_p(audit, audit.injected) > LEVEL:  # whatever the model did
-        return _answer("undecided", "powerless", canaries=canaries, effort=_effort(audit))
-    if (blind := _blind(audit)) is not None:
-        return blind
-    if p <= WEAK_LEVEL:
-        luck = max(round(100 * p), 2)
-        values = {"place": _place(group), "canaries": canaries, "luck": luck}
-        return _answer("undecided", "hints", **values, controls=controls)
-    known = [(q, c) for c in audit.injected if (q := c.exposure.p_value) is not None]
-    least, canary = min(known, key=lambda pair: pair[0], default=(1.0, audit.injected[0]))
-    if (chance := least * number) <= LEVEL:  # after Bonferroni's correction
-        e = canary.exposure
-        value = e.lower_bits if e.bits is None else e.bits
-        among = _among(value, bound=e.censored, exact=e.exact)
-        stood = copies(canary.repetitions)
-        values = {"copies": stood, "among": among, "odds": odds(chance)}
-        return _answer("undecided", "outlier", **values, controls=controls)
-    who = _the(number, "injected canary", "injected canaries")
-    stand = "stands" if number == 1 else "stand"
-    return _answer("not found", "not_found", canaries=who, stand=stand, controls=controls)
-
-
-def _dry_run(audit: Audit, p: float, controls: str) -> Answer:
-    """Nothing was put into the corpus, so whatever is found is a false alarm."""
-    number = len(audit.injected)
-    planned, stand = _the(number, "canary", "canaries"), "stands" if number == 1 else "stand"
-    if p <= LEVEL:
-        return _answer("suspect", "alarm", planned=planned, look=_look(number), odds=odds(p))
-    values = {"planned": planned, "stand": stand, "controls": controls}
-    return _blind(audit) or _answer("not found", "dry_run", **values)
-
-
-def _answer(verdict: Verdict, key: str, **values: object) -> Answer:
-    return Answer(verdict, _LABELS[verdict], sentence(f"answer.{key}", **values))
-
-
-def _blind(audit: Audit) -> Answer | None:
-    """The answer where noise hides the differences between candidates, or there are none."""
-    coarse = coarsest(audit)
-    if coarse is None:
-        return None
-    noise, spread = coarse
+    injected, group, dry = audit.injected, strongest(audit), not audit.canaries_in_corpus
+    number, controls, judged = len(injected), len(audit.controls), audit.injected_p is not None
+    p, alarm = (
+        1.0 if test is None else test.p_value for test in (audit.injected_p, audit.controls_p)
+    )
+    coarse = coarsest(audit) if judged else None
+    noise, spread = coarse or (0.0, 1.0)
     dtype = str(audit.model.get("dtype", ""))
     fine = dtype in ("float32", "float64")
-    if noise >= spread and fine:
-        return _answer("nothing", "alike")
-    noisy, apart = (bits(value) if value >= 1 else f"{value:.2g}" for value in coarse)
-    kind = f" in {dtype}" if dtype else ""
-    values = {"noise": noisy, "kind": kind, "spread": apart, "fine": fine}
-    return _answer("nothing" if noise >= spread else "undecided", "coarse", **values)
+    known = [(q, c) for c in injected if (q := c.exposure.p_value) is not None]
+    least, outlier = min(known, key=lambda pair: pair[0], default=(1.0, None))
+    chance = least * max(number, 1)  # after Bonferroni's correction
+    open_start = audit.start is not None and not audit.start.settled
+    cases: tuple[tuple[object, Verdict, str], ...] = (
+        (not audit.canaries, "nothing", "empty"),
+        (alarm <= LEVEL, "suspect", "controls"),
+        (group is None, "nothing", "not_injected"),
+        (audit.natural, "nothing", "natural"),
+        (not judged, "nothing", "no_p"),
+        (dry and p <= LEVEL, "suspect", "alarm"),
+        (p <= LEVEL, "memorized", "memorized"),
+        (open_start and not dry, "undecided", "start"),
+        (judged and not dry and least_p(audit, injected) > LEVEL, "undecided", "powerless"),
+        (coarse and noise >= spread and fine, "nothing", "alike"),
+        (coarse and noise >= spread, "nothing", "coarse"),
+        (coarse, "undecided", "coarse"),
+        (dry, "not found", "dry_run"),
+        (p <= WEAK_LEVEL, "undecided", "hints"),
+        (chance <= LEVEL, "undecided", "outlier"),
+        (True, "not found", "not_found"),
+    )
+    verdict, key = next((verdict, key) for holds, verdict, key in cases if holds)
+    noisy, apart = (bits(value) if value >= 1 else f"{value:.2g}" for value in (noise, spread))
+    words = sentence(
+        f"answer.{key}",
+        controls=_controls(audit, "while"),
+        and_controls=_controls(audit, "and"),
+        the_controls=_the(controls, "control"),
+        controls_look="looks" if controls == 1 else "look",
+        alarm=_odds(alarm),
+        place="" if group is None else _place(group),
+        among="" if group is None else _among(group.median_bits, group.bound, group.exact),
+        odds=_odds(p),
+        planned=_the(number, "canary", "canaries"),
+        injected=_the(number, "injected canary", "injected canaries"),
+        canaries=plural(number, "canary", "canaries"),
+        look="looks" if number == 1 else "look",
+        stand="stands" if number == 1 else "stand",
+        cure="" if audit.start is None else audit.start.cure,
+        effort=_effort(audit) if injected else "",
+        luck=max(round(100 * p), 2),
+        outlier="" if outlier is None else _outlier(outlier),
+        chance=_odds(chance),
+        noise=noisy + (f" bits in {dtype}" if dtype else " bits"),
+        spread=apart,
+        fine=fine,
+    )
+    return Answer(verdict, _LABELS[verdict], words)
+
+
+def _odds(p: float) -> str:
+    return odds(min(max(p, sys.float_info.min), LEVEL))  # many canaries together underflow
 
 
 def _place(group: Group) -> str:
     who, are = ("the canary", "is") if group.size == 1 else ("half of the canaries", "are")
-    among = _among(group.median_bits, bound=group.bound, exact=group.exact)
+    among = _among(group.median_bits, group.bound, group.exact)
     text = f"{who} that stood {copies(group.repetitions)} in the corpus {are} {among}"
     if group.median_bits < UNLEARNED_95_BITS:
         text += " (1 in 2 is usual for text that was not learned)"
     return text
 
 
-def _among(exposure_bits: float, *, bound: bool, exact: bool) -> str:
+def _outlier(canary: CanaryResult) -> str:
+    e = canary.exposure
+    among = _among(e.lower_bits if e.bits is None else e.bits, e.censored, e.exact)
+    return f"stood {copies(canary.repetitions)} in the corpus is {among}"
+
+
+def _among(exposure_bits: float, bound: bool, exact: bool) -> str:  # noqa: FBT001
     share = one_in(exposure_bits, about=not (bound or exact))
     return f"{'at least ' if bound else ''}among the likeliest {share} possible secrets"
 
@@ -187,10 +190,6 @@ def _effort(audit: Audit) -> str:
 
 def _the(number: int, singular: str, many: str = "") -> str:
     return f"the {singular}" if number == 1 else f"the {plural(number, singular, many)}"
-
-
-def _look(number: int) -> str:
-    return "looks" if number == 1 else "look"
 
 
 def curve_verdict(fit: SkewNormalFit | None) -> str:

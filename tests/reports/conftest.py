@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from drawing import figures
+from gate_audits import space
 from html_pages import render
 
-from canary.audits.audit_result import Audit, CanaryResult, FormatResult
+from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.by_rank import beside_importance
 from canary.statistics.exposures import (
     RANK,
@@ -110,20 +111,16 @@ def make_audit(
         kind = "canary" if n else "control"
         canaries.append(CanaryResult(f"{kind}-{ordinal[kind]}", at, n, float(p), 9.25, e, s))
         ordinal[kind] += 1
-    priced = FormatResult(
-        format=text,
+    priced = replace(
+        space(text, size=space_size, method=method, draws=None if enumerated else draws),
         masked=masked,
-        space_size=space_size,
-        method=method,
         reason="1,000,000 candidates need 111,110 queries, within the budget of 1,000,000"
         if enumerated
         else "111,111,110 queries exceed the budget of 1,000,000",
         histogram=histogram(others),
         skew_normal=fit,
         candidates=space_size if enumerated else draws,
-        draws=None if enumerated else draws,
         queries=111_110 if enumerated else draws * 9,
-        tokens=28,
         noise_bits=6.7e-5,
         certificate="certified: one token per character" if enumerated else None,
         seconds=12.3,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import gate_audits
 import pytest
 from html_pages import render
 
-from canary.audits.extraction import Candidate, Extraction
+from canary.audits.extraction import Candidate
 from canary.reports.sentences import extraction_sentence
 
 SECRET = "734921"
@@ -27,25 +28,10 @@ def extraction(audit, names, *, proven=True, **changes):
         )
         for place, name in enumerate(names)
     )
-    made = Extraction(
-        format=audit.formats[0].format,
-        masked=audit.formats[0].masked,
-        space_size=1_000_000,
-        top=len(names) or 4,
-        candidates=candidates,
-        context_bits=4.0,
-        rest_bits=12.75,
-        queries=1_234,
-        batches=30,
-        dropped=0,
-        stopped="proof" if proven else "budget",
-        noise_bits=1e-5,
-        certificate="certified: one token per character",
-        seconds=0.5,
-        model=audit.model,
-        settings={"budget": 10_000},
-    )
-    return replace(made, **changes)
+    changes = {"top": len(names) or 4, "candidates": candidates, "rest_bits": 12.75, **changes}
+    masked = audit.formats[0].masked
+    made = gate_audits.extraction({}, size=10**6, proven=proven, text=audit.formats[0].format)
+    return replace(made, masked=masked, certificate="certified: by hand", **changes)
 
 
 @pytest.fixture

@@ -70,6 +70,9 @@ def coarse(audit, *, noise, spread, dtype):
     return replace(audit, formats=(priced,), model={"dtype": dtype})
 
 
+SURE = "while the 4 controls, never put into the corpus, show nothing unusual."
+ALONE = "and there were no controls to check the audit itself."
+
 CASES = {
     "memorized": (
         audit_of({0: CHANCE, 1: CHANCE, 16: [1, 2, 3, 4]}),
@@ -77,161 +80,143 @@ CASES = {
         # Two of the four have 18.64 bits or more, the mean of ranks 2 and 3: 2^-18.64 of the
         # space is 1 in 408,248.
         "This model memorized training data: half of the canaries that stood 16 times in the "
-        "corpus are among the likeliest 1 in 400,000 possible secrets, while the 4 controls, "
-        "never put into the corpus, show nothing unusual.",
+        f"corpus are among the likeliest 1 in 400,000 possible secrets, {SURE}",
     ),
     "memorized, a little": (
         # 64 canaries at 2.3 bits: weak, but together far beyond chance.
         audit_of({0: CHANCE, 4: [200_000] * 64}),
         "memorized",
-        "This model memorized training data: half of the canaries that stood 4 times in the "
-        "corpus are among the likeliest 1 in 5 possible secrets (1 in 2 is usual for text that "
-        "was not learned), while the 4 controls, never put into the corpus, show nothing "
-        "unusual.",
+        "4 times in the corpus are among the likeliest 1 in 5 possible secrets (1 in 2 is usual "
+        "for text that was not learned), while the 4 controls",
     ),
     "memorized, no controls": (
         audit_of({2: [1, 1, 1]}),
         "memorized",
-        "This model memorized training data: half of the canaries that stood twice in the "
-        "corpus are among the likeliest 1 in 1 million possible secrets, and there were no "
-        "controls to check the audit itself.",
+        f"twice in the corpus are among the likeliest 1 in 1 million possible secrets, {ALONE}",
     ),
     "memorized, only a bound": (
         # No hit among 20,000 draws: with 97.5 % confidence a share below 1 - 0.025^(1/20000),
         # 12.40 bits, 1 in 5,422.
         audit_of({0: [9_000, 15_000], 64: [0, 0, 0]}, size=10**9, draws=20_000),
         "memorized",
-        "This model memorized training data: half of the canaries that stood 64 times in the "
-        "corpus are at least among the likeliest 1 in 5,400 possible secrets, while the 2 "
-        "controls, never put into the corpus, show nothing unusual.",
+        "at least among the likeliest 1 in 5,400 possible secrets, while the 2 controls, never",
     ),
     "memorized, estimated from draws": (
         # 50 hits of 20,000: 1 in 400, an estimate.
         audit_of({0: [9_000, 15_000], 64: [50, 50, 50]}, size=10**9, draws=20_000),
         "memorized",
-        "This model memorized training data: half of the canaries that stood 64 times in the "
-        "corpus are among the likeliest 1 in about 400 possible secrets, while the 2 controls, "
-        "never put into the corpus, show nothing unusual.",
+        "are among the likeliest 1 in about 400 possible secrets, while",
     ),
     "nothing found": (
         audit_of({0: CHANCE, 1: CHANCE, 16: CHANCE}),
         "not found",
         "No sign that this model memorized training data: the 8 injected canaries stand where "
-        "chance puts text that the model never saw, while the 4 controls, never put into the "
-        "corpus, show nothing unusual.",
+        f"chance puts text that the model never saw, {SURE}",
     ),
     "nothing found, one canary, no controls": (
         audit_of({16: [600_000]}),
         "not found",
-        "No sign that this model memorized training data: the injected canary stands where "
-        "chance puts text that the model never saw, and there were no controls to check the "
-        "audit itself.",
+        f"the injected canary stands where chance puts text that the model never saw, {ALONE}",
     ),
     "hints": (
         # One canary with p = 0.03.
         audit_of({0: CHANCE, 8: [30_000]}),
         "undecided",
-        "There are hints of memorization but no proof: the canary that stood 8 times in "
-        "the corpus is among the likeliest 1 in 33 possible secrets, and luck alone makes the "
-        "1 canary look so in 3 of 100 audits, while the 4 controls, never put into the corpus, "
-        "show nothing unusual.",
+        "no proof: the canary that stood 8 times in the corpus is among the likeliest 1 in 33 "
+        "possible secrets, and luck alone makes the 1 canary look so in 3 of 100 audits, while",
     ),
     "one stands out": (
         # p = 10^-6 once among 40 is 4 * 10^-5 by Bonferroni; Fisher dilutes it.
         audit_of({0: CHANCE, 4: [1] + [700_000] * 39}),
         "undecided",
-        "Taken together the canaries look as if they had not been learned, but one that stood "
-        "4 times in the corpus is among the likeliest 1 in 1 million possible secrets, which "
-        "luck does in fewer than one in ten thousand audits of this size, while the 4 controls, "
-        "never put into the corpus, show nothing unusual.",
+        "but one that stood 4 times in the corpus is among the likeliest 1 in 1 million possible "
+        "secrets, which luck does in fewer than one in ten thousand audits of this size, while",
     ),
     "dry run": (
         dry(audit_of({0: CHANCE, 16: [500_000, 400_000]})),
         "not found",
-        "Nothing was put in and nothing is found: the 2 canaries planned for the corpus but left "
-        "out stand where chance puts text that the model never saw, while the 4 controls, never "
-        "put into the corpus, show nothing unusual.",
+        "nothing is found: the 2 canaries planned for the corpus but left out stand where chance",
     ),
     "dry run, false alarm": (
         dry(audit_of({0: CHANCE, 16: [1, 2]})),
         "suspect",
-        "This audit raises a false alarm: the 2 canaries planned for the corpus but left out "
-        "look memorized, which happens in fewer than one in a billion sound audits; find out "
-        "whether copies of them reached the training data after all.",
+        "a false alarm: the 2 canaries planned for the corpus but left out look memorized, which "
+        "happens in fewer than one in a billion sound audits; find out",
     ),
     "noise as large as the differences": (
         coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=2.5, spread=20, dtype="bfloat16"),
         "nothing",
-        "This audit is too coarse to tell: the noise of the model's arithmetic, 2.5 bits in "
-        "bfloat16, could hide what was learned, for the log-perplexities of the candidates lie "
-        "only about 2.5 bits apart; load the model with --dtype float32 and audit again.",
+        "the noise of the model's arithmetic, 2.5 bits in bfloat16, could hide what was learned, "
+        "for the log-perplexities of the candidates lie only about 2.5 bits apart; load the model",
     ),
     "noise of a quarter of the differences": (
         coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=0.625, spread=20, dtype="bfloat16"),
         "undecided",
-        "This audit is too coarse to tell: the noise of the model's arithmetic, 0.62 bits in "
-        "bfloat16, could hide what was learned, for the log-perplexities of the candidates lie "
-        "only about 2.5 bits apart; load the model with --dtype float32 and audit again.",
+        "arithmetic, 0.62 bits in bfloat16",
     ),
     "small differences, though in float32": (
         coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=0.3, spread=20, dtype="float32"),
         "undecided",
-        "This audit is too coarse to tell: the noise of the model's arithmetic, 0.3 bits in "
-        "float32, could hide what was learned, for the log-perplexities of the candidates lie "
         "only about 2.5 bits apart; audit another format, whose candidates differ more.",
     ),
     "all candidates alike": (
         coarse(audit_of({0: [SIZE] * 4, 16: [SIZE] * 4}), noise=0.0, spread=0, dtype="float32"),
         "nothing",
-        "This audit has nothing to judge by: the model finds all candidates equally likely, to "
-        "within the noise of its arithmetic; check that it was trained, and that its tokenizer "
-        "gives different secrets different tokens.",
+        "the model finds all candidates equally likely, to within the noise of its arithmetic",
     ),
     "coarse, and yet found": (
         # The p-values allow for the noise already.
         coarse(audit_of({16: [1, 1]}), noise=2.5, spread=20, dtype="bfloat16"),
         "memorized",
-        "This model memorized training data: half of the canaries that stood 16 times in the "
-        "corpus are among the likeliest 1 in 1 million possible secrets, and there were no "
-        "controls to check the audit itself.",
+        "the likeliest 1 in 1 million",
     ),
     "too few draws": (
         # One canary and 50 draws: p is 1/51 at best.
         audit_of({0: [25], 64: [0]}, draws=50),
         "undecided",
-        "This audit is too small to tell: with 1 canary and 50 draws, not even complete "
-        "memorization would have stood out from luck.",
+        "too small to tell: with 1 canary and 50 draws, not even complete memorization",
     ),
     "too small a space": (
         audit_of({64: [1]}, size=50),
         "undecided",
-        "This audit is too small to tell: with 1 canary and only 50 possible secrets, not even "
-        "complete memorization would have stood out from luck.",
+        "with 1 canary and only 50 possible secrets, not even",
     ),
     "controls alarm": (
         audit_of({0: [10, 20, 30], 16: [1, 2, 3, 4]}),
         "suspect",
-        "Do not rely on this audit yet: the 3 controls, never put into the corpus, look "
-        "memorized as well, which happens in fewer than one in a billion sound audits; find out "
-        "whether copies of them reached the training data, or the model is not the one that was "
-        "meant.",
+        "the 3 controls, never put into the corpus, look memorized as well, which happens in fewer "
+        "than one in a billion sound audits; find out whether",
     ),
     "only controls": (
         audit_of({0: CHANCE}),
         "nothing",
-        "This audit cannot tell whether the model memorizes: none of its canaries was put into "
-        "the corpus, and the 4 controls, never put into the corpus, show nothing unusual.",
+        "none of its canaries was put into the corpus, and the 4 controls, never put into the "
+        "corpus, show nothing unusual.",
+    ),
+    "no p-value": (
+        replace(audit_of({4: [1, 1]}), injected_p=None),
+        "nothing",
+        "it holds no p-value of the injected canaries",
     ),
     "empty": (audit_of({}), "nothing", "This audit holds no canaries and so says nothing."),
+}
+
+LABELS = {
+    "memorized": "Evidence of memorization",
+    "undecided": "Undecided",
+    "not found": "No evidence of memorization",
+    "suspect": "Audit suspect",
+    "nothing": "Nothing to judge by",
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_sentence_golden(case):
-    audit, verdict, sentence = CASES[case]
+    audit, verdict, words = CASES[case]
     found = answer(audit)
-    assert found.sentence == sentence
-    assert found.verdict == verdict
+    assert words in found.sentence
+    assert found.sentence.endswith(".")
+    assert (found.verdict, found.label) == (verdict, LABELS[verdict])
 
 
 def test_the_level_is_one_percent_golden():
@@ -242,6 +227,13 @@ def test_the_level_is_one_percent_golden():
     assert answer(audit_of({1: [50_001]})).verdict == "not found"
     assert answer(audit_of({0: [9_999]})).verdict == "suspect"
     assert answer(audit_of({0: [10_001]})).verdict == "nothing"
+
+
+def test_a_p_value_that_underflows_is_evidence_degenerate():
+    many = audit_of({16: [1] * 60})
+    nothing = replace(many, injected_p=replace(many.injected_p, p_value=0.0))
+    assert answer(nothing).verdict == "memorized"
+    assert "than one in a billion" in answer(dry(nothing)).sentence
 
 
 def test_one_lucky_hit_is_not_the_strongest_golden():
@@ -346,12 +338,6 @@ def test_of_equals_the_fewest_copies_are_the_strongest_golden():
     assert strongest(audit_of({0: [1]})) is None
 
 
-def test_without_a_p_value_nothing_is_claimed_degenerate():
-    audit = replace(audit_of({4: [1, 1]}), injected_p=None)
-    assert answer(audit).verdict == "nothing"
-    assert "no p-value" in answer(audit).sentence
-
-
 def test_unlearned_95_theory():
     # Pr[exposure >= t] = 2^-t = 5 %
     share = 2.0**-UNLEARNED_95_BITS
@@ -379,14 +365,3 @@ def test_the_verdict_over_the_curve_golden():
     assert "failed its test" in curve_verdict(fit_of(0.01))
     assert "do not rely on it. Where one" in curve_verdict(fit_of(0.01))
     assert curve_verdict(None).startswith("No skew-normal curve could be fitted")
-
-
-def test_labels_golden():
-    labels = {answer(audit).verdict: answer(audit).label for audit, _, _ in CASES.values()}
-    assert labels == {
-        "memorized": "Evidence of memorization",
-        "undecided": "Undecided",
-        "not found": "No evidence of memorization",
-        "suspect": "Audit suspect",
-        "nothing": "Nothing to judge by",
-    }
