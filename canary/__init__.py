@@ -62,31 +62,7 @@ _HOMES = {
     "verify": "canary.corpus.verification",
 }
 
-__all__ = [
-    "CanaryError",
-    "CanarySet",
-    "Fleet",
-    "Format",
-    "attack",
-    "audit",
-    "check",
-    "discover",
-    "doctor",
-    "evaluate",
-    "exposure",
-    "extract",
-    "forgotten",
-    "generate",
-    "inject",
-    "load",
-    "measure",
-    "plan",
-    "plot",
-    "report",
-    "score",
-    "strip",
-    "verify",
-]
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> object:

@@ -1,17 +1,12 @@
-r"""The main job on prose that ships inside Python: a worked example of the whole library.
+"""The main job on prose that ships inside Python: a worked example of the whole library.
 
 Canaries go into the sentences of Python's own documentation, a small character model is
 trained on them, and the audit ranks every canary among all 1,000,000 candidates of its
 format. Nothing is downloaded, and one processor core does it in less than a minute.
 
-What `run` writes is what the command line works with, so the audit can be had again::
-
-    canary audit demo/model --factory canary.demo:build --start-token $'\n' \
-        --canaries demo/canaries.json --out again/
-
-The model stands for one of the user's own: any torch module that keeps the contract of
-`canary.models.recurrent`, saved with a ``config.json`` from which a factory, here `build`,
-makes it anew.
+What `run` writes is what the command line works with. The model stands for one of the user's
+own: any torch module that keeps the contract of `canary.models.recurrent`, saved with a
+``config.json`` from which a factory, here `build`, makes it anew.
 """
 
 from __future__ import annotations
@@ -70,22 +65,8 @@ _NOTHING = -100  # a target that costs nothing, by default of torch's cross_entr
 class Settings:
     """How large the demo is.
 
-    Parameters
-    ----------
-    format : str
-        What the canaries look like.
-    repetitions : tuple of int
-        Numbers of copies to inject.
-    per_repetition : int
-        Canaries of each number of copies.
-    controls : int
-        Canaries that are never injected.
-    sentences : int
-        The corpus takes no more, whatever this version of Python has.
-    units : int
-        Units of the LSTM.
-    epochs : int
-        How often each sentence is seen; a canary, as often for each of its copies.
+    `format`, `repetitions`, `per_repetition` and `controls` are as for `canary.generate`; the
+    corpus takes no more `sentences`, the LSTM has so many `units`.
     """
 
     format: str = "The random number is {digit:6}"
@@ -111,11 +92,13 @@ def run(
 ) -> Audit:
     """Inject, verify, train, audit, extract, report.
 
+    Files are written at the end, each atomically. On one machine the same seed gives the same
+    model, byte for byte.
+
     Parameters
     ----------
     out : Path
-        The folder to write to: ``canaries.json`` (the secrets, readable by their owner
-        alone), ``corpus.jsonl``, ``model/``, ``audit.json`` and ``report.html``.
+        The folder to write `FILES` to; ``canaries.json`` holds the secrets.
     inject : bool
         Whether the canaries go in. Without, they are audited under the numbers of copies
         that were planned for them: an audit that is sound raises no alarm.
@@ -127,27 +110,14 @@ def run(
     say : callable, optional
         Told, line by line, what happens.
 
-    Returns
-    -------
-    Audit
-
     Raises
     ------
     OutputError
         If `out` cannot be written to, or holds another canary set.
-
-    Notes
-    -----
-    Files are written in the last second, each atomically: whoever interrupts the run finds
-    what stood there before. On one machine the same seed gives the same model, byte for
-    byte.
     """
     stage = stage or (lambda name, total: lambda done: None)
     say = say or (lambda line: None)
-    make_folder(out)
-    make_folder(out)
-    place = out / "canaries.json"
-
+    place = make_folder(out) / "canaries.json"
     corpus = prose(settings.sentences)
     say(f"Corpus: {len(corpus):,} sentences of Python's own documentation")
 
@@ -167,7 +137,6 @@ def run(
             f"Not injected: {len(canaries.injected)} canaries stay out like the "
             f"{len(canaries.controls)} controls, audited under the copies planned for them"
         )
-
     texts = list(corpus["text"])
     # The format's characters are known to the model even where no canary brings them.
     tokenizer = characters([*texts, *(format.alphabet for format in canaries.formats)])
@@ -182,9 +151,8 @@ def run(
     audit = replace(audit, settings={**audit.settings, **known})
     say(f"Audited: {audit.formats[0].reason}")
     for extraction in audit.extractions:
-        command = extract_command(audit, extraction, canaries=str(out / "canaries.json"))
+        command = extract_command(audit, extraction, canaries=str(place))
         say(f"Extracted {plural(len(extraction.candidates), 'candidate')}; in clear: {command}")
-
     canaries.save(place)
     lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
     atomic_write(out / "corpus.jsonl", "".join(lines), private=True)
@@ -195,11 +163,7 @@ def run(
 
 
 def prose(sentences: int) -> Dataset:
-    """The first distinct sentences of Python's help topics, rows of the column ``text``.
-
-    Tables, grammars and code are left out: a sentence begins with a letter, ends with a
-    mark, and has 20 to 200 characters.
-    """
+    """The first distinct sentences of Python's help topics, rows of the column ``text``."""
     from datasets import Dataset
 
     paragraphs = (
@@ -252,10 +216,7 @@ def build(config: Mapping[str, Any]) -> CharacterLSTM:
 def train(
     texts: Sequence[str], tokenizer: Tokenizer, settings: Settings, stage: Stage
 ) -> tuple[CharacterLSTM, float]:
-    """A model of the texts, and its mean loss in the last epoch, in bits per character.
-
-    Random numbers are torch's own; see `_torch_as_found`.
-    """
+    """A model of the texts, and its mean loss in the last epoch, in bits per character."""
     model = CharacterLSTM(tokenizer.get_vocab_size(), _EMBEDDING, settings.units)
     encodings = tokenizer.encode_batch([START + text + START for text in texts])
     rows = [torch.tensor(encoding.ids) for encoding in encodings]
@@ -282,10 +243,7 @@ def train(
 
 
 def _batches(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Inputs and targets (batch, time), every row once, in an order drawn anew.
-
-    Rows of about the same length share a batch, so that little of it is padding.
-    """
+    """Inputs and targets (batch, time), every row once; those of a batch are about as long."""
     lengths = torch.tensor([len(row) for row in rows])
     order = torch.argsort(lengths + 20 * torch.rand(len(rows))).split(_BATCH)
     for at in torch.randperm(len(order)):
@@ -297,11 +255,7 @@ def _batches(rows: Sequence[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
 
 @contextmanager
 def _torch_as_found(seed: int) -> Iterator[None]:
-    """Seed torch and give it one thread; afterwards both are as they were before.
-
-    One thread, because the matrices are small: more of them mostly wait for each other,
-    and their number would show in the last bits of the model.
-    """
+    """Seed torch and give it one thread, whose number shows in the model's last bits; then undo."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

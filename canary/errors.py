@@ -1,7 +1,6 @@
 """What can go wrong, and the cure.
 
-Every error that canary raises on purpose stands in one tree, so that callers can
-catch as much or as little as they mean to::
+Every error that canary raises on purpose is in one tree::
 
     CanaryError
     ├── InputError (also ValueError)      something that was given cannot be used
@@ -17,9 +16,6 @@ catch as much or as little as they mean to::
     ├── MissingExtraError (also ImportError)
     ├── OutputError (also OSError)        a result that cannot be written
     └── OutOfMemory                       a batch did not fit; the batcher halves it
-
-A message says where (file and line, column, canary id), what was given and what was
-expected, and how to mend it.
 """
 
 from __future__ import annotations

@@ -54,21 +54,16 @@ class CanaryResult(Record):
 
     Parameters
     ----------
-    id : str
-        Ordinal id, the same as in the canary set.
-    format : int
-        Position of its format in `Audit.formats`.
+    id, format : str, int
+        Ordinal id, the same as in the canary set, and position in `Audit.formats`.
     repetitions : int
         Copies that were injected; 0 is a control.
-    px_bits : float
-        Log-perplexity of the whole candidate, total, in bits.
-    context_bits : float or None
-        The part of it that comes before the fill; None if the tokenizer cannot tell
-        which characters a token stands for.
-    exposure : Exposure
-    skew_normal : Exposure or None
-        The paper's estimate, off a curve fitted to uniform draws; it enters no p-value. None
-        where no curve could be fitted.
+    px_bits, context_bits : float, float or None
+        Log-perplexity of the whole candidate, total, in bits, and the part of it before the
+        fill; None if the tokenizer cannot tell which characters a token stands for.
+    exposure, skew_normal : Exposure, Exposure or None
+        What was measured, and the paper's estimate, off a curve fitted to uniform draws; it
+        enters no p-value. None where no curve could be fitted.
     natural : bool
         Whether it is a natural secret, found and not drawn: then `Exposure.p_value` says
         nothing.
@@ -103,35 +98,28 @@ class FormatResult(Record):
 
     Parameters
     ----------
-    format : str
-        The format's text, holes as ``{kind:count}``.
-    masked : str
-        A candidate with its fill hidden, for showing.
+    format, masked : str
+        The format's text, holes as ``{kind:count}``, and a candidate with its fill hidden.
     space_size : int
         Exact number of candidates.
-    method : str
-        One of those of `Exposure`, but for `SKEW_NORMAL`.
-    reason : str
-        Why this method, in a sentence.
+    method, reason : str
+        One of those of `Exposure`, but for `SKEW_NORMAL`, and why it was taken.
     histogram : Histogram
         Log-perplexities of the enumerated or else the drawn candidates, in bits.
     skew_normal : SkewNormalFit or None
         The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
         of one log-perplexity, or an impossible one.
-    candidates : int
-        Number of candidates that were priced.
-    draws : int or None
-        Those among them that were drawn uniformly; None where all were enumerated.
-    queries : int
-        Tokens computed below the context.
-    tokens : int
-        Tokens of the longest candidate, context included; without a tree, of the longest seen.
+    candidates, draws : int, int or None
+        Candidates that were priced, and those that were drawn uniformly; None where all were
+        enumerated.
+    queries, tokens : int
+        Tokens computed below the context, and of the longest candidate, context included;
+        without a tree, of the longest seen.
     noise_bits : float
         Costs closer than this count as ties of unknown order.
     certificate : str or None
         How it is known that the token tree holds every candidate once; None without a tree.
     seconds : float
-        Wall-clock time that it took.
     notes : tuple of str
         What the reader of the numbers must know.
     """
@@ -163,16 +151,13 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
 
     Parameters
     ----------
-    canaries : tuple of CanaryResult
-    formats : tuple of FormatResult
-        Both in the order of the canary set.
+    canaries, formats : tuple of CanaryResult, tuple of FormatResult
+        In the order of the canary set.
     injected_p, controls_p : CombinedP or None
         Fisher's p-value over the injected canaries and over the controls; None if there
         are none, and for natural secrets.
-    model : dict
-        The model's facts.
-    settings : dict
-        What is needed to run it again, and which canary set it was (`CANARY_SET`).
+    model, settings : dict
+        The model's facts; what is needed to run it again, and which canary set it was.
     extractions : tuple of Extraction
         The likeliest candidates of the formats, without their fills.
     start : StartChoice or None

@@ -204,18 +204,6 @@ def audit(
         batch_size=batch_size,
         stage=stage,
     )
-    return audit_with(model, canaries, options, parts=parts)
-
-
-@sealed
-def audit_with(
-    model: Any,
-    canaries: CanarySet,
-    options: AuditOptions,
-    *,
-    parts: str | os.PathLike[str] | None = None,
-) -> Audit:
-    """`audit`, with its options as one object."""
     check_method(options.method, p_values=True)
     canary_set(canaries)
     seam = load(model)

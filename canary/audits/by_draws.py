@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.audits.method import Cost, Measured, Method
-from canary.audits.question import Question, Sizes
+from canary.audits.question import DRAWS_STREAM, Question, Sizes
 from canary.errors import EstimationError, UnsupportedError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
@@ -68,7 +68,7 @@ def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
         question.first_batcher(UNIFORM_DRAWS, sizes, question.draws * each),
         question.fills,
         count=question.draws,
-        rng=question.drawing_rng(),
+        rng=question.rng(DRAWS_STREAM),
         shards=question.series(),
     )
     exposures = exposure_by_draws(

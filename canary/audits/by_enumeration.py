@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from canary.audits.method import Cost, Measured, Method, Unfit
-from canary.audits.question import Question
+from canary.audits.question import DRAWS_STREAM, Question
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import draw_indices
 from canary.search.ranking import rank_all
@@ -45,7 +45,7 @@ class Enumeration(Method):
         """Count the candidates before each canary."""
         format, sizes, fills = question.format, cost.sizes, question.fills
         # The curve is fitted to the same candidates as with uniform draws of this seed.
-        drawn = draw_indices(format.size, question.draws, rng=question.drawing_rng())
+        drawn = draw_indices(format.size, question.draws, rng=question.rng(DRAWS_STREAM))
         own = {format.index(fill) for fill in fills}
         keep = np.array([i for i in drawn if i not in own], np.int64)
         # Whole rows cost every token but the first.

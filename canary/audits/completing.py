@@ -79,27 +79,14 @@ def completions(
 
     Parameters
     ----------
-    model : LanguageModel, or what `canary.load` takes
-    format : Format or str
+    model, format
+        As for `extract`, and so are the errors.
     secrets : dict of str to str
-        Names and fills.
-    known : int
-        How many of the first characters of each fill are given.
-    beam : int
-        Width of the beam.
+        Names and fills; a completion of each is returned.
+    known, beam : int
+        How many first characters of each fill are given, and the width of the beam.
     **run
-        `start_token`, `context`, `batch_size` and the others of
-        `canary.scoring.run_options.RunOptions`.
-
-    Returns
-    -------
-    tuple of Completion
-        In the order of `secrets`.
-
-    Raises
-    ------
-    InputError, FormatError, UnsupportedError, ModelError
-        As `extract`.
+        `start_token` and the others of `canary.scoring.run_options.RunOptions`.
 
     References
     ----------

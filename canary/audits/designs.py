@@ -23,20 +23,10 @@ class Space:
 
 @dataclass(frozen=True)
 class Design:
-    """What was measured of a model, and how.
+    """What was measured of a model, and how; the other fields are those of `Audit`.
 
-    Parameters
-    ----------
-    spaces : tuple of Space
-        In the order of the formats.
-    sizes : mapping of (int, int) to int
-        Canaries of each format and number of copies; 0 copies are controls.
-    context : str
-        Text before every candidate.
-    natural : bool
-        Whether secrets were found and not drawn.
-    canaries_in_corpus : bool
-        False if the canaries were left out on purpose.
+    `sizes` are numbers of canaries by format and copies, 0 for controls; `context` is the text
+    before every candidate.
     """
 
     spaces: tuple[Space, ...]
@@ -81,20 +71,14 @@ def differences(one: Design, other: Design, *, sizes: bool = True) -> Iterator[s
             yield f"the method was {brief(mine.method)}, not {brief(theirs.method)}"
         elif mine.draws != theirs.draws:
             yield f"there were {plural(mine.draws or 0, 'draw')}, not {count(theirs.draws or 0)}"
-    yield from _other_sizes(one.sizes, other.sizes, sizes=sizes)
-    if one.context != other.context:
-        yield (
-            f"before each candidate stood the text {brief(one.context)}, not {brief(other.context)}"
-        )
-
-
-def _other_sizes(
-    mine: Mapping[tuple[int, int], int], theirs: Mapping[tuple[int, int], int], *, sizes: bool
-) -> Iterator[str]:
-    for key in sorted(mine.keys() | theirs.keys()):
-        here, there = mine.get(key, 0), theirs.get(key, 0)
+    for key in sorted(one.sizes.keys() | other.sizes.keys()):
+        here, there = one.sizes.get(key, 0), other.sizes.get(key, 0)
         if here != there and (sizes or not (here and there)):
             copies = plural(key[1], "copy", "copies")
             what = f"canaries of {copies}" if key[1] else "controls"
             yield f"the number of {what} is {count(here)}, not {count(there)}"
-            return  # one says enough
+            break  # one says enough
+    if one.context != other.context:
+        yield (
+            f"before each candidate stood the text {brief(one.context)}, not {brief(other.context)}"
+        )

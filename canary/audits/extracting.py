@@ -58,8 +58,7 @@ def extract(
 
     Shortest paths over the tree of tokens: a candidate is proven to be the likeliest when
     it is no dearer than the cheapest beginning that was not yet looked into. One that the
-    model memorized takes a handful of queries, whatever the size of the space. The first
-    proven ones, four at most, are priced again as whole rows, as far as the budget reaches.
+    model memorized takes a handful of queries, whatever the size of the space.
 
     Parameters
     ----------
@@ -130,19 +129,6 @@ def extract(
         beam=beam,
         most_open=most_open,
     )
-    return extract_with(model, format, search, options, canaries=canaries)
-
-
-@sealed
-def extract_with(
-    model: Any,
-    format: Format | str,
-    search: SearchOptions,
-    options: AuditOptions,
-    *,
-    canaries: CanarySet | None = None,
-) -> Extraction:
-    """`extract`, with its options as objects."""
     format = Format.of(format)
     own = search.secrets_of(format, canaries)
     seam = load(model)
@@ -176,10 +162,8 @@ def with_extractions(
     Parameters
     ----------
     audit : Audit
-    model : LanguageModel, or what `canary.load` takes
-        The one that was audited.
-    canaries : CanarySet
-        Those it was audited with.
+    model, canaries
+        Those that it was made with, as for `canary.audit`.
     budget : int
         Queries for each format.
     batch_size, stage
@@ -188,8 +172,8 @@ def with_extractions(
     Returns
     -------
     Audit
-        Its extractions hold no fills. A format without canaries is left out. So is one that
-        cannot be searched; a note of the format then says why.
+        Its extractions hold no fills. A format that has no canaries or cannot be searched is
+        left out; a note says why.
 
     Raises
     ------

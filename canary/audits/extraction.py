@@ -33,13 +33,12 @@ class Candidate:
     px_bits : float
         Log-perplexity of the whole candidate, total, in bits.
     proven : bool
-        Whether no candidate further down, and none that was not found, is likelier; to
-        within the noise of the model. Never where the token tree is not certified.
+        Whether no other candidate is likelier, to within the noise of the model, but for those
+        further up. Never where the token tree is not certified.
     found_after : int
         Queries that were spent when it was found.
     exposure_lower_bits, exposure_upper_bits : float
-        What its place implies for its exposure. They are equal where all candidates that
-        may be as likely were found. All that there is, where the token tree is not certified.
+        What its place implies for its exposure: nothing, where the tree is not certified.
     canary : str or None
         Id of the canary that it is, if it is one of the set that was given.
     """
@@ -64,9 +63,7 @@ class Completion:
     known : int
         How many characters were given.
     greedy, beam : bool
-        Whether greedy search and beam search gave the rest, in whatever tokens.
-    width : int
-        Of the beam.
+        Whether greedy search and beam search, of this `width`, gave the rest.
     queries : int
         Of both searches.
     """
@@ -89,21 +86,16 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         The format's text, and a candidate with its fill hidden, for showing.
     space_size : int
         Exact number of candidates.
-    top : int
-        How many were asked for.
-    candidates : tuple of Candidate
-        In order of log-perplexity, the likeliest first; fewer than asked if the search ended
-        before, or if the others have probability 0.
+    top, candidates : int, tuple of Candidate
+        How many were asked for, and those found, the likeliest first; fewer if the search
+        ended before, or if the others have probability 0.
     context_bits : float
         The part of every log-perplexity that comes before the fill.
     rest_bits : float or None
         Every other candidate (of the token tree, where that is not certified) costs at least
         this; None if no other has a probability above 0.
-    queries : int
-        Tokens computed below the context.
-    batches : int
-    dropped : int
-        Open nodes that were dropped to keep memory bounded.
+    queries, batches, dropped : int
+        Tokens computed below the context; open nodes dropped to keep memory bounded.
     stopped : str
         What ended the search: ``"proof"``, ``"memory"``, ``"paper"``, ``"budget"``,
         ``"seconds"``, ``"requests"`` or ``"interrupted"``.
@@ -112,7 +104,6 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     certificate : str
         How it is known that the token tree holds every candidate once.
     seconds : float
-        Wall-clock time that it took.
     model, settings : dict
         The model's facts, and what is needed to run it again.
     completions : tuple of Completion

@@ -25,21 +25,12 @@ KIND = "canary history"
 SCHEMA = 1
 
 _CONFIDENCE = 0.95
+_COLUMNS = ("bits", "lower_bits", "upper_bits", "hits")
 
 
 @dataclass(frozen=True)
 class WatchedCanary:
-    """One canary of a history.
-
-    Parameters
-    ----------
-    id : str
-        Ordinal id, the same as in the canary set.
-    format : int
-        Position of its format in `History.formats`.
-    repetitions : int
-        Copies in the corpus; 0 is a control.
-    """
+    """A canary of a history: its id, the place of its format, and its copies in the corpus."""
 
     id: str
     format: int
@@ -48,10 +39,7 @@ class WatchedCanary:
 
 @dataclass(frozen=True)
 class WatchedFormat:
-    """A format of a history: its text, its text with the holes masked, the size of its space.
-
-    `draws` are the candidates that were drawn from it once, and priced at every moment.
-    """
+    """A format of a history; `draws` candidates were drawn once, and are priced at every moment."""
 
     text: str
     masked: str
@@ -84,9 +72,8 @@ class Moment:
     exposures : tuple of Exposure
         From uniform draws, the same at every moment.
     curve_bits : tuple of (float or None)
-        The paper's estimate beside each exposure, off a skew-normal curve fitted to the
-        draws of this moment; it goes on where draws give only a bound, and is not bounded
-        by log2|R|. None where no curve could be fitted, or where it has nothing.
+        The paper's estimate beside each exposure, off a skew-normal curve fitted to the draws
+        of this moment, and not bounded by log2|R|; None where there is none.
     reason : str or None
         Why nothing could be measured; then the three above are empty.
     start_token : str or None
@@ -105,16 +92,9 @@ class Moment:
     def columns(self) -> dict[str, Any]:
         """The moment as it is written: of each exposure, what differs between canaries."""
         return {
-            "step": self.step,
-            "epoch": self.epoch,
-            "seconds": self.seconds,
-            "reason": self.reason,
-            "start_token": self.start_token,
+            **picked(self, "step", "epoch", "seconds", "reason", "start_token"),
             "px_bits": list(self.px_bits),
-            "bits": [e.bits for e in self.exposures],
-            "lower_bits": [e.lower_bits for e in self.exposures],
-            "upper_bits": [e.upper_bits for e in self.exposures],
-            "hits": [e.hits for e in self.exposures],
+            **{name: [getattr(e, name) for e in self.exposures] for name in _COLUMNS},
             "curve_bits": list(self.curve_bits),
         }
 
@@ -122,7 +102,7 @@ class Moment:
 def _exposures_in(moment: Mapping[str, Any], about: Sequence[tuple[float, int]]) -> dict[str, Any]:
     """The inverse of `Moment.columns`; `about` gives space bits and draws of each canary."""
     moment = dict(moment)
-    columns = {name: moment.pop(name) for name in ("bits", "lower_bits", "upper_bits", "hits")}
+    columns = {name: moment.pop(name) for name in _COLUMNS}
     rows = 0 if moment["reason"] is not None else len(about)
     measured = [*columns.values(), moment["px_bits"], moment["curve_bits"]]
     if any(len(column) != rows for column in measured):
@@ -149,20 +129,14 @@ class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file 
     ----------
     canaries : tuple of WatchedCanary
     formats : tuple of WatchedFormat
-    moments : tuple of Moment
+    moments, losses : tuple of Moment, tuple of Loss
         By ascending step.
-    losses : tuple of Loss
-        As they were logged, by ascending step.
-    model : Mapping
-        What is known of the model and its arithmetic; empty before the first moment.
-    settings : Mapping
-        How the monitor was asked for.
+    model, settings : Mapping
+        The model's facts, empty before the first moment, and how the monitor was asked for.
     training_seconds, own_seconds : float
-        Time of the training without the monitor, and what the monitor took besides, its
-        preparations included.
+        Time of the training without the monitor, and what the monitor took besides.
     asked : int
-        Steps at which a measurement was asked for; those that the share of time did not
-        allow were left out.
+        Steps at which a measurement was asked for, also those that time did not allow.
     stopped_at : int or None
         The step at which the limit was passed and the training asked to stop.
     stop_reason : str or None
@@ -273,7 +247,8 @@ class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file 
             for c in self.canaries
         ):
             raise ValueError("it has no canary, or one without a format")
-        for steps in ([m.step for m in self.moments], [loss.step for loss in self.losses]):
+        for timed in (self.moments, self.losses):
+            steps = [each.step for each in timed]
             if steps != sorted(set(steps)) or min(steps, default=0) < 0:
                 raise ValueError("its steps do not ascend")
         seen = self.batches

@@ -28,10 +28,9 @@ class Cost:
     ----------
     reason : str
         Why this method, in a clause.
-    queries : int
-        Tokens below the context of the stage that is sure to be done.
-    rows : int
-        Candidates that are priced as whole rows.
+    queries, rows : int
+        Tokens below the context of the stage that is sure to be done, and candidates that are
+        priced as whole rows.
     sizes : Sizes
     certificate : str or None
         How it is known that every candidate is priced once; None for draws.
@@ -58,19 +57,10 @@ class Measured:
 
     Parameters
     ----------
-    method : str
-        How candidates were priced, as in `FormatResult`.
-    canaries : Priced
-    exposures : sequence of Exposure
+    method, histogram, candidates, queries, draws
+        As in `FormatResult`.
+    canaries, exposures : Priced, sequence of Exposure
         In the order of the canaries.
-    histogram : Histogram
-        Log-perplexities of candidates, in bits.
-    candidates : int
-        Number of candidates that were priced.
-    queries : int
-        Tokens computed below the context.
-    draws : int or None
-        Candidates that were drawn uniformly; None where all were enumerated.
     draws_px : array
         Log-perplexities of draws that are no canaries, ascending, for the skew-normal curve.
     done : str
@@ -93,13 +83,7 @@ class Measured:
     def curve(
         self, question: Question, noise_bits: float
     ) -> tuple[Sequence[Exposure], SkewNormalFit]:
-        """The skew-normal estimate of each canary, and the curve.
-
-        Raises
-        ------
-        EstimationError
-            If no curve can be fitted: fewer than 40 draws, all alike, or an impossible one.
-        """
+        """The skew-normal estimate of each canary, and the curve, or an EstimationError."""
         return exposure_by_skew_normal(
             self.canaries.px_bits,
             self.draws_px,
@@ -114,10 +98,8 @@ class Method(ABC):
 
     Attributes
     ----------
-    name : str
-        By which it is known, as `METHODS` has it.
-    answers : tuple of str
-        What the user may ask for to get it: its own name, or ``"auto"``.
+    name, answers : str, tuple of str
+        By which it is known, and what the user may ask for to get it: ``"auto"``, too.
     whole_rows : bool
         Whether it prices whole candidates, which some served models cannot do.
     has_p_values : bool

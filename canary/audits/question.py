@@ -23,8 +23,10 @@ from canary.statistics.pvalues import fisher
 from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.tree import TokenTree, check_certified, compile_tree
 
-# Keep draws apart from the canaries and from the other draws of the same seed.
-_DRAWS_STREAM, _NOTES_STREAM = 0x64726177, 0x6E6F7465
+DRAWS_STREAM = 0x64726177
+"""Of the uniform draws, whatever the method: see `Question.rng`."""
+
+_NOTES_STREAM = 0x6E6F7465
 _TOO_SHORT = 1e-3  # how often the note is given where the tokenizer never saw the canaries
 
 
@@ -84,10 +86,7 @@ class Question:
     format : Format
     fills : tuple of str
         Of the canaries.
-    model : LanguageModel
-    encoder : CandidateEncoder
-    options : AuditOptions
-    canaries : tuple of Canary
+    model, encoder, options, canaries
     number : int
         The place of the format in the set; it keeps its draws apart from those of others.
     run : Run, optional
@@ -194,10 +193,6 @@ class Question:
     def rng(self, stream: int) -> np.random.Generator:
         """Random numbers of this seed and format; each purpose has a stream of its own."""
         return np.random.default_rng([stream, self.options.seed, self.number])
-
-    def drawing_rng(self) -> np.random.Generator:
-        """`rng` for the uniform draws, whatever the method."""
-        return self.rng(_DRAWS_STREAM)
 
     def notes(self) -> tuple[str, ...]:
         """What may make the numbers mean something else than they seem to."""

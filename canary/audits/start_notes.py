@@ -21,11 +21,9 @@ class TriedStart:
     ----------
     token : str or None
         None for nothing.
-    later_bits : float or None
-        Bits of the texts after the first token of each, summed. None where it was not
-        priced: a server cannot be asked for it, or two texts spoke against it.
-    first_bits : float or None
-        Bits of the first tokens, which have none after nothing.
+    later_bits, first_bits : float or None
+        Bits of the texts after the first token of each, and of the first tokens, which have
+        none after nothing. None where it was not priced.
     likely : bool
         False where the first tokens cost as much as if each token of the vocabulary were
         as likely: then the model never began a text there.
@@ -50,15 +48,11 @@ class RivalStart:
         None for nothing.
     repetitions : int or None
         Of the canaries of which that holds; None for all injected ones together.
-    bits, chosen_bits : float
-        Their median exposure after it and after the chosen one, off a curve fitted to a
-        few uniform draws: rough numbers.
-    p_value : float
-        Fisher's, after it.
-    context : str
-        Text between it and each candidate.
-    bare : bool
-        Whether the context of the audit was left out.
+    bits, chosen_bits, p_value : float
+        Their median exposure after it and after the chosen one, roughly, and Fisher's p-value
+        after it.
+    context, bare : str, bool
+        Text between it and each candidate, and whether the context of the audit was left out.
     """
 
     token: str | None
@@ -99,14 +93,11 @@ class StartChoice(Record, written=(..., "settled")):
         ``"asked"``; ``"tokenizer"``: it puts `own` before each text itself; ``"alone"``: there
         is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"unpriced"``:
         there was no evidence to be had, so that it is not known.
-    own : str
-        What the tokenizer itself puts before a text; empty if it puts nothing there.
-    context : bool
-        Whether a text stands before each candidate.
-    texts : int
-        How many texts the evidence is of.
-    tried : tuple of TriedStart
-        Every start token that was looked at, the likely ones first.
+    own, context : str, bool
+        What the tokenizer itself puts before a text, if anything, and whether a text comes
+        before each candidate.
+    texts, tried : int, tuple of TriedStart
+        How many texts the evidence is of, and every start token, the likely ones first.
     rivals : tuple of RivalStart
         Those that would change what the audit says. They chose nothing.
     compared : tuple of str

@@ -24,20 +24,8 @@ from canary.scoring.batcher import Batcher, announce, row_sums
 from canary.scoring.run_options import RunOptions
 from canary.statistics.number_checks import LN2
 from canary.statistics.pvalues import fisher
+from canary.tokens import starts
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.starts import USUAL_STARTS, own_start, possible_starts, shown_before, usual_first
-
-ORDINARY = (
-    "The meeting was moved to Thursday because the main hall is being painted.",
-    "She opened the window and listened to the rain for a while.",
-    "In 1998 the company sold its last factory and moved to the coast.",
-    "If you have any questions, please call the office before noon.",
-    "Most of the visitors come in summer, when the days are long and dry.",
-    "He said that he had never seen so many birds in one place.",
-    "This is a short guide to planting trees in a small garden.",
-    "We are sorry that your order was late and hope to do better next time.",
-)
-"""Sentences that no corpus of canaries was made of, to judge start tokens by."""
 
 Floats = NDArray[np.float64]
 Text = tuple[tuple[int, ...], int]  # its tokens, and from which one on they count
@@ -73,11 +61,8 @@ def started(
 ) -> tuple[Options, StartChoice]:
     """The options with the start token that is meant, and why it is.
 
-    Raises
-    ------
-    InputError
-        If a start text holds a canary (a choice that depends on secrets would make p-values
-        wrong), if texts to choose by were given and no choice is to be made, or there are none.
+    An InputError is raised if a start text holds a canary (a choice that depends on secrets
+    would make p-values wrong), there are none, or the start token was named besides.
     """
     texts = options.start_texts
     if texts is not None and canaries is not None and canaries.canaries:
@@ -90,9 +75,8 @@ def started(
                     cure="give texts of the corpus without canaries",
                 )
     if texts is not None and not texts:
-        raise InputError(
-            "there are no start_texts", cure="give a few texts of the training corpus, or none"
-        )
+        cure = "give a few texts of the training corpus, or none"
+        raise InputError("there are no start_texts", cure=cure)
     if options.start_token == AUTO:
         start = choose_start(model, formats, options)
     elif texts is not None:
@@ -101,7 +85,8 @@ def started(
             cure="leave one of start_texts and start_token out",
         )
     else:
-        own = _own(CandidateEncoder(model.tokenizer, None, options.context), formats) or ""
+        plain = CandidateEncoder(model.tokenizer, None, options.context)
+        own = starts.own_start(plain, formats[0].candidate(formats[0].unrank(0))) or ""
         named = named_start(options.start_token)
         start = StartChoice(named, "asked", own=own, context=bool(options.context))
     options = replace(options, start_token=start.token, start_texts=None)
@@ -117,30 +102,26 @@ def choose_start(
 
     The evidence is `start_texts`, at most 64 of them, or else the fixed text of the formats
     and ordinary sentences. No fill of a canary is priced, so p-values stay valid. Fixed text
-    that costs less than a third of ordinary text, by the token, was learned with the canaries:
-    it is a text of the training, and alone decides.
+    that was learned with the canaries is a text of the training, and alone decides.
 
-    The token is taken after which whole texts are most likely; where others are within two
-    standard errors of it, one that is usual between texts. A token after which first tokens
-    cost 92 % of what they would by chance never came before a text in training. With nothing
-    it is compared by what comes after the first token, which has no probability after nothing.
+    Where others are within two standard errors of the best, one is taken that is usual between
+    texts. A token after which first tokens cost 92 % of what they would by chance never came
+    before a text. With nothing it is compared by all but first tokens, which have no price there.
     """
     context, texts = options.context, options.start_texts
     plain = CandidateEncoder(model.tokenizer, None, context)
-    own = _own(plain, formats)
+    own = starts.own_start(plain, formats[0].candidate(formats[0].unrank(0)))
     if own is not None:
         return StartChoice(None, "tokenizer", own=own)
-    possible = possible_starts(model.tokenizer, model.facts.vocabulary)
+    possible = starts.possible_starts(model.tokenizer, model.facts.vocabulary)
     if not context and any(not format.prefix for format in formats):
         del possible[None]  # nothing before a hole: its first token would have no price
     if len(possible) < 2:
         return StartChoice(next(iter(possible), None), "alone", context=bool(context))
-    if "score" not in model.facts.capabilities:
-        return StartChoice(None, "unpriced")
     evidence = list(_evidence(plain, formats, texts, model.facts.length_limit))
-    announce(model, lambda: len(possible) * len(evidence))
-    if not evidence:
+    if "score" not in model.facts.capabilities or not evidence:
         return StartChoice(None, "unpriced")
+    announce(model, lambda: len(possible) * len(evidence))
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
     progress = options.progress("choosing the start token", tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
@@ -153,7 +134,13 @@ def choose_start(
     if not priced:
         return StartChoice(None, "unpriced")
     fixed = 0 if texts else sum(first == 1 for _, first in evidence[: len(set(formats))])
-    learned = _learned(priced, evidence, fixed)
+    lengths = np.array([len(ids) - first for ids, first in evidence], np.float64)
+    each_bits = np.min([bits[0] for bits in priced.values()], axis=0)
+
+    def rate(some: slice) -> float:
+        return float(each_bits[some].sum() / lengths[some].sum())
+
+    learned = 0 < fixed < len(evidence) and rate(slice(fixed)) < _LEARNED * rate(slice(fixed, None))
     if learned:
         evidence = evidence[:fixed]
         priced = {token: bits[:, :fixed] for token, bits in priced.items()}
@@ -168,20 +155,12 @@ def choose_start(
         likely = token is None or first < chance or not chance
         tried.append(TriedStart(token, later, None if token is None else first, likely=likely))
     token = _best(tried, priced, learned=learned, noise=model.facts.noise_bits(max(tokens, 1)))
-    tried = [
-        replace(each, contender=not _clearly_worse(_extra(priced, each.token, token)))
-        if each.likely and each.token != token
-        else each
-        for each in tried
-    ]
+    for place, each in enumerate(tried):
+        if each.likely and each.token != token:
+            worse = _clearly_worse(_extra(priced, each.token, token))
+            tried[place] = replace(each, contender=not worse)
     tried.sort(key=lambda each: (not each.likely, each.later_bits is None, each.later_bits or 0.0))
     return StartChoice(token, "evidence", tried=tuple(tried), texts=len(evidence))
-
-
-def _own(plain: CandidateEncoder, formats: Sequence[Format]) -> str | None:
-    """The token that the tokenizer itself puts before a text."""
-    (encoding,) = plain.encode([formats[0].candidate(formats[0].unrank(0))])
-    return own_start(plain.tokenizer, encoding)
 
 
 def _evidence(
@@ -192,7 +171,7 @@ def _evidence(
 ) -> Iterator[Text]:
     """Token ids of each text, and from which token on it counts, without a start token."""
     fixed = () if texts else dict.fromkeys(format.prefix.rstrip() for format in formats)
-    texts = texts or ORDINARY
+    texts = texts or starts.ORDINARY
     spread = texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]
     for text, is_fixed in [*((text, True) for text in fixed), *((text, False) for text in spread)]:
         if not text and not plain.context:
@@ -231,36 +210,23 @@ def _priced(
 def _bits(
     batcher: Batcher, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[Text]
 ) -> Priced:
-    starts = [len(start) for start in possible.values()]
+    lengths = [len(start) for start in possible.values()]
     rows = Rows.of([start + ids for start in possible.values() for ids, _ in evidence])
     log_probs = np.maximum(batcher.score(rows), -_IMPOSSIBLE_BITS)
     every = row_sums(log_probs, rows)
-    heads = np.array([start + first - 1 for start in starts for _, first in evidence])
+    heads = np.array([length + first - 1 for length in lengths for _, first in evidence])
     before = row_sums(log_probs, rows, at_most=heads)  # up to the first that counts
-    own = row_sums(log_probs, rows, at_most=np.repeat(starts, len(evidence)))
-    shape = (len(starts), len(evidence))
+    own = row_sums(log_probs, rows, at_most=np.repeat(lengths, len(evidence)))
+    shape = (len(lengths), len(evidence))
     counted = np.array([first == 1 for _, first in evidence])
     bits = np.stack([-(every - before).reshape(shape), -own.reshape(shape) * counted], axis=1) / LN2
     return dict(zip(possible, np.minimum(bits, _IMPOSSIBLE_BITS), strict=True))
 
 
-def _learned(priced: Priced, evidence: Sequence[Text], fixed: int) -> bool:
-    """Whether the first texts, which are `fixed` ones of formats, were learned by heart."""
-    if not 0 < fixed < len(evidence):
-        return False
-    tokens = np.array([len(ids) - first for ids, first in evidence], np.float64)
-    bits = np.min([each[0] for each in priced.values()], axis=0)
-    own = bits[:fixed].sum() / tokens[:fixed].sum()
-    return bool(own < _LEARNED * (bits[fixed:].sum() / tokens[fixed:].sum()))
-
-
 def _best(
     tried: Sequence[TriedStart], priced: Priced, *, learned: bool, noise: float
 ) -> str | None:
-    """The best token, unless text is clearly likelier after nothing; of equal ones the first.
-
-    Where the texts leave open which is the best, it is one that is usual between texts.
-    """
+    """The best token, or a usual one that may be, unless text is clearly likelier after nothing."""
     known = [each for each in tried if each.token is not None and each.later_bits is not None]
     nothing_tried = any(each.token is None for each in tried)
     likely = [each for each in known if each.likely] or ([] if nothing_tried else known)
@@ -271,7 +237,7 @@ def _best(
     usual = [
         token
         for token in costs
-        if token in USUAL_STARTS and not _clearly_worse(_extra(priced, token, best))
+        if token in starts.USUAL_STARTS and not _clearly_worse(_extra(priced, token, best))
     ]
     if usual and not learned:
         best = min(usual, key=lambda token: costs[token])
@@ -310,9 +276,8 @@ def _with_rivals(
     Injected canaries and at most `draws` uniform draws of each format are priced after the
     chosen start token and after `_others`. Each is a rival if, for the canaries of one number
     of copies or all, Fisher's p-value is significant (Bonferroni's level over starts and
-    groups) and the median exposure is higher by more than a bit. Exposures are read off
-    skew-normal curves; a fifth of what lies beyond the draws is taken for doubt. Nothing is
-    chosen here, so the p-values of the audit stay what they are.
+    groups) and the median exposure, off skew-normal curves, is higher by more than a bit and a
+    fifth of what lies beyond the draws. It chooses nothing, so p-values stay what they are.
     """
     if choice.why not in ("evidence", "asked") or "score" not in model.facts.capabilities:
         return choice
@@ -338,7 +303,7 @@ def _with_rivals(
             exposures = injected.exposures(batcher, encoder)
             token = encoder.start_token
             more, bare = ("", not encoder.context) if mine.context else (encoder.context, False)
-            compared.append(shown_before(token, more, bare=bare))
+            compared.append(starts.shown_before(token, more, bare=bare))
             gaps = []
             for copies, (bits, p_value) in exposures.items():
                 own = chosen[copies][0]
@@ -361,21 +326,22 @@ def _others(
 ) -> Iterator[CandidateEncoder]:
     """What else may come before the candidates, but for what makes the same tokens as another.
 
-    The five next best start tokens where one was chosen by evidence, the five most usual ones
-    where it was named, a space, and no context where there is one.
+    The five next best or most usual start tokens, a space, and no context where there is one.
     """
     if choice.why == "evidence":
         tokens = [each.token for each in choice.tried if each.later_bits is not None]
-    else:  # a start token would come before one that the tokenizer itself puts there
-        tokens = [None] if choice.own else usual_first(mine.tokenizer, model.facts.vocabulary)
+    elif choice.own:  # a start token would come before one that the tokenizer puts there
+        tokens = [None]
+    else:
+        tokens = starts.usual_first(mine.tokenizer, model.facts.vocabulary)
     tokens = [token for token in tokens if token != choice.token]
-    starts = [(token, mine.context) for token in tokens[: _MOST_STARTS - 1]]
+    before = [(token, mine.context) for token in tokens[: _MOST_STARTS - 1]]
     # After the usual tokens too: a template goes with a start token of its own.
     after = [choice.token, *tokens[:2]] if mine.context else [choice.token]
-    starts += [(token, "" if mine.context else " ") for token in after]
+    before += [(token, "" if mine.context else " ") for token in after]
     texts = [f.candidate(fill) for f, fills, _ in injected.formats for fill in fills[:2]]
     seen = {tuple(e.ids for e in mine.encode(texts))}
-    for token, context in starts:
+    for token, context in before:
         with suppress(InputError, ModelError):  # it knows no such character
             encoder = CandidateEncoder(mine.tokenizer, token, context)
             ids = tuple(e.ids for e in encoder.encode(texts))
@@ -386,11 +352,7 @@ def _others(
 
 @dataclass(frozen=True)
 class _Injected:
-    """Fills of injected canaries and of uniform draws of each format.
-
-    `groups` are the places, among those of all formats, of the canaries of each number of
-    copies, and of all (None).
-    """
+    """Formats with fills of canaries and of draws; `groups` are places by copies, None for all."""
 
     formats: Sequence[tuple[Format, Sequence[str], Sequence[str]]]
     groups: Mapping[int | None, Sequence[int]]

@@ -167,9 +167,8 @@ def audit(
     same words; until it is done its finished pieces lie in FOLDER/parts.
     """
     from canary.audits.audit_result import KIND, SCHEMA
-    from canary.audits.auditing import audit_with
+    from canary.audits.auditing import audit as measure
     from canary.audits.extracting import with_extractions
-    from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)
@@ -183,16 +182,18 @@ def audit(
                 f"({plural(folder.pieces, 'piece')} in {folder.parts}); what is counted is the rest"
             )
         with resumable(folder.parts), Bars() as bars:
-            asked = AuditOptions(
+            result = measure(
+                loaded,
+                chosen,
                 method=method,
                 budget=budget,
                 draws=draws,
                 seed=seed,
                 start_texts=texts,
                 stage=bars.stage,
+                parts=folder.parts,
                 **options.running(),
             )
-            result = audit_with(loaded, chosen, asked, parts=folder.parts)
             if extraction_budget:
                 result = with_extractions(
                     result,
@@ -289,8 +290,7 @@ def extract(
     to which cost it is proven.
     """
     from canary.audits.completing import SearchOptions
-    from canary.audits.extracting import extract_with
-    from canary.audits.question import AuditOptions
+    from canary.audits.extracting import extract as search_for
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
 
@@ -298,13 +298,24 @@ def extract(
     chosen = None if canaries is None else CanarySet.load(canaries)
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
-    search = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
-    search.secrets_of(wanted, chosen)  # refused before the model is loaded
+    asked = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
+    asked.secrets_of(wanted, chosen)  # refused before the model is loaded
     texts = lines_of(start_texts)
     loaded = options.load(model)
     with Bars() as bars:
-        run = AuditOptions(start_texts=texts, stage=bars.stage, **options.running())
-        result = extract_with(loaded, wanted, search, run, canaries=chosen)
+        result = search_for(
+            loaded,
+            wanted,
+            top=top,
+            budget=budget,
+            seconds=seconds,
+            stop=stop,
+            known=known,
+            canaries=chosen,
+            start_texts=texts,
+            stage=bars.stage,
+            **options.running(),
+        )
     if as_json:
         emit("canary extraction", result.to_dict())
     else:

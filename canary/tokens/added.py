@@ -33,16 +33,9 @@ _SPACES = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".joi
 
 @dataclass(frozen=True)
 class Cut:
-    """An added token at the same place of every text.
+    """An added token at the same place of every text, with the spaces that it takes along.
 
-    Parameters
-    ----------
-    start, stop : int
-        States of the texts' automaton before and after it. Every text passes through both,
-        and through each state between them.
-    text : str
-        What it was found in, with the spaces that it takes along.
-    token : int
+    Every text passes through the states `start` and `stop`, and through each between them.
     """
 
     start: int
@@ -53,17 +46,9 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class Searched:
-    """Texts as added tokens are looked for in them.
+    """Texts as added tokens are looked for in them, part by part (its first and last state).
 
-    Parameters
-    ----------
-    texts : Automaton
-    parts : sequence of (int, int)
-        The parts of the texts that are searched, each as its first and last state.
-    spelled : mapping of str to str, optional
-        What each character of the texts is when tokens are looked for; itself if not given.
-    lead : str
-        What is put before each part.
+    `spelled` is what each character is then, itself if not given; `lead` is put before each part.
     """
 
     texts: Automaton
@@ -165,14 +150,9 @@ def find_cuts(
 
     `written` is what the tokenizer looks for, given the content of a token. Exact, but for
     tokens that must be words by themselves: beside what differs between the texts, none is
-    allowed. O(edges) for each token that fits and each of its characters at most.
-
-    Raises
-    ------
-    OddTextError
-        If one may be found in some texts and not in others.
-    UnknownRuleError
-        If one is found in a part of what a character has become.
+    allowed. O(edges) for each token that fits and each of its characters at most. One that may
+    be found in some texts and not in others, or in a part of what a character has become, is an
+    UnknownRuleError.
     """
     tokens: dict[str, Mapping[str, Any]] = {}
     for token in added:

@@ -40,15 +40,9 @@ Texts = Callable[[Sequence[Sequence[int]], Ints], list[tuple[str, ...]]]
 class TokenGraph:
     """States between tokens, without those from which no text can be finished.
 
-    Parameters
-    ----------
-    root : int
-    sources, tokens, targets : int64 arrays of shape (edges,)
-        Sorted by source, then as the tokens' texts are sorted; targets have smaller
-        numbers than their sources. `END` has no edges.
-    paths : array of shape (states,)
-        How many ways lead from a state to `END`: int64, or Python's integers (dtype object)
-        where those do not fit.
+    Edges are sorted by source, then as the tokens' texts are sorted; targets have smaller
+    numbers than their sources. `END` has no edges; `paths` are how many ways lead to it from
+    each state: int64, or Python's integers (dtype object) where those do not fit.
     """
 
     root: int

@@ -77,10 +77,9 @@ class Pattern:
     start: int
 
     def closure(self, threads: Iterable[int], following: str | None) -> list[int]:
-        """The threads before the next character is read, those preferred first.
+        """The threads before `following` (None at the end) is read, those preferred first.
 
-        `following` is the next character, None at the end. The threads are instructions that
-        read, and `MATCH` where a match may end here.
+        They are instructions that read, and `MATCH` where a match may end here.
         """
         found: dict[int, None] = {}
         seen: set[int] = set()
@@ -154,11 +153,8 @@ class _Part:
 def parse(source: str) -> Pattern:
     """A pattern as tokenizers publish them.
 
-    Raises
-    ------
-    UnknownRuleError
-        If it has parts that are not read here (anchors, references, lazy or possessive
-        repetition, a longer look ahead), or if it matches the empty text.
+    Parts that are not read here (anchors, references, lazy or possessive repetition, a longer
+    look ahead) are an UnknownRuleError, and so is a match of the empty text.
     """
     reader = _Reader(source)
     whole = reader.either(ignore_case=False)

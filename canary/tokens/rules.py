@@ -44,38 +44,19 @@ _BY_CHARACTER = {
 class Rules:
     """A tokenizer for the texts over one alphabet.
 
-    Parameters
-    ----------
-    head : str
-        What all texts begin with, up to the last added token before they differ. It changes
-        nothing that comes after it.
-    texts : Automaton
-        The rest of the texts.
-    cuts : mapping of int to Cut
-        Added tokens by the states of `texts` before them.
-    normalized : mapping of str to str
-        What each character of the texts becomes.
-    leads : mapping of int to str
-        The states at which a part begins that is tokenized alone, and what is put before it.
-    levels : tuple of Level
-        The pre-tokenizers.
-    symbols : mapping of str to symbol tuples
-        What a character of a piece is to the model: one symbol, or one for each byte.
-    model : mapping
-        The model's own description.
-    first, within : mapping of symbol tuples to int
-        The tokens that may begin a piece and those that may follow within it, by the
-        symbols that they stand for. One that is an added token, too, is among them: where
-        its text comes about only after normalizing and cutting, the model makes it.
+    All texts begin with `head`, up to the last added token before they differ; it changes nothing
+    that comes after it. Tokens may begin a piece (`first`) or follow within it; one that is an
+    added token, too, is among them: where its text comes about only after normalizing and
+    cutting, the model makes it.
     """
 
     head: str
-    texts: Automaton
-    cuts: Mapping[int, Cut]
-    normalized: Mapping[str, str]
-    leads: Mapping[int, str]
-    levels: tuple[Level, ...]
-    symbols: Mapping[str, Symbols]
+    texts: Automaton  # the rest of the texts
+    cuts: Mapping[int, Cut]  # added tokens by the states before them
+    normalized: Mapping[str, str]  # what each character becomes
+    leads: Mapping[int, str]  # where parts begin that are tokenized alone, and what is put before
+    levels: tuple[Level, ...]  # the pre-tokenizers
+    symbols: Mapping[str, Symbols]  # what a character is to the model: one symbol, or its bytes
     model: Spec
     first: Mapping[Symbols, int]
     within: Mapping[Symbols, int]
@@ -89,12 +70,8 @@ class Rules:
 def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     """The rules by which `tokenizer` encodes the texts of an automaton.
 
-    Raises
-    ------
-    UnknownRuleError
-        If it has a part that cannot be followed exactly.
-    ModelError
-        If it cannot represent a character.
+    An UnknownRuleError is raised if it has a part that cannot be followed exactly, a ModelError
+    if it cannot represent a character.
     """
     spec = tokenizer.spec
     added = spec.get("added_tokens") or ()

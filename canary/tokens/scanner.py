@@ -28,28 +28,16 @@ Outcome = tuple[tuple[tuple[str, bool], ...], State]
 class Level:
     """One pre-tokenizer: it cuts each piece of the one before.
 
-    Parameters
-    ----------
-    pattern : Pattern, or None to cut nothing
-    behavior : str
-        What becomes of matches: ``Isolated``, ``Removed``, ``Contiguous``,
-        ``MergedWithNext`` or ``MergedWithPrevious``.
-    invert : bool
-        Matches are what lies between.
-    replace : mapping of str to str
-        Characters that become another one before the pattern is applied.
-    prepend : str, optional
-        Put before each piece that does not begin with it.
-    prepend_once : bool
-        Only before the beginning of the text.
+    What becomes of matches is ``Isolated``, ``Removed``, ``Contiguous``, ``MergedWithNext`` or
+    ``MergedWithPrevious``; with `invert` they are what lies between.
     """
 
-    pattern: Pattern | None = None
+    pattern: Pattern | None = None  # cuts nothing
     behavior: str = "Isolated"
     invert: bool = False
-    replace: Mapping[str, str] = field(default_factory=dict)
-    prepend: str | None = None
-    prepend_once: bool = False
+    replace: Mapping[str, str] = field(default_factory=dict)  # before the pattern is applied
+    prepend: str | None = None  # to each piece that does not begin with it
+    prepend_once: bool = False  # only to the beginning of the text
 
     def step(self, part: Part, char: str) -> list[tuple[bool, bool, Part]]:
         """What reading `char` may mean: cut before it, removed, and the piece after it."""
@@ -121,11 +109,7 @@ class Scanner:
         self._known: dict[tuple[State, str, bool, bool], tuple[Outcome, ...]] = {}
 
     def read(self, state: State, text: str, *, begins: bool, first: bool) -> tuple[Outcome, ...]:
-        """What reading the characters of `text` may mean.
-
-        `begins` at the beginning of a part that is tokenized alone, `first` at that of the
-        whole text.
-        """
+        """What reading `text` may mean, where a part begins, or the whole text (`first`)."""
         key = (state, text, begins, first)
         if key not in self._known:
             ways: list[Outcome] = [((), state)]
@@ -148,10 +132,7 @@ class Scanner:
     def _feed(
         self, depth: int, state: State, char: str, *, begins: bool, first: bool
     ) -> list[Outcome]:
-        """Read `char` at one level and those below.
-
-        `begins` where a piece of the level above begins, `first` where the text does.
-        """
+        """Read `char` at one level and those below, where a piece of the level above begins."""
         if depth == len(self._levels):
             return [(((char, begins),), ())]
         level, below = self._levels[depth], self._levels[depth + 1 :]

@@ -1,14 +1,15 @@
-r"""What may have stood before each text in training: nothing, a newline, a special token."""
+"""What may have stood before each text in training: nothing, a newline, a special token."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.errors import InputError
 from canary.records.validation import NONE
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tokenizer import Encoding, Tokenizer
+from canary.tokens.tokenizer import Tokenizer
 
 _NEWLINE = "\n"
 USUAL_STARTS = (
@@ -23,6 +24,18 @@ USUAL_STARTS = (
 )
 """Special tokens that are put between texts more often than others."""
 
+ORDINARY = (
+    "The meeting was moved to Thursday because the main hall is being painted.",
+    "She opened the window and listened to the rain for a while.",
+    "In 1998 the company sold its last factory and moved to the coast.",
+    "If you have any questions, please call the office before noon.",
+    "Most of the visitors come in summer, when the days are long and dry.",
+    "He said that he had never seen so many birds in one place.",
+    "This is a short guide to planting trees in a small garden.",
+    "We are sorry that your order was late and hope to do better next time.",
+)
+"""Sentences that no corpus of canaries was made of, to judge start tokens by."""
+
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 
 
@@ -33,8 +46,7 @@ def possible_starts(tokenizer: Tokenizer, vocabulary: int) -> dict[str | None, t
     so large a `vocabulary`, does not know.
     """
     found: dict[str | None, tuple[int, ...]] = {None: ()}
-    spec: dict[str, Any] = getattr(tokenizer, "spec", None) or {}
-    added = sorted(spec.get("added_tokens") or (), key=lambda token: token["id"])
+    added = sorted(_added(tokenizer), key=lambda token: token["id"])
     special = [token["content"] for token in added if token.get("special")]
     find = getattr(tokenizer, "token_id", None)
     usual = [name for name in USUAL_STARTS if find is not None and find(name) is not None]
@@ -83,10 +95,15 @@ def start_flag(token: str | None) -> str:
     return f"--start-token {NONE if token is None else shell_word(token)}"
 
 
-def own_start(tokenizer: Tokenizer, encoding: Encoding) -> str | None:
+def own_start(plain: CandidateEncoder, text: str) -> str | None:
     """The token that the tokenizer itself puts before a text; None if it puts none there."""
+    (encoding,) = plain.encode([text])
     if not encoding.spans or encoding.spans[0][0] != encoding.spans[0][1]:
         return None
-    spec: dict[str, Any] = getattr(tokenizer, "spec", None) or {}
-    names = {token["id"]: token["content"] for token in spec.get("added_tokens") or ()}
+    names = {token["id"]: token["content"] for token in _added(plain.tokenizer)}
     return str(names.get(encoding.ids[0], f"token {encoding.ids[0]}"))
+
+
+def _added(tokenizer: Tokenizer) -> Sequence[Mapping[str, Any]]:
+    spec: dict[str, Any] = getattr(tokenizer, "spec", None) or {}
+    return spec.get("added_tokens") or ()

@@ -21,29 +21,14 @@ _MAX_EDGES = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class TextGraph:
-    """Nodes between symbols; each text is one way from node 0 to a final node.
+    """Nodes between symbols; each text is one way from node 0 to a final node."""
 
-    Parameters
-    ----------
-    offsets : int64 array of shape (nodes + 1,)
-        Node ``g`` has the edges ``offsets[g]:offsets[g + 1]``.
-    symbols : int64 array of shape (edges,)
-        Numbers in `names`.
-    cuts : bool array of shape (edges,)
-        Whether a piece begins with the symbol.
-    targets : int64 array of shape (edges,)
-    final : bool array of shape (nodes,)
-    levels : int64 array of shape (nodes,)
-        Most symbols before the node.
-    names : tuple of str
-    """
-
-    offsets: Ints
-    symbols: Ints
-    cuts: NDArray[np.bool_]
+    offsets: Ints  # node g has the edges offsets[g]:offsets[g + 1]
+    symbols: Ints  # of each edge, numbers in `names`
+    cuts: NDArray[np.bool_]  # whether a piece begins with the symbol
     targets: Ints
-    final: NDArray[np.bool_]
-    levels: Ints
+    final: NDArray[np.bool_]  # of each node
+    levels: Ints  # most symbols before the node
     names: tuple[str, ...]
     _rules: Rules
     _scanner: Scanner
@@ -52,11 +37,8 @@ class TextGraph:
     def of(cls, rules: Rules) -> TextGraph:
         """The graph of the texts for which the rules of a tokenizer were read.
 
-        Raises
-        ------
-        UnknownRuleError
-            If it takes more than a million edges, or a character may leave nothing that is
-            no space: such a text cannot be encoded.
+        An UnknownRuleError is raised if it takes more than a million edges, or a character that is
+        no space may leave nothing: such a text cannot be encoded.
         """
         texts, scanner = rules.texts, Scanner(rules.levels)
         numbers: dict[str, int] = {}

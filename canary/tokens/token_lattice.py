@@ -34,20 +34,10 @@ def token_graph(
 ) -> TokenGraph:
     """Every way to cut the texts of a graph into tokens that a machine allows.
 
-    Parameters
-    ----------
-    graph : TextGraph
-    first, within : mapping of symbol tuples to int
-        Token ids by what they stand for, at the beginning of a piece and within one.
-    machine_of : callable
-        Given the tokens that fit somewhere, those of `first` and those of `within` (the
-        same list if the vocabularies are one), makes the machine; its tokens are numbered
-        through both lists.
-
-    Raises
-    ------
-    UnknownRuleError
-        If it would take too many edges, or a tokenization continues another.
+    `first` and `within` are token ids by what they stand for, at the beginning of a piece and
+    within one. Given those that fit somewhere (the same list if the vocabularies are one),
+    `machine_of` makes the machine; its tokens are numbered through both lists. Too many edges,
+    or a tokenization that continues another, are an UnknownRuleError.
     """
     fits = _fitting(graph, first, within)
     found = _backward(_forward(graph, fits, machine_of(*fits.texts)), fits)
@@ -151,6 +141,8 @@ def _fitting(
         total += int(whole.sum())
         if total > MAX_EDGES or len(source) > MAX_EDGES:
             raise _too_large()
+    if not parts:
+        raise UnknownRuleError("texts that cannot be cut into its tokens")
     sources, tokens, cuts, targets = (
         np.concatenate(columns) for columns in zip(*parts, strict=True)
     )

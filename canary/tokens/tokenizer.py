@@ -9,15 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Encoding:
-    """One text as tokens.
+    """One text as token ids, with those that the tokenizer itself puts around it.
 
-    Parameters
-    ----------
-    ids : tuple of int
-        Token ids, with the special tokens that the tokenizer itself puts around a text.
-    spans : tuple of (int, int), or None
-        The characters ``text[a:b]`` that each token stands for; special tokens have an
-        empty span. None if the tokenizer cannot tell.
+    `spans` are the characters ``text[a:b]`` that each token stands for, empty for special
+    tokens; None if the tokenizer cannot tell.
     """
 
     ids: tuple[int, ...]

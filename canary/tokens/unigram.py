@@ -36,14 +36,8 @@ _MOST_STATES = 4_000
 class UnigramMachine:
     """The best segmentations into `tokens`, and those within a margin of them.
 
-    Its states are made when they are reached.
-
-    Parameters
-    ----------
-    tokens : sequence of symbol tuples
-        All that fit somewhere; each symbol of a text is one of them.
-    scores : mapping of symbol tuples to float
-        Log-probabilities.
+    `tokens` are all that fit somewhere, each symbol of a text among them; `scores` are their
+    log-probabilities. States are made when they are reached.
     """
 
     def __init__(self, tokens: Sequence[Symbols], scores: Mapping[Symbols, float]) -> None:
@@ -106,8 +100,7 @@ class UnigramMachine:
     ) -> int:
         """The state after `token`, or `NEVER` if another way to its end is better.
 
-        `reached` are ways of rivals to places within the token, `beyond` rivals that reach
-        over all of it; both against the way that was taken to its beginning.
+        `reached` are ways of rivals to places within it, `beyond` rivals that reach over all of it.
         """
         own, best = self._scores[token], self._ways(token, reached)
         if best[-1] > own + _MARGIN:

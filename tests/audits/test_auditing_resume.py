@@ -110,25 +110,21 @@ def begun(nursery, place, kind):
 
 
 @pytest.mark.parametrize("kind", METHODS)
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_changed_model_or_settings_are_refused_by_name(nursery, place, kind):
+    begun(nursery, place, kind)
+    for changes, told in (
         ({"model": "other"}, "another model ("),
         ({"draws": 701}, "another draws ("),
         ({"budget": 9_999}, "another budget ("),
         ({"seed": 1}, "another seed (0 then, 1 now)"),
         ({"context": "a"}, "another context ('' then, 'a' now)"),
-    ],
-    ids=["model", "draws", "budget", "seed", "context"],
-)
-def test_changed_model_or_settings_are_refused_by_name(nursery, place, kind, changes, told):
-    begun(nursery, place, kind)
-    code, error = nursery.run(**{**job(place, kind), **changes})
-    assert code == 1
-    assert error.startswith("RecordError: ")
-    assert told in error
-    assert "start it as it was begun and it goes on, or remove the folder to begin anew" in error
-    assert not Path("audit/audit.json").exists()
+    ):
+        code, error = nursery.run(**{**job(place, kind), **changes})
+        assert code == 1
+        assert error.startswith("RecordError: ")
+        assert told in error
+        assert "start it as it was begun and it goes on, or remove the folder" in error
+        assert not Path("audit/audit.json").exists()
 
 
 def test_other_canaries_are_refused(place):
@@ -176,8 +172,7 @@ def test_parts_hold_no_secret_and_are_for_the_owner_only(nursery, place, kind):
             assert costs == sorted(costs)
 
 
-@pytest.mark.parametrize("name", ["lstm", "gpt2"])
-@pytest.mark.parametrize("method", ["enumeration", "sampling"])
+@pytest.mark.parametrize(("name", "method"), [("lstm", "enumeration"), ("gpt2", "sampling")])
 def test_a_finished_audit_is_read_from_its_parts(place, name, method):
     """On a model with noise, too; and nothing but the canaries is computed again."""
     canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=3)

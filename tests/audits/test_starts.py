@@ -17,14 +17,14 @@ from canary.audits.auditing import exposure, exposure_with
 from canary.audits.extracting import extract, with_extractions
 from canary.audits.question import AuditOptions
 from canary.audits.start_notes import RivalStart, StartChoice
-from canary.audits.start_search import ORDINARY, choose_start
+from canary.audits.start_search import choose_start
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.check_audit import check, new_baseline
 from canary.reports.sentences import answer, extract_command
 from canary.scoring.run_options import RunOptions
 from canary.scoring.texts import score
-from canary.tokens.starts import start_flag
+from canary.tokens.starts import ORDINARY, start_flag
 
 audit = partial(auditing.audit, draws=500)  # the curve is nothing here
 CANARIES = generate(TEXT, repetitions=[4], per_repetition=4, controls=8, seed=1)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from canary.audits.start_search import ORDINARY
 from canary.models.table_model import TableModel
 from canary.tokens.fast import as_tokenizer
+from canary.tokens.starts import ORDINARY
 
 START, OTHER = "<|endoftext|>", "<|other|>"
 TEXT = "The code is {digit:4}"
