@@ -15,13 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.corpus.consistency import (
-    Canary,
-    check_canaries,
-    check_counts,
-    check_formats,
-    check_texts,
-)
+from canary.corpus.consistency import Canary, check_counts, check_parts, check_texts
 from canary.errors import FormatError, InputError, OutputError, RecordError
 from canary.formats.format import Format
 from canary.records.files import kind_there
@@ -94,8 +88,7 @@ class CanarySet(
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError("the seed is negative", cure="give 0 or more", where="seed")
-        check_formats(self.formats)
-        check_canaries(self.formats, self.canaries)
+        check_parts(self.formats, self.canaries)
         named = [(canary.id, self.text(canary)) for canary in self.canaries]
         if not self.natural:
             check_texts(named)
@@ -201,12 +194,8 @@ class CanarySet(
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write the set as versioned JSON, atomically, readable by its owner only.
 
-        Parameters
-        ----------
-        path : path-like
-        force : bool
-            Whether another canary set at `path` is replaced. No audit of a model that was
-            trained with it can be made without it.
+        `force` replaces another canary set, without which no model that was trained with it can
+        be audited.
 
         Raises
         ------
@@ -232,13 +221,7 @@ class CanarySet(
 
 
 def canary_set(given: CanarySet) -> CanarySet:
-    """What was given, if it is a set of canaries.
-
-    Raises
-    ------
-    InputError
-        If it is something else.
-    """
+    """What was given, if it is a set of canaries; an InputError if not."""
     cure = "give what canary.generate returned, or CanarySet.load(path)"
     return of_kind(given, CanarySet, "canaries", cure=cure)
 
@@ -261,16 +244,13 @@ def generate(
         Where to draw from; each format gets its own canaries and controls.
     repetitions : sequence of int
         Numbers of copies to inject, each at least 1.
-    per_repetition : int
-        Canaries of each number of copies.
-    controls : int
-        Canaries that are never injected.
+    per_repetition, controls : int
+        Canaries of each number of copies, and canaries that are never injected.
     seed : int, optional
         Non-negative; drawn and recorded if it is not given. Keep it as secret as the set.
     coin_flips : bool
-        Toss a fair coin for each canary, independently: heads, and it is injected as
-        often as it says; tails, and it stays out, as one more control. What it was
-        tossed for is recorded (`Canary.tossed`). A bound on epsilon needs this.
+        Toss a fair coin for each canary: tails, and it stays out, as one more control. What
+        it was tossed for is recorded (`Canary.tossed`). A bound on epsilon needs this.
 
     Returns
     -------

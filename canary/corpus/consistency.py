@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from canary.errors import FormatError, InputError
 from canary.formats.format import Format
@@ -50,67 +51,61 @@ class Canary(Record, sparse=True):
         return self.repetitions == 0
 
 
-def check_formats(formats: tuple[Format, ...]) -> None:
-    """Check that there are formats, all different, and that none has an empty candidate."""
-    if not formats:
-        raise InputError("there is no format", cure="give at least one", where="formats")
-    for i, item in enumerate(formats):
-        if item in formats[:i]:
-            raise InputError(
-                "the same format stands twice", cure="give it once", where=f"formats[{i}]"
-            )
-        check_not_empty(item)
-
-
 def check_not_empty(space: Format) -> None:
-    """A FormatError if a candidate is empty: it stands everywhere, and says nothing."""
+    """A FormatError if a candidate is empty: it is everywhere, and says nothing."""
     if not space.prefix and not space.suffix and "" in space:
         raise FormatError(
             "a candidate of this format is empty",
             cure="add fixed text, or let the holes have at least one character",
-            where=place(space.text, 0),
+            where=place(space.text),
         )
 
 
-def check_canaries(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) -> None:
-    """Check each canary against the others and against its format."""
-    if not canaries:
-        raise InputError("there is no canary", cure="give at least one", where="canaries")
-    seen: set[str] = set()
-    for i, canary in enumerate(canaries):
-        for field_name, problem, cure in _faults(canary, formats, seen):
-            raise InputError(problem, cure=cure, where=f"canaries[{i}].{field_name}")
-        seen.add(canary.id)
-    if sum(canary.repetitions for canary in canaries) > MAX_COPIES:
-        raise InputError(
-            f"the set asks for more than {MAX_COPIES:,} copies in all",
-            cure="use fewer canaries or fewer repetitions",
-            where="canaries",
-        )
+def check_parts(formats: tuple[Format, ...], canaries: tuple[Canary, ...]) -> None:
+    """Check that formats differ, and each canary against the others and against its format."""
+    for where, problem, cure in _faults(formats, canaries):
+        raise InputError(problem, cure=cure, where=where)
 
 
 def _faults(
-    canary: Canary, formats: tuple[Format, ...], seen: set[str]
+    formats: tuple[Format, ...], canaries: tuple[Canary, ...]
 ) -> Iterator[tuple[str, str, str]]:
-    """What is wrong with a canary: field, problem and cure."""
+    """What is wrong: where, problem and cure."""
+    if not formats:
+        yield "formats", "there is no format", "give at least one"
+    for i, space in enumerate(formats):
+        if space in formats[:i]:
+            yield f"formats[{i}]", "the same format stands twice", "give it once"
+        check_not_empty(space)
+    if not canaries:
+        yield "canaries", "there is no canary", "give at least one"
     again = "restore the set as it was generated, or generate it again"
-    if not _ID.fullmatch(canary.id):
-        problem = "the id is not 1 to 64 letters, digits, dots, dashes or underscores"
-        yield "id", problem, 'use ordinal ids such as "canary-1"'
-    if canary.id in seen:
-        yield "id", f"the id {canary.id} stands twice", "make ids unique"
-    if not 0 <= canary.format < len(formats):
-        cure = f"formats are numbered from 0 to {len(formats) - 1}"
-        yield "format", f"{canary.id} names a format that does not exist", cure
-    if canary.fill not in formats[canary.format]:
-        yield "fill", f"the fill of {canary.id} is not in the space of its format", again
-    tossed = canary.tossed
-    if tossed is not None and not (1 <= tossed <= MAX_COPIES and canary.repetitions in (0, tossed)):
-        problem = f"the coin of {canary.id} was tossed for something else than its repetitions"
-        yield "tossed", problem, again
-    if not 0 <= canary.repetitions <= MAX_COPIES:
-        cure = f"use 0 (a control) to {MAX_COPIES:,}"
-        yield "repetitions", f"the repetitions of {canary.id} are out of range", cure
+    seen: set[str] = set()
+    for i, canary in enumerate(canaries):
+        where, tossed = f"canaries[{i}].", canary.tossed
+        if not _ID.fullmatch(canary.id):
+            problem = "the id is not 1 to 64 letters, digits, dots, dashes or underscores"
+            yield where + "id", problem, 'use ordinal ids such as "canary-1"'
+        if canary.id in seen:
+            yield where + "id", f"the id {canary.id} stands twice", "make ids unique"
+        seen.add(canary.id)
+        if not 0 <= canary.format < len(formats):
+            cure = f"formats are numbered from 0 to {len(formats) - 1}"
+            yield where + "format", f"{canary.id} names a format that does not exist", cure
+        if canary.fill not in formats[canary.format]:
+            problem = f"the fill of {canary.id} is not in the space of its format"
+            yield where + "fill", problem, again
+        if tossed is not None and (
+            not 1 <= tossed <= MAX_COPIES or canary.repetitions not in (0, tossed)
+        ):
+            problem = f"the coin of {canary.id} was tossed for something else than its repetitions"
+            yield where + "tossed", problem, again
+        if not 0 <= canary.repetitions <= MAX_COPIES:
+            problem = f"the repetitions of {canary.id} are out of range"
+            yield where + "repetitions", problem, f"use 0 (a control) to {MAX_COPIES:,}"
+    if sum(canary.repetitions for canary in canaries) > MAX_COPIES:
+        problem = f"the set asks for more than {MAX_COPIES:,} copies in all"
+        yield "canaries", problem, "use fewer canaries or fewer repetitions"
 
 
 def check_texts(named: list[tuple[str, str]]) -> None:
@@ -119,28 +114,25 @@ def check_texts(named: list[tuple[str, str]]) -> None:
     A window of each length that occurs is slid over every text: nothing is slid where
     all candidates have one length, the usual case.
     """
+    for inner, outer in _overlaps(named):
+        raise InputError(
+            f"the text of {inner} occurs within that of {outer}, so their copies cannot be told "
+            "apart",
+            cure="begin and end each format with fixed text of its own, or draw with another seed",
+            where=inner,
+        )
+
+
+def _overlaps(named: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     owners: dict[str, str] = {}
     for name, text in named:
-        if text in owners:
-            raise _overlap(name, owners[text])
-        owners[text] = name
+        if owners.setdefault(text, name) != name:
+            yield name, owners[text]
     lengths = sorted({len(text) for text in owners})
     for text, name in owners.items():
-        for length in lengths:
-            if length >= len(text):
-                break
-            for start in range(len(text) - length + 1):
-                inner = owners.get(text[start : start + length])
-                if inner is not None:
-                    raise _overlap(inner, name)
-
-
-def _overlap(inner: str, outer: str) -> InputError:
-    return InputError(
-        f"the text of {inner} occurs within that of {outer}, so their copies cannot be told apart",
-        cure="begin and end each format with fixed text of its own, or draw with another seed",
-        where=inner,
-    )
+        for length in takewhile(len(text).__gt__, lengths):
+            windows = (text[start : start + length] for start in range(len(text) - length + 1))
+            yield from ((owners[window], name) for window in windows if window in owners)
 
 
 def check_counts(repetitions: Sequence[int], per_repetition: int, controls: int) -> list[int]:

@@ -34,14 +34,8 @@ It gets the record's position, its texts, and a function from positions to whole
 class Edits:
     """What a copy of a corpus has otherwise.
 
-    Parameters
-    ----------
-    inserts : mapping of position to texts
-        Records of their own that go before a record (in a stream behind it).
-    decide : callable, optional
-        What becomes of a record.
-    at : collection of position, optional
-        The records that `decide` is asked about; all unless given.
+    `inserts` are texts of records of their own that go before a record (in a stream behind it);
+    `decide` says what becomes of the records `at` some positions, of all unless given.
     """
 
     inserts: Mapping[Position, Sequence[str]] = field(default_factory=dict, repr=False)
@@ -61,16 +55,8 @@ class Edits:
 class Corpus(ABC):
     """Records with texts.
 
-    Attributes
-    ----------
-    shape : Shape
-        Where the records hold their texts.
-    rows : int
-        Records, and blank lines, once `iterate` or `count` has seen all.
-    last : int
-        Last position before which a record can be put in; known likewise.
-    source : str
-        The corpus, as errors name it.
+    `rows` (records, and blank lines) and `last` (the last position before which a record can be
+    put in) are known once `iterate` or `count` has seen all; `source` names it in errors.
     """
 
     separators: ClassVar[tuple[str, str]] = ("\n", " ")
@@ -86,12 +72,9 @@ class Corpus(ABC):
 
     @abstractmethod
     def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
-        """Position, number for `place`, and texts of each record, all of them checked.
+        """Position, number for `place`, and texts of each record.
 
-        Raises
-        ------
-        CorpusError
-            If a record is damaged or has no text in the columns.
+        A CorpusError if a record is damaged or has no text in the columns.
         """
 
     def count(self) -> None:
@@ -117,10 +100,7 @@ class Corpus(ABC):
     def holds_special(self, texts: Sequence[str]) -> bool:
         """Whether some of `texts` can be spliced into quoted fields only.
 
-        Raises
-        ------
-        CorpusError
-            If the corpus cannot hold one of them at all.
+        A CorpusError if the corpus cannot hold one of them at all.
         """
         return False
 
@@ -142,19 +122,9 @@ class Corpus(ABC):
 
 
 class FileCorpus(Corpus):
-    """A corpus in one file.
+    """A corpus in one file, with texts in the columns `names`.
 
-    Parameters
-    ----------
-    path : Path
-    names : tuple of str
-        The columns of the texts.
-    beside : tuple of (str, str)
-        Other columns of records of their own, and the texts there.
-    progress : callable, optional
-        Told of the bytes done and to do.
-    passes : int
-        How often the file will be read while `progress` is told.
+    `progress` is told of the bytes done and to do in so many `passes` over the file.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()

@@ -42,15 +42,7 @@ def open_corpus(
     progress: Progress | None = None,
     passes: int = 1,
 ) -> Corpus:
-    """A corpus of any kind, its columns checked.
-
-    Parameters
-    ----------
-    corpus : path-like, Dataset, IterableDataset, or a dictionary of splits
-    column, split, file_format, beside, mode, progress
-        As for `canary.inject`.
-    passes : int
-        How often it will be read while `progress` is told.
+    """A corpus of any kind, its columns checked; options are those of `canary.inject`.
 
     Raises
     ------

@@ -16,8 +16,16 @@ from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_spl
 from canary.corpus.lines import Progress, regular_size
 from canary.corpus.occurrences import find_canaries
 from canary.corpus.placements import Placements, check_drawn
-from canary.corpus.places import Between, Guests, Homes, Hosts
-from canary.corpus.splicing import Splicer, check_mode, check_separators, hostable
+from canary.corpus.places import (
+    Between,
+    Guests,
+    Homes,
+    Hosts,
+    Splicer,
+    check_mode,
+    check_separators,
+    hostable,
+)
 from canary.errors import CorpusError, InputError
 from canary.records.sealing import sealed
 from canary.records.validation import whole_number
@@ -49,18 +57,13 @@ def inject(
         Not modified.
     canaries : CanarySet
         Each canary is copied as often as it says; controls are left out.
-    out : path-like, optional
-        For a file: the file to write, as `inject_file` does.
     column : str or pair of str
         The column that receives the canaries: texts, or chats (lists of messages with
         role and content); or the two columns of a parallel pair, which both do.
     seed : int
-        Decides the places. In a file and a `Dataset` every arrangement of the copies among
-        the records is equally likely.
+        Decides the places; in a file and a `Dataset` every arrangement is equally likely.
     split : str
         Which split of a dictionary of splits; the others stay as they are.
-    file_format : str, optional
-        As for `inject_file`.
     mode : {"record", "splice"}
         Records of their own, empty in all other columns; or spliced into records, at the
         boundary of a sentence: into an answer of a chat, into both texts of a pair.
@@ -69,20 +72,18 @@ def inject(
         text, unless given.
     beside : mapping of str to str, optional
         Other columns of records of their own, and the text there: what a
-        sequence-to-sequence model reads, say, when it is to give the canary. Without it they
-        are empty.
+        sequence-to-sequence model reads, say, when it is to give the canary.
     hosts : sequence, optional
         For a stream: rows, by what they hold in `column`, after or in which the canaries
-        go. Each must occur exactly once. This is taken on trust: a host that never occurs
-        takes its copies with it, one that occurs twice doubles them, and `verify` tells.
-        Without them the stream is read once to find such rows, and must give the same rows
-        again.
+        go. Each must occur exactly once, which is taken on trust; `verify` tells. Without
+        them the stream is read once to find such rows, and must give the same rows again.
+    out, file_format
+        For a file, as for `inject_file`.
 
     Returns
     -------
     the type of `corpus`
-        The rows in their order with the copies among them; same features, same format. Of a
-        file `out`.
+        The rows in their order with the copies among them, or `out`.
 
     Raises
     ------
@@ -95,9 +96,8 @@ def inject(
 
     Notes
     -----
-    A stream can be shuffled, split by node and read by several workers afterwards: each
-    copy is beside a row whose content occurs once, and is read exactly as often.
-    Inject before it is split by node, not after.
+    A stream can be shuffled, split by node and read by several workers afterwards, not
+    before: each copy is beside a row whose content occurs once, and is read as often.
     """
     check_mode(mode, separators)
     check_drawn(canaries)
@@ -145,9 +145,7 @@ def inject_file(
     """Put canaries into a file, as records of their own or within its texts.
 
     What is not touched comes through as it was: byte for byte after decompression, or as
-    equal rows under an equal schema for Parquet. Records of their own have the columns
-    of the first record, null or empty except for `column`. A last line without an end of
-    line stays last, so that nothing has to be added to it.
+    equal rows under an equal schema for Parquet. A last line without an end stays last.
 
     Parameters
     ----------
@@ -158,8 +156,7 @@ def inject_file(
         appears when all is done, or not at all. Who may read `source` may read it.
     canaries, column, mode, separators, beside, seed
         As for `inject`. A text file has one column, ``"text"``. In CSV, canaries that need
-        quotes go into fields that have them already. The same input and seed give the same
-        bytes.
+        quotes go into fields that have them already.
     file_format : {"jsonl", "csv", "tsv", "text", "parquet"}, optional
         Told by the ending of the name unless given.
     check : bool
@@ -187,9 +184,8 @@ def inject_file(
 
     Notes
     -----
-    Two passes: one checks every record, one writes. Memory holds one record of the
-    corpus (32 MiB of rows for Parquet), some hundred bytes for each copy, and eight bytes
-    for each record where canaries are spliced.
+    Two passes. Memory holds one record of the corpus (32 MiB of rows for Parquet), some
+    hundred bytes for each copy, and eight for each record where canaries are spliced.
     """
     source, target = Path(source), Path(target)
     check_mode(mode, separators)

@@ -26,12 +26,8 @@ _REPORT_EVERY = 1 << 20
 class LineCorpus(FileCorpus):
     """Records as pieces of a file.
 
-    Attributes
-    ----------
-    columns : tuple of str
-        Those of the first record, which records of canaries take over; known after `look`.
-    newline : bytes
-        The end of line of the first record, likewise.
+    `columns` and `newline` are those of the first record, known after `look`; records of
+    canaries take them over.
     """
 
     head: ClassVar[int] = 0
@@ -45,10 +41,7 @@ class LineCorpus(FileCorpus):
     def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
         """The record on a piece, and its texts in the columns `names`; None if it holds none.
 
-        Raises
-        ------
-        CorpusError
-            If the piece is damaged, lacks a column or holds something else than text there.
+        A CorpusError if the piece is damaged, lacks a column or holds no text there.
         """
 
     @abstractmethod
@@ -123,6 +116,10 @@ class LineCorpus(FileCorpus):
 
     def place(self, number: int) -> str:
         return place(self.path, number)
+
+    def refusal(self, number: int, problem: str, cure: str) -> CorpusError:
+        """What is wrong with the record that begins on a line."""
+        return CorpusError(problem, cure=cure, where=self.place(number))
 
     def _changed(self, edits: Edits, position: Position, number: int, piece: bytes) -> bytes:
         record = self.read(piece, number, self.names)

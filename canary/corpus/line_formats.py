@@ -51,44 +51,39 @@ class JsonLines(LineCorpus):
             if not text.strip(_BLANK):
                 return None
             # The slow way names what is wrong, and knows spaces before the object.
-            record = self._decode(text, self.place(number))
+            record = self._decode(text, number)
         if not isinstance(record, dict):
-            raise CorpusError(
+            raise self.refusal(
+                number,
                 f"is {_name(record)}, not a JSON object",
-                cure="write one JSON object on each line",
-                where=self.place(number),
+                "write one JSON object on each line",
             )
         if len(names) == 1 and isinstance(value := record.get(names[0]), str):  # nearly always
             return record, [Slot(names, value)]
         for name in names:
             if name not in record:
-                raise CorpusError(
-                    f"has no column {name!r}", cure=_choices(list(record)), where=self.place(number)
-                )
+                raise self.refusal(number, f"has no column {name!r}", _choices(list(record)))
             value = record[name]
             if not isinstance(value, str) and not is_chat(value):
-                raise CorpusError(
+                raise self.refusal(
+                    number,
                     f"column {name!r} is {_name(value)}, not text",
-                    cure="name a column of texts, or mend the line",
-                    where=self.place(number),
+                    "name a column of texts, or mend the line",
                 )
         return record, slots_of(record, names)
 
-    def _decode(self, text: str, where: str) -> Any:
+    def _decode(self, text: str, number: int) -> Any:
         if text.startswith("\ufeff"):
-            raise CorpusError(
-                "begins with a byte order mark", cure="save the corpus without one", where=where
-            )
+            problem = "begins with a byte order mark"
+            raise self.refusal(number, problem, "save the corpus without one")
         try:
             return _DECODER.decode(text)
         except RecursionError as error:
-            raise CorpusError("is nested too deeply", cure="mend the line", where=where) from error
+            raise self.refusal(number, "is nested too deeply", "mend the line") from error
         except json.JSONDecodeError as error:
-            raise CorpusError(
-                f"is not valid JSON ({error.msg} at column {error.colno})",
-                cure="mend the line; a corpus holds one JSON object on each",
-                where=where,
-            ) from error
+            problem = f"is not valid JSON ({error.msg} at column {error.colno})"
+            cure = "mend the line; a corpus holds one JSON object on each"
+            raise self.refusal(number, problem, cure) from error
 
     def render(self, text: str) -> bytes:
         values = {**dict.fromkeys(self.columns), **self.shape.values(text)}
@@ -184,10 +179,10 @@ class CsvRows(LineCorpus):
                 self._header = self._names(piece, begun)
             yield begun, piece
         if parts:
-            raise CorpusError(
+            raise self.refusal(
+                begun,
                 "begins a record with a quote that is never closed",
-                cure='close it, and double each quote within a quoted field ("")',
-                where=self.place(begun),
+                'close it, and double each quote within a quoted field ("")',
             )
 
     def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
@@ -196,18 +191,16 @@ class CsvRows(LineCorpus):
             return None
         written = self._fields(piece, number)
         if len(written) != len(self._header):
-            raise CorpusError(
+            raise self.refusal(
+                number,
                 f"has {len(written)} fields, the header has {len(self._header)}",
-                cure="mend the record; a field with the delimiter in it needs quotes",
-                where=self.place(number),
+                "mend the record; a field with the delimiter in it needs quotes",
             )
         fields = dict(zip(self._header, written, strict=True))
         for name in names:
             if name not in fields:
                 known = ", ".join(repr(key[:30]) for key in self._header[:8])
-                raise CorpusError(
-                    f"has no column {name!r}", cure=f"name one of {known}", where=self.place(1)
-                )
+                raise self.refusal(1, f"has no column {name!r}", f"name one of {known}")
         record = {name: _value(field) for name, field in fields.items()}
         bare = {name: not fields[name].startswith('"') for name in names}
         return record, [Slot((name,), record[name], bare[name]) for name in names]
@@ -246,10 +239,10 @@ class CsvRows(LineCorpus):
         while more:
             match = field.match(text, at)
             if match is None:
-                raise CorpusError(
+                raise self.refusal(
+                    number,
                     "has a quote or a carriage return where none may be",
-                    cure="put the whole field into quotes and double each quote within it",
-                    where=self.place(number),
+                    "put the whole field into quotes and double each quote within it",
                 )
             fields.append(match[1])
             at, more = match.end(), bool(match[2])
@@ -258,10 +251,10 @@ class CsvRows(LineCorpus):
     def _names(self, piece: bytes, number: int) -> tuple[str, ...]:
         names = tuple(map(_value, self._fields(piece, number)))
         if len({*names}) < len(names) or not any(names):
-            raise CorpusError(
+            raise self.refusal(
+                number,
                 "the first line is no header of different column names",
-                cure="put the names of the columns into the first line",
-                where=self.place(number),
+                "put the names of the columns into the first line",
             )
         return names
 
@@ -290,10 +283,10 @@ class PlainText(LineCorpus):
         if not text.strip():
             return None
         if names != ("text",):
-            raise CorpusError(
+            raise self.refusal(
+                number,
                 f"a text file has one column, 'text', not {', '.join(names)!r}",
-                cure="leave the column out",
-                where=self.place(number),
+                "leave the column out",
             )
         return {"text": text}, [Slot(names, text)]
 

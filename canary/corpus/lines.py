@@ -32,10 +32,7 @@ def compression_of(path: Path) -> str | None:
 def regular_size(path: Path) -> int:
     """Size in bytes of a regular file, one that can be read twice.
 
-    Raises
-    ------
-    CorpusError
-        If there is no such file, or it is a document of canary.
+    A CorpusError if there is no such file, or it is a document of canary.
     """
     try:
         status = path.stat()
@@ -58,10 +55,7 @@ def regular_size(path: Path) -> int:
 def read_chunks(path: Path) -> Iterator[tuple[bytes, int]]:
     """The bytes of a file, decompressed, in chunks of whole lines; and how far the file is read.
 
-    Raises
-    ------
-    CorpusError
-        If the file cannot be read.
+    A CorpusError if it cannot be read.
     """
     try:
         with path.open("rb") as file:

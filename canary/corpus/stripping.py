@@ -15,7 +15,7 @@ from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import Progress, regular_size
 from canary.corpus.placements import check_drawn
-from canary.corpus.splicing import Remover, check_separators
+from canary.corpus.places import Remover, check_separators
 from canary.errors import CorpusError, InputError
 from canary.records.sealing import sealed
 
@@ -24,16 +24,10 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Stripped:
-    """What was taken out of a file.
+    """What was taken out of a file: records of canaries alone, and cuts out of others.
 
-    Parameters
-    ----------
-    records : int
-        Records of canaries alone.
-    cuts : int
-        Copies that were cut out of other records; one in a pair counts twice.
-    missing : int
-        Copies of the set that were not there; negative if there were more than the set has.
+    A copy in a pair counts as two cuts. `missing` are the copies of the set that were not
+    there; it is negative if there were more.
     """
 
     records: int
@@ -62,15 +56,12 @@ def strip(
     canaries : CanarySet
         Records that hold the text of one of them and nothing else go; a canary between
         separators within a longer text is cut out.
-    out : path-like, optional
-        For a file: the file to write, as `strip_file` does.
-    column, split, file_format, separators, beside
-        As they were given to `inject`.
+    out, column, split, file_format, separators, beside
+        As for `inject`.
 
     Returns
     -------
-    the type of `corpus`
-        Of a file `out`.
+    the type of `corpus`, or `out`
 
     Raises
     ------

@@ -30,8 +30,6 @@ class Count(Record, sparse=True):
 
     Parameters
     ----------
-    id : str
-        Ordinal id.
     expected : int
         Copies that were to be injected; 0 for a control.
     found : int
@@ -73,12 +71,8 @@ class Verification(
     ----------
     canaries : tuple of Count
         In the order of the canary set.
-    column : str
-        The column that was searched.
-    records : int
-        Records that were searched.
-    formats : tuple of str
-        The formats of the canary set.
+    column, records : str, int
+        What was searched.
     causes : tuple of str
         What has probably happened to the corpus, where there are departures that point to it.
     fingerprint : str
@@ -90,8 +84,6 @@ class Verification(
         have it as its context.
     others : int
         Different texts of the same formats that are not of this set; counted up to 1,000.
-    file : str
-        The file that it was read from.
     """
 
     canaries: tuple[Count, ...]
@@ -193,16 +185,13 @@ def verify(
     Parameters
     ----------
     corpus : path-like, or what `inject` takes
-        A file, read as a stream, or a dataset.
     canaries : CanarySet
         What to look for.
     column : str or pair of str
         The column to search; occurrences within longer texts count. In a parallel pair a
         copy counts that is in both columns.
-    split : str
-        Which split of a dictionary of splits.
-    file_format : str, optional
-        As for `inject_file`.
+    split, file_format : str
+        As for `inject`.
     tokenizer : tokenizer or path, optional
         That of the training. With it each copy is tokenized in the text around it, and
         compared with the tokens under which the canary will be scored.
@@ -212,18 +201,12 @@ def verify(
     progress : callable, optional
         ``progress(done_bytes, total_bytes)`` while a file is read.
 
-    Returns
-    -------
-    Verification
-
     Raises
     ------
     CorpusError
-        If the corpus cannot be read or has no such text column, or if it is empty.
+        If the corpus cannot be read, is empty or has no such text column.
     ModelError
         If a text with a canary in it cannot be tokenized.
-    UnsupportedError
-        If `corpus` is neither a path nor a dataset.
     """
     if canaries.natural:
         raise InputError(

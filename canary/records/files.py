@@ -80,13 +80,9 @@ def kind_there(path: str | os.PathLike[str]) -> str | None:
 
 
 def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] | None) -> None:
-    """Refuse by an OutputError to write over what is no file, or holds something else.
+    """Refuse by an OutputError to write over what is no file, or of none of the kinds `replaces`.
 
-    Parameters
-    ----------
-    path : path-like
-    replaces : collection of str, optional
-        Kinds that may be replaced. None: all but the documents of this program.
+    Without kinds, all but the documents of this program may be replaced.
     """
     target = Path(path)
     try:
@@ -128,12 +124,10 @@ def atomic_writer(
 
     Parameters
     ----------
-    path : path-like
     private : bool
         Give the file owner-only permissions (it holds secrets).
     like : path-like, optional
-        A file whose readers and writers may read and write this one too, whatever the
-        umask says: it is made of that one's content.
+        A file whose readers and writers may read and write this one too.
     replaces : collection of str, optional
         Kinds of files that it may replace; all but the documents of this program unless given.
 
@@ -198,10 +192,7 @@ def check_writable(
 def alone(target: Path) -> Iterator[None]:
     """No other process writes `target`, and what goes with it, in this block.
 
-    Raises
-    ------
-    OutputError
-        If another process does, or the folder cannot be written to.
+    An OutputError if another process does, or the folder cannot be written to.
     """
     with _writable(target):
         handle, part = begin_part(target.with_name(f"{target.name}.and-more"))

@@ -141,8 +141,7 @@ class Document(Record):
         Raises
         ------
         RecordError
-            If the file is missing, damaged, of another kind or a newer schema, or what it
-            holds is no such result; it says where.
+            If the file is missing, damaged, of another kind or too new, or holds no such result.
         """
         document = load_document(path, cls._kind, cls._schema)
         try:
@@ -155,13 +154,7 @@ class Document(Record):
 
 @dataclass(frozen=True)
 class Infinite:
-    """How the infinities of an annotated float are written, for JSON has none.
-
-    Parameters
-    ----------
-    up, down : str or None
-        What stands for infinity and for minus infinity.
-    """
+    """What is written for the infinities of an annotated float, for JSON has none."""
 
     up: str | None = "inf"
     down: str | None = "-inf"

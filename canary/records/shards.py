@@ -108,10 +108,7 @@ class Series:
         return Shard(state, body)
 
     def append(self, state: Mapping[str, Any], body: bytes = b"") -> None:
-        """Add a finished piece; when this returns, no kill undoes it.
-
-        If there is no room, an OutputError; the pieces before it stay.
-        """
+        """Add a finished piece, which no kill undoes; an OutputError if there is no room."""
         state = dict(state)
         about = {"state": state, "bytes": len(body), "crc32": _checksum(state, body)}
         head = json.dumps(about, allow_nan=False) + "\n"
@@ -157,11 +154,7 @@ class Run:
 class Pace:
     """How much to do between two shards, so that a kill costs about `seconds` of work.
 
-    Parameters
-    ----------
-    first : int
-        Items of the first piece, while the speed is not known.
-    seconds : float
+    `first` are the items of the first piece, while the speed is not known.
     """
 
     def __init__(self, first: int = 4096, seconds: float = 10.0) -> None:
@@ -225,17 +218,9 @@ def open_run(
 ) -> Iterator[Run]:
     """Begin a run in `folder`, or go on with the one that was begun there.
 
-    A run that raises before its first piece is finished leaves nothing behind.
-
-    Parameters
-    ----------
-    folder : path-like
-        Made if it is not there, for the owner only; a link is followed.
-    identity : mapping
-        Plain JSON under names for people. All of it must be what it was when the run
-        was begun.
-    refusal : callable
-        From what differs to problem and cure, for a folder that is more than one run.
+    The folder is made for the owner only. A run that raises before its first piece is finished
+    leaves nothing behind. `identity` is plain JSON under names for people, all of which must be
+    what it was when the run was begun; `refusal` gives problem and cure from what differs.
 
     Raises
     ------

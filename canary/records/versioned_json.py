@@ -24,14 +24,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def render_document(kind: str, schema: int, body: Mapping[str, Any]) -> str:
-    """The text of a document: sorted nowhere, indented, ends with a newline.
-
-    Raises
-    ------
-    ValueError
-        If `body` holds NaN or an infinity (unknown is ``None`` with a reason), or half a
-        surrogate pair.
-    """
+    """The text of a document; a ValueError for NaN, infinities and half surrogate pairs."""
     document = {"kind": kind, "schema": schema, **body}
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     text.encode()  # here, and not when half of a file is written
@@ -54,12 +47,7 @@ def dump_document(
 
 
 def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[str, Any]:
-    """Read a document of `kind`, at most as new as `schema`.
-
-    Returns
-    -------
-    dict
-        The whole document, ``kind`` and ``schema`` included.
+    """Read a document of `kind`, at most as new as `schema`; both are included.
 
     Raises
     ------

@@ -245,8 +245,7 @@ def test_a_copy_that_cannot_be_cut_out_is_named(tmp_path, kind):
 
 
 @pytest.mark.parametrize("name", ["in.parquet", "in.csv", "in.jsonl.gz"])
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, RuntimeError])
-def test_an_interrupted_run_leaves_nothing(tmp_path, name, raised):
+def test_an_interrupted_run_leaves_nothing(tmp_path, name):
     source = tmp_path / name
     match name:
         case "in.parquet":
@@ -258,10 +257,10 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, name, raised):
 
     def interrupt(done, total):
         if done > 0.6 * total:
-            raise raised
+            raise KeyboardInterrupt
 
     for call in (inject_file, strip_file):
-        with pytest.raises(raised):
+        with pytest.raises(KeyboardInterrupt):
             call(source, tmp_path / f"out-{name}", CANARIES, progress=interrupt)
         assert [path.name for path in tmp_path.iterdir()] == [name]
 

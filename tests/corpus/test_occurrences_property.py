@@ -15,7 +15,7 @@ from canary.corpus.canaries import Canary, CanarySet, generate
 from canary.corpus.columns import Shape, Slot
 from canary.corpus.injection import inject, inject_file
 from canary.corpus.occurrences import Finder, find_canaries
-from canary.corpus.splicing import Remover, Splicer
+from canary.corpus.places import Remover, Splicer
 from canary.corpus.stripping import strip, strip_file
 from canary.corpus.verification import verify
 from canary.errors import CorpusError

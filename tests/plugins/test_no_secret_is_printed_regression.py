@@ -135,7 +135,7 @@ def test_canaries_within_canaries():
 
 def test_inner_function():
     # Not exported, so only the plugin can keep its arguments out of the report.
-    from canary.corpus.splicing import Remover
+    from canary.corpus.places import Remover
 
     for _, _, slots in open_corpus("unsafe.jsonl", "text").iterate():
         Remover(ONE, ("", "")).check_clean(slot.text for slot in slots)

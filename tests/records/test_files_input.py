@@ -52,7 +52,7 @@ def test_permissions(tmp_path, umask):
         assert stat.S_IMODE(part.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("bits", [0o400, 0o600, 0o644, 0o664, 0o755, 0o4777])
+@pytest.mark.parametrize("bits", [0o400, 0o644, 0o4777])
 def test_permissions_like_those_of_another_file(tmp_path, umask, bits):
     source = tmp_path / "source"
     source.write_text("x")
@@ -69,7 +69,7 @@ def test_permissions_like_those_of_another_file(tmp_path, umask, bits):
     assert stat.S_IMODE((tmp_path / "orphan").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, ValueError, OSError])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, OSError])
 def test_what_stood_there_stays_when_writing_fails(tmp_path, raised):
     target = tmp_path / "out"
     target.write_text("before")
@@ -85,8 +85,7 @@ def test_what_stood_there_stays_when_writing_fails(tmp_path, raised):
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
-@pytest.mark.parametrize("step", ["write", "flush"])
+@pytest.mark.parametrize(("number", "step"), [(errno.ENOSPC, "write"), (errno.EFBIG, "flush")])
 def test_a_disk_that_fills(tmp_path, monkeypatch, number, step):
     def full(*args):
         raise OSError(number, os.strerror(number))
