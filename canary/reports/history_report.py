@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from canary.audits.audit_result import largest_bits, median_bits, smallest_bits
-from canary.audits.history import PASSED_AT_THE_END, History, Moment
+from canary.audits.history import PASSED_AT_THE_END, History
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -272,26 +272,20 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     With `skew_normal` they are off the curves; a moment at which a group has no such
     estimates has no point then.
     """
-    measure = _by_curve if skew_normal else _by_draws
     lines = []
     for copies, places in history.groups(at).items():
-        rows = [row for moment in history.measured for row in measure(moment, places)]
+        rows: list[tuple[int, float, bool, float, float]] = []
+        for moment in history.measured:
+            group = [moment.exposures[place] for place in places]
+            curve = [moment.curve_bits[place] for place in places] if skew_normal else []
+            known = [value for value in curve if value is not None]
+            if not skew_normal:
+                least, most = smallest_bits(group)[0], largest_bits(group)[0]
+                rows.append((moment.step, *median_bits(group), least, most))
+            elif len(known) == len(places):
+                rows.append((moment.step, statistics.median(known), False, min(known), max(known)))
         lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 5)))
     return lines
-
-
-_Row = tuple[int, float, bool, float, float]
-
-
-def _by_draws(moment: Moment, places: Sequence[int]) -> Iterator[_Row]:
-    group = [moment.exposures[place] for place in places]
-    yield moment.step, *median_bits(group), smallest_bits(group)[0], largest_bits(group)[0]
-
-
-def _by_curve(moment: Moment, places: Sequence[int]) -> Iterator[_Row]:
-    known = [value for place in places if (value := moment.curve_bits[place]) is not None]
-    if len(known) == len(places):
-        yield moment.step, statistics.median(known), False, min(known), max(known)
 
 
 def _line_marks(group: GroupLine, colour: str) -> Iterator[Mark]:

@@ -115,19 +115,17 @@ def plot(
     Parameters
     ----------
     result : a result, or a sequence of them
-        What `audit` returned, or `Audit.load` read, or several of them; or what a monitor
-        measured. Or, of attacks on many models, an `Across` (its average ROC), `Growth`,
-        `NullLosses`, several of one of these, or a `Scatter`; or a survey of membership attacks
-        or a `Forgetting`. Audits and histories only have the options below.
+        One audit or several, a `History`, a survey of membership attacks, a `Forgetting`; of
+        attacks on many models an `Across` (its average ROC), `Growth`, `NullLosses`, several
+        of one of these, or a `Scatter`. Only audits and histories have the options below.
     ax : matplotlib.axes.Axes, optional
         Where to draw; on a figure of its own unless given. Its background should be light.
     kind : {"exposure", "histogram", "utility"}
         Exposure against number of copies: every canary of one audit, or a line through the
         medians of each of several. The histogram of one audit's candidates with its fitted
-        curve, its canaries below; it fills the frame of `ax` with two axes of its own. Or
-        the test losses of several audits against their median exposure, with the Pareto
-        front. A history has one figure, exposure against training steps, with the loss
-        below it where it was logged.
+        curve, its canaries below, on two axes within `ax`. Or the test losses of several
+        audits against their median exposure, with the Pareto front. A history has one
+        figure: exposure against training steps, with the loss below it.
     format : int
         Position of the format in `Audit.formats`.
     copies : int, optional

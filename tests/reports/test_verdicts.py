@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree as ET
 
 import pytest
-from gate_audits import assembled, exact, extraction, space
+from gate_audits import exact, extraction
 
 from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
@@ -87,18 +87,14 @@ def test_words_for_a_terminal_hold_no_control_characters():
     assert nasty().findings[0].sentence == NASTY  # what was found stays as it is
 
 
-def test_of_an_extraction():
-    audit = exact({16: [20.0] * 8}, extractions=[extraction({1: "canary-1"})])
-    text = markdown(check(audit, no_extraction=True))
-    assert "### extraction" in text
-    assert "•••••••••" in text
-
-
 def test_files(tmp_path):
     assert write_junit(made(), tmp_path / "a.xml").read_text(encoding="utf-8") == junit(made())
     path = write_markdown(made(), tmp_path / "a.md")
     assert path.read_text(encoding="utf-8") == markdown(made())
-    assert assembled([], [space()]).canaries == ()
+    audit = exact({16: [20.0] * 8}, extractions=[extraction({1: "canary-1"})])
+    text = markdown(check(audit, no_extraction=True))
+    assert "### extraction" in text
+    assert "•••••••••" in text
 
 
 def test_explained_names_findings_canaries_and_what_to_do():
