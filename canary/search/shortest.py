@@ -113,7 +113,7 @@ def shortest_leaves(
     first = None  # batches until the first leaf
     stopped: Stopped = "proof"
     try:
-        while walk.open_left:
+        while len(walk.open):
             if deadline is not None and time.monotonic() >= deadline:
                 stopped = "seconds"
                 break
@@ -125,11 +125,11 @@ def shortest_leaves(
                 break
             if first is None and len(walk.best.costs):
                 first = walk.batches
-        rest = walk.rest()
+        rest = min(walk.left_out, walk.open.cheapest())
     except KeyboardInterrupt:
-        stopped, rest = "interrupted", walk.rest_at_least
+        stopped, rest = "interrupted", min(walk.left_out, walk.floor)
     except RequestsSpentError:
-        stopped, rest = "requests", walk.rest_at_least
+        stopped, rest = "requests", min(walk.left_out, walk.floor)
     if stopped == "proof" and walk.best.limit > rest:
         stopped = "memory"
     return Shortest(
@@ -169,49 +169,33 @@ class _Walk:
         self._most_open = most_open
         # States below which some edge is no leaf: theirs are held for a while.
         self._inner = np.add.reduceat(tree.targets != LEAF, tree.offsets[:-1], dtype=np.int64) > 0
-        self._open = OpenNodes(walker)
+        self.open = OpenNodes(walker)
         root = root_frontier(batcher, walker, tree)
         if np.isfinite(root.costs[0]):  # else nothing below has a probability either
-            self._open.add(root, np.zeros(1, np.int64))
+            self.open.add(root, np.zeros(1, np.int64))
         none = np.zeros(0, np.int64)
         self.best = _Best(top, np.zeros(0), none, none)
         self.queries = self.batches = self.dropped = 0
         # Least cost of what was seen and is neither open nor among the best.
-        self._left_out = np.inf
-        # Least cost of what was not yet seen when a batch began.
-        self._floor = float(root.costs[0])
-
-    @property
-    def open_left(self) -> bool:
-        return len(self._open) > 0
-
-    def rest(self) -> float:
-        """Every leaf that is not among the best costs at least this, between two batches."""
-        return min(self._left_out, self._open.cheapest())
-
-    @property
-    def rest_at_least(self) -> float:
-        """A bound below `rest` that holds at any moment, within a batch too.
-
-        What a batch changes concerns nodes and leaves that cost at least what all open
-        nodes cost when it began.
-        """
-        return min(self._left_out, self._floor)
+        self.left_out = np.inf
+        # Least cost of what was not yet seen when a batch began: what the batch changes costs at
+        # least that, so the bound holds at any moment.
+        self.floor = float(root.costs[0])
 
     def step(self, left: int | None) -> bool:
         """Expand a batch that takes at most `left` queries; false if none does."""
-        self._floor = max(self._floor, self._open.floor)
-        places = self._open.take(self._batcher.node_batch(self._walker))
-        states = self._open.states(places)
+        self.floor = max(self.floor, self.open.floor)
+        places = self.open.take(self._batcher.node_batch(self._walker))
+        states = self.open.states(places)
         count = at_once(self._batcher, self._walker, self._tree, states)
-        self._open.put_back(places[count:])
+        self.open.put_back(places[count:])
         places = places[:count]
-        self._open.make_room(int(self._inner[states[:count]].sum()))
-        frontier, held = self._open.at(places)
+        self.open.make_room(int(self._inner[states[:count]].sum()))
+        frontier, held = self.open.at(places)
         if left is not None:
             queries = np.cumsum(worst_queries(self._walker, self._tree, frontier, held=held))
             count = int(np.searchsorted(queries, left, side="right"))
-            self._open.put_back(places[count:])
+            self.open.put_back(places[count:])
             places, frontier = places[:count], frontier[:count]
         if not len(places):
             return False
@@ -232,17 +216,17 @@ class _Walk:
         better = step.costs < self.best.limit
         self._leave_out(step.costs[~leaves & ~better])
         inner = np.flatnonzero(~leaves & better)
-        parents = self._open.hold(step.handles, frontier.lengths, places, step.parents[inner])
+        parents = self.open.hold(step.handles, frontier.lengths, places, step.parents[inner])
         if len(inner):
-            self._open.add(step.open_nodes(inner), parents)
-        self._open.close(places)
-        number, least = self._open.trim(self._most_open)
+            self.open.add(step.open_nodes(inner), parents)
+        self.open.close(places)
+        number, least = self.open.trim(self._most_open)
         self.dropped += number
-        self._left_out = min(self._left_out, least)
+        self.left_out = min(self.left_out, least)
         return True
 
     def _leave_out(self, costs: NDArray[np.float64]) -> None:
-        self._left_out = min(self._left_out, float(costs.min(initial=np.inf)))
+        self.left_out = min(self.left_out, float(costs.min(initial=np.inf)))
 
     def _take_leaves(self, costs: NDArray[np.float64], leaves: Ints) -> None:
         """The best of these leaves and those so far; nodes that are too dear then are dropped."""
@@ -255,6 +239,6 @@ class _Walk:
         better = _Best(best.top, all_costs[kept], all_leaves[kept], found_after[kept])
         least = float(all_costs[order[best.top :]].min(initial=np.inf))
         if better.limit < best.limit:
-            least = min(least, self._open.drop_from(better.limit))
-        self._left_out = min(self._left_out, least)
+            least = min(least, self.open.drop_from(better.limit))
+        self.left_out = min(self.left_out, least)
         self.best = better

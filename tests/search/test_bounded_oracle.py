@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import sys
-import tracemalloc
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,7 +38,7 @@ FORMATS = [
     "a{digit:1}{choice:b|cd|ce}{digit:1}",
     "only {choice:one} fill",
 ]
-SEEDS = range(60)  # each format ten times, half of them with ties
+SEEDS = range(36)  # each format six times, half of them with ties
 
 
 @dataclass
@@ -313,37 +312,3 @@ def interruption(after: int):
         yield
     finally:
         sys.settrace(before)
-
-
-def test_memory_does_not_grow_with_the_space() -> None:
-    """With as many queries in spaces of 10^7, 10^8 and 10^9, and more nodes than are parked.
-
-    Each digit adds as much as the one before: a level of open nodes, a token to each path.
-    """
-
-    def peak(digits: int) -> int:
-        format, model = Format(f"a{{digit:{digits}}}"), random_model(4)
-        tree = compile_tree(format, CandidateEncoder(TOKENIZER))
-        batcher = Batcher(model, batch_size=256)
-        numbers = np.linspace(0, format.size - 1, 7).astype(np.int64)
-        with model.open(Context(tree.context), memory_bytes=2**19) as walker:
-            costs, _ = leaf_costs(tree, walker, batcher, numbers)
-            walk = BoundedWalk(
-                tree,
-                walker,
-                batcher,
-                numbers=numbers,
-                costs=costs,
-                noise_bits=0.0,
-                most_parked=5_000,
-            )
-            tracemalloc.start()
-            walk.run(budget=40_000)
-            found = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-        assert walk.bounds().queries > 39_000
-        return found
-
-    small, middle, large = peak(7), peak(8), peak(9)
-    assert large < 1.5 * small
-    assert large - middle < 1.5 * (middle - small)

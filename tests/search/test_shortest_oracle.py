@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from small_models import CHARACTERS, build, character_tokenizer
@@ -226,27 +224,3 @@ def test_an_interruption_on_the_way_to_a_memorized_candidate_golden():
         assert found.rest <= -8 * np.log(0.91)
         floor = -(at + 1) * np.log(0.91) // WIDTH_NATS * WIDTH_NATS
         assert found.rest == pytest.approx(floor)
-
-
-def test_memory_does_not_grow_with_the_space():
-    """A hundred times the space takes the memory of two more tokens per open node.
-
-    Both walks are cut short by what they may keep. An open node takes 60 bytes and 4 for
-    each token of its path.
-    """
-    model = build("table")
-
-    def peak(digits):
-        tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(model.tokenizer))
-        tracemalloc.start()
-        with model.open(Context(tree.context), memory_bytes=2**20) as walker:
-            batcher = Batcher(model, batch_size=256)
-            limits = {"top": 2_000, "budget": 20_000, "most_open": 4_000}
-            found = shortest_leaves(tree, walker, batcher, **limits)
-        taken = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert found.dropped > 0
-        return taken
-
-    small, large = peak(8), peak(10)
-    assert large < 1.1 * small
