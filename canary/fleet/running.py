@@ -291,11 +291,9 @@ class Fleet:
                 kept.put_fleet(fleet)
         if not results:
             number, reason = next(iter(missing.items()))
-            raise ModelError(
-                f"none of {self.n_models} models gave numbers; model {number}: {reason}",
-                cure="mend the training function, and try it on one model first",
-                where=_WHERE,
-            )
+            problem = f"none of {self.n_models} models gave numbers; model {number}: {reason}"
+            cure = "mend the training function, and try it on one model first"
+            raise ModelError(problem, cure=cure, where=_WHERE)
         group = self.data[2] if len(self.data) > 2 else None
         table = fleet.table(results, source=_WHERE, group=group, target=self.drawn.target)
         if missing:

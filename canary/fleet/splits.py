@@ -79,11 +79,8 @@ def subsets(size: int, *, among: ArrayLike | None = None) -> Split:
     def draw(labels: NDArray[np.int64], n_models: int, seed: int) -> Drawn:
         rows = _rows(among, len(labels), "subsets")
         if not 1 <= size <= len(rows):
-            raise InputError(
-                f"subsets of {size} of {len(rows)} samples",
-                cure=f"give a size from 1 to {len(rows)}",
-                where="subsets",
-            )
+            problem = f"subsets of {size} of {len(rows)} samples"
+            raise InputError(problem, cure=f"give a size from 1 to {len(rows)}", where="subsets")
         member = np.zeros((n_models, len(labels)), np.bool_)
         for model in range(n_models):
             rng = np.random.default_rng([seed, 1, model])
@@ -118,17 +115,12 @@ def leave_one_out(
         base = np.zeros(len(labels), np.bool_)
         base[_rows(member, len(labels), where)] = True
         if not base[out].all():
-            raise InputError(
-                f"sample {int(out[~base[out]][0])} is no member, so it cannot be left out",
-                cure="name members of the target only",
-                where=where,
-            )
+            problem = f"sample {int(out[~base[out]][0])} is no member, so it cannot be left out"
+            raise InputError(problem, cure="name members of the target only", where=where)
         if n_models % len(out):
-            raise InputError(
-                f"{n_models} models for {len(out)} points",
-                cure=f"ask for a multiple of {len(out)}: as many for each point",
-                where=where,
-            )
+            problem = f"{n_models} models for {len(out)} points"
+            cure = f"ask for a multiple of {len(out)}: as many for each point"
+            raise InputError(problem, cure=cure, where=where)
         inside = np.repeat(base[None, :], n_models, axis=0)
         inside[np.arange(n_models), np.repeat(out, n_models // len(out))] = False
         return Drawn(inside, target=target)
@@ -155,18 +147,14 @@ def soft_labelled(split: Split, probs: ArrayLike, *, target: str | None = None) 
         soft = np.asarray(probs, np.float32)
         used = drawn.member.any(axis=0)
         if soft.ndim != 2 or len(soft) != len(labels):
-            raise InputError(
-                f"soft labels of shape {soft.shape} for {len(labels)} samples",
-                cure="give the target's probabilities of all classes for every sample",
-                where="soft_labelled",
-            )
+            problem = f"soft labels of shape {soft.shape} for {len(labels)} samples"
+            cure = "give the target's probabilities of all classes for every sample"
+            raise InputError(problem, cure=cure, where="soft_labelled")
         off = ~(np.abs(soft.sum(axis=1, dtype=np.float64) - 1) <= 1e-3) | ~(soft >= 0).all(axis=1)
         if (off & used).any():
-            raise InputError(
-                f"the soft labels of sample {int((off & used).argmax())} are no probabilities",
-                cure="apply the softmax to the target's logits",
-                where="soft_labelled",
-            )
+            problem = f"the soft labels of sample {int((off & used).argmax())} are no probabilities"
+            cure = "apply the softmax to the target's logits"
+            raise InputError(problem, cure=cure, where="soft_labelled")
         return replace(drawn, soft=soft, target=target)
 
     return draw
@@ -195,11 +183,8 @@ def with_and_without(canaries: ArrayLike, *, among: ArrayLike | None = None) -> 
 
 def _check_even(n_models: int, what: str, where: str) -> None:
     if n_models % 2:
-        raise InputError(
-            f"{n_models} models: no {what} can be in half of them",
-            cure="ask for an even number of models",
-            where=where,
-        )
+        problem = f"{n_models} models: no {what} can be in half of them"
+        raise InputError(problem, cure="ask for an even number of models", where=where)
 
 
 def _rows(
@@ -212,16 +197,12 @@ def _rows(
     if array.dtype == np.bool_ and array.shape == (samples,):
         array = np.flatnonzero(array)
     if array.ndim != 1 or array.dtype.kind not in "iu" or not len(array):
-        raise InputError(
-            f"samples given as {array.dtype} of shape {array.shape}",
-            cure=f"give their numbers, or a flag for each of the {samples}; at least one",
-            where=where,
-        )
+        problem = f"samples given as {array.dtype} of shape {array.shape}"
+        cure = f"give their numbers, or a flag for each of the {samples}; at least one"
+        raise InputError(problem, cure=cure, where=where)
     places = np.unique(array)
     if len(places) < len(array) or places[0] < 0 or places[-1] >= samples:
-        raise InputError(
-            f"samples {places[0]} to {places[-1]}, {len(array) - len(places)} of them twice",
-            cure=f"number the samples from 0 to {samples - 1}, and name each once",
-            where=where,
-        )
+        problem = f"samples {places[0]} to {places[-1]}, {len(array) - len(places)} of them twice"
+        cure = f"number the samples from 0 to {samples - 1}, and name each once"
+        raise InputError(problem, cure=cure, where=where)
     return (places if ordered else array).astype(np.int64)

@@ -37,11 +37,8 @@ def print_of(*arrays: NDArray[Any]) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         if array.dtype.hasobject:
-            raise InputError(
-                f"data of the type {array.dtype}",
-                cure="give arrays of numbers or of text",
-                where="Fleet",
-            )
+            problem = f"data of the type {array.dtype}"
+            raise InputError(problem, cure="give arrays of numbers or of text", where="Fleet")
         digest.update(f"{array.dtype.str}\0{array.shape}\0".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
@@ -74,11 +71,9 @@ class TrainedOn:
         there = sorted(results)
         classes = {results[number]["classes"] for number in there}
         if len(classes) > 1:
-            raise ModelError(
-                f"models of {' and '.join(map(str, sorted(classes)))} classes",
-                cure="let every model give outputs for the same classes",
-                where=source,
-            )
+            problem = f"models of {' and '.join(map(str, sorted(classes)))} classes"
+            cure = "let every model give outputs for the same classes"
+            raise ModelError(problem, cure=cure, where=source)
         first = results[there[0]]
 
         def stacked(kind: str, *name: str) -> NDArray[Any]:
@@ -154,10 +149,9 @@ class Kept:
 def table_of_folder(
     folder: str | os.PathLike[str], *, done: Callable[[int], object] = lambda models: None
 ) -> SignalTable:
-    """The table of the fleet that was run last in a folder.
+    """The table of the fleet that was run last in a folder, without groups and outputs.
 
-    The table is as that run gave it, without groups and outputs; what was missing is. Of models
-    that were made for another one, distilled say, the folder is not told.
+    Of models that were made for another one, distilled say, the folder is not told.
 
     Parameters
     ----------
@@ -173,11 +167,9 @@ def table_of_folder(
     """
     place = Path(folder)
     if not (place / MANIFEST).is_file():
-        raise RecordError(
-            "is no folder in which a fleet keeps its results",
-            cure="give the folder of canary.Fleet(...).run(folder=...)",
-            where=str(place),
-        )
+        problem = "is no folder in which a fleet keeps its results"
+        cure = "give the folder of canary.Fleet(...).run(folder=...)"
+        raise RecordError(problem, cure=cure, where=str(place))
     load_document(place / MANIFEST, KIND, SCHEMA)
     kept = Kept(Run(place), weights=False)
     series = kept.run.series(_FLEET)
@@ -193,20 +185,15 @@ def table_of_folder(
         if fleet.member.dtype != np.bool_ or fleet.member.shape != shape:
             raise ValueError(f"flags of shape {fleet.member.shape} of {len(fleet.keys)} models")
     except _BROKEN as error:
-        raise RecordError(
-            f"does not say what its models were trained on ({_reason(error)})",
-            cure=_AGAIN,
-            where=str(series.path(len(series) - 1)),
-        ) from error
+        problem = f"does not say what its models were trained on ({_reason(error)})"
+        raise RecordError(problem, cure=_AGAIN, where=str(series.path(len(series) - 1))) from error
     results = {}
     for number in numbers_there(len(fleet.keys) - len(missing), missing):
         result = kept.get(fleet.keys[number])
         if result is None:
-            raise RecordError(
-                f"lacks the result of model {number}",
-                cure="run the fleet in this folder again, and it is trained again",
-                where=str(place),
-            )
+            problem = f"lacks the result of model {number}"
+            cure = "run the fleet in this folder again, and it is trained again"
+            raise RecordError(problem, cure=cure, where=str(place))
         results[number] = result
         done(1)
     return fleet.table(results, source=str(place))
@@ -260,11 +247,9 @@ def _read(series: Series, key: str) -> dict[str, Any]:
         about = {name: kind(shard.state[name]) for name, kind in _ABOUT.items()}
         return {**_unpacked(shard), **about}
     except _BROKEN as error:
-        raise RecordError(
-            f"is no result of this model ({_reason(error)})",
-            cure="remove this file and run the fleet again: this model alone is trained again",
-            where=str(series.path(0)),
-        ) from error
+        problem = f"is no result of this model ({_reason(error)})"
+        cure = "remove this file and run the fleet again: this model alone is trained again"
+        raise RecordError(problem, cure=cure, where=str(series.path(0))) from error
 
 
 def _reason(error: Exception) -> str:

@@ -45,8 +45,7 @@ class TorchTraining:
     epochs : int
     batch_size : int
         The last batch of an epoch may be smaller.
-    optimizer : {"sgd", "adam"}
-    learning_rate, momentum, weight_decay : float
+    optimizer, learning_rate, momentum, weight_decay : {"sgd", "adam"}, float
         As in torch; `momentum` is for SGD only.
     device : str, optional
         The first accelerator there is, else the CPU, without it.
@@ -57,11 +56,8 @@ class TorchTraining:
     Notes
     -----
     Samples of any type become float32. Soft labels are learned by their cross-entropy. At
-    once, K models take K times the memory of one for weights, gradients and activations; the
-    samples are held once.
-
-    What is random in training follows from the seed of the model. The masks of
-    `torch.nn.Dropout` are drawn by numpy, for one model as for many.
+    once, K models take K times the memory of one, but for the samples, which are held once.
+    The masks of `torch.nn.Dropout` are drawn by numpy, for one model as for many.
     """
 
     build: Callable[[], torch.nn.Module]
@@ -226,11 +222,9 @@ class TorchTraining:
         steps = self._steps(task)
         factor = float(self.schedule(number, steps))
         if not 0 <= factor < math.inf:
-            raise InputError(
-                f"the schedule gave {factor} at step {number} of {steps}",
-                cure="let it give a factor of 0 or more for each step",
-                where="TorchTraining",
-            )
+            problem = f"the schedule gave {factor} at step {number} of {steps}"
+            cure = "let it give a factor of 0 or more for each step"
+            raise InputError(problem, cure=cure, where="TorchTraining")
         for group in step.param_groups:
             group["lr"] = self.learning_rate * factor
 

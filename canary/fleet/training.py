@@ -148,11 +148,9 @@ def _trained(train: Training, tasks: list[TrainingTask]) -> list[Any]:
         return [_attempt(train, task) for task in tasks]
     else:
         if len(outcomes) != len(tasks):
-            raise InputError(
-                f"{len(outcomes)} models of {len(tasks)} tasks",
-                cure="let `together` give a result for each task, in order",
-                where="train.together",
-            )
+            problem = f"{len(outcomes)} models of {len(tasks)} tasks"
+            cure = "let `together` give a result for each task, in order"
+            raise InputError(problem, cure=cure, where="train.together")
     half = len(tasks) // 2
     return outcomes or _trained(train, tasks[:half]) + _trained(train, tasks[half:])
 

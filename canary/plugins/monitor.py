@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from canary.audits.history import History, Moment
+from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     CanaryError,
@@ -22,8 +22,8 @@ from canary.errors import (
     RecordError,
 )
 from canary.plugins.live import any_process, finish_queued, first_process, undisturbed, unwrapped
-from canary.plugins.live_pricing import LivePricer, MomentTaker
-from canary.plugins.training_batches import WatchedStart
+from canary.plugins.moment_taker import MomentTaker
+from canary.plugins.training_batches import TrainingBatches
 from canary.plugins.training_log import (
     Schedule,
     StopRule,
@@ -131,7 +131,11 @@ class ExposureMonitor:
         encoder = CandidateEncoder(tokenizer, named, options.context)
         for note in dict.fromkeys(n for f in canaries.formats for n in misread(encoder, f)):
             _log.warning("%s", note)
-        pricer = LivePricer(canaries, tokenizer, options, draws=draws)
+        watched = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in canaries)
+        formats = tuple(
+            WatchedFormat(format.text, format.masked, format.size, min(draws, format.size))
+            for format in canaries.formats
+        )
         settings = {
             "draws": draws,
             "seed": options.seed,
@@ -144,16 +148,15 @@ class ExposureMonitor:
             "marks": marks,
             "versions": versions(),
         }
-        begun = History(pricer.canaries, pricer.formats, (), (), {}, settings, 0.0, 0.0, 0)
-        rule = None
-        if stop_above_bits is not None:
-            injected = {copies: places for copies, places in begun.groups().items() if copies}
-            rule = StopRule(stop_above_bits, injected, pricer.certain_bits())
+        begun = History(watched, formats, (), (), {}, settings, 0.0, 0.0, 0)
+        rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, begun)
         cure = "give the file that the history is to be in, or leave it out"
         place = None if path is None else Path(file_path(path, "path", cure=cure))
-        self._kept = TrainingLog(begun, self._time, place)
-        self._start = WatchedStart(options, canaries, tokenizer, self._kept.say)
-        self._taker = MomentTaker(pricer, self._start, rule, self._time, self._kept, strict)
+        self._kept = TrainingLog(begun, self._time, rule, place)
+        self._batches = TrainingBatches(canaries, tokenizer, options, self._kept.say)
+        self._taker = MomentTaker(
+            canaries, tokenizer, options, self._batches, self._kept, strict=strict
+        )
         self._stops, self._strict = rule is not None, strict
         self._latest: Any = None
         # Also at the end of the process.
@@ -205,9 +208,9 @@ class ExposureMonitor:
         `batch` is an array or tensor of int of shape (rows, tokens), or a mapping of such with
         ``input_ids``; `training` says whether it is trained on.
         """
-        self._start.listener.stop()
+        self._batches.listener.stop()
         if first_process() or self._stops:
-            self._start.reader.see(batch, training=training)
+            self._batches.see(batch, training=training)
 
     @sealed
     def step(
@@ -272,7 +275,7 @@ class ExposureMonitor:
 
     def _listen(self, model: Any) -> None:
         if first_process() or self._stops:
-            self._start.listener.listen(model)
+            self._batches.listener.listen(model)
 
     def add_loss(self, loss: float, *, step: int) -> None:
         """Keep a loss that was logged at a step."""
@@ -282,8 +285,8 @@ class ExposureMonitor:
         """The time until the next call is not the training's; the model is let go."""
         self._time.pause()
         self._latest = None
-        self._taker.pricer.release()
-        self._start.listener.stop(let_go=True)
+        self._taker.release()
+        self._batches.listener.stop(let_go=True)
 
     @sealed
     def finish(self) -> History:
@@ -314,14 +317,14 @@ class ExposureMonitor:
             unseen = self._taker.unseen()  # asked in all processes, whatever failed in one
             failure = failure or unseen
         self.pause()
-        self._kept.see(self._start.to_dict())
+        self._kept.see(self._batches.to_dict())
         if first_process():
             try:
                 self._kept.save()
             except OutputError as error:
                 failure = failure or error
             self._kept.say_what_is_missing(self._schedule.step)
-            self._kept.say(self._start.findings)
+            self._kept.say(self._batches.findings)
         if self._stops and any_process(failure is not None) and failure is None:
             failure = ModelError(
                 "the first process could not measure the end of the training",

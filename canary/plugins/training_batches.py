@@ -62,8 +62,11 @@ class _Needle:
         return cls(name, ids[first + 1 : behind], ids[first], fixed, fixed)
 
 
-class BatchReader:
-    """Finds canaries in batches of tokens of the training's tokenizer, and counts.
+class TrainingBatches:
+    """Finds canaries in the batches of a training, counts them, and reads the start token off.
+
+    `say` is told what a user must hear at once, by kind. While `busy` is up, forwards of the
+    module that `listener` hears are the monitor's own, and not read.
 
     Attributes
     ----------
@@ -81,7 +84,23 @@ class BatchReader:
         The tokens that the tokenizer itself puts before a text.
     """
 
-    def __init__(self, canaries: CanarySet, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        canaries: CanarySet,
+        tokenizer: Tokenizer,
+        options: RunOptions,
+        say: Callable[[Mapping[str, str]], None],
+    ) -> None:
+        self._options, self._say, self._formats = options, say, canaries.formats
+        starts = possible_starts(tokenizer, 2**31)
+        self._names = {ids[0]: token for token, ids in starts.items() if ids}
+        self._chosen = options.start_token == AUTO
+        self._token = None if self._chosen else named_start(options.start_token)
+        if self._token is not None:
+            (given,) = CandidateEncoder(tokenizer, self._token).start
+            self._names[given] = self._token
+        self.listener = Listener(self._hear)
+        self.busy = False
         texts = [canaries.text(canary) for canary in canaries]
         encodings = CandidateEncoder(tokenizer).encode(texts)
         spans = encodings[0].spans or ()
@@ -104,11 +123,6 @@ class BatchReader:
         self.before: Counter[int | None] = Counter()
 
     @property
-    def enough(self) -> bool:
-        """Whether so many canaries were seen that more would say nothing new."""
-        return self.whole.total() >= _ENOUGH
-
-    @property
     def findable(self) -> bool:
         """Whether any injected canary has enough tokens to be found."""
         return bool(self._injected)
@@ -117,6 +131,14 @@ class BatchReader:
     def injected(self) -> bool:
         """Whether an injected canary was seen whole."""
         return not self._injected.isdisjoint(self.whole)
+
+    def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
+        if self.busy or self.whole.total() >= _ENOUGH:
+            return
+        try:
+            self.see(batch, training=training)
+        except Exception as error:
+            self._say({"unread": f"a batch could not be read ({type(error).__name__})"})
 
     def see(self, batch: Any, *, training: bool = True) -> None:
         """Read a batch; `training` says whether it is trained on.
@@ -170,9 +192,40 @@ class BatchReader:
             elif any(n.core[: len(rest)] == rest and len(rest) > n.fixed for n in needles):
                 yield row, at, None
 
+    def now(self, model: LanguageModel) -> tuple[str | None, tuple[str | None, ...]]:
+        """The start token for a measurement of the model as it is.
+
+        Beside it, others that training may have used, under which a limit is checked too.
+        """
+        common = next(iter(self._after()), _WITHIN)
+        seen = common != _WITHIN
+        names = {shown_start(token): token for token in self._names.values()}
+        if not self._chosen:
+            differs = seen and common != shown_start(self._token)
+            return self._token, (names.get(common),) if differs else ()
+        if seen:
+            self._token = names.get(common)
+            return self._token, ()
+        choice = choose_start(model, self._formats, self._options)
+        self._token = choice.token
+        others = [tried.token for tried in choice.tried if tried.contender]
+        if not choice.own and all(format.prefix for format in self._formats):
+            others.append(None)
+        return self._token, tuple(token for token in dict.fromkeys(others) if token != self._token)
+
+    def _after(self) -> dict[str, int]:
+        """How many canaries were seen after each start, as messages name it; most first."""
+        counts: Counter[str] = Counter()
+        for token, times in self.before.items():
+            name = shown_start(self._names[token]) if token in self._names else _WITHIN
+            if token is None or token in self.own[-1:]:
+                name = shown_start(None)
+            counts[name] += times
+        return dict(counts.most_common())
+
     @property
     def findings(self) -> dict[str, str]:
-        """What is wrong with the batches, a sentence for each kind; empty where nothing is."""
+        """What a user must hear of the batches, a sentence for each kind that is wrong."""
         sentences = {}
         seen = plural(self.batches, "batch", "batches")
         if self.batches and self.findable and not self.injected:
@@ -201,116 +254,51 @@ class BatchReader:
                 f"{plural(len(self.evaluated), 'canary', 'canaries')} appeared in batches "
                 "without gradients: evaluation data that holds canaries measures memorization"
             )
-        return sentences
-
-
-class WatchedStart:
-    """The start token that was asked for, or else the one before most canaries in the batches.
-
-    `say` is told what a user must hear at once, by kind. While `busy` is up, forwards of the
-    module are the monitor's own, and not read.
-    """
-
-    def __init__(
-        self,
-        options: RunOptions,
-        canaries: CanarySet,
-        tokenizer: Tokenizer,
-        say: Callable[[Mapping[str, str]], None],
-    ) -> None:
-        self.reader = BatchReader(canaries, tokenizer)
-        self._options, self._say, self._formats = options, say, canaries.formats
-        starts = possible_starts(tokenizer, 2**31)
-        self._names = {ids[0]: token for token, ids in starts.items() if ids}
-        self._chosen = options.start_token == AUTO
-        self._token = None if self._chosen else named_start(options.start_token)
-        if self._token is not None:
-            (given,) = CandidateEncoder(tokenizer, self._token).start
-            self._names[given] = self._token
-        self.listener = Listener(self._hear)
-        self.busy = False
-
-    def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
-        if self.busy or self.reader.enough:
-            return
-        try:
-            self.reader.see(batch, training=training)
-        except Exception as error:
-            self._say({"unread": f"a batch could not be read ({type(error).__name__})"})
-
-    def now(self, model: LanguageModel) -> tuple[str | None, tuple[str | None, ...]]:
-        """The start token for a measurement of the model as it is.
-
-        Beside it, others that training may have used, under which a limit is checked too.
-        """
-        common = next(iter(self._after()), _WITHIN)
-        seen = common != _WITHIN
-        names = {shown_start(token): token for token in self._names.values()}
-        if not self._chosen:
-            differs = seen and common != shown_start(self._token)
-            return self._token, (names.get(common),) if differs else ()
-        if seen:
-            self._token = names.get(common)
-            return self._token, ()
-        choice = choose_start(model, self._formats, self._options)
-        self._token = choice.token
-        others = [tried.token for tried in choice.tried if tried.contender]
-        if not choice.own and all(format.prefix for format in self._formats):
-            others.append(None)
-        return self._token, tuple(token for token in dict.fromkeys(others) if token != self._token)
-
-    def _after(self) -> dict[str, int]:
-        """How many canaries were seen after each start, as messages name it; most first."""
-        counts: Counter[str] = Counter()
-        for token, times in self.reader.before.items():
-            name = shown_start(self._names[token]) if token in self._names else _WITHIN
-            if token is None or token in self.reader.own[-1:]:
-                name = shown_start(None)
-            counts[name] += times
-        return dict(counts.most_common())
-
-    @property
-    def findings(self) -> dict[str, str]:
-        """What a user must hear of the batches, by kind."""
-        sentences = dict(self.reader.findings)
-        if not self.reader.batches:
+        if not self.batches:
             sentences["no batch"] = (
                 "no batch of the training was seen: no forward of the model that was given to "
                 "start or step computed gradients. If that is the model that is trained, show "
                 "its batches with see(batch); the start token cannot be read off them"
             )
+        if start := self._start_finding():
+            sentences["start"] = start
+        return sentences
+
+    def _start_finding(self) -> str | None:
+        """What is wrong with what comes before the canaries."""
         after, priced = self._after(), shown_start(self._token)
         words = ", ".join(f"{name} before {count(n)}" for name, n in list(after.items())[:4])
         common = next(iter(after), None)
         if common is None:
-            if self._chosen and self.reader.batches:
-                sentences["start"] = (
-                    "no canary was seen in any batch, so the start token was chosen by text "
-                    f"without secrets: {priced}"
-                )
-        elif not self._chosen and common != priced:
+            if not self._chosen or not self.batches:
+                return None
+            return (
+                "no canary was seen in any batch, so the start token was chosen by text "
+                f"without secrets: {priced}"
+            )
+        if not self._chosen and common != priced:
             total = plural(sum(after.values()), "canary", "canaries")
-            sentences["start"] = (
+            return (
                 f"start_token={priced} was given, and of {total} in the batches there was {words}: "
                 "exposure may be too low; leave start_token out"
             )
-        elif common == _WITHIN:
-            sentences["start"] = (
+        if common == _WITHIN:
+            return (
                 f"most canaries were seen within other text ({words}); candidates are priced "
                 f"after {priced}, so exposure may be too low: give the text before them as context"
             )
-        elif len(after) > 1:
-            sentences["start"] = (
+        if len(after) > 1:
+            return (
                 f"canaries were seen after different starts ({words}); candidates are priced "
                 "after the most common one"
             )
-        return sentences
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """What was seen, as plain data for a history."""
         return {
-            "read": self.reader.batches,
-            "canaries": self.reader.whole.total(),
+            "read": self.batches,
+            "canaries": self.whole.total(),
             "after": self._after(),
             "findings": list(self.findings.values()),
         }

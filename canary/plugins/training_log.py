@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, SupportsFloat
 
+import numpy as np
+
 from canary.audits.history import PASSED_AT_THE_END, History, Loss, Moment
 from canary.errors import InputError, OutputError, RecordError
 from canary.records.validation import brief, real_number, some, whole_number
-from canary.statistics.exposures import Exposure
+from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.statistics.numbers import plural
 
 _log = logging.getLogger("canary.plugins.monitor")
@@ -135,28 +137,38 @@ def number_of(loss: object) -> float:
 class StopRule:
     """Stops where, in a group, the median of the lower ends of exposures is above `bits`.
 
-    `groups` are the places of the injected canaries by number of copies. `certain` is the
-    largest exposure that the draws can show of each canary; `bits` must be below it.
+    `groups` are the places of the injected canaries by number of copies.
     """
 
     bits: float
     groups: Mapping[int, tuple[int, ...]]
-    certain: Sequence[float]
 
-    def __post_init__(self) -> None:
-        if not self.groups:
+    @classmethod
+    def of(cls, bits: float, history: History) -> StopRule:
+        """The rule, if the draws of a history can show that it is broken."""
+        groups = {copies: places for copies, places in history.groups().items() if copies}
+        if not groups:
             raise InputError(
                 "stop_above_bits was given, and the set has no injected canary, so nothing could "
                 "ever stop the training",
                 cure="give the set that was injected into the training data",
             )
-        most = max(statistics.median(self.certain[i] for i in own) for own in self.groups.values())
-        if not 0.0 <= self.bits < most:
+        # No draw is as likely: the largest exposure that draws can show.
+        certain = [
+            exposure_by_draws([0.0], np.ones(f.draws), space_size=f.space_size)[0].lower_bits
+            for f in history.formats
+        ]
+        most = max(
+            statistics.median(certain[history.canaries[place].format] for place in places)
+            for places in groups.values()
+        )
+        if not 0.0 <= bits < most:
             raise InputError(
-                f"stop_above_bits={self.bits:g}, and the draws can show {most:.1f} bits at most",
+                f"stop_above_bits={bits:g}, and the draws can show {most:.1f} bits at most",
                 cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit "
                 "more",
             )
+        return cls(bits, groups)
 
     def broken(self, exposures: Sequence[Exposure]) -> str | None:
         """Which group is above the limit, in words; None if none is."""
@@ -175,8 +187,11 @@ class StopRule:
 class TrainingLog:
     """A history that grows by moments and losses, the file it is kept in, and what was said."""
 
-    def __init__(self, history: History, time: TimeShare, path: Path | None) -> None:
-        self._history, self._time, self._path = history, time, path
+    def __init__(
+        self, history: History, time: TimeShare, rule: StopRule | None, path: Path | None
+    ) -> None:
+        self._history, self._path = history, path
+        self.time, self.rule = time, rule
         self._said: set[str] = set()
         self._earlier: Mapping[str, Any] = {}  # batches before a checkpoint
         self._asked_at: int | None = None
@@ -187,8 +202,8 @@ class TrainingLog:
         """What was measured so far."""
         return replace(
             self._history,
-            training_seconds=self._history.training_seconds + self._time.training_seconds,
-            own_seconds=self._history.own_seconds + self._time.own_seconds,
+            training_seconds=self._history.training_seconds + self.time.training_seconds,
+            own_seconds=self._history.own_seconds + self.time.own_seconds,
         )
 
     @property
@@ -253,7 +268,7 @@ class TrainingLog:
 
     def say_what_is_missing(self, step: int) -> None:
         """Warn of measurements that were asked for and not made by the end, at `step`."""
-        history, watch = self.history, self._time
+        history, watch = self.history, self.time
         made, tried = len(history.measured), len(history.moments)
         asked, cost = plural(history.asked, "measurement"), f"about {watch.cost or 0.0:.2g} s"
         allowed = (watch.share or 0.0) * history.training_seconds

@@ -76,7 +76,7 @@ def signals_of(
     labels : ndarray of int64 of shape (samples,)
         From 0 to classes - 1.
     kind : {"logits", "probs", "losses"}
-        What `outputs` holds. Losses are in nats and have only the signals that follow from them.
+        Losses are in nats and have only the signals that follow from them.
     worker : Worker
         Blocks of samples go through it.
     """

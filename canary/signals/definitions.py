@@ -23,15 +23,12 @@ class Signal:
 
     Parameters
     ----------
-    name : str
+    name, help : str
+        `help` says what it is, in a line.
     sign : int
         1 if it is higher for what looks like a member, -1 if it is lower.
-    help : str
-        What it is, in a line.
-    of_losses : bool
-        Whether it follows from the loss alone.
-    of_outputs : bool
-        Whether it follows from the outputs; the gradient takes the model.
+    of_losses, of_outputs : bool
+        Whether it follows from the loss alone; or from the outputs, without the model.
     value : callable, optional
         ``value(log_probs, labels)`` gives it for some samples, of log-probabilities of shape
         (samples, classes). Those without are measured by `canary.signals.class_signals`.

@@ -78,11 +78,9 @@ def answers_of(given: Said, name: str) -> Answers:
 def _of_scores(scores: Scores) -> Answers:
     if not scores.tokens.all():
         text = int(scores.tokens.argmin())
-        raise InputError(
-            "the text has no token that was priced, and so no loss",
-            cure="leave it out of the query set, or score with a start token",
-            where=f"{scores.path}:{text + 1}",
-        )
+        problem = "the text has no token that was priced, and so no loss"
+        cure = "leave it out of the query set, or score with a start token"
+        raise InputError(problem, cure=cure, where=f"{scores.path}:{text + 1}")
     nats = scores.px_bits * LN2 / scores.tokens
     # Texts that are the same have the same lines and, under one tokenizer, as many tokens.
     same = np.stack([scores.lines, scores.tokens], axis=1)
@@ -96,26 +94,20 @@ def _of_array(given: Any, name: str) -> Answers:
             raise TypeError(f"of the type {array.dtype}")
         losses = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(
-            f"expected losses, got {type(given).__name__} ({error})",
-            cure="give a file of outputs, what canary.measure gave, or an array of losses",
-            where=name,
-        ) from error
+        problem = f"expected losses, got {type(given).__name__} ({error})"
+        cure = "give a file of outputs, what canary.measure gave, or an array of losses"
+        raise InputError(problem, cure=cure, where=name) from error
     if losses.ndim == 1:
         losses = losses[None, :]
     if losses.ndim != 2 or not losses.size:
-        raise InputError(
-            f"losses of shape {np.shape(given)}, expected (samples,) or (models, samples)",
-            cure="give one loss per sample; outputs go through canary.measure",
-            where=name,
-        )
+        problem = f"losses of shape {np.shape(given)}, expected (samples,) or (models, samples)"
+        cure = "give one loss per sample; outputs go through canary.measure"
+        raise InputError(problem, cure=cure, where=name)
     if not (losses >= 0).all():  # NaN is not, either
         row, sample = map(int, np.argwhere(~(losses >= 0))[0])
-        raise InputError(
-            f"the loss of sample {sample} of model {row} is {losses[row, sample]}",
-            cure="give -log of the probability of the label, in nats",
-            where=name,
-        )
+        problem = f"the loss of sample {sample} of model {row} is {losses[row, sample]}"
+        cure = "give -log of the probability of the label, in nats"
+        raise InputError(problem, cure=cure, where=name)
     return Answers(losses, None, None, (name,) * len(losses))
 
 

@@ -89,21 +89,16 @@ def measure(
     """
     if isinstance(models, str | os.PathLike):
         if any(given is not None for given in (x, y, member, outputs, group)):
-            raise InputError(
-                "a file of outputs brings its own labels and members",
-                cure="give the path alone",
-                where=_WHERE,
-            )
+            problem = "a file of outputs brings its own labels and members"
+            raise InputError(problem, cure="give the path alone", where=_WHERE)
         return table_of_file(models, keep_outputs=keep_outputs)
     several: list[Any] = list(models) if isinstance(models, list | tuple) else [models]
     adapted = [as_classifier(model, outputs) for model in several]
     needed = outputs is not None or any(adapter is None for adapter in adapted)
     if y is None or member is None or (needed and outputs not in KINDS):
-        raise InputError(
-            f"y, member and outputs are needed, got outputs={outputs!r}",
-            cure='give labels, members, and outputs="logits", "probs" or "losses"',
-            where=_WHERE,
-        )
+        problem = f"y, member and outputs are needed, got outputs={outputs!r}"
+        cure = 'give labels, members, and outputs="logits", "probs" or "losses"'
+        raise InputError(problem, cure=cure, where=_WHERE)
     labels, flags = np.asarray(y), np.asarray(member)
     if flags.ndim == 1:
         flags = np.broadcast_to(flags, (len(several), *flags.shape))
@@ -116,25 +111,24 @@ def measure(
         )
     groups = None if group is None else np.asarray(group)
     tables = []
-    for row, (model, adapter) in enumerate(zip(several, adapted, strict=True)):
+    for row, (model, adapter, mine) in enumerate(zip(several, adapted, flags, strict=True)):
         where = f"{_WHERE}: model {row}"
         asked = adapter is not None or callable(model)
         if x is None and asked:
             raise InputError("a model needs x", cure="give the samples as x", where=where)
-        lengths = {
-            "labels": labels,
-            "member": flags[row],
-            "group": groups,
-            "x": x if asked else None,
-        }
-        check_lengths({n: len(part) for n, part in lengths.items() if part is not None}, _WHERE)
+        parts = {"labels": labels, "member": mine, "group": groups, "x": x if asked else None}
+        check_lengths({n: len(part) for n, part in parts.items() if part is not None}, _WHERE)
         if adapter is None:
             given = _given(model, x, len(labels), batch_size or _BATCH)
         else:
             given = class_log_probs(adapter, x, batch_size=batch_size, progress=progress)
         # Log-probabilities are logits.
         kind: Outputs = "logits" if adapter is not None or outputs is None else outputs
-        table = _table(kind, _pieces(given, labels, flags[row], groups), where, keep=keep_outputs)
+        pieces = (
+            Piece(said, labels[part], mine[part], None if groups is None else groups[part])
+            for part, said in given
+        )
+        table = _table(kind, pieces, where, keep=keep_outputs)
         if gradients:
             norm = gradient_features(model, x, table.label, outputs=outputs).norm
             table = replace(table, values={**table.values, "gradient-norm": norm[None, :]})
@@ -151,16 +145,6 @@ def table_of_file(
     return _table(kind, pieces, str(path), keep=keep_outputs)
 
 
-def _pieces(
-    given: Iterator[tuple[slice, NDArray[Any]]],
-    labels: NDArray[Any],
-    member: NDArray[Any],
-    group: NDArray[Any] | None,
-) -> Iterator[Piece]:
-    for part, outputs in given:
-        yield Piece(outputs, labels[part], member[part], None if group is None else group[part])
-
-
 def _given(
     model: Any, x: Any, samples: int, batch_size: int
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
@@ -174,11 +158,8 @@ def _given(
         part = slice(begin, min(begin + batch_size, samples))
         outputs = np.asarray(model(x[part])) if asked else model[part]
         if len(outputs) != part.stop - begin:
-            raise InputError(
-                f"a model gave {len(outputs)} outputs for {part.stop - begin} samples",
-                cure="give a row for each sample",
-                where=_WHERE,
-            )
+            problem = f"a model gave {len(outputs)} outputs for {part.stop - begin} samples"
+            raise InputError(problem, cure="give a row for each sample", where=_WHERE)
         yield part, outputs
 
 
@@ -195,11 +176,9 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) ->
             if kind == "losses":
                 classes = max(classes, int(piece.labels.max()) + 1)
             elif samples and classes != piece.outputs.shape[1]:
-                raise InputError(
-                    f"outputs of {classes} and of {piece.outputs.shape[1]} classes",
-                    cure="give the same classes for every sample",
-                    where=where,
-                )
+                problem = f"outputs of {classes} and of {piece.outputs.shape[1]} classes"
+                cure = "give the same classes for every sample"
+                raise InputError(problem, cure=cure, where=where)
             else:
                 classes = piece.outputs.shape[1]
                 kept += [log_probs_of(piece.outputs, kind)] if keep else []
@@ -244,11 +223,8 @@ def table_of_files(
     for place in places:
         other = known.setdefault(os.path.realpath(place), place)
         if other is not place:
-            raise InputError(
-                "is given twice" if other == place else f"is {other}, too",
-                cure="give one file for each model",
-                where=str(place),
-            )
+            problem = "is given twice" if other == place else f"is {other}, too"
+            raise InputError(problem, cure="give one file for each model", where=str(place))
     tables: list[SignalTable] = []
     for place in places:
         table = table_of_file(place)

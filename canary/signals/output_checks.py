@@ -43,18 +43,12 @@ def checked(piece: Piece, kind: Outputs, *, first: int, where: str) -> Piece:
     """
     outputs, refusing = piece.outputs, _Refusing(first, where)
     if outputs.dtype.kind not in "fiub":
-        raise InputError(
-            f"{kind} are of the type {outputs.dtype}, numbers were expected",
-            cure="save them as floating point numbers",
-            where=where,
-        )
+        problem = f"{kind} are of the type {outputs.dtype}, numbers were expected"
+        raise InputError(problem, cure="save them as floating point numbers", where=where)
     shape = tuple(map(int, outputs.shape))
     if kind == "losses" and outputs.ndim != 1:
-        raise InputError(
-            f"losses have the shape {shape}, expected one number per sample",
-            cure="do not average over samples",
-            where=where,
-        )
+        problem = f"losses have the shape {shape}, expected one number per sample"
+        raise InputError(problem, cure="do not average over samples", where=where)
     if kind != "losses" and (outputs.ndim != 2 or outputs.shape[1] < 2):
         raise InputError(
             f"{kind} have the shape {shape}, expected (samples, classes) with at least 2 classes",
@@ -89,11 +83,8 @@ def check_lengths(lengths: dict[str, int], where: str) -> int:
     """The number of samples that all arrays have; an `InputError` if they differ, or it is 0."""
     if len({*lengths.values()}) > 1:
         shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise InputError(
-            f"the arrays differ in length: {shown}",
-            cure="give one entry per sample in each",
-            where=where,
-        )
+        problem = f"the arrays differ in length: {shown}"
+        raise InputError(problem, cure="give one entry per sample in each", where=where)
     size = next(iter(lengths.values()))
     if size == 0:
         raise InputError("there are no samples", cure="give at least two", where=where)
@@ -134,11 +125,8 @@ class _Refusing:
         if bad.any():
             place = int(bad.argmax())
             shown = brief(values[place : place + 1].tolist()[0])  # of texts and dates, too
-            raise InputError(
-                f"sample {self.first + place} has the {name} {shown}, expected {expected}",
-                cure=cure,
-                where=self.where,
-            )
+            problem = f"sample {self.first + place} has the {name} {shown}, expected {expected}"
+            raise InputError(problem, cure=cure, where=self.where)
 
 
 def _labels(given: NDArray[Any], classes: int | None, refusing: _Refusing) -> NDArray[np.int64]:
@@ -155,11 +143,9 @@ def _labels(given: NDArray[Any], classes: int | None, refusing: _Refusing) -> ND
         value = brief(given[place].item())
         unlike = f"decimals (sample {refusing.first + place} has {value})"
     if unlike:
-        raise InputError(
-            f"labels are {unlike}, whole numbers were expected",
-            cure="number the classes from 0, and give one number for each sample",
-            where=refusing.where,
-        )
+        problem = f"labels are {unlike}, whole numbers were expected"
+        cure = "number the classes from 0, and give one number for each sample"
+        raise InputError(problem, cure=cure, where=refusing.where)
     with np.errstate(invalid="ignore"):  # beyond int64 they are out of any range
         labels = given.astype(np.int64)
     bad = labels < 0 if classes is None else (labels < 0) | (labels >= classes)

@@ -56,11 +56,9 @@ def pieces_of(
     place = Path(path)
     reader = {".npz": _npz, ".parquet": _parquet, ".csv": _csv}.get(place.suffix.lower())
     if reader is None:
-        raise InputError(
-            "is a folder" if place.is_dir() else f"has the ending {place.suffix!r}",
-            cure="save the outputs as .npz, .parquet or .csv",
-            where=str(place),
-        )
+        problem = "is a folder" if place.is_dir() else f"has the ending {place.suffix!r}"
+        cure = "save the outputs as .npz, .parquet or .csv"
+        raise InputError(problem, cure=cure, where=str(place))
     with _damage_named(place):
         kind, pieces = reader(place, ("labels", "member") if members else ("labels",))
 
@@ -93,11 +91,9 @@ def _kind(names: set[str], path: Path, needed: Names) -> Outputs:
     if not kinds or missing:
         lacking = " and ".join([*([] if kinds else ["logits, probs or losses"]), *missing])
         shown = ", ".join(sorted(names)[:10]) or "nothing"
-        raise InputError(
-            f"lacks {lacking}; it holds {shown}",
-            cure=f"save logits (or probs, or losses) and {' and '.join(needed)} under these names",
-            where=str(path),
-        )
+        problem = f"lacks {lacking}; it holds {shown}"
+        cure = f"save logits (or probs, or losses) and {' and '.join(needed)} under these names"
+        raise InputError(problem, cure=cure, where=str(path))
     return kinds[0]
 
 
@@ -317,9 +313,7 @@ def _lists(column: Any, kind: Outputs, path: Path) -> NDArray[Any]:
     if not isinstance(column, pa.ListArray | pa.LargeListArray | pa.FixedSizeListArray):
         return _numbers(column)
     if len(pc.unique(pc.list_value_length(column))) > 1:
-        raise InputError(
-            f"the lists of {kind} differ in length",
-            cure="give a number for each class to every sample",
-            where=str(path),
-        )
+        problem = f"the lists of {kind} differ in length"
+        cure = "give a number for each class to every sample"
+        raise InputError(problem, cure=cure, where=str(path))
     return _numbers(column.flatten()).reshape(len(column), -1)

@@ -27,8 +27,7 @@ class Origin:
     models : tuple of str
         Of each model of the table: configuration, split and seed of its training.
     target : str or None
-        Of the model that these were made for, if they were: which imitate it, or leave a
-        member of it out.
+        Of the model that these imitate, or leave a member of out.
     """
 
     data: str
@@ -55,13 +54,11 @@ class SignalTable(Shown):
     source : str
         Where it comes from, for messages and reports.
     missing : mapping of int to str
-        Models that could not be trained or gave no numbers, by their number in the fleet,
-        and why. They have no row.
+        Models without a row, by their number in the fleet, and why they gave no numbers.
     origin : Origin or None
         Fingerprints of data and models, where they are known.
     of_texts : bool
-        Whether the samples are texts, which have no classes: one label and one class stand for
-        all.
+        Whether the samples are texts, which all have one label and one class.
     outputs : ndarray of float32 of shape (models, samples, classes) or None
         Log-probabilities of all classes, in nats, where they were kept.
     numbers : tuple of int
@@ -219,9 +216,7 @@ def positions(given: ArrayLike | None, size: int, what: str, where: str) -> NDAr
         chosen = np.flatnonzero(chosen)
     whole = chosen.ndim == 1 and chosen.dtype.kind in "iu" and len(chosen) > 0
     if not whole or chosen.min() < 0 or chosen.max() >= size:
-        raise InputError(
-            f"{what} {brief(given)} of a table that has {size}",
-            cure=f"give positions from 0 to {size - 1}, or {size} flags of which one is true",
-            where=where,
-        )
+        problem = f"{what} {brief(given)} of a table that has {size}"
+        cure = f"give positions from 0 to {size - 1}, or {size} flags of which one is true"
+        raise InputError(problem, cure=cure, where=where)
     return chosen.astype(np.intp)

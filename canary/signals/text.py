@@ -190,11 +190,10 @@ class TextSignal:
 
     Parameters
     ----------
-    name : str
+    name, help : str
+        `help` says what it is, in a line.
     sign : int
         1 if it is higher for what looks like a member, -1 if it is lower.
-    help : str
-        What it is, in a line.
     value : callable
         Gives it for all texts, of what the model said of them.
     needs : {"", "moments", "reference", "masked"}

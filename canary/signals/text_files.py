@@ -71,11 +71,9 @@ def read_texts(
     outside = [(text, line) for text, line in others if text not in known]
     both = len(others) - len(outside)
     if not outside:
-        raise CorpusError(
-            "each of its texts stands in the members' file, too",
-            cure="give texts that the model was not trained on",
-            where=str(sources[1]),
-        )
+        problem = "each of its texts stands in the members' file, too"
+        cure = "give texts that the model was not trained on"
+        raise CorpusError(problem, cure=cure, where=str(sources[1]))
     notes = []
     if both:
         said = "is the same text as a member" if both == 1 else "are the same texts as members"

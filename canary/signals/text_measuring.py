@@ -78,11 +78,8 @@ def text_signals_of(asked: str, *, reference: bool, masked: bool) -> list[str] |
     for name in names:
         needs = TEXT_SIGNALS[name].needs
         if not there.get(needs, True):
-            raise InputError(
-                f"the attack {name} needs a second model",
-                cure=f"name it: {_MODELS[needs]}",
-                where="attacks",
-            )
+            problem = f"the attack {name} needs a second model"
+            raise InputError(problem, cure=f"name it: {_MODELS[needs]}", where="attacks")
     return names
 
 
@@ -319,11 +316,9 @@ def _check_numbers(share: float, masked_share: float, neighbours: int) -> None:
 def _second(reference: Any, target: LanguageModel) -> LanguageModel:
     second = load(reference)
     if second.facts.fingerprint == target.facts.fingerprint:
-        raise InputError(
-            "the reference model is the model that is attacked",
-            cure="name one that was not trained on the members",
-            where="reference",
-        )
+        problem = "the reference model is the model that is attacked"
+        cure = "name one that was not trained on the members"
+        raise InputError(problem, cure=cure, where="reference")
     return second
 
 

@@ -65,19 +65,15 @@ class Pricer:
         self.overlap = overlap
         if self.window is None:
             if overlap is not None:
-                raise InputError(
-                    f"overlap={overlap} without windows: the model takes texts of any length",
-                    cure="leave it out, or give a window (--window)",
-                    where="overlap",
-                )
+                problem = f"overlap={overlap} without windows: the model takes texts of any length"
+                cure = "leave it out, or give a window (--window)"
+                raise InputError(problem, cure=cure, where="overlap")
             return
         self.overlap = max(self.window // 2, 1) if overlap is None else overlap
         if not 1 <= self.overlap < self.window:
-            raise InputError(
-                f"overlap={self.overlap} does not fit windows of {self.window} tokens",
-                cure=f"give 1 to {self.window - 1}; half a window is usual",
-                where="overlap",
-            )
+            problem = f"overlap={self.overlap} does not fit windows of {self.window} tokens"
+            cure = f"give 1 to {self.window - 1}; half a window is usual"
+            raise InputError(problem, cure=cure, where="overlap")
 
     def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
         """Each text as tokens; `place` says where a text stands, for messages."""
@@ -169,11 +165,8 @@ def _known(shards: Series, ends: list[int]) -> list[NDArray[np.float32]]:
     """What an earlier run has finished, of the same blocks."""
     earlier = list(shards)
     if [shard.state.get("texts") for shard in earlier] != ends[: len(earlier)]:
-        raise RecordError(
-            "holds other blocks of texts than this run has",
-            cure="remove the folder to begin anew",
-            where=str(shards.folder),
-        )
+        problem = "holds other blocks of texts than this run has"
+        raise RecordError(problem, cure="remove the folder to begin anew", where=str(shards.folder))
     return [np.frombuffer(shard.body, _FLOATS).astype(np.float32) for shard in earlier]
 
 

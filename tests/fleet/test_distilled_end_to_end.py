@@ -89,23 +89,21 @@ def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
     assert (whole.signal("loss") == fleet.run().signal("loss")).all()
 
 
+def plain(split=None, seed=0, **options):
+    split = halves() if split is None else split
+    return Fleet(fleets.means, fleets.made(), split, 2, seed, outputs="logits", **options)
+
+
 def test_the_target_is_part_of_what_a_result_is_kept_under():
     """Two targets may say the same."""
     said = np.full((60, 3), 1 / 3)
-    one, two = (
-        Fleet(
-            fleets.means, fleets.made(), soft_labelled(halves(), said, target=name), 2, 0,
-            outputs="logits",
-        ).keys
-        for name in ("a", "b")
-    )  # fmt: skip
+    one, two = (plain(soft_labelled(halves(), said, target=name)).keys for name in ("a", "b"))
     assert not set(one) & set(two)
 
 
 def test_outputs_are_added_to_a_fleet_that_was_run_without(tmp_path):
-    plain = Fleet(fleets.means, fleets.made(), halves(), 2, 0, outputs="logits")
-    asked = Fleet(fleets.means, fleets.made(), halves(), 2, 0, outputs="logits", keep_outputs=True)
-    one, two = plain.run(folder=tmp_path), asked.run(folder=tmp_path)
+    asked = plain(keep_outputs=True)
+    one, two = plain().run(folder=tmp_path), asked.run(folder=tmp_path)
     assert one.outputs is None
     assert two.outputs.shape == (2, 60, 3)
     np.testing.assert_allclose(np.exp(two.outputs).sum(axis=2), 1, rtol=1e-5)
@@ -122,13 +120,11 @@ def of_some_samples(fleet, table):
 
 
 def of_another_fleet(fleet, table):
-    other = Fleet(fleets.means, fleets.made(), halves(), 2, 9, outputs="logits", keep_outputs=True)
-    return other.distilled(table, 0, halves(), n_models=2, seed=0)
+    return plain(seed=9, keep_outputs=True).distilled(table, 0, halves(), n_models=2, seed=0)
 
 
 def without_outputs(fleet, table):
-    plain = Fleet(fleets.means, fleets.made(), halves(), 2, 0, outputs="logits")
-    return plain.distilled(plain.run(), 0, halves(), n_models=2, seed=0)
+    return plain().distilled(plain().run(), 0, halves(), n_models=2, seed=0)
 
 
 WRONG = {
@@ -141,6 +137,6 @@ WRONG = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_refused(wrong):
-    fleet = Fleet(fleets.means, fleets.made(), halves(), 2, 0, outputs="logits", keep_outputs=True)
+    fleet = plain(keep_outputs=True)
     with pytest.raises(InputError, match=WRONG[wrong]):
         wrong(fleet, fleet.run())

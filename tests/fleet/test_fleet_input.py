@@ -11,7 +11,7 @@ import pytest
 
 from canary.errors import InputError, ModelError
 from canary.fleet.running import Fleet
-from canary.fleet.splits import halves, leave_one_out, subsets
+from canary.fleet.splits import Drawn, halves, leave_one_out, subsets
 from canary.fleet.torch_training import TorchTraining
 from canary.signals.signal_table import check_tied
 from canary.workers.jobs import Lost
@@ -183,3 +183,44 @@ def test_references_of_another_target_or_other_data_are_refused():
     elsewhere = fleet(models=2, split=halves(), data=fleets.made(1)).run()
     with pytest.raises(InputError, match="other data"):
         check_tied(elsewhere, target)
+
+
+RATE = [1.0]
+
+
+def scaled(task):
+    logits = RATE[0] * task.options["rates"][0] * fleets.means(task)(task.samples)
+    return logits.astype(np.float32)
+
+
+CHANGES = {
+    "data": lambda x, y, options: np.multiply(x, 3, out=x),
+    "^Fleet: data": lambda x, y, options: np.copyto(y, (y + 1) % 3),
+    "options": lambda x, y, options: options["rates"].insert(0, 5.0),
+    "training": lambda x, y, options: RATE.insert(0, 2.0),
+}
+
+
+@pytest.mark.parametrize("named", CHANGES)
+@pytest.mark.parametrize("ran", [False, True])
+def test_a_change_in_place_is_refused_by_name(named, ran, monkeypatch, tmp_path):
+    monkeypatch.setitem(globals(), "RATE", [1.0])
+    (x, y), options = fleets.made(), {"rates": [1.0]}
+    made = Fleet(scaled, (x, y), halves(), 2, 0, outputs="logits", options=options)
+    if ran:
+        made.run(folder=tmp_path / "kept")
+    CHANGES[named](x, y, options)
+    with pytest.raises(InputError, match=rf"{named} changed after the fleet was made"):
+        made.run(folder=tmp_path / "kept")
+    again = Fleet(scaled, (x, y), halves(), 2, 0, outputs="logits", options=options)
+    assert again.run().models == 2
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_split_is_the_one_that_was_given(drawn):
+    member = np.arange(60) // 3 % 2 == np.arange(2)[:, None]
+    given = member.copy()
+    split = (lambda *_: Drawn(given)) if drawn else given
+    made = fleet(split=split, models=2)
+    given[:] = ~given
+    assert (made.run().member == member).all()

@@ -12,14 +12,15 @@ from trained import trained
 from watched import END, END_ID, ended_model, ended_tokenizer, monitor, small_set
 
 from canary.corpus.canaries import generate
+from canary.scoring.run_options import RunOptions
 from canary.tokens.fast import as_tokenizer
 
 
 def _reader(canaries=None, tokenizer=None):
-    from canary.plugins.training_batches import BatchReader
+    from canary.plugins.training_batches import TrainingBatches
 
     tokenizer = as_tokenizer(tokenizer or ended_tokenizer())
-    return BatchReader(canaries or small_set(), tokenizer)
+    return TrainingBatches(canaries or small_set(), tokenizer, RunOptions(), lambda said: None)
 
 
 def _ids(text):
@@ -58,7 +59,8 @@ def test_what_is_before_each_canary(left):
     within = _reader()
     within.see(np.array([_ids("so " + texts[0])]))
     assert within.before == {CHARACTERS.index(" "): 1}
-    assert reader.findings == {}
+    assert reader.findings.keys() == {"start"}
+    assert "canaries were seen after different starts" in reader.findings["start"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama2", "qwen", "unigram", "wordpiece"])
@@ -240,9 +242,9 @@ def test_copies_of_a_watched_model_are_not_heard():
     watch.start(module)
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         _forward(other, [_ids(_texts(small_set())[0])])
-    assert watch._start.reader.batches == 0
+    assert watch._batches.batches == 0
     _forward(module, [_ids(_texts(small_set())[0])])
-    assert watch._start.reader.batches == 1
+    assert watch._batches.batches == 1
 
 
 WRAPPED = {

@@ -78,7 +78,7 @@ def test_the_noise_of_16_bits_is_that_of_the_weights_at_each_moment(monkeypatch)
 
 def test_differences_that_are_no_rounding_are_told_and_the_training_goes_on(monkeypatch):
     from canary.errors import ModelError
-    from canary.plugins import live_pricing as room
+    from canary.plugins import moment_taker as room
 
     def unsound(model):
         raise ModelError("the model looks ahead", cure="none")

@@ -80,12 +80,12 @@ def _nan(watch, module, monkeypatch, tmp_path):
 
 
 def _full(watch, module, monkeypatch, tmp_path):
-    from canary.plugins.live_pricing import LivePricer
+    from canary.plugins.moment_taker import MomentTaker
 
     def measure(self, token):
         raise OutOfMemory("one row does not fit")
 
-    monkeypatch.setattr(LivePricer, "measure", measure)
+    monkeypatch.setattr(MomentTaker, "measure", measure)
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ def test_weights_losses_modes_and_random_states_are_the_same(tmp_path, options):
 def test_the_comparison_sees_a_disturbed_random_state(tmp_path, monkeypatch):
     import torch
 
-    from canary.plugins.live_pricing import LivePricer
+    from canary.plugins.moment_taker import MomentTaker
 
-    measure = LivePricer.measure
+    measure = MomentTaker.measure
 
     def disturbing(self, token):
         found = measure(self, token)
@@ -66,7 +66,7 @@ def test_the_comparison_sees_a_disturbed_random_state(tmp_path, monkeypatch):
         return found
 
     without = _train(tmp_path / "without", watched=False)
-    monkeypatch.setattr(LivePricer, "measure", disturbing)
+    monkeypatch.setattr(MomentTaker, "measure", disturbing)
     with_it = _train(tmp_path / "with", watched=True)
     assert any(not np.array_equal(v, with_it[0][name]) for name, v in without[0].items())
 

@@ -145,3 +145,43 @@ def test_tokens_that_a_torch_model_rules_out_add_nothing_golden():
     np.testing.assert_allclose(found.means, [-LN2, mean], rtol=1e-6)
     spread = np.sqrt(3 / 4 * 1 / 4) * np.log(3)
     np.testing.assert_allclose(found.deviations, [0, spread], rtol=1e-6, atol=1e-7)
+
+
+class Fixed:
+    """Rewrites by a list: each time the next copies."""
+
+    facts = {"name": "fixed", "fingerprint": "0"}  # noqa: RUF012
+
+    def __init__(self, *copies):
+        self.copies, self.asked = list(copies), []
+
+    def rewrite(self, texts, *, share, rng):
+        self.asked.append((list(texts), share, rng.random()))
+        return self.copies[len(self.asked) - 1]
+
+
+def test_neighbours_by_hand_golden():
+    """bb costs 2 bits a letter, ba and aa 1, bA 3, as the first letter has no price."""
+    rewriter = Fixed(["ba", "ab"], ["bA", "ab"])
+    found = measure_texts(MODEL, ["bb", "ab"], [True, False], masked=rewriter, neighbours=2)
+    np.testing.assert_allclose(
+        found.table.signal("neighbourhood")[0], [(2 - (1 + 3) / 2) * LN2, 0.0], atol=1e-7
+    )
+    assert found.settings["masked"] == {"name": "fixed", "fingerprint": "0"}
+
+
+def test_copies_are_asked_for_with_their_own_seeds():
+    rewriter = Fixed(["ba", "ab"], ["bA", "ab"], ["bA", "ab"])
+    texts = ["bb", "", "ab"]
+    options = {"masked": rewriter, "neighbours": 3, "masked_share": 0.3, "signals": "neighbourhood"}
+    found = measure_texts(MODEL, texts, [True, True, False], seed=5, **options)
+    assert [asked[:2] for asked in rewriter.asked] == [(["bb", "ab"], 0.3)] * 3
+    assert len({asked[2] for asked in rewriter.asked}) == 3
+    assert list(found.table.values) == ["neighbourhood"]
+
+
+def test_copies_without_a_price_are_left_out():
+    """One letter that nothing stands before: one copy of the first text counts."""
+    rewriter = Fixed(["a", "a"], ["bA", "b"])
+    found = measure_texts(MODEL, ["bb", "ab"], [True, False], masked=rewriter, neighbours=2)
+    np.testing.assert_allclose(found.table.signal("neighbourhood")[0], [-LN2, 0.0], atol=1e-7)

@@ -51,8 +51,11 @@ def test_nothing_left_is_refused():
     [
         ({"signals": "lira"}, "there is no attack on texts 'lira'; There is: loss, total-loss"),
         ({"signals": "reference"}, r"needs a second model; name it: reference= or --reference"),
+        ({"signals": "neighbourhood"}, "needs a second model; name it: masked= or --masked MODEL"),
         ({"share": 0.0}, "share=0.0, more than 0 and at most 1 was expected"),
         ({"share": float("nan")}, "share=nan"),
+        ({"masked_share": 0.0}, "masked_share=0.0, more than 0 and at most 1"),
+        ({"neighbours": 0}, "neighbours=0, at least 1 was expected"),
     ],
 )
 def test_options(options, words):

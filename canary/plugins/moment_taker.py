@@ -1,28 +1,26 @@
-"""Canaries beside the same draws at every moment of a training, after any start token."""
+"""One measurement of a model in training: canaries beside the same draws at every moment."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from canary.audits.by_draws import Sample
-from canary.audits.history import Moment, WatchedCanary, WatchedFormat
+from canary.audits.history import Moment
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ModelError, NotFiniteError, OutOfMemory
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.models.noise import remeasure_noise
 from canary.plugins.live import any_process, undisturbed, unwrapped
-from canary.plugins.training_batches import WatchedStart
-from canary.plugins.training_log import StopRule, TimeShare, TrainingLog
+from canary.plugins.training_batches import TrainingBatches
+from canary.plugins.training_log import TrainingLog
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher, score_encodings
 from canary.scoring.run_options import RunOptions
-from canary.statistics.exposures import Exposure, exposure_by_draws
+from canary.statistics.exposures import Exposure
 from canary.tokens.candidates import CandidateEncoder, check_kept_apart
 from canary.tokens.starts import possible_starts, shown_start
 from canary.tokens.tokenizer import Tokenizer
@@ -40,30 +38,34 @@ class Measured(NamedTuple):
     curve_bits: tuple[float | None, ...] = ()
 
 
-class LivePricer:
-    """Draws from each format, `draws` of them, made once and encoded once for each start token.
+class MomentTaker:
+    """Measures a model in the midst of its training, and leaves the training as it was.
 
-    `canaries` and `formats` are what a history says of them. `model` is the module behind the
-    seam, once it is prepared. Formats that cannot be ranked under this tokenizer are refused.
+    Candidates of each format are drawn once, and encoded once for each start token; formats that
+    cannot be ranked under this tokenizer are refused. With `strict`, an error is raised where
+    nothing can be measured.
     """
 
     def __init__(
-        self, canaries: CanarySet, tokenizer: Tokenizer, options: RunOptions, *, draws: int
+        self,
+        canaries: CanarySet,
+        tokenizer: Tokenizer,
+        options: RunOptions,
+        batches: TrainingBatches,
+        kept: TrainingLog,
+        *,
+        strict: bool,
     ) -> None:
-        self._tokenizer, self._options = tokenizer, options
-        self.canaries = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in canaries)
+        self._tokenizer, self._options, self._strict = tokenizer, options, strict
+        self.batches, self.kept, self.time = batches, kept, kept.time
         self._drawn = []
-        for number, format in enumerate(canaries.formats):
+        for number, watched in enumerate(kept.history.formats):
+            format = canaries.formats[number]
             format.check_prefix_free()
             rng = np.random.default_rng([_STREAM, options.seed, number])
             places = [i for i, canary in enumerate(canaries) if canary.format == number]
             fills = [canary.fill for canary in canaries if canary.format == number]
-            drawn = format.sample(min(draws, format.size), rng=rng)
-            self._drawn.append((format, places, fills, drawn))
-        self.formats = tuple(
-            WatchedFormat(format.text, format.masked, format.size, len(drawn))
-            for format, _, _, drawn in self._drawn
-        )
+            self._drawn.append((format, places, fills, format.sample(watched.draws, rng=rng)))
         self._samples: dict[str | None, list[Sample]] = {}
         starts = [named_start(options.start_token)]
         if options.start_token == AUTO:
@@ -77,7 +79,7 @@ class LivePricer:
                 if type(error) is not InputError or token == starts[-1]:
                     raise
         self._module: Any = None
-        self.model: LanguageModel | None = None
+        self._model: LanguageModel | None = None
 
     def _samples_after(self, token: str | None) -> list[Sample]:
         if token not in self._samples:
@@ -89,22 +91,11 @@ class LivePricer:
             self._samples[token] = samples
         return self._samples[token]
 
-    def certain_bits(self) -> list[float]:
-        """Of each canary, the largest exposure that the draws can show: no draw as likely."""
-        formats = [
-            exposure_by_draws([0.0], np.ones(f.draws), space_size=f.space_size)[0].lower_bits
-            for f in self.formats
-        ]
-        return [formats[canary.format] for canary in self.canaries]
-
-    def prepare(self, module: Any, now: Callable[[], float]) -> float | None:
-        """Have the module behind the seam; the seconds that a measurement will take.
-
-        None if the module is the same as before.
-        """
+    def prepare(self, module: Any) -> None:
+        """Have the module behind the seam, and find out what a measurement will take."""
         if self._module is module:
-            return None
-        model = load(module, tokenizer=self._tokenizer)
+            return
+        model, now = load(module, tokenizer=self._tokenizer), self.time.now
         batcher = Batcher(model, batch_size=self._options.batch_size)
         batcher.check_length(max(sample.rows.longest for sample in self._first))
         some = [row for sample in self._first for row in sample.rows.encodings][:_TRIED]
@@ -116,35 +107,91 @@ class LivePricer:
             began = now()
             remeasure_noise(model)
             cost += now() - began
-        self._module, self.model = module, model
-        return cost
+        self._module, self._model = module, model
+        self.time.expect(cost)
+        self._keep_facts(model)
+
+    def _keep_facts(self, model: LanguageModel) -> None:
+        """What is known of the model, but for the fingerprint of a moment."""
+        facts = model.facts.to_dict()
+        del facts["fingerprint"]
+        self.kept.change(model=facts)
 
     def release(self) -> None:
         """Let the module go."""
-        self._module = self.model = None
+        self._module = self._model = None
 
-    def facts(self) -> dict[str, Any]:
-        """What is known of the model, but for the fingerprint of a moment."""
-        assert self.model is not None
-        facts = self.model.facts.to_dict()
-        del facts["fingerprint"]
-        return facts
+    def take(
+        self, module: Any, step: int, epoch: float | None, *, whatever: bool
+    ) -> tuple[Moment | None, str | None]:
+        """The moment, which is kept, and which canaries are above the limit.
 
-    def follow_noise(self) -> None:
-        """Measure the noise of 16-bit arithmetic anew: it moves with the weights.
-
-        A `ModelError` says that the differences are no rounding.
+        None where the share of time does not allow one, unless `whatever` is up.
         """
-        if self.model is not None and self.model.facts.dtype in _COARSE:
-            remeasure_noise(self.model)
+        self.kept.ask(step)
+        began = self.time.now()
+        token, measured, above, reason = None, Measured(), None, None
+        self.batches.busy = True
+        try:
+            with undisturbed(module):
+                self.prepare(module)
+                if not (whatever or self.time.allows):
+                    return None, None
+                with self.time.measurement():
+                    reason = self._noise_is_unsound()
+                    if reason is None:
+                        token, measured, above = self._priced()
+        except (NotFiniteError, OutOfMemory) as error:
+            if self._strict:
+                raise
+            reason = error.problem
+        finally:
+            self.batches.busy = False
+        if reason is None:
+            self.kept.say(self.batches.findings)
+        seconds = self.time.now() - began
+        moment = Moment(step, epoch, seconds, *measured, reason=reason, start_token=token)
+        self.kept.keep(moment, self.batches.to_dict())
+        return moment, above
+
+    def _noise_is_unsound(self) -> str | None:
+        """Why the differences between batches are no rounding, if they are none.
+
+        The noise of 16-bit arithmetic moves with the weights, and is measured anew; that of
+        finer arithmetic stays far below the distances of candidates.
+        """
+        assert self._model is not None
+        if self._model.facts.dtype in _COARSE:
+            try:
+                remeasure_noise(self._model)
+            except ModelError as error:
+                if self._strict or isinstance(error, NotFiniteError):
+                    raise
+                return error.problem
+        self._keep_facts(self._model)
+        return None
+
+    def _priced(self) -> tuple[str | None, Measured, str | None]:
+        """The start token, all canaries after it, and which are above the limit after any."""
+        assert self._model is not None
+        token, others = self.batches.now(self._model)
+        measured, rule = self.measure(token), self.kept.rule
+        above = None
+        if rule is not None:
+            above = rule.broken(measured.exposures)
+            for other in others:
+                if above is None:
+                    above = rule.broken(self.measure(other).exposures)
+                    above = above and f"priced after {shown_start(other)}, {above}"
+        return token, measured, above
 
     def measure(self, token: str | None) -> Measured:
         """All canaries after a start token, under the model as it is now.
 
         A `NotFiniteError` if it gives NaN, or gives a canary no probability at all.
         """
-        assert self.model is not None
-        batcher = Batcher(self.model, batch_size=self._options.batch_size)
+        assert self._model is not None
+        batcher = Batcher(self._model, batch_size=self._options.batch_size)
         rows: dict[int, tuple[float, Exposure, float | None]] = {}
         samples = zip(self._drawn, self._samples_after(token), strict=True)
         for (format, places, _, _), sample in samples:
@@ -158,86 +205,6 @@ class LivePricer:
             own = zip(result.px_bits.tolist(), result.exposures, curve, strict=True)
             rows.update(zip(places, own, strict=True))
         return Measured(*zip(*(rows[place] for place in sorted(rows)), strict=True))
-
-
-@dataclass(frozen=True, eq=False)
-class MomentTaker:
-    """Measures a model in the midst of its training, and leaves the training as it was.
-
-    With `strict`, an error is raised where nothing can be measured.
-    """
-
-    pricer: LivePricer
-    start: WatchedStart
-    rule: StopRule | None
-    time: TimeShare
-    kept: TrainingLog
-    strict: bool
-
-    def prepare(self, module: Any) -> None:
-        """The model behind the seam, and what a measurement will take; done once."""
-        cost = self.pricer.prepare(module, self.time.now)
-        if cost is not None:
-            self.time.expect(cost)
-            self.kept.change(model=self.pricer.facts())
-
-    def take(
-        self, module: Any, step: int, epoch: float | None, *, whatever: bool
-    ) -> tuple[Moment | None, str | None]:
-        """The moment, which is kept, and which canaries are above the limit.
-
-        None where the share of time does not allow one, unless `whatever` is up.
-        """
-        self.kept.ask(step)
-        began = self.time.now()
-        token, measured, above, reason = None, Measured(), None, None
-        self.start.busy = True
-        try:
-            with undisturbed(module):
-                self.prepare(module)
-                if not (whatever or self.time.allows):
-                    return None, None
-                with self.time.measurement():
-                    reason = self._noise_is_unsound()
-                    if reason is None:
-                        token, measured, above = self._priced()
-        except (NotFiniteError, OutOfMemory) as error:
-            if self.strict:
-                raise
-            reason = error.problem
-        finally:
-            self.start.busy = False
-        if reason is None:
-            self.kept.say(self.start.findings)
-        seconds = self.time.now() - began
-        moment = Moment(step, epoch, seconds, *measured, reason=reason, start_token=token)
-        self.kept.keep(moment, self.start.to_dict())
-        return moment, above
-
-    def _noise_is_unsound(self) -> str | None:
-        """Why the differences between batches are no rounding, if they are none."""
-        try:
-            self.pricer.follow_noise()
-        except ModelError as error:
-            if self.strict or isinstance(error, NotFiniteError):
-                raise
-            return error.problem
-        self.kept.change(model=self.pricer.facts())
-        return None
-
-    def _priced(self) -> tuple[str | None, Measured, str | None]:
-        """The start token, all canaries after it, and which are above the limit after any."""
-        assert self.pricer.model is not None
-        token, others = self.start.now(self.pricer.model)
-        measured = self.pricer.measure(token)
-        above = None
-        if self.rule is not None:
-            above = self.rule.broken(measured.exposures)
-            for other in others:
-                if above is None:
-                    above = self.rule.broken(self.pricer.measure(other).exposures)
-                    above = above and f"priced after {shown_start(other)}, {above}"
-        return token, measured, above
 
     def take_last(self, model: Any, step: int) -> str | None:
         """Measure the last step, if it was not; which canaries are above the limit there.
@@ -271,9 +238,9 @@ class MomentTaker:
 
     def unseen(self) -> ModelError | None:
         """The error of a training without canaries; to be asked in all processes."""
-        reader = self.start.reader
-        read = any_process(reader.findable and reader.batches > 0)
-        seen = any_process(reader.injected or self.kept.seen_before)
+        batches = self.batches
+        read = any_process(batches.findable and batches.batches > 0)
+        seen = any_process(batches.injected or self.kept.seen_before)
         if seen or not read or self.kept.history.stopped_at is not None:
             return None
         return ModelError(
@@ -285,5 +252,5 @@ class MomentTaker:
 
     @property
     def _asked(self) -> str:
-        assert self.rule is not None
-        return f"stop_above_bits={self.rule.bits:g} was given, and"
+        assert self.kept.rule is not None
+        return f"stop_above_bits={self.kept.rule.bits:g} was given, and"
