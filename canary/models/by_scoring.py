@@ -8,7 +8,8 @@ fallback where states cannot be reused, and the oracle of faster walkers.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,7 +20,6 @@ from canary.models.language_model import (
     FloatArray,
     IntArray,
     Ints,
-    LanguageModel,
     Memory,
     ModelFacts,
     Nodes,
@@ -28,10 +28,20 @@ from canary.models.language_model import (
 from canary.tokens.tokenizer import Tokenizer
 
 
-class HoldsNothing:
-    """The part of a walker that has to do with held states, for one that holds none."""
+class RowWalker:
+    """Expands nodes below a context by scoring one row per child; holds no states."""
 
     room = 0
+
+    def __init__(self, model: Any, context: Context) -> None:
+        self._model = model
+        self._context = np.asarray(context.ids, np.int32)
+
+    @cached_property
+    def context_log_probs(self) -> FloatArray:
+        """Log-probabilities of the context's tokens after its first, shape (p - 1,), nats."""
+        log_probs: FloatArray = self._model.score(Rows.of([self._context.tolist()]))
+        return log_probs
 
     def release(self, handles: IntArray) -> None:
         """Nothing is held."""
@@ -41,15 +51,6 @@ class HoldsNothing:
 
     def __exit__(self, *error: object) -> None:
         return None
-
-
-class RowWalker(HoldsNothing):
-    """Expands nodes below a context by scoring one row per child."""
-
-    def __init__(self, model: LanguageModel | RowModel, context: Context) -> None:
-        self._model = model
-        self._context = np.asarray(context.ids, np.int32)
-        self.context_log_probs: FloatArray = model.score(Rows.of([self._context.tolist()]))
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`; `keep` has no effect."""

@@ -82,6 +82,7 @@ class CausalModel(TorchModel):
             length_limit=length_limit(config),
             attention=str(getattr(config, "_attn_implementation", None) or "none"),
         )
+        self._refuse_unless_causal()
         self._shares, self._horizon = False, 0.0
         farthest = horizon(config) if held_bytes else 0
         for shares in (True, False) if farthest else ():
@@ -126,10 +127,8 @@ class CausalModel(TorchModel):
         """The same model, which reads no source."""
         if source is None:
             return self
-        raise UnsupportedError(
-            "this model reads no source text, and a source was given",
-            cure="leave the source out, or give a sequence-to-sequence model",
-        )
+        cure = "leave the source out, or give a sequence-to-sequence model"
+        raise UnsupportedError("this model reads no source text, and a source was given", cure=cure)
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context` that holds states within `memory_bytes`."""
@@ -162,6 +161,23 @@ class CausalModel(TorchModel):
             return logits, bytes_per_row(self.cached(probe, None)[1], 1)
         except _NO_SUCH_STATES:
             return logits, 0  # it has states of another kind, or none
+
+    def _refuse_unless_causal(self) -> None:
+        """Other tokens to the right must not matter as tokens to the left do, in any dtype."""
+        length = min(8, self.facts.length_limit or 8)
+        if length < 4:
+            return
+        ids = np.arange(length) % min(self.facts.vocabulary, self.tokenizer.size)
+        at = length // 2 - 2  # the last but one before those that change on the right
+        other = np.stack([ids, ids, ids])
+        other[1, at], other[2, at + 2 :] = ids[-1], ids[0]
+        plain, left, right = row_table(self, other)[:, at]
+        if abs(right - plain) > 0.25 * abs(left - plain):
+            raise ModelError(
+                "a token's probability depends on the tokens after it; this is no causal "
+                "language model",
+                cure="give a model that was trained to predict the next token",
+            )
 
 
 class WindowWalker(KeyValueWalker):

@@ -154,10 +154,7 @@ def as_classifier(model: Any, outputs: str | None) -> Classifier | None:
         return model
     if hasattr(model, "predict_proba"):
         if outputs not in {None, "probs"}:
-            raise InputError(
-                f"outputs={outputs!r} for an estimator, which gives probabilities",
-                cure='leave outputs out, or say "probs"',
-                where="classifier",
-            )
+            problem = f"outputs={outputs!r} for an estimator, which gives probabilities"
+            raise InputError(problem, cure='leave outputs out, or say "probs"', where="classifier")
         return EstimatorClassifier(model)
     return None

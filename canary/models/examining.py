@@ -137,11 +137,9 @@ def _refuse_if(finding: Finding, model: LanguageModel) -> None:
     if finding.error is not None:
         raise finding.error
     if finding.verdict == "refused":
-        raise ModelError(
-            f"is not true of this adapter: {finding.check} ({finding.figure})",
-            cure=f"{finding.cure}; canary.doctor(model) shows all checks",
-            where=type(model).__name__,
-        )
+        problem = f"is not true of this adapter: {finding.check} ({finding.figure})"
+        cure = f"{finding.cure}; canary.doctor(model) shows all checks"
+        raise ModelError(problem, cure=cure, where=type(model).__name__)
 
 
 def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[Finding]:

@@ -64,13 +64,13 @@ class KeyValueWalker(SlabWalker):
         logits, cache = decoder.cached(ids, None)
         with computing():
             log_probs, root = context_read(logits, ids)
-            # Per layer, keys and values of the context: (1, heads, p, width).
-            self._context = _context_rows(cache, ids.shape[1])
-            capacity = slab_capacity(memory_bytes, _row_bytes(self._context) + Slots.BYTES)
-            # Per layer, keys and values of held tokens: (capacity, heads, width).
+            context_rows = _context_rows(cache, ids.shape[1])
+            capacity = slab_capacity(memory_bytes, _row_bytes(context_rows) + Slots.BYTES)
+            # Per layer, keys and values of the context, (1, heads, p, width), and of held tokens,
+            # (capacity, heads, width).
             self._slabs = [
-                tuple(rows.new_empty(capacity, rows.shape[1], rows.shape[3]) for rows in pair)
-                for pair in self._context
+                (pair, [rows.new_empty(capacity, rows.shape[1], rows.shape[3]) for rows in pair])
+                for pair in context_rows
             ]
         super().__init__(capacity, chained=True, context_log_probs=log_probs, root=root)
 
@@ -84,27 +84,26 @@ class KeyValueWalker(SlabWalker):
                 for array in (chain.reshape(-1), into, tokens[:, None])
             )
             # The rows of each node's ancestors: (n, heads, depth, width).
-            own = [tuple(_held(slab, above, chain.shape) for slab in pair) for pair in self._slabs]
+            shared = [pair for pair, _ in self._slabs]
+            own = [
+                tuple(_held(slab, above, chain.shape) for slab in slabs) for _, slabs in self._slabs
+            ]
             if self._shares:
-                logits, cache = self._decoder.below(ids, DynamicCache(own), self._context)
+                logits, cache = self._decoder.below(ids, DynamicCache(own), shared)
             else:
                 rows = [
                     tuple(
-                        torch.cat([shared.expand(len(held), -1, -1, -1), held], dim=2)
-                        for shared, held in zip(*pairs, strict=True)
+                        torch.cat([first.expand(len(held), -1, -1, -1), held], dim=2)
+                        for first, held in zip(*pairs, strict=True)
                     )
-                    for pairs in zip(self._context, own, strict=True)
+                    for pairs in zip(shared, own, strict=True)
                 ]
                 logits, cache = self._decoder.cached(ids, DynamicCache(rows))
             if len(into):
-                for layer, pair in zip(cache.layers, self._slabs, strict=True):
-                    for slab, rows_of in zip(pair, (layer.keys, layer.values), strict=True):
-                        slab.index_copy_(0, kept.to(slab.device), rows_of[: len(into), :, -1])
+                for layer, (_, slabs) in zip(cache.layers, self._slabs, strict=True):
+                    for slab, states in zip(slabs, (layer.keys, layer.values), strict=True):
+                        slab.index_copy_(0, kept.to(slab.device), states[: len(into), :, -1])
             return Distributions.of(logits[:, -1])
-
-    def _free_slab(self) -> None:
-        self._slabs = []
-        self._context = []
 
 
 def _held(slab: torch.Tensor, above: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:

@@ -134,19 +134,15 @@ def _load_spread(
     from canary.workers.cluster import KeepingWorkers
 
     if isinstance(source, Endpoint):
-        raise InputError(
-            "a served model is computed by its server, and workers were given",
-            cure="leave the workers out (--ray), or give the folder of the model",
-            where=source.base,
-        )
+        problem = "a served model is computed by its server, and workers were given"
+        cure = "leave the workers out (--ray), or give the folder of the model"
+        raise InputError(problem, cure=cure, where=source.base)
     factory = about["factory"]
     for name, value in {"model": source, "tokenizer": tokenizer, "factory": factory}.items():
         if not isinstance(value, str | os.PathLike) and (value is not None or name == "model"):
-            raise InputError(
-                f"workers load the {name} themselves, and a {type(value).__name__} was given",
-                cure="give its path, a hub id, or the name of the factory",
-                where="load",
-            )
+            problem = f"workers load the {name} themselves, and a {type(value).__name__} was given"
+            cure = "give its path, a hub id, or the name of the factory"
+            raise InputError(problem, cure=cure, where="load")
     if factory is None:
         seam = pretrained_tokenizer(os.fspath(source), tokenizer)
     else:
@@ -192,20 +188,15 @@ def _load_own(
     build = _import_factory(factory) if isinstance(factory, str) else factory
     weights = folder / "model.safetensors"
     if not weights.is_file():
-        raise ModelError(
-            "there is no model.safetensors",
-            cure="save the weights with safetensors.torch.save_file(module.state_dict(), ...)",
-            where=str(folder),
-        )
+        cure = "save the weights with safetensors.torch.save_file(module.state_dict(), ...)"
+        raise ModelError("there is no model.safetensors", cure=cure, where=str(folder))
     try:
         module = build(config)
         module.load_state_dict(load_file(weights))
     except Exception as error:  # the factory is the caller's own code
-        raise ModelError(
-            f"{factory} and model.safetensors do not give a model ({first_line(error)})",
-            cure="check that the factory builds the module that was saved",
-            where=str(folder),
-        ) from error
+        problem = f"{factory} and model.safetensors do not give a model ({first_line(error)})"
+        cure = "check that the factory builds the module that was saved"
+        raise ModelError(problem, cure=cure, where=str(folder)) from error
     if dtype is not None:
         module = module.to(dtype_named(dtype))
     return RecurrentModel(module.to(pick_device(device)), seam, name=folder.name)

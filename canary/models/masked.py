@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,8 @@ class _Word:
     stop: int
 
 
-@dataclass
-class _Row:
-    """A part of a text with some words masked, and the words with their places in the row."""
-
-    text: int
-    ids: list[int]
-    words: list[tuple[int, _Word]] = field(default_factory=list)
+_Row = tuple[list[int], list[tuple[int, int, _Word]]]
+"""The tokens of a part of a text, some masked; of each the text, the place and the word."""
 
 
 class MaskedModel:
@@ -68,21 +63,16 @@ class MaskedModel:
         self._backend.no_truncation()
         self._backend.no_padding()
         if tokenizer.mask_token_id is None:
-            raise ModelError(
-                "the tokenizer has no mask token; this is no masked language model",
-                cure="name a model such as BERT or RoBERTa",
-                where=name,
-            )
+            problem = "the tokenizer has no mask token; this is no masked language model"
+            raise ModelError(problem, cure="name a model such as BERT or RoBERTa", where=name)
         self._mask = int(tokenizer.mask_token_id)
         self._before, self._after = FastTokenizer(self._backend).template("a")
         vocabulary = int(module.config.vocab_size)
         self._surfaces = _whole_words(self._backend, set(tokenizer.all_special_ids), vocabulary)
         if len(self._surfaces) < 2:
-            raise ModelError(
-                "the tokenizer has no tokens that are whole words, so none can be replaced",
-                cure="name a masked language model of words or pieces of words",
-                where=name,
-            )
+            problem = "the tokenizer has no tokens that are whole words, so none can be replaced"
+            cure = "name a masked language model of words or pieces of words"
+            raise ModelError(problem, cure=cure, where=name)
         self._allowed = torch.tensor(sorted(self._surfaces), device=self._device)
         longest = min(tokenizer.model_max_length, module.config.max_position_embeddings)
         self._limit = max(int(longest) - len(self._before + self._after), 1)
@@ -115,12 +105,12 @@ class MaskedModel:
         they are computed: one number per masked word comes out.
         """
         rows = [row for k, text in enumerate(texts) for row in self._rows(k, text, share, rng)]
-        rows = sorted((row for row in rows if row.words), key=lambda row: -len(row.ids))
-        uniform = [rng.random(len(row.words)) for row in rows]
+        rows = sorted((row for row in rows if row[1]), key=lambda row: -len(row[0]))
+        uniform = [rng.random(len(words)) for _, words in rows]
         replaced: list[list[tuple[_Word, int]]] = [[] for _ in texts]
         done, size = 0, self._tokens
         while done < len(rows):
-            part = rows[done : done + max(size // len(rows[done].ids), 1)]
+            part = rows[done : done + max(size // len(rows[done][0]), 1)]
             try:
                 tokens = self._drawn(part, np.concatenate(uniform[done : done + len(part)]))
             except OutOfMemory:
@@ -128,8 +118,8 @@ class MaskedModel:
                     raise
                 size = max(size // 2, 1)
                 continue
-            words = [(row.text, word) for row in part for _, word in row.words]
-            for (text, word), token in zip(words, tokens.tolist(), strict=True):
+            masked = [word for _, words in part for word in words]
+            for (text, _, word), token in zip(masked, tokens.tolist(), strict=True):
                 replaced[text].append((word, token))
             done += len(part)
         return [self._spliced(text, new) for text, new in zip(texts, replaced, strict=True)]
@@ -137,32 +127,30 @@ class MaskedModel:
     def _rows(self, number: int, text: str, share: float, rng: np.random.Generator) -> list[_Row]:
         """The parts of a text, with the words of a random choice masked."""
         encoding = self._backend.encode(text, add_special_tokens=False)
-        words = _words_of(text, encoding.ids, encoding.offsets)
-        words = [word for word in words if word.token in self._surfaces]
-        if not words:
-            return []
+        words = [w for w in _words_of(text, encoding) if w.token in self._surfaces]
         wanted = max(round(share * len(words)), 1)
-        chosen = [words[k] for k in sorted(rng.permutation(len(words))[:wanted].tolist())]
-        rows = [
-            _Row(number, [*self._before, *encoding.ids[begin : begin + self._limit], *self._after])
+        chosen = sorted(rng.permutation(len(words))[:wanted].tolist()) if words else []
+        rows: list[_Row] = [
+            ([*self._before, *encoding.ids[begin : begin + self._limit], *self._after], [])
             for begin in range(0, len(encoding.ids), self._limit)
         ]
-        for word in chosen:
-            row, place = rows[word.at // self._limit], len(self._before) + word.at % self._limit
-            row.ids[place] = self._mask
-            row.words.append((place, word))
+        for word in (words[k] for k in chosen):
+            ids, masked = rows[word.at // self._limit]
+            place = len(self._before) + word.at % self._limit
+            ids[place] = self._mask
+            masked.append((number, place, word))
         return rows
 
     def _drawn(self, rows: list[_Row], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """A token for each masked word of some rows."""
-        ids, there = np.zeros((2, len(rows), max(len(row.ids) for row in rows)), np.int64)
-        for number, row in enumerate(rows):
-            ids[number, : len(row.ids)], there[number, : len(row.ids)] = row.ids, 1
-        masked = [(n, place, word.token) for n, row in enumerate(rows) for place, word in row.words]
+        table, there = np.zeros((2, len(rows), max(len(ids) for ids, _ in rows)), np.int64)
+        for number, (ids, _) in enumerate(rows):
+            table[number, : len(ids)], there[number, : len(ids)] = ids, 1
+        masked = [(n, at, word.token) for n, (_, words) in enumerate(rows) for _, at, word in words]
         row_of, place_of, old = np.array(masked).T
         with inference(self._module):
             logits = self._module(
-                input_ids=torch.from_numpy(ids).to(self._device),
+                input_ids=torch.from_numpy(table).to(self._device),
                 attention_mask=torch.from_numpy(there).to(self._device),
             ).logits
             asked = logits[row_of, place_of][:, self._allowed].double()
@@ -234,10 +222,10 @@ def _whole_words(backend: Any, special: set[int], vocabulary: int) -> dict[int, 
     return {number: word for number, word in written.items() if word.isalpha()}
 
 
-def _words_of(text: str, ids: Sequence[int], offsets: Sequence[tuple[int, int]]) -> list[_Word]:
+def _words_of(text: str, encoding: Any) -> list[_Word]:
     """The tokens that are whole words of a text; spaces that belong to them left out."""
     words = []
-    for at, (token, (start, stop)) in enumerate(zip(ids, offsets, strict=True)):
+    for at, (token, (start, stop)) in enumerate(zip(encoding.ids, encoding.offsets, strict=True)):
         inner = text[start:stop]
         begin = start + len(inner) - len(inner.lstrip())
         end = start + len(inner.rstrip())

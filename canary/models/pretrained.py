@@ -76,10 +76,8 @@ def wrap_pretrained(
     from canary.models.causal import CausalModel
 
     if source_text is not None:
-        raise InputError(
-            f"{name} reads no source text, and one was given",
-            cure="leave source_text out; text before the candidate is the context",
-        )
+        cure = "leave source_text out; text before the candidate is the context"
+        raise InputError(f"{name} reads no source text, and one was given", cure=cure)
     return CausalModel(module, tokenizer, name=name)
 
 
@@ -133,11 +131,8 @@ def read_module(source: str, dtype: str | None, device: str | None, *, kind: Any
             bars.enable_progress_bar()
     if missing := sorted(report["missing_keys"]):
         # transformers makes them up at random and goes on with a warning.
-        raise ModelError(
-            f"lacks {len(missing)} of the model's weights, {missing[0]} among them",
-            cure="save the whole model with save_pretrained",
-            where=source,
-        )
+        problem = f"lacks {len(missing)} of the model's weights, {missing[0]} among them"
+        raise ModelError(problem, cure="save the whole model with save_pretrained", where=source)
     if kind is None and (unused := sorted(report["unexpected_keys"])):
         raise ModelError(
             f"holds {len(unused)} weights that the model of its config.json does not use, "
@@ -165,11 +160,9 @@ def _with_adapter(module: Any, source: str) -> Any:
             warnings.filterwarnings("error", message="Found missing adapter keys")
             return peft.PeftModel.from_pretrained(module, source)
     except (OSError, ValueError, KeyError, RuntimeError, TypeError, UserWarning) as error:
-        raise ModelError(
-            f"is no adapter of its base model ({first_line(error)})",
-            cure="save it again with save_pretrained, for the base model that it names",
-            where=source,
-        ) from error
+        problem = f"is no adapter of its base model ({first_line(error)})"
+        cure = "save it again with save_pretrained, for the base model that it names"
+        raise ModelError(problem, cure=cure, where=source) from error
 
 
 def tokenizer_of(named: str) -> Any:
@@ -186,16 +179,12 @@ def tokenizer_of(named: str) -> Any:
     except Exception as error:  # tokenizers raises bare Exception
         cause, reason = error, first_line(error)
         if not Path(named).exists():
-            raise ModelError(
-                f"is no folder here, and the hub gives nothing by that name ({reason})",
-                cure="check the path, or the hub id and the connection",
-                where=named,
-            ) from error
-    raise ModelError(
-        f"has no tokenizer that can be loaded ({reason})",
-        cure="save it there with tokenizer.save_pretrained(folder), or name it with --tokenizer",
-        where=named,
-    ) from cause
+            problem = f"is no folder here, and the hub gives nothing by that name ({reason})"
+            cure = "check the path, or the hub id and the connection"
+            raise ModelError(problem, cure=cure, where=named) from error
+    problem = f"has no tokenizer that can be loaded ({reason})"
+    cure = "save it there with tokenizer.save_pretrained(folder), or name it with --tokenizer"
+    raise ModelError(problem, cure=cure, where=named) from cause
 
 
 def first_line(error: BaseException) -> str:
@@ -224,11 +213,8 @@ def check_weights(source: str) -> None:
                 _check_name(name, folder, where=str(index))
         _check_layers(folder, config)
     if not any(folder.glob("adapter_model.safetensors" if adapter else f"*{_WEIGHTS}")):
-        raise ModelError(
-            "there are no weights in safetensors",
-            cure="save them with save_pretrained; pickled ones (*.bin) are never loaded",
-            where=source,
-        )
+        cure = "save them with save_pretrained; pickled ones (*.bin) are never loaded"
+        raise ModelError("there are no weights in safetensors", cure=cure, where=source)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -249,11 +235,8 @@ def _base_of(source: str) -> str:
         return source
     named = _read_object(path).get("base_model_name_or_path")
     if not isinstance(named, str) or not named:
-        raise ModelError(
-            f"{_ADAPTER} names no base model",
-            cure="set base_model_name_or_path in it to the base model's folder or hub id",
-            where=source,
-        )
+        cure = "set base_model_name_or_path in it to the base model's folder or hub id"
+        raise ModelError(f"{_ADAPTER} names no base model", cure=cure, where=source)
     return named
 
 
@@ -296,11 +279,8 @@ def _check_layers(folder: Path, config: dict[str, Any]) -> None:
             return  # a damaged file is named where it is read
     most = max(layers, key=lambda name: layers[name], default="")
     if layers and 0 < tensors < layers[most]:
-        raise ModelError(
-            f"says {most}={layers[most]}, and the weights are {tensors} tensors",
-            cure=f"correct it, or {_SAVE}",
-            where=str(folder / _CONFIG),
-        )
+        problem = f"says {most}={layers[most]}, and the weights are {tensors} tensors"
+        raise ModelError(problem, cure=f"correct it, or {_SAVE}", where=str(folder / _CONFIG))
 
 
 def _named(index: Path) -> list[object]:
@@ -334,8 +314,5 @@ def _check_name(name: object, folder: Path, *, where: str) -> None:
     # The hub's cache keeps its files in a folder of their own, and links to them.
     homes = [home, home.parent.parent / "blobs"] if home.parent.name == "snapshots" else [home]
     if real.parent not in homes:
-        raise ModelError(
-            f"names {path.name!r}, a link to a file outside of the folder",
-            cure="copy the file into the folder",
-            where=where,
-        )
+        problem = f"names {path.name!r}, a link to a file outside of the folder"
+        raise ModelError(problem, cure="copy the file into the folder", where=where)

@@ -187,9 +187,6 @@ class RecurrentWalker(SlabWalker):
                     slab.index_copy_(1, kept.to(slab.device), leaf[:, : len(into)])
             return Distributions.of(logits[:, -1])
 
-    def _free_slab(self) -> None:
-        self._slabs = []
-
 
 def _leaves(state: Any) -> list[torch.Tensor]:
     """The tensors of a nested state, in order."""

@@ -49,6 +49,8 @@ class SpreadModel:
     facts : ModelFacts
     sharing : sequence of int
         How many workers share the memory that each has.
+    tells_moments : bool
+        Whether it has `moments`.
     """
 
     def __init__(
@@ -57,10 +59,14 @@ class SpreadModel:
         tokenizer: Tokenizer,
         facts: ModelFacts,
         sharing: Sequence[int],
+        *,
+        tells_moments: bool,
     ) -> None:
         self._workers, self.tokenizer, self.facts = workers, tokenizer, facts
         self._sharing = sharing
         self._walkers = itertools.count()
+        if tells_moments:
+            self.moments = lambda rows: self.moments_each([rows])[0]
 
     @property
     def workers(self) -> int:
@@ -102,14 +108,6 @@ class SpreadModel:
         self.close()
 
 
-class _TellingModel(SpreadModel):
-    """One that tells moments."""
-
-    def moments(self, rows: Rows) -> Moments:
-        """See `canary.models.language_model.TellsMoments`."""
-        return self.moments_each([rows])[0]
-
-
 def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
     """The model that all of some workers keep.
 
@@ -133,8 +131,8 @@ def spread_over(workers: KeepingWorkers, tokenizer: Tokenizer) -> SpreadModel:
         workers.close()
         raise
     hardware = [answer["hardware"] for answer in answers]
-    kind = _TellingModel if answers[0]["moments"] else SpreadModel
-    return kind(workers, tokenizer, facts, [hardware.count(machine) for machine in hardware])
+    sharing = [hardware.count(machine) for machine in hardware]
+    return SpreadModel(workers, tokenizer, facts, sharing, tells_moments=answers[0]["moments"])
 
 
 def _of_all(workers: KeepingWorkers, method: str) -> list[Any]:
@@ -146,11 +144,9 @@ def _facts(answers: Sequence[dict[str, Any]]) -> ModelFacts:
     for name, first in answers[0].items():
         others = {str(answer[name]) for answer in answers[1:]} - {str(first)}
         if others and name != "noise_bits_per_token":
-            raise ServerError(
-                f"the workers do not have the same model: {name} is {first} and {min(others)}",
-                cure="bring the same files to all machines, and machines of answer kind together",
-                where=str(answers[0]["name"]),
-            )
+            problem = f"the workers do not have the same model: {name} is {first} and {min(others)}"
+            cure = "bring the same files to all machines, and machines of answer kind together"
+            raise ServerError(problem, cure=cure, where=str(answers[0]["name"]))
     noise = max(answer["noise_bits_per_token"] for answer in answers)
     same = {**answers[0], "noise_bits_per_token": noise}
     return ModelFacts(**{**same, "capabilities": tuple(same["capabilities"])})

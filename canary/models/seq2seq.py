@@ -76,17 +76,13 @@ class Seq2SeqModel(CausalModel):
             )
         start = getattr(module.config, "decoder_start_token_id", None)
         if start is None:
-            raise ModelError(
-                "the config names no decoder_start_token_id",
-                cure="set it as it was in training, and save the model again",
-            )
+            cure = "set it as it was in training, and save the model again"
+            raise ModelError("the config names no decoder_start_token_id", cure=cure)
         self._source = np.array(tokenizer.encode([source_text])[0].ids, np.int32)
         limit = getattr(module.config, "max_position_embeddings", None)
         if limit and len(self._source) > limit:
-            raise InputError(
-                f"the source text has {len(self._source)} tokens, the encoder takes {limit}",
-                cure="give a shorter source text",
-            )
+            problem = f"the source text has {len(self._source)} tokens, the encoder takes {limit}"
+            raise InputError(problem, cure="give a shorter source text")
         self._held: tuple[torch.Tensor, KeysAndValues]
         super().__init__(module, TargetTokenizer(tokenizer, int(start)), name=name)
 
@@ -122,10 +118,8 @@ class Seq2SeqModel(CausalModel):
         self, ids: torch.Tensor, cache: Any, context: KeysAndValues
     ) -> tuple[torch.Tensor, Any]:
         """Not done: the decoder's attention has position biases, or no positions to give."""
-        raise UnsupportedError(
-            "a sequence-to-sequence decoder does not share its context's keys and values",
-            cure="copy them for each row",
-        )
+        problem = "a sequence-to-sequence decoder does not share its context's keys and values"
+        raise UnsupportedError(problem, cure="copy them for each row")
 
     def reading(self, source: IntArray | None) -> Self:
         """The same model reading `source`, or this one's source, for one walk."""

@@ -7,7 +7,7 @@ next-token distributions and, where asked, states.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class NextTokens(Protocol):
 
 
 class SlabWalker(ABC):
-    """A `Walker` over states that are kept in a slab of fixed size.
+    """A `Walker` over states that are kept in slabs of fixed size, `_slabs`.
 
     Parameters
     ----------
@@ -129,6 +129,8 @@ class SlabWalker(ABC):
     root : NextTokens
         After the context, one row.
     """
+
+    _slabs: list[Any]
 
     def __init__(
         self, capacity: int, *, chained: bool, context_log_probs: FloatArray, root: NextTokens
@@ -154,10 +156,6 @@ class SlabWalker(ABC):
             Slots for the states of the first m rows; the others are not kept.
         """
 
-    @abstractmethod
-    def _free_slab(self) -> None:
-        """Give the slab's memory back."""
-
     @property
     def room(self) -> int:
         """How many more nodes can be held."""
@@ -172,7 +170,7 @@ class SlabWalker(ABC):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._free_slab()
+        self._slabs.clear()
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`."""

@@ -58,10 +58,8 @@ class TableModel:
         self.tokenizer = tokenizer
         vocabulary = self._log_probs.shape[1]
         if vocabulary < tokenizer.size:
-            raise ModelError(
-                f"the table has {vocabulary} tokens, the tokenizer {tokenizer.size}",
-                cure="give one column for each token",
-            )
+            problem = f"the table has {vocabulary} tokens, the tokenizer {tokenizer.size}"
+            raise ModelError(problem, cure="give one column for each token")
         with np.errstate(over="ignore"):
             most = float(np.exp(self._log_probs).sum(axis=1, dtype=np.float64).max())
         if most > math.exp(ROUNDING_NATS):
@@ -108,10 +106,8 @@ class TableModel:
         """
         known = {tuple(key): np.asarray(value) for key, value in distributions.items()}
         if () not in known:
-            raise ModelError(
-                "there is no distribution for unknown contexts",
-                cure="give one for the empty sequence ()",
-            )
+            cure = "give one for the empty sequence ()"
+            raise ModelError("there is no distribution for unknown contexts", cure=cure)
         prefixes = {key[:length] for key in known for length in range(len(key) + 1)}
         states = {prefix: state for state, prefix in enumerate(sorted(prefixes, key=len))}
         below: dict[tuple[int, ...], dict[int, int]] = {prefix: {} for prefix in states}
@@ -194,7 +190,7 @@ class TableWalker(SlabWalker):
         for token in context.ids:
             states.append(int(transitions[states[-1], token]))
         self._root_state = states[-1]
-        self._slab = np.zeros(capacity, np.int64)
+        self._slabs = [np.zeros(capacity, np.int64)]
         super().__init__(
             capacity,
             chained=False,
@@ -203,13 +199,11 @@ class TableWalker(SlabWalker):
         )
 
     def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> _AfterStates:
-        before = np.where(parents == NONE, self._root_state, self._slab[parents])
+        (held,) = self._slabs
+        before = np.where(parents == NONE, self._root_state, held[parents])
         states: Ints = self._transitions[before, tokens]
-        self._slab[into] = states[: len(into)]
+        held[into] = states[: len(into)]
         return _AfterStates(self._log_probs, states)
-
-    def _free_slab(self) -> None:
-        self._slab = np.zeros(0, np.int64)
 
 
 def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray[np.float32]]:
@@ -226,10 +220,8 @@ def _tables(transitions: ArrayLike, log_probs: ArrayLike) -> tuple[Ints, NDArray
         if np.isnan(values).any() or (values == np.inf).any():
             raise ValueError("some log-probabilities are NaN or +infinity")
     except (TypeError, ValueError) as error:
-        raise ModelError(
-            f"a table model is integers and real numbers ({error})",
-            cure="give both with the shape (states, vocabulary)",
-        ) from error
+        problem = f"a table model is integers and real numbers ({error})"
+        raise ModelError(problem, cure="give both with the shape (states, vocabulary)") from error
     if ((moves < 0) | (moves >= len(moves))).any():
         raise ModelError("a transition leads to a state that is not there")
     return np.ascontiguousarray(moves, np.int64), values

@@ -42,11 +42,8 @@ class TorchClassifier:
     def __init__(self, module: torch.nn.Module, outputs: str | None) -> None:
         self.name = type(module).__name__
         if outputs not in {"logits", "probs"}:
-            raise InputError(
-                f"outputs={outputs!r} for a torch module",
-                cure='say what it gives: outputs="logits", or "probs" if it ends in a softmax',
-                where=self.name,
-            )
+            cure = 'say what it gives: outputs="logits", or "probs" if it ends in a softmax'
+            raise InputError(f"outputs={outputs!r} for a torch module", cure=cure, where=self.name)
         self._module, self._logits = module, outputs == "logits"
         self._device = input_device(module)
         self.device = self._device.type
@@ -71,20 +68,16 @@ class TorchClassifier:
         with inference(self._module):
             given = self._called(inputs)
             if self._logits and softmaxed(given.float().cpu().numpy()):
-                raise ModelError(
-                    "what the module gave are probabilities, and it is said to give logits",
-                    cure='say outputs="probs", or take the softmax out of the module',
-                    where=self.name,
-                )
+                problem = "what the module gave are probabilities, and it is said to give logits"
+                cure = 'say outputs="probs", or take the softmax out of the module'
+                raise ModelError(problem, cure=cure, where=self.name)
             if not self._logits and len(given):
                 worst = float((given.float().sum(1) - 1).abs().max())
                 # NaN is not at most anything, and is left for the engine to name.
                 if float(given.min()) < 0 or worst > _SUM_TOLERANCE:
-                    raise ModelError(
-                        "what the module gave is negative or does not sum to one",
-                        cure='say outputs="logits", or end the module in a softmax',
-                        where=self.name,
-                    )
+                    problem = "what the module gave is negative or does not sum to one"
+                    cure = 'say outputs="logits", or end the module in a softmax'
+                    raise ModelError(problem, cure=cure, where=self.name)
             values: NDArray[np.float32] = self._logged(given).cpu().numpy()
         return values
 
@@ -116,11 +109,8 @@ class TorchClassifier:
                     where=self.name,
                 )
             if not 0 <= int(labels.min()) <= int(labels.max()) < classes:
-                raise ModelError(
-                    f"labels from {labels.min()} to {labels.max()} for {classes} classes",
-                    cure="number the classes from 0",
-                    where=self.name,
-                )
+                problem = f"labels from {labels.min()} to {labels.max()} for {classes} classes"
+                raise ModelError(problem, cure="number the classes from 0", where=self.name)
 
             def loss(chosen: Mapping[str, torch.Tensor], sample: torch.Tensor, label: Any) -> Any:
                 given = functional_call(self._module, ({**buffers, **chosen},), (sample[None],))

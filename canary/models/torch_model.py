@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import ModelError
-from canary.models.by_scoring import HoldsNothing
+from canary.models.by_scoring import RowWalker
 from canary.models.language_model import (
     Children,
     Context,
@@ -114,10 +113,8 @@ class TorchModel(ABC):
             )
         vocabulary, size = int(logits.shape[-1]), self.tokenizer.size
         if vocabulary < size:
-            raise ModelError(
-                f"the model has {vocabulary} tokens, its tokenizer {size}",
-                cure="give the tokenizer that the model was trained with",
-            )
+            cure = "give the tokenizer that the model was trained with"
+            raise ModelError(f"the model has {vocabulary} tokens, its tokenizer {size}", cure=cure)
         probe = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
         dtype = dtype_at_work(self.module, lambda: self.logits(probe))
         about = {"length_limit": None, "attention": "none", "noise_bits_per_token": 0.0, **others}
@@ -146,17 +143,8 @@ def padded(rows: Rows, device: torch.device) -> tuple[torch.Tensor, torch.Tensor
     return torch.from_numpy(ids).to(device), torch.from_numpy(wanted).to(device)
 
 
-class WholeRowWalker(HoldsNothing):
+class WholeRowWalker(RowWalker):
     """Computes every node's whole row, context and path; it gives all children of the node."""
-
-    def __init__(self, model: TorchModel, context: Context) -> None:
-        self._model = model
-        self._context: list[int] = np.asarray(context.ids).tolist()
-
-    @cached_property
-    def context_log_probs(self) -> FloatArray:
-        """Log-probabilities of the context's tokens after its first, shape (p - 1,), nats."""
-        return self._model.score(Rows.of([self._context]))
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`; `keep` has no effect."""
@@ -164,7 +152,7 @@ class WholeRowWalker(HoldsNothing):
         lengths = np.asarray(nodes.lengths, np.int64)
         paths = (path[:k].tolist() for path, k in zip(nodes.paths, lengths, strict=True))
         starts = (above + np.asarray(nodes.priced, np.int64)).tolist()
-        rows = Rows.of([self._context + path for path in paths], starts)
+        rows = Rows.of([self._context.tolist() + path for path in paths], starts)
         skipped = int(np.minimum(rows.start, rows.lengths).min(initial=above)) - 1
         with computing():
             ids, wanted = padded(rows, self._model.device)

@@ -44,11 +44,9 @@ def class_log_probs(
     def run(part: slice) -> NDArray[Any]:
         values = model.log_probs(inputs[part])
         if values.ndim != 2 or len(values) != part.stop - part.start:
-            raise ModelError(
-                f"gave the shape {values.shape} for {part.stop - part.start} samples",
-                cure="give a row of classes for each sample",
-                where=model.name,
-            )
+            problem = f"gave the shape {values.shape} for {part.stop - part.start} samples"
+            cure = "give a row of classes for each sample"
+            raise ModelError(problem, cure=cure, where=model.name)
         _check(values, part.start, model.name)
         return values
 

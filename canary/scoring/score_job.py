@@ -140,11 +140,8 @@ def score_file(
     limit = seam.facts.length_limit
     if overlap is not None and not 1 <= overlap < (limit or overlap + 1):
         most = f" and less than {limit}; half of it is usual" if limit else ""
-        raise InputError(
-            f"overlap={overlap} does not fit windows of {limit} tokens",
-            cure=f"give at least 1{most}",
-            where="overlap",
-        )
+        problem = f"overlap={overlap} does not fit windows of {limit} tokens"
+        raise InputError(problem, cure=f"give at least 1{most}", where="overlap")
     meter = _Meter(progress or (lambda done, total: None), size)
     batcher = Batcher(seam, batch_size=asked.batch_size, progress=meter.add)
     scorer = _Scorer(asked.encoder(seam), batcher, meter, source, limit, overlap)
@@ -293,11 +290,9 @@ class _Scorer:
         if self.limit is None or len(ids) <= self.limit:
             return [(ids, 1)]
         if self.overlap is None:
-            raise ModelError(
-                f"the text has {len(ids):,} tokens, the model takes {self.limit:,}",
-                cure="give an overlap (--overlap) to score long texts in windows, or leave it out",
-                where=where,
-            )
+            problem = f"the text has {len(ids):,} tokens, the model takes {self.limit:,}"
+            cure = "give an overlap (--overlap) to score long texts in windows, or leave it out"
+            raise ModelError(problem, cure=cure, where=where)
         return windows(ids, limit=self.limit, overlap=self.overlap)
 
 

@@ -102,21 +102,17 @@ def read_blocks(source: Path, column: str, offset: int = 0, line: int = 0) -> It
             block.offset += len(raw)
             block.line += 1
             if len(raw) > _LINE_BYTES:
-                raise CorpusError(
-                    f"the line has more than {_LINE_BYTES / 1e6:,.0f} MB",
-                    cure="split its text into several lines",
-                    where=place(source, block.line),
-                )
+                problem = f"the line has more than {_LINE_BYTES / 1e6:,.0f} MB"
+                cure = "split its text into several lines"
+                raise CorpusError(problem, cure=cure, where=place(source, block.line))
             record = lines.read(raw, block.line, (column,))
             if record is None:
                 continue
             slots = record[1]
             if [slot.path for slot in slots] != [(column,)]:
-                raise CorpusError(
-                    f"column {column!r} is a chat, not text",
-                    cure="write each chat as the text that the model was trained on",
-                    where=place(source, block.line),
-                )
+                problem = f"column {column!r} is a chat, not text"
+                cure = "write each chat as the text that the model was trained on"
+                raise CorpusError(problem, cure=cure, where=place(source, block.line))
             block.lines.append(block.line)
             block.texts.append(slots[0].text)
             characters += len(slots[0].text)

@@ -7,38 +7,13 @@ import pytest
 from small_models import build
 
 from canary.models import conformance
-from canary.models.by_scoring import RowWalker
-from canary.models.language_model import Context, LanguageModel, Rows
+from canary.models.language_model import Context, Rows
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", ["table", "lstm", "gru", "gpt2", "llama", "mistral", "by_rows"])
 def test_conformance(name: str, check) -> None:
     check(build(name))
-
-
-def test_conformance_regression_a_model_that_forgets_is_caught() -> None:
-    """A walker that ignores its held states fails where it should."""
-    honest = build("lstm")
-
-    class Forgetful:
-        tokenizer, facts = honest.tokenizer, honest.facts
-        score, memory = honest.score, honest.memory
-
-        def open(self, context: Context, *, memory_bytes: int):
-            return honest.open(Context(context.ids[-1:]), memory_bytes=memory_bytes)
-
-    with pytest.raises(AssertionError, match="differs by"):
-        conformance.walk_equals_score(Forgetful())
-
-
-def test_conformance_oracle_rows_agree_with_slabs() -> None:
-    """The walker that knows only whole rows prices what the walker with states prices."""
-    model: LanguageModel = build("gpt2")
-    ids = np.arange(4, 9, dtype=np.int32)
-    slow = RowWalker(model, Context(ids))
-    with model.open(Context(ids), memory_bytes=2**20) as fast:
-        np.testing.assert_allclose(slow.context_log_probs, fast.context_log_probs, atol=1e-5)
 
 
 def test_reuse_capability_says_what_is_done() -> None:

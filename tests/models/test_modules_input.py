@@ -74,7 +74,7 @@ def bert():
     size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = transformers.BertConfig(vocab_size=SIZE, intermediate_size=48, **size)
     torch.manual_seed(3)
-    return _spread(transformers.BertLMHeadModel(config))
+    return transformers.BertLMHeadModel(config)
 
 
 def ended_by_softmax(dtype):
@@ -119,7 +119,8 @@ WRONG = {
         r"gave shape \(3, 45\) for ids of shape \(3, 2\)",
     ),
     "no language model": (lambda: torch.nn.Linear(2, 2), "does not work as a language model"),
-    "bidirectional": (bert, "looks ahead|another batch|whole rows|tokens after it"),
+    "bidirectional": (lambda: _spread(bert()), "looks ahead|whole rows|tokens after it"),
+    "untrained": (lambda: bert().to(torch.bfloat16), "depends on the tokens after it"),
     "no head": (lambda: gpt2("GPT2Model"), NO_LANGUAGE_MODEL),
     "classifier": (lambda: gpt2("GPT2ForSequenceClassification"), NO_LANGUAGE_MODEL),
     "NaN": (with_nan, "not finite"),

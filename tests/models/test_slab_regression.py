@@ -9,16 +9,9 @@ from hypothesis import strategies as st
 from small_models import build
 
 from canary.errors import OutOfMemory
-from canary.models.language_model import Children, Context, Nodes
+from canary.models.language_model import Children, Context
+from canary.models.noise import nodes_of
 from canary.models.state_cache import NONE, Slots
-
-
-def nodes(paths, handles=None) -> Nodes:
-    lengths = np.array([len(p) for p in paths])
-    padded = np.zeros((len(paths), lengths.max()), np.int32)
-    for row, path in zip(padded, paths, strict=True):
-        row[: len(path)] = path
-    return Nodes(padded, lengths, lengths, np.full(len(paths), -1) if handles is None else handles)
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])
@@ -27,7 +20,7 @@ def test_an_expand_that_raises_takes_no_handles(name: str, fails_at: int, monkey
     """Ctrl-C or a full memory in any step leaves the walker as it was."""
     tokens = Children(np.arange(3, dtype=np.int32))
     with build(name).open(Context(np.array([1, 2], np.int32)), memory_bytes=2**20) as walker:
-        held = walker.expand(nodes([[4]]), tokens)
+        held = walker.expand(nodes_of([[4]]), tokens)
         room, step, calls = walker.room, walker._step, []
 
         def failing(*arguments):
@@ -37,12 +30,12 @@ def test_an_expand_that_raises_takes_no_handles(name: str, fails_at: int, monkey
             return step(*arguments)
 
         monkeypatch.setattr(walker, "_step", failing)
-        deep = nodes([[4, 5, 6], [7, 8, 9], [7, 8]])  # three levels of steps
+        deep = nodes_of([[4, 5, 6], [7, 8, 9], [7, 8]])  # three levels of steps
         with pytest.raises(KeyboardInterrupt):
             walker.expand(deep, tokens)
         monkeypatch.undo()
         assert walker.room == room
-        one_level = nodes([[4, 5]], held.handles)
+        one_level = nodes_of([[4, 5]], handles=held.handles)
         monkeypatch.setattr(walker, "_step", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             walker.expand(one_level, tokens)
