@@ -59,7 +59,6 @@ class ParquetRows(FileCorpus):
         self.report(1, 1)
 
     def rewrite(self, edits: Edits, out: Any = None) -> None:
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         with self._opened() as file:
@@ -74,7 +73,7 @@ class ParquetRows(FileCorpus):
                 for start, table in self._tables(file):
                     decisions = self._decisions(table, start, edits)
                     changed = [row for row, changes in decisions.items() if changes]
-                    edited = edit_rows(_taken(table, changed), [decisions[row] for row in changed])
+                    edited = edit_rows(_taken(changed, table), [decisions[row] for row in changed])
                     # What goes in between two tables belongs to the first of them.
                     first = bisect_right(places, start) if start else 0
                     here = places[first : bisect_right(places, start + len(table))]
@@ -82,7 +81,7 @@ class ParquetRows(FileCorpus):
                     order = new_order(len(table), decisions, inserts, edits.texts)
                     whole = table
                     if inserts or decisions:
-                        whole = _taken(pa.concat_tables([table, edited, *own]), order)
+                        whole = _taken(order, table, edited, *own)
                     if len(whole):
                         writer.write_table(whole, row_group_size=len(whole))
         self.check_unchanged()
@@ -96,7 +95,7 @@ class ParquetRows(FileCorpus):
         texts = table.select(self.names)
         if at is not None:
             rows = [row for row in rows if start + row in at]
-            texts = _taken(texts, rows)
+            texts = _taken(rows, texts)
         numbered = zip((start + row for row in rows), plain_rows(texts, self.names), strict=True)
         record = lambda position: table.slice(position - start, 1).to_pylist()[0]  # noqa: E731
         return {
@@ -259,10 +258,20 @@ def new_order(
     return order[order >= 0]
 
 
-def _taken(table: Any, order: Sequence[int] | NDArray[np.int64]) -> Any:
-    """The rows of a table in an order; slices, as not every type of column can be taken from."""
+def _taken(order: Sequence[int] | NDArray[np.int64], *tables: Any) -> Any:
+    """The rows of tables, numbered from one to the next, in an order.
+
+    They come as slices, since not every type of column can be taken from.
+    """
     import pyarrow as pa
 
     rows = np.asarray(order, np.int64)
-    runs = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)
-    return pa.concat_tables([table.slice(run[0] if len(run) else 0, len(run)) for run in runs])
+    firsts = np.cumsum([0, *map(len, tables[:-1])])
+    breaks = (np.diff(rows, prepend=-2) != 1) | np.isin(rows, firsts)
+    begins = np.flatnonzero(breaks)
+    lengths = np.diff(begins, append=len(rows)).tolist()
+    sources = np.searchsorted(firsts, rows[begins], side="right") - 1
+    starts = rows[begins] - firsts[sources]
+    runs = zip(sources.tolist(), starts.tolist(), lengths, strict=True)
+    pieces = [tables[source].slice(start, length) for source, start, length in runs]
+    return pa.concat_tables(pieces or [tables[0].slice(0, 0)])

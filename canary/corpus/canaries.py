@@ -260,8 +260,7 @@ def generate(
     Raises
     ------
     FormatError
-        If a format is not valid or not prefix-free, or its space is smaller than the
-        secrets asked.
+        If a format is not valid or not prefix-free, or its space is too small.
     InputError
         If a number does not serve, or a drawn text happens to lie within another.
 

@@ -62,7 +62,10 @@ class JsonLines(LineCorpus):
             return record, [Slot(names, value)]
         for name in names:
             if name not in record:
-                raise self.refusal(number, f"has no column {name!r}", _choices(list(record)))
+                known = [key if len(key) <= 30 else key[:29] + "…" for key in record]
+                shown = ", ".join(map(repr, known[:8])) + ", …" * (len(known) > 8)
+                cure = f"name one of {shown}" if known else "the record is empty: mend the line"
+                raise self.refusal(number, f"has no column {name!r}", cure)
             value = record[name]
             if not isinstance(value, str) and not is_chat(value):
                 raise self.refusal(
@@ -134,14 +137,6 @@ def _written(text: str, at: int, characters: int) -> int:
         characters -= escape - at + 1
         at = match.end()
     return at + characters
-
-
-def _choices(keys: list[str]) -> str:
-    """Which columns there are; their names come from the corpus and may be anything."""
-    if not keys:
-        return "the record is empty: mend the line"
-    shown = ", ".join(repr(key if len(key) <= 30 else key[:29] + "…") for key in keys[:8])
-    return f"name one of {shown}{', …' * (len(keys) > 8)}"
 
 
 def _name(value: object) -> str:

@@ -59,7 +59,18 @@ def read_chunks(path: Path) -> Iterator[tuple[bytes, int]]:
     """
     try:
         with path.open("rb") as file:
-            stream = _decompressed(file, compression_of(path))
+            stream: Any = file
+            match compression_of(path):
+                case "gzip":
+                    stream = gzip.GzipFile(fileobj=file)
+                case "bzip2":
+                    stream = io.BufferedReader(_Unpacked(file, bz2.BZ2Decompressor), _BLOCK)
+                case "xz":
+                    stream = io.BufferedReader(_Unpacked(file, lzma.LZMADecompressor), _BLOCK)
+                case "zstd":
+                    import pyarrow as pa
+
+                    stream = io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BLOCK)
             while chunk := stream.read(_BLOCK):
                 yield chunk + stream.readline(), file.tell()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
@@ -124,21 +135,6 @@ def unreadable(path: Path, error: BaseException) -> CorpusError:
     packed = compression_of(path)
     cure = f"check the path, and that it is whole {packed}" if packed else "check the path"
     return CorpusError(f"cannot be read ({reason or error})", cure=cure, where=str(path))
-
-
-def _decompressed(file: IO[bytes], compression: str | None) -> Any:
-    match compression:
-        case "gzip":
-            return gzip.GzipFile(fileobj=file)
-        case "bzip2":
-            return io.BufferedReader(_Unpacked(file, bz2.BZ2Decompressor), _BLOCK)
-        case "xz":
-            return io.BufferedReader(_Unpacked(file, lzma.LZMADecompressor), _BLOCK)
-        case "zstd":
-            import pyarrow as pa
-
-            return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BLOCK)
-    return file
 
 
 class _Unpacked(io.RawIOBase):

@@ -327,18 +327,11 @@ class Automaton:
 def minimal(
     states: Iterable[tuple[Hashable, bool, Iterable[tuple[str, Hashable]]]],
 ) -> Automaton:
-    """The minimal automaton of states that are given backwards.
+    """The minimal automaton of states (name, whether final, edges) that are given backwards.
 
-    Parameters
-    ----------
-    states : iterable of (name, final, edges)
-        The targets of a state's edges, each a character and a name, come before it; the
-        start comes last. Targets that were not given, or lead to no end, are left out.
-
-    Raises
-    ------
-    FormatError
-        If there are more than 2^4096 texts, or none.
+    The targets of a state's edges, each a character and a name, come before it; the start
+    comes last. Targets that were not given, or lead to no end, are left out. A FormatError if
+    there are more than 2^4096 texts, or none.
     """
     # Merging equal states from the end backwards minimises an acyclic automaton.
     register: dict[tuple[bool, tuple[tuple[str, int], ...]], int] = {}

@@ -31,10 +31,7 @@ S = TypeVar("S", bound=Hashable)
 def repeated(alphabet: str, count: int) -> Automaton:
     """The texts of `count` characters of `alphabet`.
 
-    Raises
-    ------
-    FormatError
-        If that takes more than 500,000 edges or makes more than 2^4096 texts.
+    A FormatError if that takes more than 500,000 edges or makes more than 2^4096 texts.
     """
     chars = sorted(set(alphabet))
     width = len(chars)
@@ -65,21 +62,15 @@ def literal(text: str) -> Automaton:
 def from_texts(texts: Iterable[str]) -> Automaton:
     """The texts of a list.
 
-    Parameters
-    ----------
-    texts : iterable of str
-        At least one, none of them empty.
-
     Raises
     ------
     FormatError
-        If one is no text that can be written as UTF-8, is empty or stands twice, or if the
+        If there is none, one cannot be written as UTF-8, is empty or repeated, or if the
         automaton has more than 8,000,000 edges.
 
     Notes
     -----
-    The automaton is built minimal from the sorted list, one text after the other [1]_:
-    some 2 seconds and no more than the result's memory for 267,735 words.
+    The automaton is built minimal from the sorted list [1]_: 2 seconds for 267,735 words.
 
     References
     ----------
@@ -145,13 +136,7 @@ def concatenate(parts: Sequence[Automaton]) -> Automaton:
 
 
 def any_of(parts: Sequence[Automaton]) -> Automaton:
-    """The texts of all parts.
-
-    Raises
-    ------
-    FormatError
-        If that takes more than 500,000 edges.
-    """
+    """The texts of all parts; a FormatError if that takes more than 500,000 edges."""
     nfa = Nfa()
     end = nfa.join([nfa.graft(0, part) for part in parts])
     return determinize(nfa, end)
@@ -165,19 +150,9 @@ def checked(
 ) -> Automaton:
     """The texts whose checksum holds.
 
-    A checksum is just more states: a text is read character by character from `start`, and
-    is kept if it ends in a state that `accept` accepts.
-
-    Parameters
-    ----------
-    automaton : Automaton
-        The texts without the checksum.
-    start : hashable
-        The state of the checksum before the first character.
-    step : callable
-        ``step(state, char)`` is the state after `char`, None if no such text is kept.
-    accept : callable
-        ``accept(state)`` says whether a text may end there.
+    A text of `automaton` is read character by character from the state `start`: after `char`
+    comes ``step(state, char)``, or None if no such text is kept. It is kept if it ends in a
+    state with ``accept(state)``.
 
     Raises
     ------

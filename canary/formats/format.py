@@ -78,13 +78,7 @@ class Format:
 
     @classmethod
     def of(cls, given: Format | str) -> Format:
-        """A format, or the format of a text.
-
-        Raises
-        ------
-        FormatError
-            If it is neither.
-        """
+        """A format, or the format of a text; a FormatError if it is neither."""
         return given if isinstance(given, Format) else cls(given)
 
     @classmethod
@@ -122,9 +116,8 @@ class Format:
     def prefix_free(self) -> bool:
         """Whether no candidate is a proper prefix of another; decided exactly.
 
-        Where it does not hold, a shorter candidate is never less likely than a longer
-        one that begins with it, and ranks mean little. Fixed text after the last hole
-        usually mends it.
+        If not, a shorter candidate is never less likely than a longer one that begins with
+        it, and ranks mean little. Fixed text after the last hole usually mends it.
         """
         return self.automaton.prefix_free_before(self.suffix)
 
@@ -167,15 +160,9 @@ class Format:
 
     @sealed
     def given(self, known: str) -> Format:
-        """The same format where the first characters of the fill are known.
+        """The same format where the first characters of the fill are known, as fixed text.
 
-        They become fixed text: its fills are what may follow, and its space holds those
-        alone. `masked` stays as it was.
-
-        Raises
-        ------
-        FormatError
-            If no fill begins with `known`. The message does not repeat it.
+        A FormatError if no fill begins so; it does not repeat them. `masked` stays as it was.
 
         Examples
         --------
@@ -204,23 +191,14 @@ class Format:
 
     @sealed
     def candidate(self, fill: str) -> str:
-        """The format with `fill` in its holes.
-
-        Raises
-        ------
-        FormatError
-            If `fill` is not in the space.
-        """
+        """The format with `fill` in its holes; a FormatError if it is not in the space."""
         self.index(fill)
         return self.prefix + fill + self.suffix
 
     def unrank(self, index: int) -> str:
         """The fill at `index` in the order of the space; the inverse of `index`.
 
-        Raises
-        ------
-        FormatError
-            If `index` does not lie in ``0 .. size - 1``.
+        A FormatError if `index` is not in ``0 .. size - 1``.
         """
         index = operator.index(index)
         if not 0 <= index < self.size:
@@ -234,11 +212,8 @@ class Format:
     def index(self, fill: str) -> int:
         """The place of `fill` in the order of the space, from 0.
 
-        Raises
-        ------
-        FormatError
-            If `fill` is not in the space. The message does not repeat it: it may be
-            almost a secret.
+        A FormatError if it is not in the space. The message does not repeat it: it may be
+        almost a secret.
         """
         if not isinstance(fill, str):
             raise self._refusal(
@@ -266,12 +241,8 @@ class Format:
         """Draw `count` different fills uniformly, without replacement.
 
         They are in the order of drawing, so that any part is a uniform sample too. It takes
-        O(count), whatever the size of the space: a microsecond for a fill of 16 digits.
-
-        Raises
-        ------
-        FormatError
-            If `count` is negative or greater than the space.
+        O(count), whatever the size of the space: a microsecond for a fill of 16 digits. A
+        FormatError if there are not as many.
         """
         if count < 0 or count > self.size:
             raise self._refusal(

@@ -34,9 +34,8 @@ class Kind:
     example : str
         A hole as it is written, shown to those who wrote it wrongly.
     build : callable
-        ``build(argument, words)`` gives the hole's texts, or a format that has them.
-        `argument` is what stands after the colon, None if there is no colon. Raises
-        FormatError, without a place, if the argument does not serve.
+        ``build(argument, words)`` gives the hole's texts, or a format that has them; the
+        argument is None without a colon. A FormatError, without a place, if it does not serve.
     builtin : bool
         Whether it means the same in every installation.
     """
@@ -57,13 +56,13 @@ def register(
     Parameters
     ----------
     name : str
-        What stands in the hole: a small letter, then small letters, digits, underscores.
+        What is in the hole: a small letter, then small letters, digits, underscores.
     meaning : str or callable
         A format whose holes are put in its place; or a function of the hole's argument (the
         text after the colon, None without one) that returns such a format, or an automaton
         made with `canary.formats.building`. It must return the same for the same argument.
     example : str, optional
-        A hole as it is written, for messages; ``{name}`` if it is not given.
+        A hole as it is written, for messages; ``{name}`` unless given.
 
     Raises
     ------

@@ -32,13 +32,7 @@ def parse(text: str) -> tuple[Literal | Hole, ...]:
     """The pieces of a format in order; no two literals are neighbours.
 
     ``{{`` and ``}}`` are literal braces. A hole ends at the brace that closes it; braces
-    within it count as pairs.
-
-    Raises
-    ------
-    FormatError
-        If `text` is not text that can be written as UTF-8, if braces do not match, if there
-        is no hole, or if there are more than `MAX_HOLES`. The error says where.
+    within it count as pairs. A FormatError says where it is no format.
     """
     if not isinstance(text, str):
         raise FormatError(

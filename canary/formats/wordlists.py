@@ -6,6 +6,7 @@ import json
 import os
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from canary.errors import FormatError, InputError
@@ -16,11 +17,8 @@ from canary.formats.syntax import Hole, parse
 def read_words(path: str | os.PathLike[str]) -> list[str]:
     """The words of a UTF-8 text file, separated by spaces or lines, repeats left out.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is not UTF-8, holds no word, or is no list of words: it
-        has control characters, as binary files have, or is a JSON document.
+    An InputError if the file cannot be read, is not UTF-8, holds no word, or is no list of
+    words: it has control characters, as binary files have, or is a JSON document.
     """
     problem, cure = "", "give a text file with one word a line"
     words: list[str] = []
@@ -29,10 +27,12 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
         words = list(dict.fromkeys(text.split()))
         if any(unicodedata.category(char) == "Cc" for word in words for char in word):
             problem = "has control characters, so it is no text"
-        elif _is_json(text):
-            problem = "is a JSON document"
         elif not words:
             problem, cure = "is empty", "write one word a line into it"
+        elif text.lstrip().startswith(("{", "[")):
+            with suppress(ValueError, RecursionError):
+                json.loads(text)
+                problem = "is a JSON document"
     except UnicodeDecodeError as error:
         problem, cure = f"is not UTF-8 at byte {error.start}", "save it as UTF-8"
     except (OSError, ValueError) as error:
@@ -42,21 +42,10 @@ def read_words(path: str | os.PathLike[str]) -> list[str]:
     return words
 
 
-def _is_json(text: str) -> bool:
-    """Whether a text is an object or a list, and no words."""
-    try:
-        return text.lstrip().startswith(("{", "[")) and json.loads(text) is not None
-    except (ValueError, RecursionError):
-        return False
-
-
 def with_words(texts: Sequence[str], words: Sequence[str]) -> list[Format]:
     """The formats `texts`, of which those that have a hole for words get `words`.
 
-    Raises
-    ------
-    FormatError
-        If one is no format, or none has such a hole.
+    A FormatError if one is no format, or none has such a hole.
     """
     wanted = [
         any(isinstance(piece, Hole) and piece.kind == "word" for piece in parse(text))

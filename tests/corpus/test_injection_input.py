@@ -1,4 +1,4 @@
-"""What is wrong with a corpus is said with file, line and cure, and nothing is written."""
+"""Injection into files: ends of lines, progress, and what cannot be: refused, nothing written."""
 
 from __future__ import annotations
 
@@ -132,3 +132,34 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     peak(10)  # caches that fill once
     small, large = peak(2_000), peak(12_000)
     assert large < 1.1 * small
+
+
+def test_the_corpus_keeps_its_end_of_line(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b'{"text": "a"}\r\n' * 3)
+    inject_file(source, tmp_path / "out.jsonl", CANARIES)
+    content = (tmp_path / "out.jsonl").read_bytes()
+    assert content.count(b"\r\n") == content.count(b"\n") == 3 + 6
+
+
+def test_a_last_line_without_an_end_stays_last(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_bytes(b'{"text": "a"}\n{"text": "b"}')
+    for seed in range(20):
+        inject_file(source, tmp_path / "out.jsonl", CANARIES, seed=seed)
+        assert (tmp_path / "out.jsonl").read_bytes().endswith(b'}\n{"text": "b"}')
+
+
+def test_progress_counts_the_bytes_of_both_passes(tmp_path):
+    source = tmp_path / "in.jsonl"
+    source.write_text(('{"text": "' + "x" * 100_000 + '"}\n') * 30)
+    size = source.stat().st_size
+    calls = []
+    inject_file(source, tmp_path / "out.jsonl", CANARIES, progress=lambda *done: calls.append(done))
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert len(calls) == 2 * 3
+    assert {total for _, total in calls} == {2 * size}
+    assert calls[-1] == (2 * size, 2 * size)
+    calls.clear()
+    verify(source, CANARIES, progress=lambda *done: calls.append(done))
+    assert calls[-1] == (size, size)

@@ -85,10 +85,11 @@ def test_a_canary_at_the_end_of_its_text(fill):
         inject(Dataset.from_dict({"text": [text]}), LENGTHS)
 
 
-@pytest.mark.parametrize("separators", [None, ("\n", "\n"), (" ", "  ")])
-@pytest.mark.parametrize("kind", ["record", "splice"])
+@pytest.mark.parametrize(
+    ("kind", "separators"), [("record", None), ("splice", None), ("splice", (" ", "  "))]
+)
 def test_words_of_several_lengths_in_and_out(tmp_path, kind, separators):
-    options = {"separators": separators if kind == "splice" else None}
+    options = {"separators": separators}
     base = Dataset.from_dict({"text": [f"Row {n}. And so on." for n in range(6)]})
     mixed = inject(base, WORDS, mode=kind, **options)
     assert [count.found for count in verify(mixed, WORDS).canaries] == [1, 1, 4, 4, 0, 0]

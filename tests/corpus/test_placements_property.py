@@ -55,11 +55,3 @@ def test_saved_placements_point_at_the_copies(tmp_path):
         for number in data["lines"][canary.id]:
             assert json.loads(lines[number - 1]) == {"id": None, "text": canaries.text(canary)}
     assert not any(canary.fill in kept.read_text() for canary in canaries)
-
-
-def test_a_set_of_controls_alone_places_nothing(tmp_path):
-    source, target = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_text('{"text": "a"}\n' * 3)
-    places = inject_file(source, target, generate("{digit:9}", repetitions=[], seed=0))
-    assert (dict(places.lines), places.total_lines) == ({}, 3)
-    assert target.read_bytes() == source.read_bytes()

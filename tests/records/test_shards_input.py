@@ -10,7 +10,7 @@ import pytest
 
 from canary.errors import OutputError, RecordError
 from canary.records import files
-from canary.records.shards import Pace, Shard, discard_run, open_run
+from canary.records.shards import Pace, Shard, open_run
 
 IDENTITY = {"task": "test", "model": "ab" * 32, "formats": ["a", "b"], "seed": 0}
 
@@ -67,14 +67,13 @@ def test_another_identity_is_refused_by_name(folder, changed, told):
     [
         lambda data: data[:-1],
         lambda data: data.replace(b"body", b"bady"),
-        lambda data: b"",
         lambda data: b"null\n",
         lambda data: b"\xff\xfe\n" + data,
         lambda data: data.replace(b'"state": {', b'"state": 3, "x": {'),
         lambda data: data.replace(b'"at": 1', b'"at": 2'),
         lambda data: b"[" * 100_000,
     ],
-    ids=["cut", "other bytes", "empty", "null", "not UTF-8", "no state", "other state", "deep"],
+    ids=["cut", "other bytes", "null", "not UTF-8", "no state", "other state", "deep"],
 )
 def test_a_damaged_shard_is_refused_with_the_cure_that_works(folder, damage):
     fill(folder)
@@ -126,12 +125,6 @@ def test_two_processes_cannot_work_in_one_folder(folder):
         pass
     with open_run(folder, IDENTITY):  # the lock ends with its holder
         pass
-
-
-def test_discarding_nothing_is_nothing(tmp_path):
-    (tmp_path / "empty").mkdir()
-    discard_run(tmp_path / "empty")
-    assert not (tmp_path / "empty").exists()
 
 
 def test_pace_finds_how_much_takes_so_long():
