@@ -66,7 +66,8 @@ class _Depth:
     def add(self, frontier: Frontier, parents: Ints) -> None:
         """Nodes, and handles that are held until the last of them was expanded."""
         self._parts.append((frontier, parents))
-        self._count(frontier.states, 1)
+        self.open += len(frontier)
+        self.children += int(self._degrees[frontier.states].sum())
 
     def states(self, count: int) -> Ints:
         """States in the token tree of the first `count` nodes."""
@@ -87,7 +88,8 @@ class _Depth:
             part = frontier[self._taken : self._taken + count]
             taken.append(part)
             self._taken += len(part)
-            self._count(part.states, -1)
+            self.open -= len(part)
+            self.children -= int(self._degrees[part.states].sum())
             count -= len(part)
             if self._taken < len(frontier):
                 break
@@ -95,10 +97,6 @@ class _Depth:
             self._parts.popleft()
             self._taken = 0
         return taken[0] if len(taken) == 1 else joined(taken), done
-
-    def _count(self, states: Ints, sign: int) -> None:
-        self.open += sign * len(states)
-        self.children += sign * int(self._degrees[states].sum())
 
 
 def enumerate_leaves(

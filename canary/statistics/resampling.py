@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, SupportsIndex
@@ -28,6 +28,7 @@ PERMUTATIONS = 99_999
 _FEWEST, _FEWEST_MODELS = 10, 2
 _ALL = 1 << 16
 _AT_ONCE = 1 << 12
+_BLOCKS = [min(_AT_ONCE, PERMUTATIONS - start) for start in range(0, PERMUTATIONS, _AT_ONCE)]
 _ROUNDING = 1e-9
 
 
@@ -251,13 +252,11 @@ def larger_in_pairs(first: Sequence[float], second: Sequence[float], *, seed: in
     if 1 << k <= _ALL:
         flips = (np.arange(1 << k)[:, None] >> np.arange(k)) & 1
         return float(np.mean((1 - 2 * flips) @ differences >= least))
-    rng = np.random.default_rng([seed, k])
-
-    def swapped(rows: int) -> Floats:
+    rng, reached = np.random.default_rng([seed, k]), 1
+    for rows in _BLOCKS:
         signs = 1 - 2 * rng.integers(2, size=(rows, k), dtype=np.int8)
-        return np.asarray(signs @ differences)
-
-    return _share_reaching(_drawn(swapped), least)
+        reached += int(np.count_nonzero(signs @ differences >= least))
+    return reached / (1 + PERMUTATIONS)
 
 
 def larger_in_groups(
@@ -293,9 +292,13 @@ def larger_in_groups(
             chosen = np.array(list(combinations(range(len(both)), len(a))))
             taken = both[chosen].sum(axis=1)
             sums = (sums[:, None] + _lead(both, taken, len(a))).ravel()
-        else:
-            sums += _lead(both, _drawn(_mixing(both, len(a), rng)), len(a))
-    return float(np.mean(sums >= least)) if few else _share_reaching(sums, least)
+            continue
+        for start, rows in zip(range(0, PERMUTATIONS, _AT_ONCE), _BLOCKS, strict=True):
+            orders = rng.permuted(np.broadcast_to(both, (rows, len(both))), axis=1)
+            taken = orders[:, : len(a)].sum(axis=1)
+            sums[start : start + rows] += _lead(both, taken, len(a))
+    reached = int(np.count_nonzero(sums >= least))
+    return reached / len(sums) if few else (1 + reached) / (1 + PERMUTATIONS)
 
 
 def least_in_pairs(pairs: int) -> float:
@@ -307,26 +310,6 @@ def least_in_groups(sizes: Sequence[tuple[int, int]]) -> float:
     """The smallest p-value that `larger_in_groups` can give for groups of these sizes."""
     ways = math.prod(math.comb(a + b, a) for a, b in sizes)
     return 1 / ways if ways <= _ALL else 1 / (1 + PERMUTATIONS)
-
-
-def _mixing(both: Floats, size: int, rng: np.random.Generator) -> Callable[[int], Floats]:
-    """Sums of the first `size` numbers in random orders, so many rows at once."""
-
-    def mixed(rows: int) -> Floats:
-        orders = rng.permuted(np.broadcast_to(both, (rows, len(both))), axis=1)
-        return np.asarray(orders[:, :size].sum(axis=1))
-
-    return mixed
-
-
-def _drawn(rows_of: Callable[[int], Floats]) -> Floats:
-    """What `PERMUTATIONS` random permutations give, a block at a time."""
-    starts = range(0, PERMUTATIONS, _AT_ONCE)
-    return np.concatenate([rows_of(min(_AT_ONCE, PERMUTATIONS - start)) for start in starts])
-
-
-def _share_reaching(sums: Floats, least: float) -> float:
-    return (1 + int(np.count_nonzero(sums >= least))) / (1 + PERMUTATIONS)
 
 
 def _lead(both: Floats, taken: Floats, size: int) -> Floats:

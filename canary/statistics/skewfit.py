@@ -259,7 +259,16 @@ def _climb(
                 break
         moved, turned = to - at[rows], gradient[rows] - to_gradient
         at[rows], value[rows], gradient[rows] = to, to_value, to_gradient
-        inverse[rows] = _updated(inverse[rows], moved, turned)
+        # Where the curvature stays positive definite it is updated (BFGS).
+        product = np.einsum("ki,ki->k", moved, turned)
+        sizes = np.linalg.norm(moved, axis=1) * np.linalg.norm(turned, axis=1)
+        bent = product > 1e-12 * sizes
+        share = (1.0 / np.where(bent, product, 1.0))[:, None, None]
+        along = np.einsum("kij,kj->ki", inverse[rows], turned)
+        outer = moved[:, :, None] * along[:, None, :]
+        growth = 1.0 + share * np.einsum("ki,ki->k", turned, along)[:, None, None]
+        change = growth * moved[:, :, None] * moved[:, None, :] - outer - outer.transpose(0, 2, 1)
+        inverse[rows] += np.where(bent[:, None, None], share * change, 0.0)
         stuck = np.zeros(len(rows), bool)
         stuck[left] = True
         inverse[rows[stuck]] = first[rows[stuck]]
@@ -267,21 +276,6 @@ def _climb(
         fresh[rows] = stuck
         rows = rows[~ended]
     return at, value, inverse
-
-
-def _updated(inverse: Floats, moved: Floats, turned: Floats) -> Floats:
-    """The inverse curvature of each row after a step, where it stays positive definite (BFGS)."""
-    product = np.einsum("ki,ki->k", moved, turned)
-    sizes = np.linalg.norm(moved, axis=1) * np.linalg.norm(turned, axis=1)
-    bent = product > 1e-12 * sizes
-    share = (1.0 / np.where(bent, product, 1.0))[:, None, None]
-    along = np.einsum("kij,kj->ki", inverse, turned)
-    outer = moved[:, :, None] * along[:, None, :]
-    growth = 1.0 + share * np.einsum("ki,ki->k", turned, along)[:, None, None]
-    updated = inverse + share * (
-        growth * moved[:, :, None] * moved[:, None, :] - outer - outer.transpose(0, 2, 1)
-    )
-    return np.where(bent[:, None, None], updated, inverse)
 
 
 def _half_normal(x: Floats, weights: Floats, sign: float) -> tuple[Floats, Floats, Floats]:
