@@ -65,24 +65,26 @@ def command(
     def decorated(function: Callable[..., Result | None]) -> Callable[..., None]:
         parameters = _parameters(function)
         hints = {**get_type_hints(ModelOptions), **get_type_hints(function), "as_json": bool}
-        shown = [
-            _shown(one, hints[one.name], words.get(one.name) or HELP[one.name])
-            for one in parameters
-        ]
-        flags = {one.name: _flag(one.name) for one in parameters if one.kind is one.KEYWORD_ONLY}
+        flags: dict[str, str] = {}
+        shown = []
+        for parameter in parameters:
+            name = parameter.name
+            shown.append(_shown(parameter, hints[name], words.get(name) or HELP[name]))
+            if parameter.kind is parameter.KEYWORD_ONLY:
+                flags[name] = _flag(name)
         own = inspect.signature(function).parameters
 
         @functools.wraps(function)
-        def run(**given: Any) -> None:
+        def run(**values: Any) -> None:
             with results_alone(), _named_by_flags(flags):
-                check_paths(given)
-                if given["as_json"]:
+                check_paths(values)
+                if values["as_json"]:
                     check_stdout()
-                as_json = given["as_json"] if "as_json" in own else given.pop("as_json")
+                as_json = values["as_json"] if "as_json" in own else values.pop("as_json")
                 if "options" in own:
-                    held = {field.name: given.pop(field.name) for field in fields(ModelOptions)}
-                    given["options"] = ModelOptions(**held)
-                result = function(**given)
+                    chosen = {field.name: values.pop(field.name) for field in fields(ModelOptions)}
+                    values["options"] = ModelOptions(**chosen)
+                result = function(**values)
                 if result is None:
                     return
                 if as_json:
@@ -91,7 +93,7 @@ def command(
                     raise typer.Exit(result.code)
 
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in shown}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
         group = membership if examples[0].startswith("membership ") else app
         group.command(cls=_WithNames, epilog=epilog(*examples))(run)
         return run

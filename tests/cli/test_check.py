@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import files
@@ -50,14 +49,6 @@ def test_undecided_may_pass(command, audits):
     assert command("check", "memorized.json", *LIMIT, "--undecided", "pass").code == 1
 
 
-def test_json(command, audits):
-    found = command("check", "memorized.json", *LIMIT, "--max-p", 0.001, "--json").document
-    assert (found["kind"], found["schema"]) == ("canary verdict", 1)
-    assert (found["outcome"], found["passed"], found["exit_code"]) == ("memorized", False, 1)
-    assert [f["check"] for f in found["findings"]] == ["exposure", "p-value", "controls"]
-    assert found["findings"][0]["canaries"][0]["id"] == "canary-1"
-
-
 def test_the_folder_of_an_audit(command, audits):
     assert command("check", "folder", *LIMIT).code == 0
 
@@ -73,13 +64,6 @@ def test_no_extraction(command, audits):
     outcome = command("check", "folder", "--no-extraction")
     assert outcome.code == 2
     assert "run canary audit again with --extraction-budget" in outcome.err
-
-
-def test_junit_and_markdown(command, audits):
-    words = ("--junit", "canary.xml", "--markdown", "canary.md")
-    assert command("check", "memorized.json", *LIMIT, *words).code == 1
-    assert ET.parse("canary.xml").find("testsuite").get("failures") == "1"
-    assert Path("canary.md").read_text().startswith("## canary: memorized")
 
 
 def test_baseline(command, audits):

@@ -7,17 +7,6 @@ import torch
 from command_line import save_model, small_model
 
 
-def test_a_sound_model_is_a_table_and_exit_code_0(command, tmp_path) -> None:
-    save_model(small_model(), tmp_path / "model")
-    found = command("doctor", str(tmp_path / "model"), "--json")
-    assert found.code == 0
-    assert found.document["kind"] == "canary doctor"
-    assert found.document["sound"] is True
-    assert len(found.document["findings"]) > 20
-    assert "No check refused the model" in found.err
-    assert "sum to 1" in found.err
-
-
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_model_that_cannot_be_loaded_is_exit_code_2(command, tmp_path, as_json) -> None:
     model = small_model()

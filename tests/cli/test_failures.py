@@ -163,13 +163,6 @@ def test_json_is_strict_and_ascii(capsys):
         emit("canary test", {"number": float("nan")})
 
 
-def test_full_disk_behind_stdout_is_named(monkeypatch):
-    full = raises(OSError(28, "No space left"))
-    monkeypatch.setattr("canary.cli.standard_streams._Stdout.write", full)
-    with pytest.raises(OutputError, match="stdout: cannot be written"):
-        emit("canary test", {})
-
-
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_signals_clean_up_as_ctrl_c_does(command, workplace, monkeypatch, number, code):
     def kill(*_, **__):
@@ -206,13 +199,6 @@ def test_long_message_keeps_its_beginning_and_its_cure(command, workplace, monke
     assert outcome.err.startswith("error: there: xxx")
     assert outcome.err.endswith("xxx; mend it\n")
     assert len(outcome.err) < 1100
-
-
-def test_bars_are_quiet_without_a_terminal(capsys):
-    with Bars() as bars:
-        bars.stage("a stage", 10)(10)
-        bars.file("a file")(5, 10)
-    assert capsys.readouterr() == ("", "")
 
 
 def test_bars_show_their_stage_on_a_terminal(capsys, monkeypatch):

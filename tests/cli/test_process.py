@@ -145,7 +145,7 @@ def test_nothing_but_the_result_is_on_stdout(workplace, model):
     assert done.returncode == 2
 
 
-def on_terminal(words, until, then, **environment):
+def on_terminal(words, until, then):
     """Run with stderr on a terminal; call `then(process)` once it shows `until`.
 
     Returns
@@ -158,7 +158,7 @@ def on_terminal(words, until, then, **environment):
         [*LISTENING, *map(str, words)],
         stdout=subprocess.PIPE,
         stderr=stderr,
-        env={**ENVIRONMENT, "TERM": "xterm-256color", **environment},
+        env={**ENVIRONMENT, "TERM": "xterm-256color", "NO_COLOR": "1"},
     )
     os.close(stderr)
     shown, end, told = b"", time.monotonic() + 100, False
@@ -190,6 +190,9 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace,
         words, b"uniform draws of The code is", lambda running: running.send_signal(signal.SIGINT)
     )
     assert code == 130
+    # Bars, and no colour where it is not wanted.
+    assert "Loading weights" not in shown
+    assert not re.search("\x1b\\[[39]", shown)
     assert "stopped; no file was left half-written" in shown
     assert "Traceback" not in shown
     after = files(workplace)
@@ -199,16 +202,6 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace,
     assert goes_on == ("old/parts/manifest.json" in parts) == bool(parts)
     assert not any(name.endswith(".part") for name in parts)
     assert {name: after[name] for name in after.keys() - parts} == before
-
-
-def test_terminal_gets_bars_and_no_colour_where_it_is_not_wanted(workplace, model):
-    words = ("exposure", model, *AUDIT, "--draws", "200")
-    shown, code = on_terminal(words, b"canary", lambda running: None, NO_COLOR="1")
-    assert code == 0
-    assert "uniform draws of The code is" in shown
-    assert "Loading weights" not in shown
-    assert "\x1b[3" not in shown
-    assert "\x1b[9" not in shown
 
 
 def test_killed_score_goes_on_where_it_was(workplace, model, command):

@@ -134,7 +134,15 @@ def shake_hands(
     numbers = [probe.numbers if top is None else probe.numbers[2::2] for probe in probes]
     aligned = math.inf
     if top is not None:
-        _check_likely(manner, probes)
+        if all(len(probe.numbers) == 1 for probe in probes):
+            raise manner.odd("tells next tokens that are none of the tokenizer's", _TOKENIZER)
+        if all(likely.max(initial=-np.inf) > -_SURE for likely in numbers):
+            raise manner.odd(
+                "gives the most likely next token a probability of 1 behind random tokens: these "
+                "are its choices at temperature 0, and not the model's probabilities",
+                "have it give log-probabilities before sampling (vLLM: --logprobs-mode "
+                "raw_logprobs)",
+            )
         spread = float(np.std(np.concatenate(numbers)))
         worst = noise = max(manner.apart(ask(probe.ids), probe.numbers) for probe in probes)
         if not manner.as_text:
@@ -289,18 +297,6 @@ def _asked_as_text(client: Client, manner: Manner, ids: list[int]) -> Any:
     """What a server that takes token ids answers to their text."""
     body = manner.body(manner.texts.tokenizer.decode(ids), manner.top)
     return client.post(PATH, body, quote=True, trying=True)
-
-
-def _check_likely(manner: Manner, probes: Sequence[Probe]) -> None:
-    """That the likeliest next tokens are the tokenizer's, with probabilities of the model."""
-    if all(len(probe.numbers) == 1 for probe in probes):
-        raise manner.odd("tells next tokens that are none of the tokenizer's", _TOKENIZER)
-    if all(probe.numbers[2::2].max() > -_SURE for probe in probes):
-        raise manner.odd(
-            "gives the most likely next token a probability of 1 behind random tokens: these are "
-            "its choices at temperature 0, and not the model's probabilities",
-            "have it give log-probabilities before sampling (vLLM: --logprobs-mode raw_logprobs)",
-        )
 
 
 def _followed(
