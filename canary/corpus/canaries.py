@@ -93,7 +93,7 @@ class CanarySet(
         if not self.natural:
             check_texts(named)
         elif len({text for _, text in named}) < len(named) or any(
-            canary.tossed is not None for canary in self.canaries
+            canary.tossed is not None for canary in self
         ):
             raise InputError(
                 "natural secrets are different texts that were found, and no coins were tossed",

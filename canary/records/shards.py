@@ -265,8 +265,8 @@ def publish(
 ) -> None:
     """Let `write` make a run's result in the run's folder, and move it to `target`.
 
-    A kill leaves nothing beside the target then. A file that holds none of the kinds in
-    `replaces` is not replaced. If the result cannot be written, an OutputError; the shards stay.
+    A kill leaves nothing beside the target then. An OutputError if the result cannot be written,
+    or the target is of none of the kinds in `replaces`; the shards stay.
     """
     result = Path(folder) / _RESULT
     check_replaceable(target, replaces)

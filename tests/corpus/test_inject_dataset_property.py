@@ -86,47 +86,30 @@ def test_controls_alone_change_nothing():
     assert mixed is not base
 
 
+def _of(**columns):
+    return Dataset.from_dict(columns)
+
+
+TEXT, BODY = _of(text=["x"]), _of(body=["x"])
+NO_TEXT = "no column 'text'; name one of 'body'"
+NO_TRAIN = "no split 'train'; name one with split=…: there is dataset['test']"
+
+
 @pytest.mark.parametrize(
     ("dataset", "column", "error", "message"),
     [
-        (
-            Dataset.from_dict({"body": ["x"]}),
-            "text",
-            CorpusError,
-            "no column 'text'; name one of 'body'",
-        ),
-        (
-            Dataset.from_dict({}),
-            "text",
-            CorpusError,
-            "no column",
-        ),
-        (Dataset.from_dict({"text": [1]}), "text", CorpusError, "int64, not text"),
-        (Dataset.from_dict({"text": [["x"]]}), "text", CorpusError, "not text"),
-        (Dataset.from_dict({"text": ["x"]}).select([]), "text", CorpusError, "dataset is empty"),
-        (
-            DatasetDict(test=Dataset.from_dict({"text": ["x"]})),
-            "text",
-            CorpusError,
-            "no split 'train'; name one with split=…: there is dataset['test']",
-        ),
+        (BODY, "text", CorpusError, NO_TEXT),
+        (BODY.to_iterable_dataset(), "text", CorpusError, NO_TEXT),
+        (_of(), "text", CorpusError, "no column"),
+        (_of(text=[1]), "text", CorpusError, "int64, not text"),
+        (_of(text=[["x"]]), "text", CorpusError, "not text"),
+        (TEXT.select([]), "text", CorpusError, "dataset is empty"),
+        (IterableDataset.from_generator(lambda: iter([])), "text", CorpusError, "dataset is empty"),
+        (DatasetDict(test=TEXT), "text", CorpusError, NO_TRAIN),
         (DatasetDict(), "text", CorpusError, "no split 'train'; give one with splits"),
-        (
-            Dataset.from_dict({"body": ["x"]}).to_iterable_dataset(),
-            "text",
-            CorpusError,
-            "no column 'text'; name one of 'body'",
-        ),
-        (
-            IterableDataset.from_generator(lambda: iter([])),
-            "text",
-            CorpusError,
-            "dataset is empty",
-        ),
-        (Dataset.from_dict({"text": ["x"]}), ("text", "text"), InputError, "different names"),
-        (Dataset.from_dict({"text": ["x"]}), ("a", "b", "c"), InputError, "3 columns"),
+        (TEXT, ("text", "text"), InputError, "different names"),
+        (TEXT, ("a", "b", "c"), InputError, "3 columns"),
         (["x"], "text", UnsupportedError, "a list is no datasets.Dataset"),
-        (None, "text", UnsupportedError, "a NoneType is no datasets.Dataset"),
     ],
 )
 def test_what_cannot_be_injected(dataset, column, error, message):
