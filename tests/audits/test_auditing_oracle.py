@@ -106,8 +106,9 @@ def test_importance_needs_a_tree_and_keeps_to_the_budget() -> None:
     # Beside the nodes above 503 candidates of six digits, and rows of the canaries.
     above = 10 + 100 + 3 * 503
     assert 600 < about.queries - above - 3 * 6 <= 1_200
-    with pytest.raises(UnsupportedError, match="states cannot be reused"):
-        exposure(build("by_rows"), canaries, method="importance")
+    for method in ("importance", "rank"):
+        with pytest.raises(UnsupportedError, match="states cannot be reused; use --method sampl"):
+            exposure(build("by_rows"), canaries, method=method)
 
 
 def test_auto_chooses_by_budget_and_says_why() -> None:
@@ -239,10 +240,11 @@ def test_audit_input() -> None:
     with pytest.raises(InputError, match="seed must be .* got -1"):
         audit(model, canaries, seed=-1)
     ambiguous = CanarySet.from_fills(Format("a {choice:b|bc}"), ["b"])
-    with pytest.raises(FormatError, match="not prefix-free"):
-        audit(model, ambiguous)
+    for method in ("auto", "rank"):
+        with pytest.raises(FormatError, match="not prefix-free"):
+            audit(model, ambiguous, method=method)
     long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)
-    for method in ("enumeration", "sampling"):
+    for method in ("enumeration", "sampling", "rank"):
         with pytest.raises(ModelError, match="73 tokens is longer than the 64"):
             audit(build("gpt2"), long, method=method, start_token=None)
 

@@ -14,8 +14,6 @@ from canary.audits.auditing import audit, exposure
 from canary.audits.by_rank import FEW_HITS
 from canary.audits.extracting import extract
 from canary.corpus.canaries import CanarySet, generate
-from canary.errors import FormatError, ModelError, UnsupportedError
-from canary.formats.format import Format
 from canary.search.bounded import BoundedWalk
 
 TEXTS = ["The code {digit:3}.", "AB {digit:2}-{choice:1|23|24}"]
@@ -123,18 +121,6 @@ def test_draws_choose_the_canaries_that_are_walked(monkeypatch) -> None:
     drawn = exposure(model, canaries, method="sampling", draws=400)
     assert walked == [sum(2**c.exposure.upper_bits >= 10**6 / 100 for c in drawn)]
     assert 0 < walked[0] < len(canaries.canaries)
-
-
-def test_ranks_that_cannot_be_had_input() -> None:
-    ambiguous = CanarySet.from_fills(Format("a {choice:b|bc}"), ["b"])
-    with pytest.raises(FormatError, match="not prefix-free"):
-        audit(build("table"), ambiguous, method="rank")
-    canaries = generate("The {digit:3}", repetitions=[1], controls=1, seed=5)
-    with pytest.raises(UnsupportedError, match="states cannot be reused; use --method sampling"):
-        audit(build("by_rows"), canaries, method="rank")
-    long = generate("a" * 70 + "{digit:3}", repetitions=[1], controls=0, seed=0)
-    with pytest.raises(ModelError, match="73 tokens is longer than the 64"):
-        audit(build("gpt2"), long, method="rank", start_token=None)
 
 
 @pytest.mark.parametrize("name", ["table", "lstm"])

@@ -205,3 +205,22 @@ def test_known_characters_without_a_secret_are_told_degenerate():
     found = extract(flat_model(), "a{digit:6}", budget=1, known=2, canaries=canaries)
     assert found.completions == ()  # the search took the whole budget
     assert not any("no candidate was found" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("budget", [20, 300, 200_000])
+def test_completions_stay_within_the_budget(budget):
+    logs = np.random.default_rng(0).normal(0, 1, SIZE)
+    model = flat_model(logs - np.log(np.exp(logs).sum()))
+    canaries = CanarySet.from_fills("a{digit:6}", ["123456", "654321"])
+    found = extract(model, "a{digit:6}", known=1, budget=budget, beam=100, canaries=canaries)
+    assert found.queries + sum(c.queries for c in found.completions) <= budget
+    late = 2 - len(found.completions)
+    assert any("not completed: 2" in note for note in found.notes) == (late == 2)
+    assert (budget == 200_000) == (late == 0)
+
+
+def test_a_fill_too_short_is_left_out_with_a_note():
+    found = extract(build("table"), "a{re:(00000|[1-9])}.", known=2, budget=1_000)
+    assert found.candidates
+    assert found.completions == ()
+    assert any("no more characters than are known" in note for note in found.notes)
