@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from small_models import CHARACTERS, ByRows, character_tokenizer
+from small_models import CHARACTERS, ByRows, build, character_tokenizer
 
 from canary.formats.format import Format
-from canary.models.by_scoring import RowWalker, WithinWalker
+from canary.models.by_scoring import RowWalker
 from canary.models.language_model import Context
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
@@ -23,8 +23,19 @@ class Windowed(TableModel):
     """States serve for three tokens; longer rows are computed whole, one for each child."""
 
     def open(self, context, *, memory_bytes):
-        near = super().open(context, memory_bytes=memory_bytes)
-        return WithinWalker(near, RowWalker(self, context), context, horizon=3)
+        near, far = super().open(context, memory_bytes=memory_bytes), RowWalker(self, context)
+        expand, deepest = near.expand, 3 - len(context.ids)
+
+        def expanded(nodes, tokens, *, keep=True):
+            beyond = nodes.lengths.max(initial=0) > deepest
+            return far.expand(nodes, tokens) if beyond else expand(nodes, tokens, keep=keep)
+
+        def most_queries(nodes, held, degrees):
+            beyond = nodes.lengths.max(initial=0) > deepest
+            return far.most_queries(nodes, held, degrees) if beyond else nodes.lengths - held
+
+        near.expand, near.most_queries = expanded, most_queries
+        return near
 
 
 def flat(kind):
@@ -37,6 +48,7 @@ MODELS = {
     "held": flat(TableModel),
     "held within": flat(Windowed),
     "whole rows": ByRows(flat(TableModel)),
+    "window": build("mistral"),
 }
 
 
@@ -45,7 +57,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_queries_stay_within_the_budget(name, batch_size, budget):
     model = MODELS[name]
-    tree = compile_tree(Format("a{digit:6}"), CandidateEncoder(TOKENIZER))
+    tree = compile_tree(Format("a{digit:6}"), CandidateEncoder(model.tokenizer))
     with model.open(Context(tree.context), memory_bytes=2**24) as walker:
         batcher, one = Batcher(model, batch_size=batch_size), np.array([123456])
         costs, _ = leaf_costs(tree, walker, batcher, one)
