@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from canary.audits.extraction import Extraction
     from canary.formats.format import Format
 
-_REFUSED = 2
-
 
 @command(
     "doctor ./model",
@@ -83,7 +81,7 @@ def doctor(model: str, *, options: ModelOptions = PLAIN, tokens: Count | None = 
         say("The model is refused; do not use its numbers")
     else:
         say("The model could not be loaded; nothing was checked")
-    return Result("canary doctor", examined.to_dict(), code=0 if examined.sound else _REFUSED)
+    return Result("canary doctor", examined.to_dict(), code=0 if examined.sound else 2)
 
 
 @command(
@@ -306,14 +304,10 @@ def extract(
         result = search_for(
             loaded,
             wanted,
-            top=top,
-            budget=budget,
-            seconds=seconds,
-            stop=stop,
-            known=known,
             canaries=chosen,
             start_texts=texts,
             stage=bars.stage,
+            **vars(asked),
             **options.running(),
         )
     if as_json:
@@ -394,10 +388,8 @@ def proof_sentence(result: Extraction) -> str:
         )
     rest = f"every candidate costs at least {result.rest_bits:.2f} bits"
     if result.stopped == "budget":
-        queries = plural(result.settings["budget"], "query", "queries")
-        return (
-            f"Nothing found: the budget of {queries} ended first; give a larger --budget ({rest})"
-        )
+        spent = plural(result.settings["budget"], "query", "queries")
+        return f"Nothing found: the budget of {spent} ended first; give a larger --budget ({rest})"
     if result.stopped == "requests":
         return f"Nothing found: the requests that are allowed ended first ({rest})"
     return f"Nothing found; {rest}"
