@@ -43,6 +43,10 @@ from canary.tokens.tokenizer import Tokenizer
 _PREFIX, _BELOW, _SIBLINGS = 16, 6, 3
 _TOLERANCE = 1e-3  # of the effect of dropping the prefix
 _ROUNDINGS = 8  # of a log-probability, where the dtype is coarser than that
+_PROBES = 16
+# Most that later tokens may move a price, of what one before it moves. Causal models of 30
+# architectures show none; a BERT with random weights shows 0.006.
+_FUTURE, _FUTURE_COARSE = 1e-3, 1e-2
 _WINDOWS = ("sliding_window", "attention_chunk_size", "attention_window_size", "window_size")
 # What architectures raise that have no rows of keys and values, or other ones.
 _NO_SUCH_STATES = (AttributeError, TypeError, ValueError, RuntimeError, IndexError)
@@ -163,16 +167,20 @@ class CausalModel(TorchModel):
             return logits, 0  # it has states of another kind, or none
 
     def _refuse_unless_causal(self) -> None:
-        """Other tokens to the right must not matter as tokens to the left do, in any dtype."""
+        """Other tokens to the right must not matter, beyond rounding, as one to the left does."""
         length = min(8, self.facts.length_limit or 8)
         if length < 4:
             return
-        ids = np.arange(length) % min(self.facts.vocabulary, self.tokenizer.size)
-        at = length // 2 - 2  # the last but one before those that change on the right
-        other = np.stack([ids, ids, ids])
-        other[1, at], other[2, at + 2 :] = ids[-1], ids[0]
-        plain, left, right = row_table(self, other)[:, at]
-        if abs(right - plain) > 0.25 * abs(left - plain):
+        rng, tokens = np.random.default_rng(0), min(self.facts.vocabulary, self.tokenizer.size)
+        place = length // 2 - 2  # the last but one before those that change on the right
+        plain, left = np.repeat(rng.integers(0, tokens, (1, _PROBES, length)), 2, axis=0)
+        right = plain.copy()
+        left[:, place] = rng.integers(0, tokens, _PROBES)
+        right[:, place + 2 :] = rng.integers(0, tokens, (_PROBES, length - place - 2))
+        prices = row_table(self, np.concatenate([plain, left, right]))[:, place]
+        before, past, future = prices.reshape(3, _PROBES)
+        allowed = _FUTURE_COARSE if self.facts.dtype in ("bfloat16", "float16") else _FUTURE
+        if np.abs(future - before).sum() > allowed * np.abs(past - before).sum():
             raise ModelError(
                 "a token's probability depends on the tokens after it; this is no causal "
                 "language model",
