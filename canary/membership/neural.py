@@ -77,7 +77,9 @@ def neural_attack(
     EstimationError
         If the shadow has fewer than 20 members or nonmembers.
 
-    Notes ----- Shokri et al. (IEEE S&P 2017) trained a network for each class on the prediction
+    Notes
+    -----
+    Shokri et al. (IEEE S&P 2017) trained a network for each class on the prediction
     vector, Nasr et al. (ACM CCS 2018) one on the vector and the one-hot class. Here the vector is
     that of `arranged` log-odds. At most 50,000 shadow samples, drawn at random, are dealt into five
     folds; five networks leave out one each, are stopped where their loss on it is least, and score

@@ -87,7 +87,9 @@ def attack_epsilon(
         If no coins were tossed, or the members are too many or too few for fair coins; if
         the scores are not blind; if an option is out of range or scores and members do not fit.
 
-    Notes ----- Steinke, Nasr and Jagielski, NeurIPS 2023, arXiv:2305.08846;
+    Notes
+    -----
+    Steinke, Nasr and Jagielski, NeurIPS 2023, arXiv:2305.08846;
     `canary.statistics.epsilon` has the bound. A guess may rest on what the model says, on chance,
     and on other models whose data do not depend on the coins; not even on the coins of other
     samples. A split into halves of fixed size is no set of independent coins. Equal scores are

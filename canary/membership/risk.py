@@ -92,10 +92,12 @@ def risk_scores(
         If an option is out of range, bins are given for a smoothed estimate, or the shadow has
         no members or no nonmembers.
 
-    Notes ----- Song and Mittal, USENIX Security 2021, section 4.1: with ``a`` and ``b`` the shares
+    Notes
+    -----
+    Song and Mittal, USENIX Security 2021, section 4.1: with ``a`` and ``b`` the shares
     of the shadow's members and nonmembers of the class that fall in the bin of the sample's
-    modified entropy (equation 15), or their densities there, the score is ``prior a / (prior a + (1
-    - prior) b)``.
+    modified entropy (equation 15), or their densities there, the score is
+    ``prior a / (prior a + (1 - prior) b)``.
 
     Bins span the finite shadow values of a class. What is outside belongs to the nearest bin, and a
     bin without shadow samples takes the shares of the nearest that has some; of two as near, of the
@@ -301,7 +303,9 @@ def reliability(
         Of equal width from 0 to 1.
     confidence : float
 
-    Notes ----- Song and Mittal, section 4.2.1. The calibration error is ``sum_b |d_b|``, where
+    Notes
+    -----
+    Song and Mittal, section 4.2.1. The calibration error is ``sum_b |d_b|``, where
     ``d_b`` is the sum over bin b of weight times (score - member), with normal errors ``e``. As
     ``sum |d + e| <= sum |d| + sum |e|``, the lower end takes the quantile of the last sum off
     (10,000 seeded draws). As ``sum |d| <= sum |d + e| - sum sign(d_b) e_b``, whose variance is at

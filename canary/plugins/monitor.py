@@ -236,7 +236,10 @@ class ExposureMonitor:
         last : bool
             Measure whatever step it is, if the share of time allows it.
 
-        The moment is returned, or None where nothing was measured.
+        Returns
+        -------
+        Moment or None
+            None where nothing was measured.
 
         Raises
         ------
