@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.audits.method import Cost, Measured, Method
-from canary.audits.question import DRAWS_STREAM, Question, Sizes
+from canary.audits.question import DRAWS_STREAM, Question, Sizes, longest
 from canary.errors import EstimationError, UnsupportedError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
@@ -34,8 +34,11 @@ class UniformDraws(Method):
     def cost(self, question: Question) -> Cost:
         """The draws."""
         tree, reason = question.certified_tree, "draws were asked for"
+        limit = question.model.facts.length_limit
         if isinstance(tree, UnsupportedError):
             return drawing_cost(question, reason, question.sizes())
+        if question.options.method != "auto" and limit is not None and longest(tree) > limit:
+            return drawing_cost(question, reason, question.sizes())  # those drawn may be shorter
         return drawing_cost(question, reason, question.sizes(tree), tree.certificate)
 
     def measure(self, question: Question, cost: Cost) -> Measured:
