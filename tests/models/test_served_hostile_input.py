@@ -42,10 +42,10 @@ def test_a_server_that_drips_is_left_when_the_time_is_over(tmp_path, dripping):
     """Each byte comes within the time; the whole answer would take half a minute and more."""
     fault = {}
     with FakeServer(build("table"), fault=lambda s, n, a: fault.get("now", a)) as server:
-        model = load_served(server, tmp_path, timeout=0.5, attempts=2)
+        model = load_served(server, tmp_path, timeout=2, attempts=1)
         fault["now"] = dripping
         began = time.monotonic()
-        with pytest.raises(ServerError, match=r"did not give its whole answer within 0\.5 s"):
+        with pytest.raises(ServerError, match=r"did not give its whole answer within 2 s"):
             model.score(ROWS)
         assert time.monotonic() - began < 15
 
