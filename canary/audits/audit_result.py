@@ -112,9 +112,10 @@ class FormatResult(Record):
     candidates, draws : int, int or None
         Candidates that were priced, and those that were drawn uniformly; None where all were
         enumerated.
-    queries, tokens : int
-        Tokens computed below the context, and of the longest candidate, context included;
-        without a tree, of the longest seen.
+    queries : int
+        Tokens computed below the context.
+    tokens : int
+        Length of the longest candidate, context included; without a tree, of the longest seen.
     noise_bits : float
         Costs closer than this count as ties of unknown order.
     certificate : str or None

@@ -63,7 +63,10 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def show_report(result: Any) -> None:
-    """What there is to say about a result: notes, its short form, the answer."""
+    """What there is to say about a result: notes, its short form, the answer.
+
+    Of the short form, only paragraphs and tables; blocks of other kinds are not shown.
+    """
     from canary.reports.builders import report_of
     from canary.reports.document import Table, words_of
 

@@ -9,25 +9,26 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from canary.errors import InputError
 from canary.registry import Registry
 from canary.reports.document import Block, Figure, Report, Section, Text
 
 _HOMES = {
-    **dict.fromkeys(("Audit", "Extraction"), "audit_report"),
-    "Comparison": "comparison_report",
-    "Forgetting": "forgetting_report",
-    "History": "history_report",
-    "ModelsSurvey": "models_report",
-    **dict.fromkeys(("ShadowSurvey", "TextSurvey"), "survey_reports"),
-    "Verdict": "verdicts",
-    **dict.fromkeys(("Across", "Growth", "NullLosses", "Scatter"), "attack_figures"),
+    "audit_report": ("Audit", "Extraction"),
+    "comparison_report": ("Comparison",),
+    "forgetting_report": ("Forgetting",),
+    "history_report": ("History",),
+    "models_report": ("ModelsSurvey",),
+    "survey_reports": ("ShadowSurvey", "TextSurvey"),
+    "verdicts": ("Verdict",),
+    "attack_figures": ("Across", "Growth", "NullLosses", "Scatter"),
 }
-"""The class of a result, and the module of its builders."""
+"""A module of builders or sections, and the classes of the results that they are of."""
 
-_REGISTRIES: dict[type, Registry[_Maker]] = {}
+_REGISTRIES: dict[type, Registry[_Blocks]] = {}
+_MAKERS: dict[tuple[type, _Blocks], _Maker] = {}
 
 Kind = Literal["exposure", "histogram", "utility"]
 """What can be drawn of audits."""
@@ -78,9 +79,7 @@ def figure_of(result: Any, options: PlotOptions) -> Figure:
 def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:
     """The builder of a result, once those of its class, or of a list's items, are registered."""
     for item in result if isinstance(result, list | tuple) and result else [result]:
-        for kind in type(item).__mro__:
-            if kind.__module__.startswith("canary.") and kind.__name__ in _HOMES:
-                import_module(f"canary.reports.{_HOMES[kind.__name__]}")
+        _import_homes(type(item))
     maker = builders.dispatch(type(result))
     if maker is builders.dispatch(object):
         problem = f"there is no {what} of a value of the type {type(result).__name__}"
@@ -88,7 +87,19 @@ def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:
     return maker
 
 
+def _import_homes(type_of_result: type) -> None:
+    for kind in type_of_result.__mro__:
+        for home, kinds in _HOMES.items():
+            if _ours(kind) and kind.__name__ in kinds:
+                import_module(f"canary.reports.{home}")
+
+
+def _ours(thing: Any) -> bool:
+    return bool(thing.__module__.startswith("canary."))
+
+
 _Blocks = Callable[[Any], Iterator[Block | Section]]
+_Decorated = TypeVar("_Decorated", bound=_Blocks)
 
 
 @dataclass(frozen=True)
@@ -105,11 +116,12 @@ def section(
     *,
     specialist: bool = False,
     before: str = "",
-) -> Callable[[_Blocks], _Blocks]:
+) -> Callable[[_Decorated], _Decorated]:
     """A decorator: the function's blocks are a section of each report of such a result.
 
     The section has the function's name, and is left out where there is no block. A function
-    may give whole sections as well.
+    may give whole sections as well. Another package names the decorated function in an entry
+    point of the group ``canary.audit_sections``, with the class of the results in lower case.
 
     Parameters
     ----------
@@ -123,11 +135,13 @@ def section(
         The section that it goes before; the end of the report without it.
     """
 
-    def add(blocks: _Blocks) -> _Blocks:
+    def add(blocks: _Decorated) -> _Decorated:
         known = _REGISTRIES.setdefault(
             kind, Registry("section", group=f"{kind.__name__.lower()}_sections")
         )
-        known.add(blocks.__name__, _Maker(heading, blocks, specialist, before))
+        _MAKERS[kind, known.add(blocks.__name__, blocks)] = _Maker(
+            heading, blocks, specialist, before
+        )
         return blocks
 
     return add
@@ -135,14 +149,20 @@ def section(
 
 def sections_of(result: Any) -> list[Section]:
     """The sections of a result that have something in them, in their order."""
+    _import_homes(type(result))
     makers = {
-        name: maker
+        blocks.__name__: _MAKERS[kind, blocks]
         for kind in type(result).__mro__
-        for name, maker in _REGISTRIES.get(kind, {}).items()
+        for blocks in _REGISTRIES.get(kind, {}).values()
     }
     order: list[str] = []
-    for name, maker in makers.items():
-        order.insert(order.index(maker.before) if maker.before in order else len(order), name)
+    waiting = sorted(makers, key=lambda name: not _ours(makers[name].blocks))
+    while waiting:
+        placed = [name for name in waiting if makers[name].before not in waiting] or waiting
+        for name in placed:
+            before = makers[name].before
+            order.insert(order.index(before) if before in order else len(order), name)
+        waiting = [name for name in waiting if name not in placed]
     sections: list[Section] = []
     for name in order:
         maker, blocks = makers[name], list(makers[name].blocks(result))

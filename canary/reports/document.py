@@ -183,7 +183,7 @@ class Figure:
     words: str  # what it shows, for those who do not see it
     panels: Sequence[Panel]
     caption: Text = ""
-    table: Table | None = None  # its numbers, folded away
+    table: Table | None = None  # its numbers, folded away; a figure of a page needs them
     stack: bool = False
     narrow_columns: int = 1  # panels beside each other on a phone
     x: str = ""  # names of the axes that all panels have in common
@@ -225,4 +225,4 @@ class Report:
     tiles: Sequence[Tile] = ()
     notes: Sequence[Text] = ()  # what the reader must know before the numbers
     sections: Sequence[Section] = ()
-    brief: Sequence[Block] = ()  # what a terminal shows above the answer
+    brief: Sequence[Block] = ()  # a terminal shows its paragraphs and tables above the answer

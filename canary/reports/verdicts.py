@@ -11,28 +11,12 @@ from xml.etree import ElementTree as ET
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.document import (
-    Block,
-    Bullets,
-    Facts,
-    Figure,
-    Heading,
-    Note,
-    Report,
-    Section,
-    Table,
-    Text,
-    words_of,
-)
+from canary.reports.document import Block, Report, Section, Table
+from canary.reports.markdown import markdown_of
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 _MOST_ROWS = 25
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
-# GitHub, GitLab and their like read these in plain text: @name, #1, GH-1, !1, addresses, e-mail.
-_CALLS = re.compile(
-    r"(@|#(?=\w)|!(?=\d)|:(?=//)|\bGH-|\bwww(?=\.)|\bmailto:|\bxmpp:)", re.IGNORECASE
-)
 
 
 def junit(verdict: Verdict) -> str:
@@ -124,55 +108,6 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
 def markdown(verdict: Verdict) -> str:
     """A section of Markdown, for the summary of a CI job or a comment."""
     return markdown_of(report_of(verdict))
-
-
-def markdown_of(made: Report) -> str:
-    """A report as Markdown in which untrusted text is text; of figures the numbers.
-
-    For pages that show builds or comments. The sections for specialists are left out.
-    """
-    notes = [f"Note: {_escaped(note)}" for note in made.notes]
-    parts = [f"## {_escaped(made.title)}", *map(_escaped, made.sentences), *notes]
-    parts += [f"- {_escaped(action)}" for action in made.actions]
-    for part in made.sections:
-        if not part.specialist:
-            parts.append(f"### {_escaped(part.heading)}")
-            parts += [words for block in part.blocks for words in _parts(block)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _parts(block: Block) -> Iterator[str]:
-    match block:
-        case Heading(text):
-            yield f"#### {_escaped(text)}"
-        case Note(text):
-            yield _escaped(text)
-        case Bullets(items):
-            yield "\n".join(f"- {_escaped(item)}" for item in items)
-        case Facts(items):
-            yield from _parts(Table("", ("", ""), list(items.items())))
-        case Table():
-            side = " ---" if block.style == "words" else " ---:"
-            lines = [" | ".join(map(_escaped, row)) for row in (block.columns, *block.rows)]
-            lines.insert(1, " |".join(["---", *[side] * (len(block.columns) - 1)]))
-            yield "\n".join(f"| {line} |" for line in lines)
-        case Figure():
-            yield _escaped(block.caption)
-            if block.table is not None:
-                yield from _parts(block.table)
-        case _:
-            yield _escaped(block)
-
-
-def _escaped(text: Text) -> str:
-    """Untrusted text as one line of Markdown in which nothing is markup, or calls anybody.
-
-    What a page would make a link of is parted by an empty comment, which nobody sees; a
-    backslash alone does not stop the pages that look for names in the finished text.
-    """
-    parted = _CALLS.split(clean(words_of(text)))
-    escaped = [_MARKUP.sub(r"\\\1", part) for part in parted]
-    return "".join(part + ("<!-- -->" if at % 2 else "") for at, part in enumerate(escaped))
 
 
 def explained(verdict: Verdict) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import SimpleNamespace
 
 import pytest
 from html_pages import Page, check_page, render
@@ -12,17 +15,30 @@ from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.reports import builders
 from canary.reports.builders import figure_of, report_of, section
-from canary.reports.document import Figure, Panel, Report, Table, mark, prose
-from canary.reports.verdicts import markdown_of
+from canary.reports.document import Figure, Panel, Report, Section, Table, mark, prose
+from canary.reports.markdown import markdown_of
 
 EVIL = "<script>alert(1)</script> {0} `x` @octocat"
+
+
+NOTHING = Audit((), (), None, None, {"device": ""}, {})
+
+
+@pytest.fixture(autouse=True)
+def first(monkeypatch):
+    """As in a process that has made no report of an audit yet."""
+    import_module("canary.reports.audit_report")
+    monkeypatch.delitem(sys.modules, "canary.reports.audit_report")
+    monkeypatch.setattr(builders, "_REGISTRIES", {})
+
+
+def names_of(result):
+    return [one.name for one in report_of(result).sections]
 
 
 @pytest.fixture
 def added(audits, plain):
     """An audit, and a section that only this test knows."""
-    audit = audits["one canary"]
-    render(audit)
 
     @section(Audit, "Where it was made", before="how")
     def place(audit):
@@ -30,8 +46,7 @@ def added(audits, plain):
             yield prose("On *this* device: `{device}`.", device=audit.model["device"])
             yield Table("Devices", ("Device", "Number"), [(EVIL, "1")])
 
-    yield audit
-    builders._REGISTRIES[Audit]._things.pop("place")
+    return audits["one canary"]
 
 
 def test_a_section_is_one_function(added):
@@ -45,7 +60,61 @@ def test_a_section_is_one_function(added):
     assert "### Where it was made" in said
     assert "<script>" not in said
     assert "How this was computed" not in said  # for specialists
-    assert "Where it was made" not in render(Audit((), (), None, None, {"device": ""}, {}))
+    assert "Where it was made" not in render(NOTHING)
+
+
+def test_a_section_goes_where_it_says():
+    for name, before in [("last", ""), ("two", "three"), ("three", "how"), ("four", "nowhere")]:
+        section(Audit, name, before=before)(block_of(name))
+    names = names_of(NOTHING)
+    assert names.index("how") == names.index("two") + 2 == names.index("three") + 1
+    assert names[-3:] == ["limits", "last", "four"]
+    assert names[0] == "exposure"
+
+
+def block_of(name):
+    def blocks(_):
+        yield "words"
+
+    blocks.__name__ = name
+    return blocks
+
+
+@pytest.mark.parametrize("name", ["mine", "another_name"])
+def test_a_section_of_another_package_is_an_entry_point(monkeypatch, name):
+    def load():
+        return section(Audit, "Mine", before="how")(block_of("mine"))
+
+    points = {"canary.audit_sections": [SimpleNamespace(name=name, load=load)]}
+    monkeypatch.setattr("canary.registry.entry_points", lambda group: points.get(group, []))
+    names = names_of(NOTHING)
+    assert names.count("mine") == 1
+    assert names.index("mine") + 1 == names.index("how")
+
+
+def test_a_section_of_canary_is_a_file_and_an_entry(monkeypatch, tmp_path):
+    text = """
+from canary.audits.audit_result import Audit
+from canary.reports.builders import section
+
+@section(Audit, "Here", before="how")
+def here(audit):
+    yield "words"
+"""
+    (tmp_path / "audit_here.py").write_text(text)
+    monkeypatch.setattr(canary.reports, "__path__", [*canary.reports.__path__, str(tmp_path)])
+    monkeypatch.setitem(builders._HOMES, "audit_here", ("Audit",))
+    names = names_of(NOTHING)
+    assert names.index("here") + 1 == names.index("how")
+    monkeypatch.delitem(sys.modules, "canary.reports.audit_here")
+
+
+def test_markdown_has_numbers_to_the_right():
+    table = Table("T", ("A", "B", "C"), [("a", "b", "1")])
+    made = [table, replace(table, style="words"), replace(table, style="words", numbers=1)]
+    said = markdown_of(Report("R", "", [], sections=[Section("s", "S", made)]))
+    rules = [line for line in said.splitlines() if line.startswith("| --")]
+    assert rules == ["| --- | ---: | ---: |", "| --- | --- | --- |", "| --- | --- | ---: |"]
 
 
 @dataclass(frozen=True)
