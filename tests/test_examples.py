@@ -22,6 +22,7 @@ from readers_things import lay, module, tokenizer
 import canary
 from canary import demo
 from canary.cli.main import run
+from canary.corpus.file_formats import FILE_FORMATS
 from canary.formats import kinds
 
 HAS = {
@@ -155,7 +156,8 @@ def reader(tmp_path, monkeypatch, request):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     # What a page registers is gone after it.
-    monkeypatch.setattr(kinds.KINDS, "_things", dict(kinds.KINDS.items()))
+    for registry in (kinds.KINDS, FILE_FORMATS):
+        monkeypatch.setattr(registry, "_things", dict(registry.items()))
     # The demo in small; in full it takes a minute, and its own tests look at it.
     tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
     monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))

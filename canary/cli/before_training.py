@@ -9,7 +9,6 @@ from canary.cli.command import command
 from canary.cli.console import Bars, emit, say
 from canary.cli.options import (
     Count,
-    FileFormatName,
     Whole,
     beside_of,
     columns_of,
@@ -157,7 +156,7 @@ def inject(
     canaries: Path,
     out: Path,
     column: list[str] | None = None,
-    file_format: FileFormatName | None = None,
+    file_format: str | None = None,
     mode: Literal["record", "splice"] = "record",
     separators: tuple[str, str] | None = None,
     beside: list[str] | None = None,
@@ -244,7 +243,7 @@ def verify(
     *,
     canaries: Path,
     column: list[str] | None = None,
-    file_format: FileFormatName | None = None,
+    file_format: str | None = None,
     tokenizer: str | None = None,
     context: str = "",
     as_json: bool = False,
@@ -298,7 +297,7 @@ def strip(
     canaries: Path,
     out: Path,
     column: list[str] | None = None,
-    file_format: FileFormatName | None = None,
+    file_format: str | None = None,
     separators: tuple[str, str] | None = None,
     beside: list[str] | None = None,
     force: bool = False,
@@ -353,7 +352,7 @@ def discover(
     *,
     out: Path,
     column: list[str] | None = None,
-    file_format: FileFormatName | None = None,
+    file_format: str | None = None,
     force: bool = False,
 ) -> Result:
     """Find natural secrets in a corpus and count them.

@@ -174,7 +174,7 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
 
 
 class _WithNames(TyperCommand):
-    """A command whose help may hold ``TEXT-ATTACKS`` and the like in place of the names.
+    """A command whose help may hold ``TEXT-ATTACKS``, ``<FILE-FORMATS>`` and the like for names.
 
     They are read from their registries when the help is shown.
     """
@@ -182,6 +182,10 @@ class _WithNames(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         params = super().get_params(ctx)
         for option in params:
+            if option.metavar == "<FILE-FORMATS>":
+                from canary.corpus.file_formats import FILE_FORMATS
+
+                option.metavar = f"<{'|'.join(FILE_FORMATS)}>"
             text = getattr(option, "help", None) or ""
             for word in set(re.findall("(?:SHADOW|MODEL|TEXT)-ATTACKS", text)):
                 setattr(option, "help", text.replace(word, ", ".join(_attacks(word))))  # noqa: B010

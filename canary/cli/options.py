@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 METHODS = ("auto", "rank", "enumeration", "sampling", "importance")
 """Those of this package, for the help; `canary.audits.auditing` has all of them."""
 
-FileFormatName = Literal["jsonl", "csv", "tsv", "text", "parquet"]
 Whole = Annotated[int, 0]
 """A number of 0 or more."""
 Count = Annotated[int, 1]
@@ -48,7 +47,7 @@ HELP: Mapping[str, str] = {
     "Parquet.",
     "column": "NAME: The field that holds the text, or the chat messages; twice for a parallel "
     "pair.  [default: text]",
-    "file_format": "Of the corpus.  [default: by its name]",
+    "file_format": "<FILE-FORMATS>: Of the corpus.  [default: by its name]",
     "separators": r"BEFORE AFTER: Around a spliced canary; \n and \t are understood.  [default: "
     r"\n and a space; spaces in CSV and text]",
     "beside": "COLUMN=TEXT: Text in another column of the canaries' own records; may be given "

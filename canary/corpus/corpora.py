@@ -97,11 +97,14 @@ class Corpus(ABC):
         """A record, as errors name it."""
         return f"{self.source}: row {number}" if self.source else f"row {number}"
 
-    def holds_special(self, texts: Sequence[str]) -> bool:
-        """Whether some of `texts` can be spliced into quoted fields only.
+    def check_texts(self, texts: Sequence[str]) -> None:  # noqa: B027
+        """A CorpusError if the corpus cannot hold one of `texts`.
 
-        A CorpusError if the corpus cannot hold one of them at all.
+        They are those of the canaries' own records, or what is spliced, separators included.
         """
+
+    def needs_quotes(self, texts: Sequence[str]) -> bool:
+        """Whether some of `texts` can be spliced into quoted fields only."""
         return False
 
     def decided(

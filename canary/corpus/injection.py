@@ -150,15 +150,15 @@ def inject_file(
     Parameters
     ----------
     source : path-like
-        JSON lines, CSV, text or Parquet; all but Parquet may be compressed.
+        Of any format in `FILE_FORMATS`; compressed, unless it is Parquet.
     target : path-like
         The file to write, in the same format, compressed as its own name says; it
         appears when all is done, or not at all. Who may read `source` may read it.
     canaries, column, mode, separators, beside, seed
         As for `inject`. A text file has one column, ``"text"``. In CSV, canaries that need
         quotes go into fields that have them already.
-    file_format : {"jsonl", "csv", "tsv", "text", "parquet"}, optional
-        Told by the ending of the name unless given.
+    file_format : str, optional
+        A name in `FILE_FORMATS`; by the ending of the file's name unless given.
     check : bool
         Whether every record is checked, and searched for canaries that are there
         already. Without it the records pass through unread, much faster; splicing needs
@@ -237,7 +237,10 @@ def _put_in(
     """The corpus with canaries, which are spliced if there are separators; and who went where."""
     copies = [canary.repetitions for canary in canaries.injected]
     splicer = None if separators is None else Splicer.of(canaries, separators, corpus.shape)
-    special = splicer is not None and corpus.holds_special(splicer.texts)
+    own = [canaries.text(canary) for canary in canaries.injected]
+    texts = own if splicer is None else splicer.texts
+    corpus.check_texts(texts)
+    special = splicer is not None and corpus.needs_quotes(texts)
     seed = whole_number(seed, "inject: seed", at_least=0)
     if isinstance(corpus, StreamRows):
         pool: Between = Hosts(corpus, seed, copies)
@@ -264,6 +267,5 @@ def _put_in(
     if splicer is not None:
         edits = Edits(decide=replace(splicer, guests=guests), at=guests)
     else:
-        texts = [canaries.text(canary) for canary in canaries.injected]
-        edits = Edits({at: [texts[who] for who, _ in mine] for at, mine in guests.items()})
+        edits = Edits({at: [own[who] for who, _ in mine] for at, mine in guests.items()})
     return corpus.rewrite(edits, out), guests

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from abc import abstractmethod
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -27,19 +28,24 @@ class LineCorpus(FileCorpus):
     """Records as pieces of a file.
 
     `columns` and `newline` are those of the first record, known after `look`; records of
-    canaries take them over.
+    canaries take them over. `mark` is the byte order mark of the file, or empty: it stays first,
+    and no piece holds it.
     """
 
     head: ClassVar[int] = 0
-    """Pieces at the beginning that no record may go before: a header is one."""
+    """Pieces at the beginning that no record may go before, such as a header; `read` gives None."""
     by_line: ClassVar[bool] = True
     """Whether each line is a piece."""
     columns: tuple[str, ...]
     newline: bytes
+    mark: bytes = b""
 
     @abstractmethod
     def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
         """The record on a piece, and its texts in the columns `names`; None if it holds none.
+
+        A canary's own record is one whose other columns are empty, or as `beside` says: `strip`
+        does not know it if `render` fills another column that `read` gives.
 
         A CorpusError if the piece is damaged, lacks a column or holds no text there.
         """
@@ -55,6 +61,13 @@ class LineCorpus(FileCorpus):
     def pieces(self, lines: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
         """The pieces of a file with the numbers of their first lines."""
         return lines
+
+    def closed(self, piece: bytes) -> bool:
+        """Whether a record may go behind the last piece, of which the end is given.
+
+        Override it where the end of a line does not end a record, but a blank line, say.
+        """
+        return bool(end_of_line(piece))
 
     def look(self) -> None:
         for _, number, piece in self._pieces(quiet=True):
@@ -84,7 +97,7 @@ class LineCorpus(FileCorpus):
             record = self.read(piece, number, self.names)
             if record is not None:
                 yield position, number, record[1]
-        self._end(position + 1, piece)
+        self._found(position + 1, piece)
 
     def count(self) -> None:
         rows, last = 0, b""
@@ -95,11 +108,12 @@ class LineCorpus(FileCorpus):
         else:
             for position, _, piece in self._pieces():
                 rows, last = position + 1, piece
-        self._end(rows, last)
+        self._found(rows, last)
 
     def rewrite(self, edits: Edits, out: Any = None) -> None:
         own = {text: self.render(text) for text in edits.texts}
         everywhere = edits.decide is not None and edits.at is None
+        out.write(self.mark)
         wanted: list[Any] = sorted({*edits.inserts, *(edits.at or ())})
         parts = self._pieces()
         if self.by_line and not everywhere:
@@ -109,9 +123,8 @@ class LineCorpus(FileCorpus):
                 out.write(own[text])
             asked = position >= 0 and edits.asks(position)
             out.write(self._changed(edits, position, number, piece) if asked else piece)
-        if edits.inserts:
-            for text in edits.inserts.get(self.rows, ()):
-                out.write(own[text])
+        for text in edits.inserts.get(self.rows, ()) if own else ():
+            out.write(own[text])
         self.check_unchanged()
 
     def place(self, number: int) -> str:
@@ -130,9 +143,9 @@ class LineCorpus(FileCorpus):
             return b""
         return self.edit(piece, changes) if changes else piece
 
-    def _end(self, rows: int, piece: bytes) -> None:
-        # A last line without an end stays last, so that nothing has to be added to it.
-        self.rows, self.last = rows, rows - (not end_of_line(piece))
+    def _found(self, rows: int, piece: bytes) -> None:
+        # A last piece that is not closed stays last, so that nothing has to be added to it.
+        self.rows, self.last = rows, rows - (not self.closed(piece))
 
     def _pieces(self, *, quiet: bool = False) -> Iterator[tuple[int, int, bytes]]:
         """Position, number of the first line, and bytes of each piece."""
@@ -144,8 +157,10 @@ class LineCorpus(FileCorpus):
         size = self.stamp[0]
         self._pass += not quiet
         done = reported = 0
-        for chunk, done in read_chunks(self.path):
-            yield chunk
+        for number, (chunk, done) in enumerate(read_chunks(self.path)):
+            if not number:
+                self.mark = BOM_UTF8 if chunk.startswith(BOM_UTF8) else b""
+            yield chunk if number else chunk.removeprefix(BOM_UTF8)
             if not quiet and done - reported >= _REPORT_EVERY:
                 self.report(done, size)
                 reported = done

@@ -40,7 +40,7 @@ class JsonLines(LineCorpus):
 
     def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
         """The object on a line, of which numbers are not exact, and its texts or chats."""
-        text = decode(piece, self.path, number, what="JSON lines")
+        text = decode(self.mark * (number == 1) + piece, self.path, number, what="JSON lines")
         record: Any = None
         try:
             record, end = _DECODER.raw_decode(text)
@@ -207,7 +207,7 @@ class CsvRows(LineCorpus):
         writer.writerow([values.get(name, "") for name in self.columns])
         return out.getvalue().encode("utf-8")
 
-    def holds_special(self, texts: Sequence[str]) -> bool:
+    def needs_quotes(self, texts: Sequence[str]) -> bool:
         special = {'"', self.delimiter, "\n", "\r"}
         return any(special & set(text) for text in texts)
 
@@ -225,8 +225,6 @@ class CsvRows(LineCorpus):
         """The fields of a record as they are written, quotes included."""
         text = decode(piece, self.path, number, what="CSV")
         text = text[: len(text) - len(end_of_line(piece))]
-        if number == 1:
-            text = text.removeprefix("\ufeff")
         if '"' not in text and "\r" not in text:
             return text.split(self.delimiter)
         field = re.compile(rf'("[^"]*(?:""[^"]*)*"|[^"{self.delimiter}\r\n]*)({self.delimiter}|\Z)')
@@ -286,7 +284,6 @@ class PlainText(LineCorpus):
         return {"text": text}, [Slot(names, text)]
 
     def render(self, text: str) -> bytes:
-        self.holds_special([text])
         if not text.strip():
             raise CorpusError(
                 "a canary is blank, as a line of text would be no document",
@@ -295,14 +292,14 @@ class PlainText(LineCorpus):
             )
         return text.encode("utf-8") + self.newline
 
-    def holds_special(self, texts: Sequence[str]) -> bool:
-        if any("\n" in text or text.endswith("\r") for text in texts):
+    def check_texts(self, texts: Sequence[str]) -> None:
+        if any("\n" in text or text.endswith("\r") or text[:1] == "\ufeff" for text in texts):
             raise CorpusError(
-                "a canary or a separator holds an end of line, which ends a document of text",
-                cure="use formats and separators without one, or a corpus of JSON lines",
+                "a canary or a separator holds an end of line, which ends a document of text, or "
+                "begins with a byte order mark",
+                cure="use formats and separators without, or a corpus of JSON lines",
                 where=self.source,
             )
-        return False
 
     def edit(self, piece: bytes, edits: Sequence[Edit]) -> bytes:
         end = end_of_line(piece)

@@ -46,7 +46,7 @@ def regular_size(path: Path) -> int:
     if (kind := kind_there(path) or "").startswith("canary "):
         raise CorpusError(
             f"is a {kind} document, and a corpus was expected",
-            cure="name the corpus: JSON lines, CSV, text or Parquet",
+            cure="name the corpus, which is another file",
             where=str(path),
         )
     return status.st_size

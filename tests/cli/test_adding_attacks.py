@@ -1,4 +1,4 @@
-"""A new attack, or a new signal, is one object: the command, its help and errors know it."""
+"""A new attack, signal or format is one object: the command, its help and errors know it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import canary
+from canary.corpus.file_formats import FILE_FORMATS
+from canary.corpus.line_formats import PlainText
 from canary.errors import InputError
 from canary.membership.attacks import ATTACKS, Attack, AttackScores, with_many_models
 from canary.membership.many import attack_models
@@ -31,6 +33,18 @@ def added(monkeypatch):
         return registry.add(thing.name, thing)
 
     return add
+
+
+def test_a_format_of_corpora(added, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    added(FILE_FORMATS, type("Notes", (PlainText,), {"name": "notes", "endings": ()}))
+    shown = "".join(command("discover", "--help").out.split())
+    assert f"--file-format<{'|'.join(FILE_FORMATS)}>" in shown
+    assert "parquet|notes>" in shown
+    Path("corpus.dat").write_text("It is 5.\n")
+    words = ["discover", "corpus.dat", "It is {digit:1}.", "--out", "found.json", "--file-format"]
+    assert "use one of jsonl, csv, tsv, text, parquet, notes" in command(*words, "nots").err
+    assert command(*words, "notes").code == 0
 
 
 def files(folder, monkeypatch):

@@ -15,10 +15,9 @@ from canary.audits.auditing import audit, exposure, method_names
 from canary.audits.extracting import extract
 from canary.cli import before_training, membership_commands, model_commands, result_commands
 from canary.cli.commands import app
-from canary.cli.options import METHODS, FileFormatName, ModelOptions, columns_of
+from canary.cli.options import METHODS, ModelOptions, columns_of
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
-from canary.corpus.file_formats import FILE_FORMATS
 from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
@@ -126,7 +125,6 @@ def test_choices_are_those_of_the_functions(command):
         (membership_commands.models, "rule", get_args(Rule)),
     ):
         assert get_args(get_type_hints(cli)[name]) == choices
-    assert get_args(FileFormatName) == tuple(FILE_FORMATS)
     able = [name for name, kind in with_many_models().items() if not kind.own]
     for name, listed in (("models", able), ("text", [*TEXT_SIGNALS])):
         shown = command("membership", name, "--help").out

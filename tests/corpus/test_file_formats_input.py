@@ -201,7 +201,7 @@ def test_a_corpus_with_a_canary_in_it_is_refused(tmp_path, mode):
 def test_a_canary_that_a_line_of_text_cannot_hold(tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("x\n")
-    for format in ("{digit:4}\nx", "\n{digit:4}"):
+    for format in ("{digit:4}\nx", "\n{digit:4}", "\ufeff{digit:4}"):
         canaries = generate(format, repetitions=[1], seed=0)
         with pytest.raises(CorpusError, match="holds an end of line"):
             inject_file(source, tmp_path / "out.txt", canaries)

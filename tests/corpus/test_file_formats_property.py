@@ -92,7 +92,8 @@ def text_file(draw):
     newline = draw(st.sampled_from(["\n", "\r\n"]))
     line = _TEXT.map(lambda text: text.replace("\n", " ").rstrip("\r"))
     lines = [*draw(st.lists(line, max_size=8)), "A last one. Or not."]
-    return (newline.join(lines) + draw(st.sampled_from([newline, ""]))).encode()
+    mark = draw(st.sampled_from(["", "\ufeff"]))
+    return (mark + newline.join(lines) + draw(st.sampled_from([newline, ""]))).encode()
 
 
 CASES = {
@@ -157,6 +158,23 @@ def test_exact_copies_in_and_out_again(tmp_path_factory, case, mode, data, seed)
     if mode == "record":
         inject_file(source, back, canaries, column=column, seed=seed, check=False)
         assert back.read_bytes() == target.read_bytes()
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_byte_order_mark_stays_first(tmp_path, check):
+    source, target, back = (tmp_path / f"{name}.txt" for name in ("in", "out", "back"))
+    source.write_bytes(b"\xef\xbb\xbfOne.\nTwo.\n")
+    canaries = generate("{digit:9}", repetitions=[4], per_repetition=2, seed=0)
+    first = set()
+    for seed in range(8):
+        places = inject_file(source, target, canaries, seed=seed, check=check)
+        text = target.read_bytes().decode()
+        assert (text[0], text.count("\ufeff")) == ("\ufeff", 1)
+        first.update(number for numbers in places.lines.values() for number in numbers)
+        assert verify(target, canaries).before == "all 8 copies begin their text"
+        strip_file(target, back, canaries)
+        assert back.read_bytes() == source.read_bytes()
+    assert 1 in first
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 
 import pytest
+from pages import blocks
 
 from canary.corpus.canaries import generate
 from canary.corpus.columns import Slot, edit_text
@@ -58,6 +60,23 @@ def test_a_format_in_one_class(tmp_path, registered, mode):
     assert gzip.decompress(back.read_bytes()) == content
     assert inject(source, CANARIES, out=back, mode=mode) == back
     assert back.read_bytes() == mixed.read_bytes()
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_records_of_several_lines(tmp_path, registered, mode, end):
+    page = Path(__file__).parents[2] / "docs" / "corpora.md"
+    (example,) = (block.text for block in blocks(page) if "class Poems" in block.text)
+    exec(example, {"__name__": "example"})
+    source, mixed, back = (tmp_path / f"{name}.poems" for name in ("in", "out", "back"))
+    source.write_text(content := f"A title\n\nOne.\nIs it?\n\nTwo.{end}")
+    for seed in range(5):
+        inject_file(source, mixed, CANARIES, mode=mode, seed=seed)
+        assert mixed.read_text().startswith("A title\n\n")
+        found = verify(mixed, CANARIES)
+        assert (found.ok, found.records) == (True, 2 + 8 * (mode == "record"))
+        strip(mixed, CANARIES, out=back)
+        assert back.read_text() == content
 
 
 def test_files_in_and_out_by_the_general_functions(tmp_path):
