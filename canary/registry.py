@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import Generic, TypeVar
 
 from canary.errors import CanaryError, InputError
@@ -38,6 +40,8 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     canary.errors.InputError: there is no planet 'marz'; did you mean mars? There is: mars
     """
 
+    _modules: Sequence[str] = ()  # whose `BUILT_IN` comes first
+
     def __init__(self, what: str, *, group: str, error: type[CanaryError] = InputError) -> None:
         self._what, self._group, self._error = what, group, error
         self._things: dict[str, Thing] = {}
@@ -51,6 +55,8 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         InputError
             Or what the registry raises, if the name is another thing's.
         """
+        if self._modules:
+            self._load()
         if self._things.get(name, thing) != thing:
             raise self._error(f"there is another {self._what} {name!r}", cure="use another name")
         self._things[name] = thing
@@ -86,9 +92,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return names
 
     def __contains__(self, name: object) -> bool:
-        if name not in self._things:
-            self._load()
-        return name in self._things
+        return name in self._things or name in [*self]
 
     def __iter__(self) -> Iterator[str]:
         self._load()
@@ -101,5 +105,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     def _load(self) -> None:
         if not self._complete:
             self._complete = True
+            for thing in chain(*(import_module(module).BUILT_IN for module in self._modules)):
+                self.add(thing.name, thing)
             for point in entry_points(group=f"canary.{self._group}"):
                 self.add(point.name, point.load())

@@ -30,7 +30,7 @@ _SURE = 0.95
 """Confidence of the interval that stands beside risk scores."""
 
 _HELD = 1 << 30
-"""Bytes of a file whose outputs are held for the neural attacks without being asked."""
+"""Bytes of a file whose outputs are held though no attack that reads them is named."""
 
 _TEXTS = "A JSONL file, one JSON object on each line, of texts"
 
@@ -70,6 +70,7 @@ def attack(
     FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name
     samples that were in the training data: keep them like the data.
     """
+    from canary.membership.attacks import ATTACKS
     from canary.membership.risk import check_prior
     from canary.membership.shadow_survey import KIND, survey
     from canary.membership.survey import SCHEMA
@@ -80,7 +81,8 @@ def attack(
     check_prior(prior, "--prior")
     pair = [target, shadow]
     small = all(place.stat().st_size <= _HELD for place in pair if place.is_file())
-    keep = "neural" in attacks or (attacks.strip() == "all" and small)
+    named = [] if attacks.strip() == "all" else ATTACKS.names(attacks, where="attacks")
+    keep = any(ATTACKS[name].signal == "outputs" for name in named) or (small and not named)
     with report_folder(out, KIND, "membership.json", inputs=pair, force=force) as folder:
         with Bars() as bars:
             tables = [measure(place, keep_outputs=keep) for place in pair]
@@ -249,6 +251,7 @@ def models(
 def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
     """The table of all models, and their names."""
     from canary.fleet.store import table_of_folder
+    from canary.membership.attacks import with_many_models
     from canary.signals.measuring import table_of_files
 
     folder = next((place for place in outputs if place.is_dir()), None)
@@ -262,7 +265,8 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
         table = table_of_folder(folder, done=bars.stage("models", 0, unit="models"))
         return table, [f"model {number}" for number in table.numbers]
     read = bars.stage("models", len(outputs), unit="models")
-    return table_of_files(outputs, done=read), [str(place) for place in outputs]
+    signals = {"loss", "correctness", *(kind.signal for kind in with_many_models().values())}
+    return table_of_files(outputs, signals=signals, done=read), [str(place) for place in outputs]
 
 
 def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:

@@ -125,20 +125,17 @@ class Attack:
 
 
 class _Attacks(Registry[Attack]):
-    """The attacks by signals, then those of the modules of this package, then all others."""
+    """The attacks by signals, then those of the modules, then all others."""
 
-    def add(self, name: str, thing: Attack) -> Attack:
-        self._load()
-        return super().add(name, thing)
+    _modules = tuple(
+        f"canary.membership.{name}" for name in ("neural", "loss_tests", "lira", "rmia")
+    )
 
     def _load(self) -> None:
-        added, self._things = self._things, {}
+        super()._load()
         by_signal = import_module("canary.membership.attacking").attacks_by
         attacks = [attack for signal in SIGNALS.values() for attack in by_signal(signal)]
-        for module in ("neural", "loss_tests", "lira", "rmia"):
-            attacks += import_module(f"canary.membership.{module}").ATTACKS
-        self._things = {attack.name: attack for attack in attacks} | added
-        super()._load()
+        self._things = {attack.name: attack for attack in attacks} | self._things
 
 
 ATTACKS: Registry[Attack] = _Attacks("attack", group="attacks")

@@ -156,7 +156,7 @@ def common_variance(bench: References, kind: Kind) -> Callable[[], Floats]:
     return common
 
 
-ATTACKS = tuple(
+BUILT_IN = tuple(
     Attack(
         name=f"lira-{when}{'-fixed' * fixed}",
         help=f"the likelihood ratio attack, {when}{', one variance for all samples' * fixed}",

@@ -265,7 +265,7 @@ def _class_gaussians(
         result[:, columns] = _gaussian(seen, one, lambda: common, alpha)
 
 
-ATTACKS = tuple(
+BUILT_IN = tuple(
     Attack(
         name=name,
         help=f"the loss against losses of {null}",

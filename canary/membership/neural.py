@@ -265,7 +265,7 @@ def _score(
     return neural_attack(table, attack.name, shadow=shadow, target=target, seed=seed)
 
 
-ATTACKS = tuple(
+BUILT_IN = tuple(
     Attack(name=name, help=f"networks that read all outputs, {of}", signal="outputs", score=_score)
     for name, of in zip(NEURAL, ("one for all classes", "one for each class"), strict=True)
 )

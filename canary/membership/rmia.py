@@ -82,7 +82,7 @@ def _probabilities(table: SignalTable, rows: NDArray[np.intp], part: slice) -> F
     return np.exp(-table.signal("loss")[:, part][rows])
 
 
-ATTACKS = tuple(
+BUILT_IN = tuple(
     Attack(
         name=f"rmia{'' if online else '-offline'}",
         help=f"the robust attack, {'online' if online else 'offline'}",

@@ -213,7 +213,8 @@ def survey(
     if not entropies:
         notes.append("Losses tell neither correctness nor entropies, nor risk scores")
     names = named_attacks(target, attacks, shadow=shadow)
-    if attacks.strip() == "all" and entropies and "neural" not in names:
+    kept = target.outputs is not None and shadow.outputs is not None
+    if attacks.strip() == "all" and entropies and not kept:
         notes.append("The outputs were not kept, so no network was trained on them")
     risks = trust = classes = None
     if entropies:

@@ -39,8 +39,9 @@ _AGREE = 0.9
 _ROWS = 200_000
 """So many rows, and up to twice as many, are compared in steps."""
 
-_TOLD_BY_LOSS = ("confidence", "logit-confidence")
-_ELSEWHERE = "gradient-norm"  # another machine, other sums
+_TOLD_BY_LOSS = {"confidence", "logit-confidence"}
+_COMPARED = {"correctness", "loss", "entropy", "modified-entropy", *_TOLD_BY_LOSS}
+"""Others may change by more than a step where outputs are rounded, or on another machine."""
 
 _GRADED = 8
 """Different losses, neither 0 nor infinite, that two models do not share at all samples."""
@@ -103,11 +104,12 @@ def check_two_models(target: SignalTable, shadow: SignalTable, *, row: int = 0) 
 def shared_rows(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> SharedRows:
     """How many samples of a shadow have the outputs that model `row` of the target has.
 
-    Rows are compared by all signals that both tables have, and the label. Two models say the
-    same to the last bit where probabilities are 0 and 1, constant, or rounded, and samples of
-    equal features repeat in a file. So only rows that occur once in their own file count. Of
-    rows that occur twice in both files together, those that occur once in each are compared
-    with what the sizes make of them by chance: ``2 n m / ((n + m)(n + m - 1))``, a binomial test.
+    Rows are compared by the label and what both tables have of `_COMPARED`; by all that they
+    have if that is nothing, and for texts. Two models say the same to the last bit where
+    probabilities are 0 and 1, constant, or rounded, and samples of equal features repeat in a
+    file. So only rows that occur once in their own file count. Of rows that occur twice in both
+    files together, those that occur once in each are compared with what the sizes make of them by
+    chance: ``2 n m / ((n + m)(n + m - 1))``, a binomial test.
 
     If that finds nothing, the same is asked of loss, entropies and label in steps. No two models
     are as close as numbers of 32 bits. Two that were asked the same samples may be as close as
@@ -126,7 +128,8 @@ def shared_rows(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> Sh
 def _compared(target: SignalTable, shadow: SignalTable, row: int) -> SharedRows:
     from scipy.special import bdtr, bdtrc
 
-    names = sorted(set(target.values) & set(shadow.values))
+    both = set(target.values) & set(shadow.values)
+    names = sorted(both if target.of_texts else both & _COMPARED or both)
     models = [(target, row), *((shadow, model) for model in range(shadow.models))]
 
     def marked(names: Sequence[str], step: float, least: float) -> tuple[Marks, Marks]:
@@ -142,8 +145,7 @@ def _compared(target: SignalTable, shadow: SignalTable, row: int) -> SharedRows:
     exact = _found(*marked(names, 0.0, 0.0), _SURE)[0]
     if exact.one_model:
         return exact
-    told_by_loss = _TOLD_BY_LOSS if "loss" in names else ()
-    names = [name for name in names if name not in (_ELSEWHERE, *told_by_loss)]
+    names = [name for name in names if "loss" not in names or name not in _TOLD_BY_LOSS]
     for step, least in _STEPS:
         ours, theirs = marked(names, step, least)
         every = np.uint64(max(1, min(len(ours), len(theirs)) // _ROWS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.aggregate import Across
 from canary.membership.diagnostics import Growth, NullLosses, Scatter
+from canary.membership.survey import Attacked
 from canary.reports.builders import PlotOptions, figure_of
-from canary.reports.document import Axis, Figure, Mark, Panel, mark
+from canary.reports.document import Axis, Figure, Mark, Panel, mark, said_in_one
 from canary.reports.palette import (
     CONTROL,
     CURVE,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from canary.statistics.roc import Roc
 
 Floats = NDArray[np.float64]
+_Of = TypeVar("_Of", Attacked, Across)
 
 _MOST_POINTS = 300
 _FEW = 4
@@ -75,6 +77,13 @@ def many_figure(given: Any, options: PlotOptions) -> Figure:
     return _FIGURES[kinds[0]](group)
 
 
+def drawn_of(group: Sequence[_Of], area: Callable[[_Of], float]) -> tuple[list[_Of], str]:
+    """Those with the largest areas, as many as there are colours, in order; the others' names."""
+    places = sorted(range(len(group)), key=lambda place: -area(group[place]))
+    drawn, others = sorted(places[: len(SERIES)]), sorted(places[len(SERIES) :])
+    return [group[place] for place in drawn], ", ".join(group[place].name for place in others)
+
+
 def rocs_figure(group: Sequence[Across], order: Sequence[str] = ()) -> Figure:
     """The mean ROC of each attack, with its standard deviation over targets.
 
@@ -103,14 +112,12 @@ def rocs_figure(group: Sequence[Across], order: Sequence[str] = ()) -> Figure:
 def roc_figure(survey: ShadowSurvey | TextSurvey) -> Figure:
     """True against false positive rate of each attack, both logarithmic.
 
-    Of attacks with thresholds for each class, or none; of more than there are colours, those
-    with the largest area.
+    Of attacks with thresholds for each class, or none; of many, those of `drawn_of`.
     """
     attacked = survey.attacked
     least = 0.7 / max(attacked[0].evaluation.roc.nonmembers, 2)
     chosen = [a for a in attacked if not a.attack.name.endswith("-one-threshold")] or [*attacked]
-    if len(chosen) > len(SERIES):
-        chosen.sort(key=lambda a: -a.evaluation.auc.value)
+    chosen, undrawn = drawn_of(chosen, lambda a: a.evaluation.auc.value)
     marks = [_coin(least)]
     for drawn, colour in zip(chosen, SERIES, strict=False):
         x, y = _points(drawn.evaluation.roc)
@@ -125,7 +132,8 @@ def roc_figure(survey: ShadowSurvey | TextSurvey) -> Figure:
         marks.append(_curve(*_points(words.roc), least, INK, **style))
     areas = "; ".join(f"{a.attack.name}: {a.evaluation.auc.value:.3f}" for a in attacked)
     words = f"True against false positive rate of each attack. Areas under the curves, {areas}."
-    return Figure("roc", words, [_roc_panel(marks, least)])
+    caption = said_in_one("survey.roc", alone=True, words="words" in vars(survey), undrawn=undrawn)
+    return Figure("roc", words, [_roc_panel(marks, least)], caption)
 
 
 def risks_figure(survey: ShadowSurvey) -> Figure:

@@ -11,7 +11,7 @@ import numpy as np
 
 from canary.membership.aggregate import Across
 from canary.membership.models_result import ModelsSurvey
-from canary.reports.attack_figures import growth_figure, rocs_figure
+from canary.reports.attack_figures import drawn_of, growth_figure, rocs_figure
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
 from canary.reports.document import (
     Block,
@@ -24,7 +24,6 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.palette import SERIES
 from canary.reports.wording import (
     brackets,
     ends_of,
@@ -75,7 +74,7 @@ def models_report(survey: ModelsSurvey) -> Report:
 @figure_of.register
 def plotted(survey: ModelsSurvey, _: PlotOptions) -> Figure:
     """That of `canary.plot`."""
-    return rocs_figure(_curves(survey))
+    return rocs_figure(_curves(survey)[0])
 
 
 def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
@@ -124,16 +123,14 @@ def attacks(survey: ModelsSurvey) -> Iterator[Block]:
         these="this model" if targets == 1 else "these models",
     )
     yield Note(note)
-    caption = said_in_one("survey.roc", alone=targets == 1)
-    yield replace(rocs_figure(_curves(survey)), caption=caption)
+    curves, undrawn = _curves(survey)
+    caption = said_in_one("survey.roc", alone=targets == 1, undrawn=undrawn)
+    yield replace(rocs_figure(curves), caption=caption)
 
 
-def _curves(survey: ModelsSurvey) -> list[Across]:
-    """Those that are drawn: of more attacks than there are colours, the strongest."""
-    chosen = [attacked.across for attacked in survey.attacked]
-    if len(chosen) > len(SERIES):
-        chosen.sort(key=lambda across: -across.auc.mean)
-    return chosen[: len(SERIES)]
+def _curves(survey: ModelsSurvey) -> tuple[list[Across], str]:
+    """Those that are drawn, and the names of the others."""
+    return drawn_of([one.across for one in survey.attacked], lambda across: across.auc.mean)
 
 
 def _mean_fpr(points: tuple[OperatingPoint, ...]) -> float:
@@ -143,7 +140,8 @@ def _mean_fpr(points: tuple[OperatingPoint, ...]) -> float:
 @section(ModelsSurvey, "More models")
 def growth(survey: ModelsSurvey) -> Iterator[Block]:
     """The AUC by the number of models."""
-    grown = [a.growth for a in survey.attacked if a.growth is not None][: len(SERIES)]
+    order = [across.name for across in _curves(survey)[0]]
+    grown = [a.growth for a in survey.attacked if a.growth is not None and a.name in order]
     if not grown:
         return
     sizes = sorted({size for curve in grown for size in curve.sizes})
@@ -156,7 +154,7 @@ def growth(survey: ModelsSurvey) -> Iterator[Block]:
     fewest = plural(min(curve.samples for curve in grown), "sample")
     columns = ("Attack", *(plural(size, "model") for size in sizes), "Samples")
     yield replace(
-        growth_figure(grown, [across.name for across in _curves(survey)]),
+        growth_figure(grown, order),
         caption=said_in_one("models.growth.caption", targets=targets, fewest=fewest),
         table=Table("AUC by number of models", columns, rows),
     )

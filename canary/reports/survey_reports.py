@@ -128,7 +128,7 @@ def attacks(survey: ShadowSurvey) -> Iterator[Block]:
     rows = [attack_cells(attacked) for attacked in survey.attacked]
     yield Table("Attacks", attack_columns(survey), rows)
     yield Note(said_in_one("shadow.note", brackets=brackets(survey)))
-    yield replace(roc_figure(survey), caption=said_in_one("survey.roc", alone=True))
+    yield roc_figure(survey)
     if (private := epsilon_sentence(survey)) is not None:
         yield Heading("Privacy of the training")
         yield said_in_one("shadow.privacy", private=private)
@@ -302,7 +302,7 @@ def text_attacks(survey: TextSurvey) -> Iterator[Block]:
     yield said_in_one("texts.attacks")
     yield _attacks(survey, intervals=True)
     yield Note(said_in_one("texts.note", brackets=brackets(survey)))
-    yield replace(roc_figure(survey), caption=said_in_one("survey.roc", alone=True, words=True))
+    yield roc_figure(survey)
 
 
 @section(TextSurvey, "Without any model")

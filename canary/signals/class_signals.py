@@ -43,7 +43,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.signals.definitions import SIGNALS
+from canary.signals.definitions import SIGNALS, Signal
 
 Outputs = Literal["logits", "probs", "losses"]
 """What a classifier gave: logits or probabilities of shape (samples, classes), or losses."""
@@ -51,6 +51,16 @@ Outputs = Literal["logits", "probs", "losses"]
 Values = dict[str, NDArray[np.float64]]
 Worker = Callable[[Callable[[slice], Values], list[slice]], Iterator[Values]]
 """As `map`, in the order of the slices."""
+
+BUILT_IN = (
+    Signal("correctness", 1, "whether the label is the most likely class"),
+    Signal("confidence", 1, "the probability of the label", of_losses=True),
+    Signal("loss", -1, "minus the logarithm of the confidence", of_losses=True),
+    Signal("logit-confidence", 1, "the log-odds of the label", of_losses=True),
+    Signal("entropy", -1, "of all probabilities"),
+    Signal("modified-entropy", -1, "the entropy with the label taken into account"),
+    Signal("gradient-norm", -1, "how far a step of training on the sample would go", False, False),  # noqa: FBT003
+)
 
 _BLOCK = 1 << 17  # numbers that are worked on at a time; their copies stay in the cache
 _SMALLEST = 1e-290  # sums of exponentials below it have lost digits
@@ -91,21 +101,22 @@ def signals_of(
         # The error state is the thread's own.
         with np.errstate(divide="ignore", over="ignore", under="ignore"):
             values = rule(outputs[part].astype(np.float64), labels[part])
-            for name, value in added.items():
-                values[name] = value(log_probs_of(outputs[part], kind).astype(float), labels[part])
+            if added:
+                logs = log_probs_of(outputs[part], kind, np.float64)
+                logs.flags.writeable = False
+                values |= {name: value(logs, labels[part]) for name, value in added.items()}
             return values
 
     done = list(worker(block, slices))
     return {name: np.concatenate([values[name] for values in done]) for name in done[0]}
 
 
-def log_probs_of(outputs: NDArray[Any], kind: Literal["logits", "probs"]) -> NDArray[np.float32]:
+def log_probs_of(outputs: NDArray[Any], kind: Outputs, dtype: Any = np.float32) -> NDArray[Any]:
     """Log-probabilities of shape (samples, classes), in nats; minus infinity for 0."""
     if kind == "probs":
         with np.errstate(divide="ignore"):
-            logs: NDArray[np.float32] = np.log(outputs.astype(np.float32))
-            return logs
-    z = outputs.astype(np.float32)
+            return np.asarray(np.log(outputs.astype(dtype)))
+    z = outputs.astype(dtype)
     z -= z.max(axis=1, keepdims=True)
     z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
     return z

@@ -1,14 +1,14 @@
 """The signals of classifiers by name: what each says, and which way it points.
 
-A new signal is one object with its `value`, added to `SIGNALS`. Attacks by it, the help of the
-command and messages follow.
+A new signal is one object with its `value`, added to `SIGNALS`, or in the `BUILT_IN` of a module of
+its own. Attacks by it, the help of the command and messages follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from canary.registry import Registry
 
@@ -31,7 +31,7 @@ class Signal:
         Whether it follows from the loss alone; or from the outputs, without the model.
     value : callable, optional
         ``value(log_probs, labels)`` gives it for some samples, of log-probabilities of shape
-        (samples, classes). Those without are measured by `canary.signals.class_signals`.
+        (samples, classes), read-only. Without it `canary.signals.class_signals` measures it.
     """
 
     name: str
@@ -42,17 +42,9 @@ class Signal:
     value: Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]] | None = None
 
 
-SIGNALS: Registry[Signal] = Registry("signal", group="signals")
-"""The signals of classifiers by name; `canary.signals.class_signals` has their formulas."""
+class _Signals(Registry[Signal]):
+    _modules = ("canary.signals.class_signals",)
 
-_BUILT_IN: tuple[tuple[str, Any, str, bool], ...] = (
-    ("correctness", 1, "whether the label is the most likely class", False),
-    ("confidence", 1, "the probability of the label", True),
-    ("loss", -1, "minus the logarithm of the confidence", True),
-    ("logit-confidence", 1, "the log-odds of the label", True),
-    ("entropy", -1, "of all probabilities", False),
-    ("modified-entropy", -1, "the entropy with the label taken into account", False),
-    ("gradient-norm", -1, "how far a step of training on the sample would go", False),
-)
-for _name, _sign, _help, _of_losses in _BUILT_IN:
-    SIGNALS.add(_name, Signal(_name, _sign, _help, _of_losses, _name != "gradient-norm"))
+
+SIGNALS: Registry[Signal] = _Signals("signal", group="signals")
+"""The signals of classifiers by name: `BUILT_IN` of the modules, then all others."""

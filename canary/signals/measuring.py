@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,6 @@ Measurable = Any
 
 _WHERE = "measure"
 _BATCH = 4096
-
-_KEPT = ("loss", "logit-confidence", "confidence", "correctness")
-"""What attacks with many models read, and the accuracy; the rest of a file is let go."""
 
 
 def measure(
@@ -199,17 +196,19 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) ->
 def table_of_files(
     paths: Sequence[str | os.PathLike[str]],
     *,
+    signals: Collection[str] | None = None,
     done: Callable[[int], object] = lambda files: None,
 ) -> SignalTable:
     """What several models said of the same samples, from a file of each.
 
-    The table has a row for each file, in order, of the signals that attacks with many models
-    read, as far as all files have them. Outputs are read in pieces and let go.
+    The table has a row for each file, in order, of what all files have.
 
     Parameters
     ----------
     paths : sequence of path-like
         As `canary.signals.output_files.pieces_of` takes them, one or more.
+    signals : collection of str, optional
+        Those to keep, and ``outputs`` to keep these, too; all signals unless given.
     done : callable
         Told of every file that was read.
 
@@ -227,8 +226,8 @@ def table_of_files(
             raise InputError(problem, cure="give one file for each model", where=str(place))
     tables: list[SignalTable] = []
     for place in places:
-        table = table_of_file(place)
-        values = {name: value for name, value in table.values.items() if name in _KEPT}
+        table = table_of_file(place, keep_outputs="outputs" in (signals or ()))
+        values = {n: v for n, v in table.values.items() if signals is None or n in signals}
         tables.append(replace(table, values=values, group=None))
         _check_alike(table, tables[0])
         done(1)

@@ -100,6 +100,40 @@ def test_a_signal(added, command, tmp_path, monkeypatch):
         canary.attack(canary.measure("target.npz"), "margn")
 
 
+def test_an_attack_by_the_outputs(added, command, tmp_path, monkeypatch):
+    def score(table, attack, *, shadow, target, seed):
+        peak = table.outputs[target].max(axis=1).astype(float)
+        return AttackScores(attack.name, attack.signal, peak, peak > -0.1, None, (), blind=True)
+
+    added(ATTACKS, Attack(name="peak", help="the largest", signal="outputs", score=score))
+    words = files(tmp_path, monkeypatch)
+    said = command("membership", "attack", *words, "--attacks", "peak").document
+    assert said["attacks"][0]["auc"]["value"] > 0.8
+
+
+def test_a_signal_and_an_attack_on_many_models_by_it(added, command, tmp_path, monkeypatch):
+    def value(log_probs, labels):
+        assert log_probs.dtype == np.float64
+        return log_probs[np.arange(len(labels)), labels]
+
+    def judge(references, tuning):
+        return references.table.signal("own")[references.targets]
+
+    added(SIGNALS, Signal("own", 1, "log-probability of the label", value=value))
+    added(ATTACKS, Attack(name="many", help="by own", signal="own", judge=judge, outside=False))
+    files(tmp_path, monkeypatch)
+    with np.load("shadow.npz") as given:
+        both = {name: given[name] for name in given.files}
+    logits = np.roll(both["logits"], 1, axis=0)
+    np.savez("other.npz", **{**both, "logits": logits, "member": ~both["member"]})
+    words = ["shadow.npz", "other.npz", "--attacks", "many", "--out", "out", "--json"]
+    said = command("membership", "models", *words).document
+    assert [one["name"] for one in said["attacks"]] == ["many"]
+    probs = np.array([[1e-50, 1.0]])
+    (own,) = canary.measure(probs, y=[0], member=[True], outputs="probs").signal("own")[0]
+    assert own == pytest.approx(-50 * np.log(10))
+
+
 def test_a_signal_of_texts(added, command):
     added(TEXT_SIGNALS, TextSignal("length", -1, "of the text", lambda of: of.totals * 0 + 1))
     assert "length" in command("membership", "text", "--help").out

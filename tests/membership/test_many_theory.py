@@ -22,8 +22,9 @@ from canary.membership.aggregate import Spread, evaluate_models, rates, sample_a
 from canary.membership.attacks import with_many_models
 from canary.membership.diagnostics import growth
 from canary.membership.many import attack_models
+from canary.signals.definitions import SIGNALS
 
-MANY = tuple(with_many_models())
+MANY = [name for name, one in with_many_models().items() if SIGNALS[one.signal].of_losses]
 
 D, S, T = 1.5, 1.0, 2.0
 BEST = norm.cdf(D / (S * math.sqrt(2)))

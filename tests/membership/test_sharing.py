@@ -19,10 +19,11 @@ from canary.membership.privacy import attack_epsilon
 from canary.membership.risk import risk_scores
 from canary.membership.shadow_survey import survey
 from canary.membership.sharing import Repeat, check_two_models, repeated_models, shared_rows
+from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import Origin
 
 N = 400
-MANY = tuple(with_many_models())
+MANY = [name for name, one in with_many_models().items() if SIGNALS[one.signal].of_losses]
 A, B, C = np.random.default_rng(0).exponential(size=(3, 50))
 
 
@@ -270,6 +271,14 @@ def test_a_model_that_occurs_twice_is_found_in_one_place_and_in_two():
     assert found == Repeat(("query", 1), ("calibration", 1), certain=True)
     hard = np.where(A > 1, np.inf, 0.0)
     assert not repeated_models({"models": np.stack([hard, hard])})[0].certain
+
+
+def test_an_added_signal_does_not_hide_a_copy():
+    probs, labels, member = outputs(0)
+    both = [table(given, labels, member) for given in (probs, probs.astype(np.float16))]
+    for seed, one in enumerate(both):
+        one.values["added"] = np.random.default_rng(seed).normal(size=(1, N))
+    assert shared_rows(*both).one_model
 
 
 def noise():

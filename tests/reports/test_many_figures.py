@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from many_models import random_table
@@ -12,6 +14,8 @@ from canary.errors import InputError
 from canary.membership.aggregate import evaluate_models
 from canary.membership.diagnostics import NullLosses, growth, null_losses, scatter
 from canary.membership.many import attack_models
+from canary.reports.attack_figures import drawn_of
+from canary.reports.document import sentence
 
 
 @pytest.fixture
@@ -51,6 +55,15 @@ def test_growth_golden(table, axes):
     x, y = axes.containers[0].lines[0].get_data()
     assert (x.tolist(), y.tolist()) == ([2, 4], [one.mean for one in found.auc])
     assert axes.get_xlabel() == "models"
+
+
+def test_of_many_attacks_the_weakest_is_left_out_and_named():
+    areas = [0.9, 0.8, 0.5, *np.linspace(0.6, 0.7, 6)]
+    group = [SimpleNamespace(name=f"a{place}", auc=area) for place, area in enumerate(areas)]
+    drawn, undrawn = drawn_of(group, lambda one: one.auc)
+    assert [one.name for one in drawn] == ["a0", "a1", *(f"a{place}" for place in range(3, 9))]
+    assert undrawn == "a2"
+    assert "not drawn: a2." in sentence("survey.roc", alone=True, undrawn=undrawn)
 
 
 def test_null_losses_golden(table, axes):
