@@ -26,12 +26,8 @@ from canary.statistics.numbers import plural
 if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
 
-_SURE = 0.95
-"""Confidence of the interval that stands beside risk scores."""
-
-_HELD = 1 << 30
-"""Bytes of a file whose outputs are held though no attack that reads them is named."""
-
+_SURE = 0.95  # confidence of the interval beside risk scores
+_HELD = 1 << 30  # bytes of a file whose outputs are held though no named attack reads them
 _TEXTS = "A JSONL file, one JSON object on each line, of texts"
 
 
