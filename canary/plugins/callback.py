@@ -85,8 +85,9 @@ class ExposureCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Draw, encode and try the model; go on with the history of a checkpoint."""
         if self._options.get("every") == "epoch":
+            loader: Any = given.get("train_dataloader")
             try:
-                len(given["train_dataloader"])
+                len(loader)
             except (TypeError, NotImplementedError) as error:
                 raise InputError(
                     "every epoch was asked for, and the training data has no length (it is a "
