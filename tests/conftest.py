@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 # Read when torch, tokenizers and huggingface_hub are first imported. Each worker of
@@ -67,6 +69,18 @@ def _gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+@pytest.fixture(autouse=True)
+def _forgotten_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget the modules that a test wrote and imported: another test's may have their names."""
+    before, path = set(sys.modules), list(sys.path)
+    yield
+    written = str(tmp_path_factory.getbasetemp())
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(written):
+            del sys.modules[name]
+    sys.path[:] = path
 
 
 @pytest.fixture(scope="session")
