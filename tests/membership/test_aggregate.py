@@ -7,7 +7,6 @@ import pytest
 from many_models import halves, null_of, random_table, table_of
 
 import canary
-from canary.errors import EstimationError, InputError
 from canary.membership.aggregate import (
     ALPHAS,
     Spread,
@@ -85,16 +84,22 @@ def test_rates_are_those_of_guesses(table):
     assert (np.diff(found.fpr) >= 0).all()
 
 
-@pytest.mark.parametrize("name", list("SPRDL"))
-def test_losses_behind_a_threshold_oracle(table, name):
-    own = name in ("D", "L")
-    one = table.select(models=[5]) if own else table
-    others = np.delete(np.arange(table.models), 5)
-    shadow, target = (table.select(models=others), 0) if own else (None, 5)
-    thresholds = loss_thresholds(one, name, 0.4, targets=[target], shadow=shadow)
+ASIDE = np.arange(60) < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [*((name, {}) for name in "SPRDL"), ("P", {"population": ASIDE})]
+)
+def test_losses_behind_a_threshold_oracle(table, name, options):
+    one, target, shadow = table, 5, None
+    if name in "DL":
+        one, target = table.select(models=[5]), 0
+        shadow = table.select(models=np.delete(np.arange(8), 5))
+    given = {"shadow": shadow, **options}
+    thresholds = loss_thresholds(one, name, 0.4, targets=[target], **given)
     for sample in (0, 7, 31):
-        found = null_losses(one, name, target=target, sample=sample, alpha=0.4, shadow=shadow)
-        expected = np.sort(null_of(one, name, target, sample, shadow=shadow))
+        found = null_losses(one, name, target=target, sample=sample, alpha=0.4, **given)
+        expected = np.sort(null_of(one, name, target, sample, **given))
         np.testing.assert_array_equal(found.losses, expected)
         assert found.observed == one.signal("loss")[target, sample]
         assert found.threshold == thresholds[0, sample]
@@ -109,13 +114,6 @@ def test_some_references_behind_a_threshold_oracle(table, name):
     alone = null_losses(table.select(models=rows), name, **options)
     assert sorted(found.losses) == sorted(alone.losses)
     assert found.threshold == alone.threshold
-
-
-def test_population_behind_a_threshold_oracle(table):
-    aside = np.arange(60) < 30
-    found = null_losses(table, "P", target=2, sample=40, alpha=0.4, population=aside)
-    expected = np.sort(null_of(table, "P", 2, 40, population=aside))
-    np.testing.assert_array_equal(found.losses, expected)
 
 
 def test_margins_are_losses_less_thresholds(table):
@@ -183,9 +181,12 @@ def covered(name, models, fleets, samples, *, effect=1.0):
 
 
 def test_other_fleets_are_covered_coverage():
-    """Also of nearly perfect attacks: without a width of their own one in four covered."""
-    assert min(covered("lira-online-fixed", 8, 40, 100)) >= 0.88
-    assert min(covered("lira-online-fixed", 8, 20, 60, effect=7.0)) >= 0.9
+    """Also of nearly perfect attacks: without a width of their own one in four covered.
+
+    Of 95 % intervals fewer than 36 of 40, or 17 of 20, cover by chance in 2 % of all seeds.
+    """
+    assert min(covered("lira-online-fixed", 6, 40, 100)) >= 0.88
+    assert min(covered("lira-online-fixed", 6, 20, 60, effect=7.0)) >= 0.85
 
 
 @pytest.mark.slow
@@ -213,20 +214,3 @@ def test_parts_that_agree_are_no_proof_degenerate():
     equal = fleet(0, 8, 60)
     equal.values["loss"][:] = 0.3
     assert over_fleets(equal, "R").auc.lower < 0.5 < over_fleets(equal, "R").auc.upper
-
-
-def test_over_fleets_input():
-    table = random_table(np.random.default_rng(0), models=6)
-    few = random_table(np.random.default_rng(0), models=4)
-    for options, words in (
-        ({"groups": 7}, "7 groups of 6 models; ask for 2 to 6"),
-        ({"groups": 1}, "1 groups of 6 models"),
-        ({"name": "D"}, "attack D needs models that were distilled"),
-        ({"table": table.select(models=range(3))}, "3 models; train 4 or more"),
-        # Of four models on halves, three leave samples that one of them is out of.
-        ({"table": few}, "members of every model that they could be compared"),
-    ):
-        with pytest.raises(InputError, match=words):
-            over_fleets(**{"table": table, "name": "R", **options})
-    with pytest.raises(EstimationError, match="groups must be a positive integer"):
-        over_fleets(table, "R", groups=0)

@@ -27,8 +27,13 @@ def given(seed, *, gap=2.0, overfit=1.0, samples=N):
     return logits, labels, member
 
 
-def table(logits, labels, member):
-    return canary.measure(logits, y=labels, member=member, outputs="logits")
+def table(given, labels, member, outputs="logits"):
+    return canary.measure(given, y=labels, member=member, outputs=outputs)
+
+
+def of_losses(seed, change=lambda losses: losses, **options):
+    made = table(*given(seed, **{"samples": 2000, "gap": 1.0, **options}))
+    return table(change(made.signal("loss")[0]), made.label, made.member[0], "losses")
 
 
 def sorted_file(logits, labels, member):
@@ -53,6 +58,7 @@ def with_copies(logits, labels, member, copies=20):
         (partial(with_copies, copies=400), "800 samples of the target have the outputs"),
         (lambda x, y, m: (np.eye(CLASSES)[x.argmax(1)] * 9, y, m), "same loss, as hard labels"),
         (with_copies, "40 samples of the target have the outputs and the label of a sample of the"),
+        (lambda x, y, m: (x, y, ~m), "better on nonmembers than on members (right on "),
     ],
 )
 def test_wrong_files_are_doubted(wrong, words):
@@ -63,11 +69,20 @@ def test_wrong_files_are_doubted(wrong, words):
 
 
 def test_files_as_they_should_be_are_not_doubted_coverage():
-    """Also of models that remember nothing, have seldom classes, or are always right."""
-    noted = []
+    """Also of models that remember nothing, have seldom classes, or are always right.
+
+    Nor where losses depend on the place in the file, and flags do as well: at no distance.
+    """
+    noted, place = [], np.arange(N)
     for seed in range(60):
         options = ({}, {"overfit": 0.0}, {"gap": 30.0}, {"samples": 60}, {"gap": 0.5})[seed % 5]
         noted += doubts(table(*given(seed, **options)), "target")
+    for seed in range(40):
+        logits, labels, _ = given(seed, overfit=0.0)
+        logits += np.sin(place / 50)[:, None] * np.eye(CLASSES)[labels]
+        coins = np.random.default_rng(seed).random(N) < 0.5
+        member = (place < N // 2, place // 100 % 2 == 0, place % 4 < 2, coins)[seed % 4]
+        noted += [n for n in doubts(table(logits, labels, member), "it") if "moved by" in n]
     assert not noted
 
 
@@ -79,8 +94,8 @@ def test_losses_that_float32_rounds_alike_are_no_copies_degenerate(copies):
     losses = np.round(losses * 2**23) / 2**23 if not copies else losses * 1e3
     inside, outside = np.flatnonzero(member)[:copies], np.flatnonzero(~member)[:copies]
     losses[outside], labels[outside] = losses[inside], labels[inside]
-    measured = canary.measure(losses, y=labels, member=member, outputs="losses")
-    assert any("copies" in note for note in doubts(measured, "target")) is bool(copies)
+    found = doubts(table(losses, labels, member, "losses"), "target")
+    assert any("copies" in note for note in found) is bool(copies)
 
 
 def test_a_shadow_of_another_data_set_is_doubted():
@@ -93,24 +108,57 @@ def test_a_shadow_of_another_data_set_is_doubted():
 @pytest.mark.parametrize(("batch", "words"), [(64, "only 16 different"), (N, "have the same loss")])
 def test_means_of_batches_are_no_losses_of_samples(batch, words):
     rng = np.random.default_rng(0)
-    member, labels = rng.random(N) < 0.5, rng.integers(0, 3, N)
-    at = np.arange(N) // batch
+    member, at = rng.random(N) < 0.5, np.arange(N) // batch
     losses = rng.exponential(np.where(member, 0.5, 1.0))
     means = (np.bincount(at, losses) / np.bincount(at))[at]
-    (note,) = doubts(canary.measure(means, y=labels, member=member, outputs="losses"), "target")
+    (note,) = doubts(table(means, rng.integers(0, 3, N), member, "losses"), "target")
     assert words in note
 
 
 def test_outputs_in_other_units_are_doubted():
-    for seed in range(2):
-        logits, labels, member = given(seed)
-        shadow, other = table(*given(seed + 10)), table(logits / 100, labels, member)
-        found = survey(other, shadow, attacks="loss,loss-one-threshold")
-        assert any("in the same units" in note for note in found.notes), found.notes
-        for options in ({}, {"overfit": 0.1}, {"gap": 3.0}, {"samples": 60}):
-            target = table(*given(seed, **options))
-            notes = survey(target, shadow, attacks="loss,loss-one-threshold").notes
-            assert not any("same units" in note for note in notes)
+    logits, labels, member = given(0)
+    shadow = table(*given(10))
+    for target, noted in (
+        (table(logits / 100, labels, member), True),
+        *((table(*given(0, **one)), False) for one in ({}, {"overfit": 0.1}, {"samples": 60})),
+    ):
+        notes = survey(target, shadow, attacks="loss,loss-one-threshold").notes
+        assert any("in the same units" in note for note in notes) is noted, notes
+
+
+@pytest.mark.parametrize("overfit", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda losses: losses / np.log(2), "1.4 times those of the shadow"),
+        (lambda losses: losses / np.log(10), "0.423 times those of the shadow"),
+        (lambda losses: losses * 32, "31.1 times those of the shadow"),
+        (lambda losses: np.exp(-losses), "are probabilities and not losses"),
+    ],
+)
+def test_losses_in_other_units_are_doubted(change, words, overfit):
+    options = {"gap": 3.0 if "probabilities" in words else 1.0, "overfit": overfit}
+    found = survey(of_losses(30, change, **options), of_losses(31, **options), attacks="loss")
+    assert any(words in note for note in found.notes), found.notes
+    assert found.told_apart() is not False
+    alike = doubts_of_pair(*(of_losses(seed, change, gap=options["gap"]) for seed in (30, 31)))
+    assert not any(" times those of " in note for note in alike)
+
+
+def test_losses_of_models_that_learned_more_or_less_are_not_doubted_coverage():
+    """Of other shapes: twice the samples, two classes of a model that knows nothing."""
+    kinds = (
+        ({}, {}),
+        ({"gap": 1.3}, {}),
+        ({"overfit": 2.0}, {"overfit": 0.5}),
+        ({"samples": 200}, {"samples": 100}),
+    )
+    for seed in range(28):
+        ours, theirs = kinds[seed % 4]
+        assert doubts_of_pair(of_losses(seed, **ours), of_losses(seed + 100, **theirs)) == ()
+    rng = np.random.default_rng(0)
+    half, flags = rng.normal(np.log(2), 0.1, 500).clip(0), rng.random(500) < 0.5
+    assert doubts(table(half, rng.integers(0, 2, 500), flags, "losses"), "target") == ()
 
 
 def permuted(member):
@@ -141,23 +189,8 @@ def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
     found = survey(*tables, attacks="correctness" if theirs else "loss", fprs=[0.1])
     assert found.told_apart() is found.to_dict()["told_apart"] is told
     assert any(words in note for note in found.notes) if words else found.notes == ()
-    said = answer_of(found)
-    assert ("Nothing is decided" in said) is (told is None)
+    assert ("Nothing is decided" in answer_of(found)) is (told is None)
     assert ours is not rolled or "<strong>Undecided</strong>" in render(found)
-
-
-def test_flags_in_blocks_or_in_turn_are_not_moved_coverage():
-    """Losses that depend on the place in the file fit flags that do so as well, at any distance."""
-    for seed in range(40):
-        logits, labels, _ = given(seed, overfit=0.0)
-        logits += np.sin(np.arange(N) / 50)[:, None] * np.eye(CLASSES)[labels]
-        member = (
-            np.arange(N) < N // 2,
-            np.arange(N) // 100 % 2 == 0,
-            np.arange(N) % 4 < 2,
-            np.random.default_rng(seed).random(N) < 0.5,
-        )[seed % 4]
-        assert not any("moved by" in note for note in doubts(table(logits, labels, member), "it"))
 
 
 def test_models_with_flags_of_other_samples_give_no_calm_answer():
@@ -165,67 +198,19 @@ def test_models_with_flags_of_other_samples_give_no_calm_answer():
     labels, ease = rng.integers(0, CLASSES, N), rng.normal(size=N)
     member = rng.random((4, N)) < 0.5
     losses = np.logaddexp(0, -(2 + ease + 2 * member + rng.normal(size=member.shape)))
-
-    def of(flags):
-        models = canary.measure(list(losses), y=labels, member=flags, outputs="losses")
-        found = survey_models(models, attacks="S,P", fprs=[0.1])
-        return found.told_apart(), answer_of(found), found.notes
-
-    assert of(member)[0] is True
-    told, sentence, notes = of(np.roll(member, 2, axis=1))
-    assert told is None
-    assert "Nothing is decided" in sentence
-    assert any("moved by 2 samples" in note for note in notes)
-    told, _, notes = of(rng.permuted(member, axis=1))
-    assert told is False
-    assert any("as they would be if the flags were of other samples" in note for note in notes)
     one = member.copy()
     one[2] = rng.permutation(one[2])
-    assert any("of model 2, and" in note for note in of(one)[2])
-
-
-def of_losses(seed, change=lambda losses: losses, *, samples=2000, gap=1.0, overfit=1.0):
-    made = table(*given(seed, samples=samples, gap=gap, overfit=overfit))
-    losses = change(made.signal("loss")[0])
-    return canary.measure(losses, y=made.label, member=made.member[0], outputs="losses")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda losses: losses / np.log(2), "1.4 times those of the shadow"),
-        (lambda losses: losses / np.log(10), "0.423 times those of the shadow"),
-        (lambda losses: losses * 32, "31.1 times those of the shadow"),
-        (lambda losses: np.exp(-losses), "are probabilities and not losses"),
-    ],
-)
-@pytest.mark.parametrize("overfit", [0.0, 1.0])
-def test_losses_in_other_units_are_doubted(change, words, overfit):
-    gap = 3.0 if "probabilities" in words else 1.0
-    target = of_losses(30, change, gap=gap, overfit=overfit)
-    found = survey(target, of_losses(31, gap=gap, overfit=overfit), attacks="loss", fprs=[0.1])
-    assert any(words in note for note in found.notes), found.notes
-    assert found.told_apart() is not False
-    alike = doubts_of_pair(*(of_losses(seed, change, gap=gap) for seed in (30, 31)))
-    assert not any(" times those of " in note for note in alike)
-
-
-def test_losses_of_models_that_learned_more_or_less_are_not_doubted_coverage():
-    """Of other shapes: twice the samples, two classes of a model that knows nothing."""
-    kinds = (
-        ({}, {}),
-        ({"gap": 1.3}, {}),
-        ({"overfit": 2.0}, {"overfit": 0.5}),
-        ({"samples": 200}, {"samples": 100}),
-    )
-    for seed in range(28):
-        ours, theirs = kinds[seed % 4]
-        assert doubts_of_pair(of_losses(seed, **ours), of_losses(seed + 100, **theirs)) == ()
-    rng = np.random.default_rng(0)
-    half = rng.normal(np.log(2), 0.1, 500).clip(0)
-    flags = rng.random(500) < 0.5
-    nothing = canary.measure(half, y=rng.integers(0, 2, 500), member=flags, outputs="losses")
-    assert doubts(nothing, "target") == ()
+    for flags, told, words in (
+        (member, True, None),
+        (np.roll(member, 2, axis=1), None, "moved by 2 samples"),
+        (rng.permuted(member, axis=1), False, "as they would be if the flags were of other"),
+        (one, None, "of model 2, and"),
+    ):
+        models = table(list(losses), labels, flags, "losses")
+        found = survey_models(models, attacks="S,P", fprs=[0.1])
+        assert found.told_apart() is told
+        assert ("Nothing is decided" in answer_of(found)) is (told is None)
+        assert words is None or any(words in note for note in found.notes)
 
 
 def of_signal(values, member, name="correctness"):
@@ -242,18 +227,12 @@ def rights(rng, inside, outside, samples=400):
     return (rng.random(samples) < np.where(member, inside, outside)).astype(float), member
 
 
-@pytest.mark.parametrize("name", ["correctness", "loss"])
-def test_only_flags_the_wrong_way_round_are_noted(name):
+def test_only_flags_the_wrong_way_round_are_noted_of_each_model_by_itself():
     right, member = rights(np.random.default_rng(0), 0.99, 0.7)
     losses = np.random.default_rng(1).exponential(2.1 - 2 * right)
-    values = right if name == "correctness" else losses
-    assert swapped(doubts(of_signal(values, member, name), "target")) == []
-    (note,) = swapped(doubts(of_signal(values, ~member, name), "target"))
-    assert note.startswith(f"The target is {'better' if name == 'correctness' else 'surer'} on")
-    assert "They are 1 for samples that the model was trained on and 0 for others" in note
-
-
-def test_each_model_is_judged_by_itself():
+    assert swapped(doubts(of_signal(losses, member, "loss"), "target")) == []
+    (note,) = swapped(doubts(of_signal(losses, ~member, "loss"), "target"))
+    assert note.startswith("The target is surer on")
     rng = np.random.default_rng(2)
     rows, flags = zip(*(rights(rng, 0.99, 0.7) for _ in range(3)), strict=True)
     member = np.array(flags)
@@ -270,8 +249,7 @@ def test_models_that_do_alike_on_both_are_hardly_ever_noted_coverage():
 
 
 def test_attacks_upside_down_are_hardly_ever_noted_of_noise_coverage():
-    rng = np.random.default_rng(5)
-    member = np.arange(200) < 100
+    rng, member = np.random.default_rng(5), np.arange(200) < 100
 
     def noted(shift):
         curves = [roc(rng.normal(size=200) - shift * member, member) for _ in range(4)]

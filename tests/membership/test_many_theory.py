@@ -27,6 +27,7 @@ from canary.signals.definitions import SIGNALS
 MANY = [name for name, one in with_many_models().items() if SIGNALS[one.signal].of_losses]
 
 D, S, T = 1.5, 1.0, 2.0
+RULES = ("empirical", "linear", "gaussian")
 BEST = norm.cdf(D / (S * math.sqrt(2)))
 POOLED = norm.cdf(D / math.sqrt(2 * (S * S + T * T)))
 
@@ -48,17 +49,14 @@ def auc(target, name, shadow, **options):
     return evaluate_models(attack_models(target, name, shadow=shadow, **options)).auc.mean
 
 
-@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
-def test_sample_thresholds_are_the_best_test_theory(world, rule):
-    # Of 6,000 scores the AUC has a deviation of 0.005.
-    assert auc(world[0], "R", world[1], rule=rule) == pytest.approx(BEST, abs=0.015)
-
-
-@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
-@pytest.mark.parametrize("name", ["S", "P"])
-def test_pooled_thresholds_do_not_know_the_sample_theory(world, name, rule):
-    few = world[1].select(models=range(20))
-    assert auc(world[0], name, few, rule=rule) == pytest.approx(POOLED, abs=0.02)
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("name", ["R", "S", "P"])
+def test_thresholds_reach_what_they_can_theory(world, name, rule):
+    """Those of a sample the best test; of 6,000 scores the AUC has a deviation of 0.005."""
+    target, shadow = world
+    shadow = shadow if name == "R" else shadow.select(models=range(20))
+    best, slack = (BEST, 0.015) if name == "R" else (POOLED, 0.02)
+    assert auc(target, name, shadow, rule=rule) == pytest.approx(best, abs=slack)
 
 
 @pytest.mark.parametrize("fixed", ["", "-fixed"])
@@ -122,7 +120,7 @@ def test_few_reference_models_theory(m):
 
 
 @pytest.mark.parametrize("m", [1, 9])
-@pytest.mark.parametrize("rule", ["empirical", "linear", "gaussian"])
+@pytest.mark.parametrize("rule", RULES)
 def test_false_positives_are_alpha_coverage(rule, m):
     rng = np.random.default_rng(10 * m)
     samples = 20_000
@@ -156,15 +154,13 @@ def test_pooled_false_positives_are_alpha_coverage(world, name):
 
 
 def test_equal_losses_tell_nothing_degenerate():
-    rng = np.random.default_rng(2)
     for loss in (0.0, 0.7, np.inf):
-        table = table_of(np.full((8, 40), loss), halves(rng, 8, 40))
+        table = table_of(np.full((8, 40), loss), halves(np.random.default_rng(2), 8, 40))
         for name in MANY:
             one = table.select(models=[0]) if name in "DL" else table
             found = attack_models(one, name, shadow=table if name in "DL" else None)
             assert evaluate_models(found).auc == Spread(0.5, 0.0, 0.5, 0.5, one.models)
-            if name in "SPRDL":
-                assert not found.guess(0.999).any()
+            assert name not in "SPRDL" or not found.guess(0.999).any()
 
 
 @pytest.mark.parametrize("models", [4, 6])
@@ -178,6 +174,12 @@ def test_noise_is_no_signal_whatever_the_split_theory(models):
         if name not in ("D", "L") and not (models == 4 and name.startswith("lira")):
             across = evaluate_models(attack_models(table, name))
             assert across.auc.mean == pytest.approx(0.5, abs=0.01), name
+    if models == 4:
+        return
+    for rule in ("empirical", "gaussian"):
+        # Of 6 models on halves the members of a target have more of the others to compare with.
+        for one in growth(table, "R", [3, 5], targets=[0], seed=0, rule=rule).auc:
+            assert one.mean == pytest.approx(0.5, abs=0.01)
 
 
 def test_single_target_entry_property(world):
@@ -215,13 +217,3 @@ def test_more_models_find_more_theory(world):
     assert points.what == "population points"
     assert points.samples == 2000  # none of the points is judged, at any size
     assert points.auc[1].mean == pytest.approx(POOLED, abs=0.03)
-
-
-def test_growth_of_noise_theory():
-    """Of 16 models on halves the members of a target have more of the others to compare with."""
-    rng = np.random.default_rng(5)
-    table = table_of(rng.exponential(1, (16, 20_000)), halves(rng, 16, 20_000))
-    for rule in ("empirical", "gaussian"):
-        found = growth(table, "R", [4, 13], targets=[0, 1, 2], seed=0, rule=rule)
-        for one in found.auc:
-            assert one.mean == pytest.approx(0.5, abs=0.004)

@@ -105,16 +105,6 @@ def test_noise_is_no_signal_coverage(split, models):
         assert abs(auc - 0.5) <= surely * error + 1e-9, (name, auc, error)
 
 
-def test_scores_that_are_no_ranks_need_a_split_without_regard_to_the_samples():
-    """Members are mostly of the easy kind of samples. A rank does not know kinds."""
-    found = no_signal.by_kind(0.8, 6)
-    rank, error = found["R empirical"]
-    assert abs(rank - 0.5) < 4 * error
-    assert found["rmia-offline"][0] > 0.53
-    without_regard = no_signal.by_kind(0.5, 6)
-    assert all(abs(auc - 0.5) < 0.03 for auc, _ in without_regard.values())
-
-
 @pytest.mark.parametrize("split", ["halves", "coins"])
 def test_nothing_is_lost_where_the_counts_agree_theory(split):
     """With 31 others the best test is near, whether or not others are left out."""

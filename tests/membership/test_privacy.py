@@ -27,9 +27,6 @@ def test_by_hand_golden():
     assert found.epsilon == epsilon_lower_bound(6, guesses=9, coins=9)
     assert found.largest_possible == epsilon_lower_bound(9, guesses=9, coins=9)
     assert attack_epsilon(scores, member, coins=True, guesses=4).correct == 3
-    halves_of_ten = np.arange(10) < 5
-    (note,) = attack_epsilon(halves_of_ten.astype(float), halves_of_ten, coins=True).notes
-    assert "Exactly half of 10 samples are members" in note
 
 
 def test_the_choice_among_attacks_is_paid_for_golden():
@@ -39,12 +36,11 @@ def test_the_choice_among_attacks_is_paid_for_golden():
     numbers = {"guesses": 200, "coins": 200, "confidence": 0.9875}
     assert of_four.epsilon == epsilon_lower_bound(of_four.correct, **numbers) < alone.epsilon
     assert of_four.largest_possible == epsilon_lower_bound(200, **numbers)
-    assert (of_four.confidence, of_four.attacks, of_four.confidence_of_each) == (0.95, 4, 0.9875)
-    assert (alone.confidence, alone.attacks, alone.confidence_of_each) == (0.95, 1, 0.95)
+    (note,) = of_four.notes
+    assert "Exactly half of 200 samples are members" in note
     given = of_four.to_dict()
-    assert given.pop("confidence_of_each") == 0.9875
-    assert given.pop("notes") == list(of_four.notes)
-    assert given == {key: value for key, value in vars(of_four).items() if key != "notes"}
+    assert (given.pop("confidence_of_each"), alone.confidence_of_each) == (0.9875, 0.95)
+    assert given == {**vars(of_four), "notes": [note], "confidence": 0.95, "attacks": 4}
 
 
 def test_randomized_response_coverage():
@@ -62,7 +58,11 @@ def test_randomized_response_coverage():
 
 @pytest.fixture
 def table():
-    return random_table(np.random.default_rng(0), models=9, samples=60)
+    """The first twenty samples are nonmembers of model 0; the others' split is their own."""
+    made = random_table(np.random.default_rng(0), models=9, samples=60)
+    made.member[1:] = halves(np.random.default_rng(1), 8, 60)
+    made.member[0, :20] = False
+    return made
 
 
 def alone(table, name, **options):
@@ -74,13 +74,9 @@ def alone(table, name, **options):
 @pytest.mark.parametrize("name", [name for name in MANY if name != "L"])
 def test_blind_scores_do_not_know_the_members_property(table, name):
     """They stay the same, whoever is said to be a member of the target."""
-    table.member[1:] = halves(np.random.default_rng(1), 8, 60)
-    aside = np.arange(60) < 20
-    table.member[0, aside] = False
-    found = []
-    for rng in (None, np.random.default_rng(2)):
-        if rng is not None:
-            table.member[0, ~aside] = rng.random(40) < 0.5
+    aside, found = np.arange(60) < 20, []
+    for seed in (2, 3):
+        table.member[0, ~aside] = np.random.default_rng(seed).random(40) < 0.5
         scores = alone(table, name, population=aside)
         assert scores.blind
         assert attack_epsilon(scores, table.member[0], coins=True).coins == 40
@@ -89,8 +85,6 @@ def test_blind_scores_do_not_know_the_members_property(table, name):
 
 
 def test_what_is_blind(table):
-    table.member[1:] = halves(np.random.default_rng(1), 8, 60)
-    table.member[0, :20] = False
     aside = np.arange(20)
     assert canary.attack(table, "S").blind
     assert canary.attack(table, "loss").blind
@@ -100,8 +94,7 @@ def test_what_is_blind(table):
     assert not alone(table, "L").blind
     assert alone(table, "lira-online").notes == ()
     # Of nine models on halves the other eight tell who is a member of the first.
-    whole = table_of(table.signal("loss"), halves(np.random.default_rng(3), 9, 60))
-    telling = alone(whole, "R")
+    telling = alone(table_of(table.signal("loss"), halves(np.random.default_rng(3), 9, 60)), "R")
     assert not telling.blind
     assert "references (usually 4) alone tells members of model 0 from non" in telling.notes[0]
     assert "AUC 1.00 (0." in telling.notes[0]
@@ -111,10 +104,11 @@ def test_what_is_blind(table):
     ("name", "rule", "equal"), [("R", "linear", False), ("lira-online", "empirical", True)]
 )
 def test_nothing_learned_is_no_epsilon_coverage(name, rule, equal):
+    """At 5 % a bound above 0 in 3 of 60 runs is usual; in more than 7 it has a chance of 1 %."""
     above, runs = 0, 60
     for seed in range(runs):
         rng = np.random.default_rng([seed, 8])
-        member = rng.random((8, 1500)) < 0.5
+        member = rng.random((8, 1000)) < 0.5
         known = member[1:].sum(axis=0)  # of the others alone
         member = member[:, (known >= 2) & (known <= 5)]
         loss = np.full(member.shape, 0.3) if equal else rng.exponential(1, member.shape)

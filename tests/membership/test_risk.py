@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from canary.errors import EstimationError
-from canary.membership.risk import nearest_filled, reliability, risk_scores
+from canary.membership.risk import reliability, risk_scores
 from canary.signals.signal_table import SignalTable
 
 
@@ -86,27 +86,14 @@ def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
     assert 0 < found.pooled.sum() < 6
 
 
-def test_nearest_bin_with_samples_against_all_distances_oracle():
-    """All rows of seven bins, and long ones by chance; of two as near the lower, as argmin has."""
-    rng = np.random.default_rng(1)
-    rows = [np.array(list(np.ndindex((2,) * 7))) == 1, rng.random((50, 300)) < 0.02]
-    for filled in rows:
-        places = np.arange(filled.shape[1])
-        far = np.where(filled[:, None, :], 0, 2 * len(places))
-        distance = np.abs(places[:, None] - places[None, :]) + far
-        np.testing.assert_array_equal(nearest_filled(filled), distance.argmin(axis=2))
-
-
-def test_many_bins_take_memory_of_their_number_and_too_many_are_refused():
-    """100,000 bins of one class: more than there are samples, so the nearest of each decides."""
+def test_the_nearest_bin_decides_where_bins_are_more_than_samples():
+    """100,000 bins of one class: they take memory of their number, and too many are refused."""
     rng = np.random.default_rng(2)
     shadow, target = (table(rng.random(400), rng.random(400) < 0.5) for _ in "ab")
     found = risk_scores(target, shadow=shadow, bins=100_000, scale="linear", least=1).scores
     logs = shadow.values["modified-entropy"][0]
     nearest = np.abs(target.values["modified-entropy"][0][:, None] - logs).argmin(axis=1)
     assert (found == shadow.member[0][nearest]).mean() > 0.99  # a bin is 1e-5 wide
-    with pytest.raises(EstimationError, match="give at most 4,194,303; 5 are usual"):
-        risk_scores(target, shadow=shadow, bins=4_194_304)
 
 
 def known(rng, each, *, wide=1.0):
@@ -132,13 +119,11 @@ def test_calibrated_where_the_posterior_is_known_theory(options):
     assert found.members.sum() + found.nonmembers.sum() == 100_000
 
 
-@pytest.mark.parametrize("wide", [1.0, 2.0])
-def test_kernels_are_nearer_to_the_known_posterior_than_histograms_theory(wide):
-    rng = np.random.default_rng(0)
-    errors = []
+def test_kernels_are_nearer_to_the_known_posterior_than_histograms_theory():
+    rng, errors = np.random.default_rng(0), []
     for _ in range(10):
-        shadow, _ = known(rng, 100, wide=wide)
-        target, posterior = known(rng, 2000, wide=wide)
+        shadow, _ = known(rng, 100, wide=2.0)
+        target, posterior = known(rng, 2000, wide=2.0)
         found = [risk_scores(target, shadow=shadow, smooth=smooth) for smooth in (True, False)]
         errors.append([np.abs(risks.scores - posterior).mean() for risks in found])
     kernels, histograms = np.mean(errors, axis=0)
@@ -196,11 +181,16 @@ def test_refused_input():
         ({"prior": 0.0}, "prior must lie between 0 and 1, got 0.0"),
         ({"prior": math.nan}, "prior must lie"),
         ({"bins": 0}, "bins must be a positive integer, got 0"),
+        ({"bins": 4_194_304}, "give at most 4,194,303; 5 are usual"),
+        ({"bins": 5, "smooth": True}, "smoothed risk scores have no bins"),
         ({"least": 0}, "least must be a positive integer, got 0"),
         ({"scale": "root"}, "there is no scale 'root'"),
+        ({"shadow": table([1, 2], [1, 1])}, "all 2 shadow samples are of one kind"),
     ):
         with pytest.raises(EstimationError, match=words):
-            risk_scores(shadow, shadow=shadow, **options)
+            risk_scores(shadow, **{"shadow": shadow, **options})
+    with pytest.raises(EstimationError, match="scores lie from 0 to 2; give probabilities"):
+        reliability([0.0, 2.0], np.array([True, False]))
 
 
 def test_reliability_of_scores_of_any_kind_golden():

@@ -33,16 +33,10 @@ TEXTS = source(0)
 
 
 @pytest.fixture(scope="module")
-def model():
-    """One that learned its members by heart."""
-    return trained_on(TEXTS[:N])
-
-
-@pytest.fixture(scope="module")
-def told(model):
-    """By that model, beside one of the same source that did not."""
+def told():
+    """By a model that learned its members by heart, beside one of the same source that did not."""
     other = trained_on(source(0, 4 * N)[2 * N :])
-    return survey_texts(measured(model, TEXTS, reference=other), TEXTS)
+    return survey_texts(measured(trained_on(TEXTS[:N]), TEXTS, reference=other), TEXTS)
 
 
 def test_members_are_told_by_every_attack_that_should(told):
@@ -124,32 +118,29 @@ def test_result_is_plain_and_names_lines_only(told):
     assert values == sorted(values, reverse=TEXT_SIGNALS[body["strongest"]].sign > 0)
 
 
-def test_same_seed_same_result_and_only_halves_and_folds_depend_on_it(model):
-    table = measured(model, TEXTS)
+def test_same_seed_same_result_and_only_halves_and_folds_depend_on_it(told):
+    table = told.measured
     one, again, other = (survey_texts(table, TEXTS, seed=seed) for seed in (3, 3, 4))
     assert one.to_dict() == again.to_dict()
     assert one.corrected() == other.corrected()
     assert one.words.auc != other.words.auc
 
 
-def test_refused_input(model):
-    table = measured(model, TEXTS)
+def test_refused_input(told):
+    table, rare = told.measured, {"fprs": [0.001]}
     some = TEXTS[N - 9 : N + 50]
-    few = measured(model, some, np.arange(59) < 9)
+    few = measured(trained_on(some), some, np.arange(59) < 9, signals="loss")
     probs = canary.measure(np.eye(2), y=[0, 1], member=[1, 0], outputs="probs")
-    shadow = canary.measure(np.ones(2), y=[0, 0], member=[1, 0], outputs="losses")
-    for error, words, function, *given in (
-        (InputError, "159 texts were given and 160 or more", survey_texts, table, TEXTS[1:]),
-        (EstimationError, "9 different members are too few", survey_texts, few, some),
-        (InputError, "no attack on texts 'entropy'", canary.attack, table.table, "entropy"),
-        (InputError, "there is no attack 'zlib'", canary.attack, probs, "zlib"),
+    for error, words, function, *given, options in (
+        (InputError, "159 texts were given and 160 or more", survey_texts, table, TEXTS[1:], {}),
+        (EstimationError, "9 different members are too few", survey_texts, few, some, {}),
+        (EstimationError, "be seen with 80 nonmembers", survey_texts, table, TEXTS, rare),
+        (InputError, "no attack on texts 'entropy'", canary.attack, table.table, "entropy", {}),
+        (InputError, "there is no attack 'zlib'", canary.attack, probs, "zlib", {}),
+        (InputError, "one of target and", canary.attack, table.table, "loss", {"shadow": probs}),
     ):
         with pytest.raises(error, match=words):
-            function(*given)
-    with pytest.raises(EstimationError, match="cannot be seen with 80 nonmembers"):
-        survey_texts(table, TEXTS, fprs=[0.001])
-    with pytest.raises(InputError, match="one of target and shadow is a table of texts"):
-        canary.attack(table.table, "loss", shadow=shadow)
+            function(*given, **options)
 
 
 def test_what_nothing_was_found_in_is_no_calm_answer(told):

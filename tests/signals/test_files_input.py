@@ -174,53 +174,37 @@ def test_a_file_that_was_cut_short(tmp_path):
         canary.measure(whole)
 
 
-def test_tables_that_do_not_serve(tmp_path):
-    uneven = {"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0], "member": [0, 1]}
-    pq.write_table(pa.table(uneven), tmp_path / "uneven.parquet")
-    with pytest.raises(InputError, match="the lists of logits differ in length"):
-        canary.measure(tmp_path / "uneven.parquet")
-    (tmp_path / "gap.csv").write_text("logits_0,logits_2,labels,member\n1,2,0,1\n")
-    with pytest.raises(InputError, match="not numbered from 0 without a gap"):
-        canary.measure(tmp_path / "gap.csv")
-    (tmp_path / "empty.csv").write_text("logits_0,logits_1,labels,member\n1,2,,1\n1,2,0,0\n")
-    with pytest.raises(InputError, match="the column labels has empty cells"):
-        canary.measure(tmp_path / "empty.csv")
-    (tmp_path / "outputs.txt").write_text("")
-    with pytest.raises(InputError, match="has the ending '.txt'; save the outputs as .npz"):
-        canary.measure(tmp_path / "outputs.txt")
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("gap.csv", "logits_0,logits_2,labels,member\n1,2,0,1\n", "numbered from 0 without a gap"),
+        ("a.csv", "logits_0,logits_1,labels,member\n1,2,,1\n", "column labels has empty cells"),
+        ("outputs.txt", "", "has the ending '.txt'; save the outputs as .npz"),
+        ("uneven.parquet", None, "the lists of logits differ in length"),
+    ],
+)
+def test_tables_that_do_not_serve(tmp_path, name, content, words):
+    if content is None:
+        uneven = {"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0], "member": [0, 1]}
+        pq.write_table(pa.table(uneven), tmp_path / name)
+    else:
+        (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=words):
+        canary.measure(tmp_path / name)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("models", "change", "words"),
     [
-        ({"models": "a.npz", "y": LABELS}, "a file of outputs brings its own labels"),
-        ({"models": LOGITS, "y": LABELS, "member": MEMBER}, "outputs=None"),
-        ({"models": lambda x: x, "y": LABELS, "member": MEMBER, "outputs": "probs"}, "needs x"),
-        (
-            {
-                "models": lambda x: x[1:],
-                "x": PROBS,
-                "y": LABELS,
-                "member": MEMBER,
-                "outputs": "probs",
-            },
-            "gave 49 outputs for 50 samples",
-        ),
-        (
-            {
-                "models": [LOGITS, LOGITS[:, :2]],
-                "y": LABELS * 0,
-                "member": MEMBER,
-                "outputs": "logits",
-            },
-            "has outputs of 2 classes, and measure: model 0 of 3",
-        ),
-        (
-            {"models": [LOGITS] * 3, "y": LABELS, "member": np.ones((2, 50)), "outputs": "logits"},
-            r"members of shape \(2, 50\) and labels of shape \(50,\) for 3 models",
-        ),
+        ("a.npz", {"member": None, "outputs": None}, "a file of outputs brings its own labels"),
+        (LOGITS, {"outputs": None}, "outputs=None"),
+        (lambda x: x, {}, "needs x"),
+        (lambda x: x[1:], {"x": PROBS}, "gave 49 outputs for 50 samples"),
+        ([LOGITS, LOGITS[:, :2]], {"y": LABELS * 0}, "of 2 classes, and measure: model 0 of 3"),
+        ([LOGITS] * 3, {"member": np.ones((2, 50))}, r"members of shape \(2, 50\) .* for 3 models"),
     ],
 )
-def test_measure_says_what_does_not_fit(given, words):
+def test_measure_says_what_does_not_fit(models, change, words):
+    given = {"y": LABELS, "member": MEMBER, "outputs": "logits"}
     with pytest.raises(InputError, match=words):
-        canary.measure(**given)
+        canary.measure(models, **(given | change))

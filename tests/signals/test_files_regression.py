@@ -31,14 +31,6 @@ def saved(path, **changed):
     return path
 
 
-def test_the_file_as_it_should_be(tmp_path):
-    table = measure(saved(tmp_path / "x.npz"))
-    assert table.member[0].tolist() == [False, True, False, True]
-    whole = np.arange(8.0).reshape(4, 2).tobytes("F")
-    other = saved(tmp_path / "y.npz", logits=header("<f8", "(4, 2)", fortran=True) + whole)
-    np.testing.assert_array_equal(measure(other).signal("loss"), table.signal("loss"))
-
-
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -59,16 +51,16 @@ def test_headers_are_not_believed(tmp_path, changed, words):
         measure(saved(tmp_path / "x.npz", **changed))
 
 
-_MANY = 200_000_000
+_MANY = 40_000_000
 _LONG_HEADER = b"\x93NUMPY\x02\x00" + _MANY.to_bytes(4, "little")
 
 
 @pytest.mark.parametrize(
     ("name", "begin", "words"),
     [
-        ("labels", header("<i8", "(4,)"), "labels holds 200,000,000 bytes.* says 32"),
-        ("member", header("|b1", "(4,)"), "member holds 200,000,000 bytes.* says 4"),
-        ("logits", header("<f8", "(4, 2)", fortran=True), "logits holds 200,000,000 bytes"),
+        ("labels", header("<i8", "(4,)"), "labels holds 40,000,000 bytes.* says 32"),
+        ("member", header("|b1", "(4,)"), "member holds 40,000,000 bytes.* says 4"),
+        ("logits", header("<f8", "(4, 2)", fortran=True), "logits holds 40,000,000 bytes"),
         ("labels", _LONG_HEADER, "is damaged"),
         ("labels", b"no header", "is damaged"),
     ],
@@ -91,7 +83,7 @@ def test_what_unpacks_to_more_than_its_header_says_is_not_unpacked(tmp_path, nam
 def test_arrays_that_are_as_large_as_they_say_have_a_limit(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_MOST_BYTES", 63)
     by_columns = header("<f8", "(4, 2)", fortran=True) + bytes(64)
-    assert len(measure(saved(tmp_path / "x.npz")).member[0]) == 4
+    assert measure(saved(tmp_path / "x.npz")).member[0].tolist() == [False, True, False, True]
     with pytest.raises(InputError, match=r"logits takes .* by columns; save it by rows"):
         measure(saved(tmp_path / "y.npz", logits=by_columns))
     with pytest.raises(InputError, match=r"group takes .* split the file"):

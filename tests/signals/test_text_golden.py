@@ -49,11 +49,9 @@ def one(text, *, beside="ab", **options):
     ],
 )
 def test_each_signal(name, expected):
-    assert one("abAB")[name] == pytest.approx(expected, rel=1e-6)
-
-
-def test_all_signals_are_there_in_order():
-    assert list(one("abAB")) == [name for name in TEXT_SIGNALS if name != "neighbourhood"]
+    found = one("abAB")
+    assert found[name] == pytest.approx(expected, rel=1e-6)
+    assert list(found) == [name for name in TEXT_SIGNALS if name != "neighbourhood"]
 
 
 @pytest.mark.parametrize(("share", "taken"), [(0.2, 1), (1 / 3, 1), (0.66, 1), (2 / 3, 2), (1, 3)])
@@ -160,28 +158,27 @@ class Fixed:
         return self.copies[len(self.asked) - 1]
 
 
-def test_neighbours_by_hand_golden():
+@pytest.mark.parametrize(
+    ("copies", "bits"),
+    [
+        ((["ba", "ab"], ["bA", "ab"]), 2 - (1 + 3) / 2),
+        # One letter that nothing stands before has no price: one copy of the first text counts.
+        ((["a", "a"], ["bA", "b"]), 2 - 3),
+    ],
+)
+def test_neighbours_by_hand_golden(copies, bits):
     """bb costs 2 bits a letter, ba and aa 1, bA 3, as the first letter has no price."""
-    rewriter = Fixed(["ba", "ab"], ["bA", "ab"])
+    rewriter = Fixed(*copies)
     found = measure_texts(MODEL, ["bb", "ab"], [True, False], masked=rewriter, neighbours=2)
-    np.testing.assert_allclose(
-        found.table.signal("neighbourhood")[0], [(2 - (1 + 3) / 2) * LN2, 0.0], atol=1e-7
-    )
+    values = found.table.signal("neighbourhood")[0]
+    np.testing.assert_allclose(values, [bits * LN2, 0.0], atol=1e-7)
     assert found.settings["masked"] == {"name": "fixed", "fingerprint": "0"}
 
 
 def test_copies_are_asked_for_with_their_own_seeds():
     rewriter = Fixed(["ba", "ab"], ["bA", "ab"], ["bA", "ab"])
-    texts = ["bb", "", "ab"]
     options = {"masked": rewriter, "neighbours": 3, "masked_share": 0.3, "signals": "neighbourhood"}
-    found = measure_texts(MODEL, texts, [True, True, False], seed=5, **options)
+    found = measure_texts(MODEL, ["bb", "", "ab"], [True, True, False], seed=5, **options)
     assert [asked[:2] for asked in rewriter.asked] == [(["bb", "ab"], 0.3)] * 3
     assert len({asked[2] for asked in rewriter.asked}) == 3
     assert list(found.table.values) == ["neighbourhood"]
-
-
-def test_copies_without_a_price_are_left_out():
-    """One letter that nothing stands before: one copy of the first text counts."""
-    rewriter = Fixed(["a", "a"], ["bA", "b"])
-    found = measure_texts(MODEL, ["bb", "ab"], [True, False], masked=rewriter, neighbours=2)
-    np.testing.assert_allclose(found.table.signal("neighbourhood")[0], [-LN2, 0.0], atol=1e-7)
