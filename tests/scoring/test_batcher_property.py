@@ -1,4 +1,4 @@
-"""The batching engine: order, memory, numbers, tuning."""
+"""The batching engine: order, memory, numbers, tuning; and the options of how it is run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import Cramped, build
+from walk_cases import told
 
 from canary.errors import InputError, ModelError
 from canary.formats.format import Format
 from canary.models.language_model import Children, Context, Nodes, Rows
 from canary.scoring.batch_loop import BatchTuner
 from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.run_options import RunOptions, ScoreOptions
+from canary.scoring.samples import class_log_probs
 from canary.scoring.texts import score
 from canary.search.enumerate import enumerate_leaves
 from canary.tokens.candidates import CandidateEncoder
@@ -29,9 +32,9 @@ def random_rows(seed: int, count: int) -> Rows:
     )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), count=st.integers(0, 50), batch=st.integers(1, 60))
-def test_score_property_keeps_the_order_of_the_input(seed: int, count: int, batch: int) -> None:
+def test_score_keeps_the_order_of_the_input_property(seed: int, count: int, batch: int) -> None:
     model, rows = build("table"), random_rows(seed, count)
     wanted = model.score(rows)
     np.testing.assert_array_equal(Batcher(model, batch_size=batch).score(rows), wanted)
@@ -39,14 +42,13 @@ def test_score_property_keeps_the_order_of_the_input(seed: int, count: int, batc
     np.testing.assert_array_equal(Batcher(Cramped(model, 3)).score(rows), wanted)
 
 
-def test_halves_are_tried_and_not_the_same_again() -> None:
+@pytest.mark.parametrize(("batch_size", "most"), [(None, 10), (64, 4)])
+def test_halves_are_tried_and_not_the_same_again(batch_size, most) -> None:
     """Also of a size that was asked for; that nothing is lost is tested beside this file."""
-    rows = random_rows(1, 100)
-    for batch_size, most in ((None, 10), (64, 4)):
-        cramped = Cramped(build("table"), 5)
-        batcher = Batcher(cramped, batch_size=batch_size)
-        np.testing.assert_array_equal(batcher.score(rows), build("table").score(rows))
-        assert cramped.refused <= most
+    rows, cramped = random_rows(1, 100), Cramped(build("table"), 5)
+    batcher = Batcher(cramped, batch_size=batch_size)
+    np.testing.assert_array_equal(batcher.score(rows), build("table").score(rows))
+    assert cramped.refused <= most
 
 
 def test_expand_in_halves_gives_each_node_its_children() -> None:
@@ -67,8 +69,7 @@ def test_expand_in_halves_gives_each_node_its_children() -> None:
 
 
 def test_progress_adds_up() -> None:
-    rows = random_rows(3, 40)
-    told: list[int] = []
+    rows, told = random_rows(3, 40), []
     Batcher(build("table"), batch_size=7, progress=told.append).score(rows)
     assert sum(told) == int(rows.scored.sum())
     assert len(told) == 6
@@ -108,46 +109,56 @@ def test_row_sums_golden() -> None:
     assert row_sums(values, rows, at_most=np.array([1, 1, 0])).tolist() == [-1.0, 0.0, 0.0]
 
 
-def simulated(tuner: BatchTuner, rate, batches: int) -> int:
-    for number in range(batches):
-        size = tuner.size
-        tuner.observe(size, size / rate(size, number))
-    return tuner.size
-
-
-def test_tuner_theory_climbs_to_the_fastest_size() -> None:
+def peak(size, number):
     """A machine that is fastest at 1,024: overhead below, cache misses above."""
-    peak = lambda size, number: 1 / (1 / size + size / 1024**2)  # noqa: E731
-    assert simulated(BatchTuner(start=64), peak, 80) in (512, 1024, 2048)
-    assert simulated(BatchTuner(start=16384), peak, 80) in (512, 1024, 2048)
+    return 1 / (1 / size + size / 1024**2)
 
 
-def test_tuner_theory_a_short_walk_is_soon_at_a_good_size() -> None:
-    """Two batches for each doubling: from 64 to 512 within 2,000 nodes."""
-    tuner, nodes = BatchTuner(start=64), 0
-    while nodes < 2_000:
-        nodes += tuner.size
-        tuner.observe(tuner.size, 1 + tuner.size / 1024)
-    assert tuner.size >= 512
+def busy(size, number):
+    """The same, ten times slower half of the time, in spells of 40 batches."""
+    return peak(size, number) * (0.1 if number // 40 % 2 else 1.0)
 
 
-def test_tuner_theory_a_busy_moment_slows_both_sizes_alike() -> None:
-    """A machine that is ten times slower half of the time, in spells of 40 batches."""
-
-    def busy(size: int, number: int) -> float:
-        return (0.1 if number // 40 % 2 else 1.0) / (1 / size + size / 1024**2)
-
-    assert simulated(BatchTuner(start=64), busy, 400) in (512, 1024, 2048)
+def faster(size, number):
+    return size
 
 
-def test_tuner_theory_deep_nodes_are_not_compared_with_shallow_ones() -> None:
+@pytest.mark.parametrize(
+    ("options", "rate", "batches", "ends"),
+    [
+        ({"start": 64}, peak, 80, (512, 1024, 2048)),
+        ({"start": 16384}, peak, 80, (512, 1024, 2048)),
+        ({"start": 64}, busy, 400, (512, 1024, 2048)),
+        ({"start": 64, "limit": 300}, faster, 200, (300,)),
+        ({"start": 50, "fixed": True}, faster, 200, (50,)),
+        # Two batches for each doubling: a short walk is soon at a good size.
+        ({"start": 64}, lambda size, _: size / (1 + size / 1024), 9, (512, 1024)),
+    ],
+)
+def test_the_tuner_climbs_to_the_fastest_size_theory(options, rate, batches, ends) -> None:
+    tuner = BatchTuner(**options)
+    for number in range(batches):
+        tuner.observe(tuner.size, tuner.size / rate(tuner.size, number))
+    assert tuner.size in ends
+
+
+def test_the_tuner_takes_at_most_half_of_what_failed() -> None:
+    for start, end in ((64, 32), (1, 1)):
+        tuner = BatchTuner(start=start)
+        tuner.shrink(tuner.size)
+        for _ in range(200):
+            tuner.observe(tuner.size, 1.0)
+        assert tuner.size == end
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_deep_nodes_are_not_compared_with_shallow_ones_theory(first) -> None:
     """Every other batch is of a kind twice as slow; no size is better than another."""
-    for first in (0, 1):
-        tuner = BatchTuner(start=64)
-        for number in range(200):
-            kind = (number + first) % 2
-            tuner.observe(tuner.size, tuner.size * (1 + kind), kind=kind)
-        assert tuner.size in (32, 64, 128)
+    tuner = BatchTuner(start=64)
+    for number in range(200):
+        kind = (number + first) % 2
+        tuner.observe(tuner.size, tuner.size * (1 + kind), kind=kind)
+    assert tuner.size in (32, 64, 128)
 
 
 def test_time_that_other_programs_take_does_not_count() -> None:
@@ -156,25 +167,50 @@ def test_time_that_other_programs_take_does_not_count() -> None:
     tree = compile_tree(Format("a{digit:5}"), CandidateEncoder(model.tokenizer))
     batcher = Batcher(model)
     with model.open(Context(tree.context), memory_bytes=2**22) as walker:
-        expand = walker.expand
-
-        def interrupted(nodes, tokens, *, keep=True):
-            time.sleep(len(nodes) ** 2 * 1e-7)
-            return expand(nodes, tokens, keep=keep)
-
-        walker.expand = interrupted
+        slow = lambda nodes, *_, **__: time.sleep(len(nodes) ** 2 * 1e-7)  # noqa: E731
+        walker.expand = told(walker.expand, slow)
         for _ in enumerate_leaves(tree, walker, batcher):
             pass
         assert batcher.node_batch(walker) > 64
 
 
-def test_tuner_limits() -> None:
-    faster = lambda size, number: size  # noqa: E731
-    assert simulated(BatchTuner(start=64, limit=300), faster, 200) == 300
-    assert simulated(BatchTuner(start=50, fixed=True), faster, 200) == 50
-    tuner = BatchTuner(start=64)
-    tuner.shrink(tuner.size)
-    assert simulated(tuner, faster, 200) == 32
-    tuner = BatchTuner(start=1)
-    tuner.shrink(tuner.size)
-    assert tuner.size == 1
+class Fast:
+    """A classifier that is faster the more samples it is given; keeps the sizes of its batches."""
+
+    name, device, fingerprint = "fast", "elsewhere", None
+
+    def __init__(self):
+        self.sizes = []
+
+    def log_probs(self, inputs):
+        self.sizes.append(len(inputs))
+        return np.full((len(inputs), 2), -np.log(2))
+
+
+@pytest.mark.parametrize(("width", "most"), [(1, 2**20), (2**16, 2**28 // 2**19)])
+def test_batches_of_samples_grow_as_far_as_they_are_small(width, most, monkeypatch):
+    clock = iter(range(10**6))
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(clock)))
+    model = Fast()
+    inputs = np.broadcast_to(np.zeros(width), (200_000, width))
+    places = [part for part, _ in class_log_probs(model, inputs)]
+    assert sum(part.stop - part.start for part in places) == 200_000
+    assert max(model.sizes) <= most
+    assert max(model.sizes) > (4_096 if width == 1 else 256)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"start_token": 5}, InputError, "start_token must be text"),
+        ({"start_token": "\ud800"}, InputError, "start_token holds half a character"),
+        ({"context": None}, InputError, "context must be text, got None"),
+        ({"batch_size": 0}, InputError, "batch_size .* at least 1, got 0; leave it out"),
+        ({"start_tokn": 1}, TypeError, "start_tokn"),
+    ],
+)
+@pytest.mark.parametrize("options", [ScoreOptions, RunOptions])
+def test_how_a_model_is_run_input(options, change, error, message):
+    with pytest.raises(error, match=message):
+        options(**change)
+    assert type(options(start_token="a", batch_size=np.int64(4)).batch_size) is int

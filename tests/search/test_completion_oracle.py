@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import Unigram
-from walk_cases import FORMATS, Case, count_tokens, random_model
+from walk_cases import Case, cases, count_tokens, random_model, tied_tokenizer
 
 from canary.audits.completing import completions
-from canary.formats.format import Format
-from canary.models.language_model import Context
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.search.completion import complete
-from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.fast import as_tokenizer
-from canary.tokens.tree import compile_tree
 
 
 def beam_by_hand(case, width):
@@ -35,27 +28,23 @@ def beam_by_hand(case, width):
     return min(beam.items(), key=lambda pair: pair[1], default=(None, np.inf))
 
 
-@pytest.mark.parametrize("width", [1, 2, 5])
-def test_beam_oracle(width):
-    for seed in range(60):
+def test_beam_oracle():
+    for seed in range(30):
         case = Case(random_model(3 * seed + 1), "a{digit:2}")
-        with case.model.open(Context(case.tree.context), memory_bytes=2**22) as walker:
-            computed, room = count_tokens(walker), walker.room
-            found = complete(case.tree, walker, Batcher(case.model), width=width)
-            assert walker.room == room
-            assert found.queries == sum(computed)
-        text, cost = beam_by_hand(case, width)
-        assert found.cost == cost
-        if text is None:
-            assert found.leaf is None
-        else:
-            assert case.format.unrank(found.leaf) == text
+        for width in (1, 2, 5):
+            with case.open() as walker:
+                computed, room = count_tokens(walker), walker.room
+                found = complete(case.tree, walker, Batcher(case.model), width=width)
+                assert walker.room == room
+                assert found.queries == sum(computed)
+            text, cost = beam_by_hand(case, width)
+            assert found.cost == cost
+            assert text == (None if found.leaf is None else case.format.unrank(found.leaf))
 
 
 def test_a_beam_as_wide_as_the_tree_finds_the_minimum_oracle():
-    for seed in range(70):
-        case = Case(random_model(seed), FORMATS[seed % len(FORMATS)])
-        with case.model.open(Context(case.tree.context), memory_bytes=2**22) as walker:
+    for _, case in cases(35):
+        with case.open() as walker:
             found = complete(case.tree, walker, Batcher(case.model), width=1_000)
         assert found.cost == case.costs.min()
         if found.leaf is None:
@@ -69,15 +58,13 @@ def test_a_text_is_completed_in_tokens_that_the_tokenizer_would_not_give_golden(
 
     It writes "ab" all the same: after "!" most likely "a" (0.6), after "a" most likely "b" (0.8).
     """
-    pieces = [("<s>", 0.0), ("a", -1.0), ("b", -2.0), ("ab", -3.0), ("!", -1.0)]
-    tokenizer = as_tokenizer(Tokenizer(Unigram(pieces, 0)))
     after_a, after_mark = [0.01, 0.17, 0.8, 0.01, 0.01], [0.01, 0.6, 0.1, 0.28, 0.01]
     tables = {(): np.full(5, 0.2), (1,): after_a, (4,): after_mark}
-    model = TableModel.ngram({k: np.log(p) for k, p in tables.items()}, tokenizer)
-    format = Format("!{re:[ab]{2}}!")
-    tree = compile_tree(format, CandidateEncoder(tokenizer))
+    model = TableModel.ngram({k: np.log(p) for k, p in tables.items()}, tied_tokenizer())
+    case = Case(model, "!{re:[ab]{2}}!")
+    tree, format = case.tree, case.format
     assert (format.size, tree.size) == (4, 5)
-    with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+    with case.open() as walker:
         greedy = complete(tree, walker, Batcher(model), width=1)
     assert tree.row(greedy.leaf) == (4, 1, 2, 4)
     assert (tree.fills([greedy.leaf]), tree.texts([greedy.leaf])) == ([None], [("ab",)])

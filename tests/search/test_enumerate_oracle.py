@@ -7,90 +7,78 @@ import itertools
 import numpy as np
 import pytest
 from small_models import build
+from walk_cases import Case
 
 from canary.formats.format import Format
-from canary.models.language_model import Context, Rows
-from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.batcher import Batcher
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
 FORMATS = [
     "The code is {digit:3}",
-    "a{digit:2}",
     "a{digit:2}-{digit:1}.",
     "b {choice:aa|ab|ba} end",
     "{choice:ax|b|cyz}{digit:1}:{choice:p|q}..",
     "only {choice:one} fill",
-    "x{choice:1}{digit:1}",
+    "a{digit:2}{choice:b|cd|ce}",  # leaves at two depths below one node
 ]
-MIXED = "a{digit:2}{choice:b|cd|ce}"  # leaves at two depths below one node
-MODELS = ["table", "lstm", "gpt2", "by_rows"]
 
 
-def enumerate_all(model, text: str, *, batch_size=None, memory_bytes=2**22, start=None):
-    format = Format(text)
-    encoder = CandidateEncoder(model.tokenizer, start)
-    tree = compile_tree(format, encoder)
-    batcher = Batcher(model, batch_size=batch_size)
-    costs = np.full(format.size, np.nan)
-    queries = 0
-    with model.open(Context(tree.context), memory_bytes=memory_bytes) as walker:
+def case_of(name: str, text: str) -> Case:
+    return Case(build(name), text, "\n" if text.startswith("{") else None)
+
+
+def walk(case: Case, *, batch_size=None, memory_bytes=2**22, **options):
+    """Cost of each leaf by its number, NaN where it did not come; and the queries."""
+    costs, queries = np.full(case.format.size, np.nan), 0
+    batcher = Batcher(case.model, batch_size=batch_size)
+    with case.open(memory_bytes) as walker:
         room = walker.room
-        for leaves, spent in enumerate_leaves(tree, walker, batcher):
-            index = leaves.index()
-            low, high = leaves.bounds()
+        for leaves, spent in enumerate_leaves(case.tree, walker, batcher, **options):
+            index, (low, high) = leaves.index(), leaves.bounds()
             assert ((index >= low) & (index < high)).all()
             assert np.isnan(costs[index]).all(), "a leaf came twice"
             costs[index] = leaves.costs
             queries += spent
-        some = np.arange(0, format.size, max(1, format.size // 7))[::-1]
-        along, spent = leaf_costs(tree, walker, batcher, np.concatenate([some, some[:1]]))
-        np.testing.assert_allclose(along, costs[[*some, some[0]]], atol=1e-4)
-        assert spent <= queries
         assert walker.room == room, "a state was not let go"
-    return format, encoder, tree, costs, queries
-
-
-def brute_force(model, format: Format, encoder: CandidateEncoder):
-    rows = Rows.of([e.ids for e in encoder.candidates(format, list(format))])
-    return -row_sums(model.score(rows), rows), int(rows.lengths.max())
+    return costs, queries
 
 
 @pytest.mark.parametrize("text", FORMATS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["table", "lstm", "gpt2", "by_rows"])
 def test_enumeration_oracle(name: str, text: str) -> None:
     """Each leaf once, in the format's own order, at the cost of its whole row."""
-    model = build(name)
-    start = "\n" if text.startswith("{") else None
-    format, encoder, tree, costs, queries = enumerate_all(model, text, start=start)
-    wanted, tokens = brute_force(model, format, encoder)
-    noise = model.facts.noise_bits(tokens) * np.log(2)
-    np.testing.assert_allclose(costs, wanted, rtol=0, atol=noise)
-    if "reuse" in model.facts.capabilities:
-        assert queries == tree.queries()
+    case = case_of(name, text)
+    costs, queries = walk(case)
+    np.testing.assert_allclose(costs, case.costs, rtol=0, atol=case.noise)
+    if "reuse" in case.model.facts.capabilities:
+        assert queries == case.tree.queries()
+    some = np.arange(0, case.format.size, max(1, case.format.size // 7))[::-1]
+    with case.open() as walker:
+        room = walker.room
+        twice = np.concatenate([some, some[:1]])
+        along, spent = leaf_costs(case.tree, walker, Batcher(case.model), twice)
+        assert walker.room == room
+    np.testing.assert_allclose(along, case.costs[twice], rtol=0, atol=case.noise)
+    assert spent <= queries
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 7, 64, 5000])
-def test_enumeration_property_batch_size_does_not_matter(batch_size: int) -> None:
-    model = build("table")
-    text = FORMATS[4]
-    right = enumerate_all(model, text, start="\n")[3]
-    found = enumerate_all(model, text, batch_size=batch_size, start="\n")
-    np.testing.assert_array_equal(found[3], right)
-    assert found[4] == found[2].queries()
+@pytest.mark.parametrize("batch_size", [1, 7, 64, 5000])
+def test_batch_size_does_not_matter_property(batch_size: int) -> None:
+    case = case_of("table", FORMATS[3])
+    costs, queries = walk(case, batch_size=batch_size)
+    np.testing.assert_array_equal(costs, walk(case)[0])
+    assert queries == case.tree.queries()
 
 
 @pytest.mark.parametrize("name", ["table", "lstm", "gpt2"])
-def test_enumeration_property_little_memory_costs_queries_not_numbers(name: str) -> None:
+def test_little_memory_costs_queries_not_numbers_property(name: str) -> None:
     """With room for a dozen states the walk computes more, and finds the same."""
-    model = build(name)
-    roomy = enumerate_all(model, "a{digit:3}.", batch_size=16)
-    tight = enumerate_all(
-        model, "a{digit:3}.", batch_size=16, memory_bytes=24 * model.memory().bytes_per_held_token
-    )
-    np.testing.assert_allclose(tight[3], roomy[3], atol=1e-4)
-    assert tight[4] > roomy[4] == roomy[2].queries()
+    case = case_of(name, "a{digit:3}.")
+    costs, queries = walk(case, batch_size=16, memory_bytes=case.states(24))
+    np.testing.assert_allclose(costs, case.costs, atol=1e-4)
+    assert queries > case.tree.queries()
 
 
 def test_queries_theory() -> None:
@@ -105,38 +93,18 @@ def test_queries_theory() -> None:
     assert compile_tree(Format("a{digit:2}.."), encoder).queries() == 10 + 200
 
 
-@pytest.mark.parametrize("text", [MIXED, *(text for text in FORMATS if text[0] != "{")])
+@pytest.mark.parametrize("text", FORMATS)
 def test_ranges_side_by_side_are_the_whole(text: str) -> None:
     """Every leaf once, whatever the cuts; and hardly a query more."""
-    model, format = build("table"), Format(text)
-    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
-    whole, queries = walk(model, tree)
-    rng = np.random.default_rng(1)
-    for cuts in range(6):
-        at = np.sort(rng.integers(0, format.size + 1, cuts))
-        ends = [0, *at.tolist(), format.size]
-        found: dict[int, float] = {}
+    case, rng = case_of("table", text), np.random.default_rng(1)
+    whole, queries = walk(case, batch_size=7)
+    for cuts in range(0, 6, 2):
+        at = np.sort(rng.integers(0, case.format.size + 1, cuts))
+        ends = [0, *at.tolist(), case.format.size]
         spent = 0
         for start, stop in itertools.pairwise(ends):
-            part, more = walk(model, tree, start=start, stop=stop)
-            assert all(start <= index < stop for index in part)
-            found |= part
+            part, more = walk(case, batch_size=7, start=start, stop=stop)
+            np.testing.assert_array_equal(part[start:stop], whole[start:stop])
+            assert np.isnan(np.delete(part, np.s_[start:stop])).all()
             spent += more
-        assert found == whole
         assert spent <= queries + cuts * 8
-
-
-def walk(model, tree, **options):
-    """Cost of each leaf by its index, and the queries."""
-    costs: dict[int, float] = {}
-    queries = 0
-    batcher = Batcher(model, batch_size=7)
-    with model.open(Context(tree.context), memory_bytes=2**20) as walker:
-        for leaves, spent in enumerate_leaves(tree, walker, batcher, **options):
-            low, high = leaves.bounds()
-            for index, cost in zip(leaves.index().tolist(), leaves.costs.tolist(), strict=True):
-                assert index not in costs
-                assert low <= index < high
-                costs[index] = cost
-            queries += spent
-    return costs, queries

@@ -29,24 +29,18 @@ def study(kind, sd_bits, *, trees, runs, ranks, width, depth=6):
         canaries = np.argsort(synthetic.costs)[np.asarray(ranks) - 1]
         totals = []
         for run in range(runs):
-            sample = importance_sample(
-                synthetic.tree,
-                synthetic,
-                batcher,
-                width=width,
-                rng=np.random.default_rng([tree, run]),
-            )
-            totals.append([sample.count(limit).total for limit in synthetic.costs[canaries]])
+            rng = np.random.default_rng([tree, run])
+            sample = importance_sample(synthetic.tree, synthetic, batcher, width=width, rng=rng)
+            limits = synthetic.costs[canaries]
+            totals.append([sample.count(limit).total for limit in limits])
             ends = [
-                sample.count(synthetic.costs[c], known=canaries[at : at + 1]).interval(0.95)
-                for at, c in enumerate(canaries)
+                sample.count(limit, known=np.array([c])).interval(0.95)
+                for limit, c in zip(limits, canaries, strict=True)
             ]
             given.append([e is not None for e in ends])
-            ends = [e or (0, 10**depth) for e in ends]
-            covered.append(
-                [lo < rank <= hi + 1 for (lo, hi), rank in zip(ends, ranks, strict=True)]
-            )
-            wide.append([np.log2((1 + hi) / (1 + lo)) for lo, hi in ends])
+            low, high = np.array([e or (0, 10**depth) for e in ends], float).T
+            covered.append((low < ranks) & (ranks <= high + 1))
+            wide.append(np.log2((1 + high) / (1 + low)))
         deviations.append(np.std(totals, axis=0) / ranks)
     return {
         "kind": kind,

@@ -8,19 +8,15 @@ import numpy as np
 import pytest
 from small_models import CHARACTERS, build, character_tokenizer
 from synthetic_trees import SyntheticTree
+from walk_cases import Case
 
 from canary.formats.format import Format
-from canary.models.language_model import Context, Rows
+from canary.models.language_model import Context
 from canary.models.table_model import TableModel
-from canary.scoring.batcher import Batcher, row_sums
+from canary.scoring.batcher import Batcher
 from canary.search.enumerate import leaf_costs
 from canary.search.node_sample import Guide
-from canary.search.node_sampling import (
-    _chances,
-    _Children,
-    importance_sample,
-    sample_nodes,
-)
+from canary.search.node_sampling import _chances, _Children, importance_sample, sample_nodes
 from canary.search.pricing import Pricer
 from canary.search.ranking import rank_by_importance
 from canary.statistics.exposures import exposure_by_draws
@@ -33,29 +29,28 @@ RAGGED = "a{digit:2}{choice:b|cd|ce}"  # leaves at two depths below one node
 FORMATS = ["a{digit:3}", RAGGED, "x{choice:1}{digit:2}.", "b {choice:aa|ab|ba} end"]
 
 
-def samples(synthetic: SyntheticTree, width: int, runs: int, **options):
+def samples(synthetic: SyntheticTree, width: int, runs: int):
     batcher = Batcher(synthetic, batch_size=512)
     for seed in range(runs):
-        yield importance_sample(
-            synthetic.tree,
-            synthetic,
-            batcher,
-            width=width,
-            rng=np.random.default_rng(seed),
-            **options,
-        )
+        rng = np.random.default_rng(seed)
+        yield importance_sample(synthetic.tree, synthetic, batcher, width=width, rng=rng)
+
+
+def check_mean(totals, wanted) -> None:
+    """Means within 4 standard errors: of 100 runs, one in 16,000 is not where all is right."""
+    error = np.std(totals, axis=0) / np.sqrt(len(totals))
+    assert (np.abs(np.mean(totals, axis=0) - wanted) <= 4 * error + 1e-9).all()
 
 
 @pytest.mark.parametrize("kind", ["normal", "student"])
 def test_counts_are_unbiased_at_every_cost_theory(kind: str) -> None:
-    """Means of 100 counts lie within 4 standard errors; their variance is as estimated."""
+    """Their variance is as estimated."""
     synthetic = SyntheticTree(2.0, 1, kind=kind, depth=5, degree=6)  # two levels are wider
     ranks = np.array([1, 6, 36, 216, 7776])
     limits = np.sort(synthetic.costs)[ranks - 1]
     counts = [[s.count(limit) for limit in limits] for s in samples(synthetic, 130, 100)]
     totals = np.array([[count.total for count in row] for row in counts])
-    error = totals.std(axis=0) / np.sqrt(len(totals))
-    assert (np.abs(totals.mean(axis=0) - ranks) <= 4 * error + 1e-9).all()
+    check_mean(totals, ranks)
     assert totals.std(axis=0)[2:].min() > 0.0
     # Draws on a grid vary at most as much as independent ones, for which the estimate is made.
     estimated = np.array([[count.deviation**2 for count in row] for row in counts]).mean(axis=0)
@@ -74,10 +69,10 @@ def test_any_guide_leaves_counts_unbiased_theory() -> None:
         .total
         for _ in range(400)
     ]
-    assert abs(np.mean(totals) - 20) < 4 * np.std(totals) / np.sqrt(len(totals))
+    check_mean(totals, 20)
 
 
-@pytest.mark.parametrize("nats", [1.0, 700.0, 740.0, 5_000.0])
+@pytest.mark.parametrize("nats", [1.0, 740.0, 5_000.0])
 def test_chances_fill_the_width_however_small_the_worths_are(nats: float) -> None:
     """50 children are certain, and 5,000 far behind them share the other 50 nodes alike."""
 
@@ -88,8 +83,7 @@ def test_chances_fill_the_width_however_small_the_worths_are(nats: float) -> Non
     count = 5_050
     costs = np.where(np.arange(count) < 50, 0.0, nats + 10.0)
     ones, places = np.ones(count), np.arange(count)
-    one_leaf = ones.astype(np.int64)
-    children = _Children(costs, one_leaf, places, places, places, ones, -1e3 * ones)
+    children = _Children(costs, ones.astype(int), places, places, places, ones, -1e3 * ones)
     steep = Steep(np.zeros(1), np.zeros(1), 1.0, np.zeros((1, 2)))
     chances = _chances(children, 100, 10**12, steep)
     assert (chances[:50] == 1.0).all()
@@ -156,52 +150,39 @@ def test_weights_have_the_floor_that_is_promised() -> None:
 )
 def test_leaves_and_costs_oracle(name: str, text: str) -> None:
     """Each leaf has the cost of its whole row and is below one node; no state is kept."""
-    model, format = build(name), Format(text)
-    encoder = CandidateEncoder(model.tokenizer)
-    tree = compile_tree(format, encoder)
-    rows = Rows.of([e.ids for e in encoder.candidates(format, list(format))])
-    wanted = -row_sums(model.score(rows), rows)
-    batcher = Batcher(model, batch_size=7)
-    memory = 64 * model.memory().bytes_per_held_token
-    with model.open(Context(tree.context), memory_bytes=memory) as walker:
+    case = Case(build(name), text)
+    batcher = Batcher(case.model, batch_size=7)
+    with case.open(case.states(64)) as walker:
         room = walker.room
         for width in (1, 5, 30):
-            for seed in range(2):
-                sample = sample_nodes(
-                    tree, walker, batcher, width=width, rng=np.random.default_rng(seed)
-                )
-                assert walker.room == room
-                assert len(np.unique(sample.numbers)) == len(sample.numbers)
-                np.testing.assert_allclose(sample.costs, wanted[sample.numbers], atol=1e-4)
-                assert all(n <= width for n in sample.levels[1:])
+            rng = np.random.default_rng(width)
+            sample = sample_nodes(case.tree, walker, batcher, width=width, rng=rng)
+            assert walker.room == room
+            assert len(np.unique(sample.numbers)) == len(sample.numbers)
+            np.testing.assert_allclose(sample.costs, case.costs[sample.numbers], atol=1e-4)
+            assert all(n <= width for n in sample.levels[1:])
 
 
 @pytest.mark.parametrize("text", FORMATS)
 def test_unguided_counts_of_any_format_theory(text: str) -> None:
     """Leaves at several depths, forced tokens and fixed ends: all are counted, in the mean."""
-    model, format = build("table"), Format(text)
-    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
-    batcher = Batcher(model, batch_size=64)
-    with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+    case, rng = Case(build("table"), text), np.random.default_rng(0)
+    batcher = Batcher(case.model, batch_size=64)
+    with case.open() as walker:
         totals = [
-            sample_nodes(tree, walker, batcher, width=5, rng=np.random.default_rng(seed))
-            .count(np.inf)
-            .total
-            for seed in range(100)
+            sample_nodes(case.tree, walker, batcher, width=5, rng=rng).count(np.inf).total
+            for _ in range(100)
         ]
-    assert abs(np.mean(totals) - format.size) <= 4 * np.std(totals) / np.sqrt(100) + 1e-9
+    check_mean(totals, case.format.size)
 
 
 def test_batch_size_does_not_matter_property() -> None:
     """The same draws from the same seed, one node at a time or all at once."""
-    model, format = build("table"), Format("a{digit:4}")
-    tree = compile_tree(format, CandidateEncoder(model.tokenizer))
-    found = []
+    case, found = Case(build("table"), "a{digit:3}"), []
     for batch_size in (1, 7, 4096):
-        batcher = Batcher(model, batch_size=batch_size)
-        with model.open(Context(tree.context), memory_bytes=2**20) as walker:
-            rng = np.random.default_rng(1)
-            found.append(importance_sample(tree, walker, batcher, width=90, rng=rng))
+        batcher, rng = Batcher(case.model, batch_size=batch_size), np.random.default_rng(1)
+        with case.open() as walker:
+            found.append(importance_sample(case.tree, walker, batcher, width=90, rng=rng))
     for sample in found[1:]:
         np.testing.assert_array_equal(sample.numbers, found[0].numbers)
         np.testing.assert_allclose(sample.weights, found[0].weights)
@@ -271,7 +252,7 @@ class Small(TableModel):
         return self.open(Context(tree.context), memory_bytes=memory)
 
 
-@pytest.mark.parametrize("room", [50, 1_000, None])
+@pytest.mark.parametrize("room", [50, None])
 def test_a_budget_holds_however_little_room_there_is(room) -> None:
     model, budget = Small(room), 6_000
     tree = compile_tree(Format("a{digit:8}"), CandidateEncoder(model.tokenizer))
@@ -293,7 +274,7 @@ def test_a_budget_holds_however_little_room_there_is(room) -> None:
 
 
 def test_levels_made_narrow_by_a_budget_leave_counts_unbiased_theory() -> None:
-    """Widths follow from what was paid above, not from what is drawn: 100 runs, 4 errors."""
+    """Widths follow from what was paid above, not from what is drawn."""
     model = Small(20)
     tree = compile_tree(Format("a{digit:4}"), CandidateEncoder(model.tokenizer))
     batcher = Batcher(model, batch_size=64)
@@ -309,11 +290,9 @@ def test_levels_made_narrow_by_a_budget_leave_counts_unbiased_theory() -> None:
         assert sample.queries <= 250
         assert max(sample.levels) < 72  # narrower than was asked for, the pilot left aside
         totals.append([sample.count(limit).total for limit in limits])
+    assert np.std(totals, axis=0).min() > 0.0
     # Leaves of equal digits tie; the limits stand between costs that differ.
-    true = np.searchsorted(costs, limits, side="right")
-    error = np.std(totals, axis=0) / np.sqrt(len(totals))
-    assert error.min() > 0.0
-    assert (np.abs(np.mean(totals, axis=0) - true) <= 4 * error).all()
+    check_mean(totals, np.searchsorted(costs, limits, side="right"))
 
 
 @pytest.mark.parametrize("kind", ["flat", "one"])

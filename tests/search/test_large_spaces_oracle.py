@@ -31,40 +31,36 @@ def flat_model():
     return TableModel(np.zeros((1, SIZE), int), np.full((1, SIZE), -np.log(SIZE)), TOKENIZER)
 
 
-def memorizing(text, seed=0):
+def memorizing(text):
     """A model that gives each next character of one text 0.9, and all others the rest."""
-    rng = np.random.default_rng(seed)
-    logits = rng.normal(0, 1, (len(text) + 1, SIZE))
-    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)) + np.log(0.1)
+    logs = np.full((len(text) + 1, SIZE), np.log(0.1 / (SIZE - 1)))
     moves = np.full((len(text) + 1, SIZE), len(text))
     for at, character in enumerate(text):
         token = CHARACTERS.index(character)
-        logs[at, token] = np.logaddexp(logs[at, token], np.log(0.9))
+        logs[at, token] = np.log(0.9)
         moves[at, token] = at + 1
-    logs[-1] -= np.log(0.1)
+    logs[-1] = -np.log(SIZE)
     return TableModel(moves, logs, TOKENIZER)
 
 
 def all_that_is_said(model, text):
     """Of every walk over a small space."""
     format = Format(text)
-    canaries = CanarySet.from_fills(
-        format, format.sample(min(3, format.size), rng=np.random.default_rng(1))
-    )
+    fills = format.sample(min(3, format.size), rng=np.random.default_rng(1))
+    canaries = CanarySet.from_fills(format, fills)
     said = []
     for method in ("enumeration", "rank", "importance", "auto"):
         for budget in (30, 10_000) if method != "enumeration" else (10_000,):
             found = exposure(model, canaries, method=method, budget=budget, draws=60)
             said.append([r.to_dict() for r in found])
-    for top, budget in ((3, 20), (3, 10_000)):
-        best = extract(model, format, top=top, budget=budget).to_dict()
-        del best["seconds"]
-        said.append(best)
+    for budget in (20, 10_000):
+        best = extract(model, format, top=3, budget=budget).to_dict()
+        said.append({**best, "seconds": None})
     said.append(completions(model, format, {c.id: c.fill for c in canaries}, known=0))
     return said
 
 
-@pytest.mark.parametrize("seed", [6, 7])  # with ties, and without; two formats are ragged
+@pytest.mark.parametrize("seed", [6, 7])  # with ties and a ragged format, and without
 def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
     model, text = random_model(seed), FORMATS[seed % len(FORMATS)]
     wanted = all_that_is_said(model, text)
@@ -74,17 +70,14 @@ def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
     assert all_that_is_said(model, text) == wanted
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["ab{digit:19}", "a{uuid}", "a{digit:9}-{hex:40}:{digit:2}"],
-)
+@pytest.mark.parametrize("text", ["ab{digit:19}", "a{digit:3}-{hex:16}:{digit:2}"])
 def test_a_memorized_secret_is_ranked_extracted_and_completed(text, tmp_path) -> None:
     format = Format(text)
-    canaries = generate(text, repetitions=[1], per_repetition=2, controls=2, seed=3)
+    canaries = generate(text, repetitions=[1], per_repetition=2, controls=1, seed=3)
     secret = canaries.canaries[0]
     model = memorizing(format.candidate(secret.fill))
     assert format.size >= 2**63
-    found = audit(model, canaries, budget=20_000, draws=100)
+    found = audit(model, canaries, budget=10_000, draws=50)
     e = found.canaries[0].exposure
     assert (e.exact, e.rank, e.method) == (True, 1, "rank")
     assert e.bits == pytest.approx(math.log2(format.size))
@@ -92,7 +85,7 @@ def test_a_memorized_secret_is_ranked_extracted_and_completed(text, tmp_path) ->
         assert 0.0 <= other.exposure.lower_bits <= other.exposure.upper_bits <= e.bits + 1e-9
     found.save(tmp_path / "audit.json")
     assert Audit.load(tmp_path / "audit.json") == found
-    best = extract(model, format, top=2, canaries=canaries, budget=20_000)
+    best = extract(model, format, top=2, canaries=canaries, budget=10_000)
     assert (best.candidates[0].fill, best.candidates[0].canary) == (secret.fill, secret.id)
     assert best.candidates[0].proven
     assert best.candidates[0].exposure_lower_bits == pytest.approx(e.bits)
@@ -117,22 +110,21 @@ def test_bounds_beyond_int64_golden() -> None:
     leaves = np.array([2**100, 2**60, 2**100], object)
     found = most_leaves(np.array([70.0, 70.0, 3.0]), leaves, excess_bits=1e-3)
     assert found.tolist() == [int(2.0**70.001), 2**60, 8]
-    bounds = RankBounds(
-        np.array([1, 2]), np.array([2**90, 5], object), np.array([1, 3]), np.ones(2, bool), 1, 2
-    )
+    upper = np.array([2**90, 5], object)
+    bounds = RankBounds(np.array([1, 2]), upper, np.array([1, 3]), np.ones(2, bool), 1, 2)
     again = RankBounds.from_dict(bounds.to_dict())
-    assert (again.upper == bounds.upper).all()
+    assert (again.upper == upper).all()
     assert again.lower.dtype == np.int64
 
 
-def test_counts_just_below_and_above_what_int64_holds() -> None:
-    for digits, kind in ((18, np.int64), (19, object), (20, object)):
-        tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(TOKENIZER))
-        assert tree.leaves.dtype == kind
-        assert tree.size == 10**digits
-        number = tree.numbers([[CHARACTERS.index(c) for c in "a" + "9" * digits]])[0]
-        assert number == 10**digits - 1
-        assert tree.fills([number, 0]) == ["9" * digits, "0" * digits]
+@pytest.mark.parametrize(("digits", "kind"), [(18, np.int64), (19, object), (20, object)])
+def test_counts_just_below_and_above_what_int64_holds(digits, kind) -> None:
+    tree = compile_tree(Format(f"a{{digit:{digits}}}"), CandidateEncoder(TOKENIZER))
+    assert tree.leaves.dtype == kind
+    assert tree.size == 10**digits
+    number = tree.numbers([[CHARACTERS.index(c) for c in "a" + "9" * digits]])[0]
+    assert number == 10**digits - 1
+    assert tree.fills([number, 0]) == ["9" * digits, "0" * digits]
 
 
 def test_spaces_beyond_floating_point_input() -> None:
@@ -147,7 +139,7 @@ def test_spaces_beyond_floating_point_input() -> None:
 
 def test_importance_draws_in_the_largest_spaces_regression() -> None:
     """Weights go up to the size of the space, and their squares beyond what a float holds."""
-    canaries = generate("a{hex:150}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
-    found = exposure(flat_model(), canaries, method="importance", draws=40, budget=100_000)
+    canaries = generate("a{hex:130}.", repetitions=[1], per_repetition=1, controls=1, seed=0)
+    found = exposure(flat_model(), canaries, method="importance", draws=20, budget=30_000)
     for result in found:
-        assert result.exposure.lower_bits <= result.exposure.upper_bits <= 150 * 4
+        assert result.exposure.lower_bits <= result.exposure.upper_bits <= 130 * 4

@@ -22,17 +22,16 @@ from canary.tokens.fast import as_tokenizer
 SIZE = len(CHARACTERS)
 
 
-def digits_model(total: float, *, checked: bool = True) -> TableModel:
+def digits_model(total: float) -> TableModel:
     """Ten digits of `total` / 10 each, after whatever; unchecked as another's adapter may be."""
-    row = np.full(SIZE, -60.0)
-    row[:10] = math.log(total / 10)
-    start = row if checked else np.full(SIZE, -math.log(SIZE))
-    model = TableModel(np.zeros((1, SIZE), int), start[None], as_tokenizer(character_tokenizer()))
-    model._log_probs[:] = row
+    logs = np.full((1, SIZE), -math.log(SIZE))
+    model = TableModel(np.zeros((1, SIZE), int), logs, as_tokenizer(character_tokenizer()))
+    model._log_probs[:] = -60.0
+    model._log_probs[:, :10] = math.log(total / 10)
     return model
 
 
-@pytest.mark.parametrize("digits", [3, 12, 60])
+@pytest.mark.parametrize("digits", [3, 60])
 def test_bounds_hold_at_the_edge_of_what_is_accepted_theory(digits):
     """Every candidate is as likely as the canary: its rank is the size of the space.
 
@@ -51,7 +50,7 @@ def test_bounds_hold_at_the_edge_of_what_is_accepted_theory(digits):
 
 @pytest.mark.parametrize("total", [1.0009, 2.0, 1e30])
 def test_more_than_probability_1_is_refused_wherever_it_is_walked_input(total):
-    model = digits_model(total, checked=False)
+    model = digits_model(total)
     canaries = CanarySet.from_fills("a{digit:2}", ["11"])
     if total > 10:  # a single one is above 1
         match = "nats for a log-probability, which is above 0"
@@ -69,46 +68,45 @@ def test_more_than_probability_1_is_refused_wherever_it_is_walked_input(total):
 class Fixed:
     """A walker that gives what it was made with, whatever it is asked."""
 
-    def __init__(self, log_probs, exact=None):
+    def __init__(self, log_probs, exact):
         self._log_probs, self._exact = np.asarray(log_probs, np.float32), exact
 
     def expand(self, nodes, tokens, *, keep=True):
         n = len(nodes)
-        handles = np.full(n, -1, np.int64)
-        return Expansion(np.zeros(n), self._log_probs, handles, n, self._exact)
+        return Expansion(np.zeros(n), self._log_probs, np.full(n, -1), n, self._exact)
 
 
-def three_nodes() -> Nodes:
+OWN = Children(np.array([1, 2, 1, 2], np.int32), np.array([0, 2, 2, 4]))  # none of the second
+NONE = Children(np.zeros(0, np.int32), np.zeros(4, np.int64))
+TWO, THREE = (Children(np.arange(1, 1 + count, dtype=np.int32)) for count in (2, 3))
+BOUNDED = [0.4, 0.6, 0.6]  # the last two may have all that is left, each of them
+FIRST, LAST = [True, False, False], [False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("shares", "children", "exact", "together"),
+    [
+        ([0.9, 0.1, 0.1, 0.9], OWN, None, None),
+        ([0.9, 0.2, 0.1, 0.9], OWN, None, 1.1),
+        ([0.9, 0.1, 0.2, 0.9], OWN, None, 1.1),
+        ([], NONE, None, None),
+        ([[0.9, 0.1]] * 3, TWO, None, None),
+        ([[0.9, 0.1]] * 2 + [[0.9, 0.2]], TWO, None, 1.1),
+        ([BOUNDED] * 3, THREE, [FIRST] * 3, None),
+        ([BOUNDED] * 3, THREE, [FIRST] * 2 + [LAST], 1.2),
+    ],
+)
+def test_each_node_is_judged_by_its_own_children_input(shares, children, exact, together):
+    """Bounds of single tokens may sum to more: what a server does not tell is bounded."""
     zero = np.zeros(3, np.int64)
-    return Nodes(np.zeros((3, 0), np.int32), zero, zero, np.full(3, -1, np.int64))
-
-
-def test_each_node_is_judged_by_its_own_children_input():
-    """The first and the last have two children, the one between them none, in one flat list."""
+    nodes = Nodes(np.zeros((3, 0), np.int32), zero, zero, np.full(3, -1, np.int64))
+    walker = Fixed(np.log(shares), None if exact is None else np.array(exact))
     batcher = Batcher(build("table"))
-    children = Children(np.array([1, 2, 1, 2], np.int32), np.array([0, 2, 2, 4]))
-    fine = np.log([0.9, 0.1, 0.1, 0.9])
-    batcher.expand(Fixed(fine), three_nodes(), children)
-    for wrong in ([0.9, 0.2, 0.1, 0.9], [0.9, 0.1, 0.2, 0.9]):
-        with pytest.raises(ModelError, match="a probability of 1.1 together"):
-            batcher.expand(Fixed(np.log(wrong)), three_nodes(), children)
-    union = Children(np.array([1, 2], np.int32))
-    batcher.expand(Fixed(np.log([[0.9, 0.1]] * 3)), three_nodes(), union)
-    with pytest.raises(ModelError, match="a probability of 1.1 together"):
-        batcher.expand(Fixed(np.log([[0.9, 0.1]] * 2 + [[0.9, 0.2]])), three_nodes(), union)
-    nothing = Children(np.zeros(0, np.int32), np.zeros(4, np.int64))
-    batcher.expand(Fixed(np.zeros(0)), three_nodes(), nothing)
-
-
-def test_bounds_of_single_tokens_may_sum_to_more_input():
-    """What a server does not tell is bounded: each may have all that is left."""
-    batcher = Batcher(build("table"))
-    union = Children(np.array([1, 2, 3], np.int32))
-    exact = np.array([[True, False, False]] * 3)
-    batcher.expand(Fixed(np.log([[0.4, 0.6, 0.6]] * 3), exact), three_nodes(), union)
-    exact = np.array([[True, False, False]] * 2 + [[False, True, True]])
-    with pytest.raises(ModelError, match="a probability of 1.2 together"):
-        batcher.expand(Fixed(np.log([[0.4, 0.6, 0.6]] * 3), exact), three_nodes(), union)
+    if together is None:
+        batcher.expand(walker, nodes, children)
+        return
+    with pytest.raises(ModelError, match=f"a probability of {together} together"):
+        batcher.expand(walker, nodes, children)
 
 
 def test_what_sums_may_exceed_golden():

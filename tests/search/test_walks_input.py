@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from small_models import CHARACTERS, Cramped, build, character_tokenizer
+from walk_cases import ctrl_c, told
 
 from canary.audits.auditing import audit, exposure
 from canary.audits.completing import completions
@@ -28,11 +29,12 @@ ALL = (*METHODS, "audit", "extract", "completion")
 BY_TREE = (*WALKED, "audit", "extract", "completion")
 
 
-def flat_model(row=None, *, columns=SIZE):
-    """One state; `row` of log-probabilities, or uniform ones."""
-    logs = np.full(columns, -np.log(columns)) if row is None else np.asarray(row)
+def flat_model(row=None, *, forbidden=()):
+    """One state; `row` of log-probabilities, or uniform ones; some tokens may be impossible."""
+    logs = np.full(SIZE, -np.log(SIZE)) if row is None else np.array(row)
+    logs[[*forbidden]] = -np.inf
     tokenizer = as_tokenizer(character_tokenizer())
-    return TableModel(np.zeros((1, columns), int), logs[None], tokenizer)
+    return TableModel(np.zeros((1, SIZE), int), logs[None], tokenizer)
 
 
 def steep_model():
@@ -65,30 +67,31 @@ class Broken:
     """
 
     def __init__(self, value, place):
-        model = build("table")
-        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
-        self._model, self._value, self._place = model, value, place
+        self._model, self._value, self._place = build("table"), value, place
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def _broken(self, place, values):
+        values = np.array(values)
+        if place == self._place:
+            values.reshape(-1)[:1] = self._value
+        return values
 
     def score(self, rows):
-        values = np.array(self._model.score(rows))
-        if self._place == "rows":
-            values[:1] = self._value
-        return values
+        return self._broken("rows", self._model.score(rows))
 
     def open(self, context, *, memory_bytes):
         walker = self._model.open(context, memory_bytes=memory_bytes)
-        if self._place == "context":
-            walker.context_log_probs[:] = self._value
-        elif self._place in ("path_log_probs", "log_probs"):
-            expand = walker.expand
+        walker.context_log_probs[:] = self._broken("context", walker.context_log_probs)
+        expand = walker.expand
 
-            def broken(nodes, tokens, *, keep=True):
-                found = expand(nodes, tokens, keep=keep)
-                values = np.array(getattr(found, self._place))
-                values.reshape(-1)[:1] = self._value
-                return dataclasses.replace(found, **{self._place: values})
+        def broken(nodes, tokens, *, keep=True):
+            found = expand(nodes, tokens, keep=keep)
+            names = ("path_log_probs", "log_probs")
+            return replace(found, **{n: self._broken(n, getattr(found, n)) for n in names})
 
-            walker.expand = broken
+        walker.expand = broken
         return walker
 
 
@@ -116,51 +119,50 @@ def test_what_is_refused_alike_input(case, walk) -> None:
     assert not any(fill in str(caught.value) for fill in fills)
 
 
-@pytest.mark.parametrize("walk", ["rank", "extract", "completion"])
-@pytest.mark.parametrize("place", ["context", "path_log_probs"])
-def test_numbers_in_a_walk_that_are_none_input(walk, place) -> None:
-    """In the price of the context too, which no child shows."""
-    with pytest.raises(ModelError, match="not finite numbers.*check the checkpoint"):
-        run(walk, Broken(np.inf, place), some(FORMS))
+NO_NUMBER = "not finite numbers.*check the checkpoint"
+NO_LOG = r"gives 2\.5 nats .* above 0; .*not logits"
 
 
-@pytest.mark.parametrize("place", ["context", "path_log_probs", "log_probs", "rows"])
-def test_logits_are_no_log_probabilities_input(place) -> None:
-    """Costs that fall along a path would prove what is not so."""
-    model = Broken(2.5, place)
-    with pytest.raises(ModelError, match=r"gives 2\.5 nats .* above 0; .*not logits"):
-        run("rank" if place == "rows" else "extract", model, some(FORMS))
+@pytest.mark.parametrize(
+    ("walk", "place", "value", "match"),
+    [
+        ("rank", "rows", 2.5, NO_LOG),
+        *(("extract", place, 2.5, NO_LOG) for place in ("context", "path_log_probs", "log_probs")),
+        *((walk, "context", np.inf, NO_NUMBER) for walk in ("rank", "extract", "completion")),
+        *((walk, "path_log_probs", np.inf, NO_NUMBER) for walk in ("rank", "extract")),
+    ],
+)
+def test_numbers_that_are_no_log_probabilities_input(walk, place, value, match) -> None:
+    """In the price of the context too, which no child shows: falling costs would prove lies."""
+    with pytest.raises(ModelError, match=match):
+        run(walk, Broken(value, place), some(FORMS))
 
 
 @pytest.mark.parametrize("walk", [*METHODS, "audit"])
 def test_rows_of_probability_0_degenerate(walk) -> None:
     """No canary can be ranked: which, and in how many, is said without its fill."""
-    forbidden = np.full(SIZE, -np.log(SIZE))
-    forbidden[5] = -np.inf
     canaries = CanarySet.from_fills("a{digit:3}", ["111", "151"])
     message = "probability 0 to {} of the {} canaries and controls.*number {}.*format without them"
     with pytest.raises(ModelError, match=message.format(r"\d+", r"\d+", 2)) as caught:
-        run(walk, flat_model(forbidden), canaries)
+        run(walk, flat_model(forbidden=[5]), canaries)
     assert "151" not in str(caught.value)
     with pytest.raises(ModelError, match=message.format(3, 3, 1)):
-        run(walk, flat_model(np.full(SIZE, -np.inf)), some("ab{digit:3}"))
+        run(walk, flat_model(forbidden=range(SIZE)), some("ab{digit:3}"))
 
 
 def test_rows_of_probability_0_complete_nothing_degenerate() -> None:
-    found = run("completion", flat_model(np.full(SIZE, -np.inf)), some("ab{digit:3}"))
+    found = run("completion", flat_model(forbidden=range(SIZE)), some("ab{digit:3}"))
     assert [(c.greedy, c.beam, c.queries) for c in found] == [(False, False, 0)] * 3
 
 
 @pytest.mark.parametrize("walk", [*WALKED, "sampling", "audit"])
 def test_draws_of_probability_0_are_the_last_degenerate(walk) -> None:
     """Others may be impossible: they are candidates, and rank behind all that are not."""
-    forbidden = np.full(SIZE, -np.log(SIZE))
-    forbidden[5] = -np.inf
     canaries = generate(
         "a{choice:1|2|3|4|5|6}", repetitions=[1], per_repetition=1, controls=0, seed=2
     )
     assert canaries.canaries[0].fill != "5"
-    found = run(walk, flat_model(forbidden), canaries)
+    found = run(walk, flat_model(forbidden=[5]), canaries)
     (result,) = found.canaries if walk == "audit" else found
     assert result.exposure.lower_bits <= np.log2(6 / 5) <= result.exposure.upper_bits
     if result.exposure.exact:
@@ -218,29 +220,14 @@ def test_tokens_that_no_candidate_has_take_probability_only_oracle() -> None:
 def test_an_interruption_passes_through_and_the_model_serves_again(walk, monkeypatch) -> None:
     """Exposures have no half: Ctrl-C is for the caller. Extraction answers: tested beside it."""
     model, canaries = steep_model(), some("a{digit:3}")
-    whole, calls = run(walk, model, canaries), [0]
-
-    def stopping(name, after):
-        method = getattr(Batcher, name)
-
-        def stop(self, *arguments, **options):
-            calls[0] += 1
-            if calls[0] > after:
-                raise KeyboardInterrupt
-            return method(self, *arguments, **options)
-
-        return stop
-
-    for after in (0, 1, 2):
-        calls[0] = 0
+    whole = run(walk, model, canaries)
+    for after in (0, 2):
         with monkeypatch.context() as patch:
+            stop = ctrl_c(after)
             for name in ("expand", "score"):
-                patch.setattr(Batcher, name, stopping(name, after))
-            try:
+                patch.setattr(Batcher, name, told(getattr(Batcher, name), stop))
+            with pytest.raises(KeyboardInterrupt):
                 run(walk, model, canaries)
-            except KeyboardInterrupt:
-                continue
-            assert calls[0] <= after
     again = run(walk, model, canaries)
     assert (again.canaries == whole.canaries) if walk == "audit" else (again == whole)
 
@@ -248,7 +235,7 @@ def test_an_interruption_passes_through_and_the_model_serves_again(walk, monkeyp
 def test_batches_repeated_in_halves_count_once() -> None:
     """What was computed before memory ran out is in no count, and no budget ends by it."""
     canaries = some("ab{digit:3}")
-    for walk in ("rank", "enumeration", "importance", "extract"):
+    for walk in ("rank", "importance", "extract"):
         cramped = Cramped(steep_model(), 5)
         run(walk, cramped, canaries, batch_size=64)
         assert cramped.refused > 0
@@ -262,11 +249,9 @@ def test_batches_repeated_in_halves_count_once() -> None:
 
 
 def test_a_curve_names_candidates_of_probability_0_input():
-    row = np.full(SIZE, -4.0)
-    row[3] = -np.inf
-    canaries = CanarySet.from_fills("a{digit:4}", ["1111"])
+    canaries, model = CanarySet.from_fills("a{digit:4}", ["1111"]), flat_model(forbidden=[3])
     with pytest.raises(EstimationError, match="probability 0, and no curve.*another method") as e:
-        exposure(flat_model(row), canaries, method="skew-normal", draws=200)
+        exposure(model, canaries, method="skew-normal", draws=200)
     assert "NaN" not in str(e.value)
 
 

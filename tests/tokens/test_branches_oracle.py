@@ -12,10 +12,10 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
 
-TEXTS = ["is {digit:3}", "is {digit:3}.", "is {digit:2}-{digit:1} and", "a {choice:aa|ab|b}."]
 
-
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "text", ["is {digit:2}.", "is {re:[0-2]}-{digit:1} and", "a {choice:aa|ab|b}."]
+)
 @pytest.mark.parametrize("name", ["llama3", "unigram"])
 def test_branches_oracle(name: str, text: str) -> None:
     tree = compile_tree(Format(text), CandidateEncoder(as_tokenizer(trained(name))))
@@ -29,8 +29,4 @@ def test_branches_oracle(name: str, text: str) -> None:
         assert some.size == count
         inner = {row[:k] for row in rows for k in range(len(tree.context) + 1, len(row))}
         assert some.queries() == len(inner)
-
-
-def test_branches_of_all_leaves_cost_what_the_tree_costs() -> None:
-    tree = compile_tree(Format(TEXTS[2]), CandidateEncoder(as_tokenizer(trained("gpt2"))))
     assert branches(tree, np.arange(tree.size)).queries() == tree.queries()

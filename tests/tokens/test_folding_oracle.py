@@ -19,15 +19,16 @@ from canary.tokens.fast import as_tokenizer
 LETTERS = [chr(code) for code in range(32, 127)]
 
 
-def lowering():
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(LETTERS)}, []))
-    tokenizer.normalizer = normalizers.Lowercase()
-    return as_tokenizer(tokenizer)
+def letters(normalizer=None):
+    backend = Tokenizer(models.BPE({c: i for i, c in enumerate(LETTERS)}, []))
+    if normalizer is not None:
+        backend.normalizer = normalizer
+    return as_tokenizer(backend)
 
 
 def refused(text) -> bool:
     try:
-        check_kept_apart(Format(text), CandidateEncoder(lowering()))
+        check_kept_apart(Format(text), CandidateEncoder(letters(normalizers.Lowercase())))
     except ModelError:
         return True
     return False
@@ -51,18 +52,17 @@ def test_large_spaces_golden(text, expected):
     assert refused(text) is expected
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_against_all_fills_oracle(seed):
-    rng = random.Random(seed)
-    words = ["".join(word) for word in itertools.product("aAbB", repeat=3)]
-    words += ["".join(word) for word in itertools.product("aAbB", repeat=2)]
-    chosen = sorted(rng.sample(words, rng.randint(2, 7)))
-    text = "x{choice:" + "|".join(chosen) + "}."
-    assert refused(text) is (len({word.lower() for word in chosen}) < len(chosen))
+def test_against_all_fills_oracle():
+    words = ["".join(word) for k in (2, 3) for word in itertools.product("aAbB", repeat=k)]
+    for seed in range(40):
+        rng = random.Random(seed)
+        chosen = sorted(rng.sample(words, rng.randint(2, 7)))
+        text = "x{choice:" + "|".join(chosen) + "}."
+        assert refused(text) is (len({word.lower() for word in chosen}) < len(chosen))
 
 
 def test_an_audit_refuses_before_it_draws_regression():
-    tokenizer = lowering()
+    tokenizer = letters(normalizers.Lowercase())
     model = TableModel.ngram({(): [-5.0] * len(LETTERS)}, tokenizer)
     canaries = generate("the key is {base64:12}", repetitions=[1], controls=1, seed=0)
     for method in ("auto", "sampling"):
@@ -71,8 +71,7 @@ def test_an_audit_refuses_before_it_draws_regression():
 
 
 def test_who_keeps_all_characters_or_knows_whole_words_is_let_through():
-    plain = Tokenizer(models.BPE({c: i for i, c in enumerate(LETTERS)}, []))
-    check_kept_apart(Format("a {base64:40}"), CandidateEncoder(as_tokenizer(plain)))
+    check_kept_apart(Format("a {base64:40}"), CandidateEncoder(letters()))
     words = Tokenizer(models.WordLevel({"is": 0, "red": 1, "blue": 2, "?": 3}, unk_token="?"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     check_kept_apart(Format("is {choice:red|blue}"), CandidateEncoder(as_tokenizer(words)))

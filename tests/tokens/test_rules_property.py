@@ -20,7 +20,7 @@ from canary.tokens.scanner import Level, Scanner
 
 TEXTS = Format("{re:[ab]{7}}")
 FILLS = list(TEXTS)
-MODELS = 60  # two letters only, so that tokens cross and nest in every way
+MODELS = 30  # two letters only, so that tokens cross and nest in every way
 
 
 def check(tokenizer, *, pieces=None) -> None:
@@ -139,7 +139,7 @@ PATTERNS = [
 @pytest.mark.parametrize("behavior", ["isolated", "removed", "contiguous", "merged_with_next"])
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize("pattern", PATTERNS)
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(text=st.text("ab c'reEll12\n-é²", min_size=1, max_size=12))
 def test_cuts_property(pattern: str, invert: bool, behavior: str, text: str) -> None:
     from tokenizers import Regex, pre_tokenizers
@@ -150,50 +150,32 @@ def test_cuts_property(pattern: str, invert: bool, behavior: str, text: str) -> 
     assert cuts((Level(parse(pattern), name, invert),), text) == wanted
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ByteLevel",
-        "ByteLevel, space",
-        "Metaspace",
-        "Metaspace, first",
-        "Metaspace, whole",
-        "Digits",
-        "Digits, together",
-        "Whitespace",
-        "WhitespaceSplit",
-        "BertPreTokenizer",
-        "Punctuation",
-        "Split at a text",
-        "several",
-        "digits and space",
-    ],
-)
-@settings(max_examples=30)
+PRE_TOKENIZERS = {
+    "ByteLevel": lambda p: p.ByteLevel(add_prefix_space=False),
+    "ByteLevel, space": lambda p: p.ByteLevel(add_prefix_space=True),
+    "Metaspace": lambda p: p.Metaspace(),
+    "Metaspace, first": lambda p: p.Sequence([p.Digits(True), p.Metaspace(prepend_scheme="first")]),
+    "Metaspace, whole": lambda p: p.Metaspace(split=False),
+    "Digits": lambda p: p.Digits(individual_digits=True),
+    "Digits, together": lambda p: p.Digits(individual_digits=False),
+    "Whitespace": lambda p: p.Whitespace(),
+    "WhitespaceSplit": lambda p: p.WhitespaceSplit(),
+    "BertPreTokenizer": lambda p: p.BertPreTokenizer(),
+    "Punctuation": lambda p: p.Punctuation("merged_with_previous"),
+    "Split at a text": lambda p: p.Split("-", "merged_with_next"),
+    "several": lambda p: p.Sequence([p.WhitespaceSplit(), p.Digits(True), p.Punctuation()]),
+    "digits and space": lambda p: p.Sequence([p.Digits(True), p.Metaspace()]),
+}
+
+
+@pytest.mark.parametrize("name", PRE_TOKENIZERS)
+@settings(max_examples=20)
 @given(text=st.text("ab c'1²2-.▁é", min_size=1, max_size=10))
 def test_pre_tokenizers_property(name: str, text: str) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    made = {
-        "ByteLevel": lambda p: p.ByteLevel(add_prefix_space=False),
-        "ByteLevel, space": lambda p: p.ByteLevel(add_prefix_space=True),
-        "Metaspace": lambda p: p.Metaspace(),
-        "Metaspace, first": lambda p: p.Sequence(
-            [p.Digits(individual_digits=True), p.Metaspace(prepend_scheme="first")]
-        ),
-        "Metaspace, whole": lambda p: p.Metaspace(split=False),
-        "Digits": lambda p: p.Digits(individual_digits=True),
-        "Digits, together": lambda p: p.Digits(individual_digits=False),
-        "Whitespace": lambda p: p.Whitespace(),
-        "WhitespaceSplit": lambda p: p.WhitespaceSplit(),
-        "BertPreTokenizer": lambda p: p.BertPreTokenizer(),
-        "Punctuation": lambda p: p.Punctuation("merged_with_previous"),
-        "Split at a text": lambda p: p.Split("-", "merged_with_next"),
-        "several": lambda p: p.Sequence([p.WhitespaceSplit(), p.Digits(True), p.Punctuation()]),
-        "digits and space": lambda p: p.Sequence([p.Digits(True), p.Metaspace()]),
-    }
     backend = Tokenizer(models.WordLevel({"?": 0}, unk_token="?"))
-    backend.pre_tokenizer = made[name](pre_tokenizers)
+    backend.pre_tokenizer = PRE_TOKENIZERS[name](pre_tokenizers)
     rules = read_rules(FastTokenizer(backend), Format(f"{{choice:{text}}}").automaton)
     wanted = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
     pieces = cuts(rules.levels, text)
@@ -224,7 +206,7 @@ NORMALIZERS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(
     parts=st.lists(st.sampled_from(NORMALIZERS), max_size=3),
     text=st.text("aB é-ﬁ中Å", min_size=1, max_size=8),

@@ -25,81 +25,60 @@ def test_tree_is_marked_where_it_is_only_sampled() -> None:
     """Digits that a pre-tokenizer splits are proven to be single only by its rules."""
     format = Format("The code is {digit:9}")
     seam = as_tokenizer(trained("qwen"))
-    tree = compile_tree(format, CandidateEncoder(seam))
-    assert tree.certificate.startswith("certified")
-    tree = compile_tree(format, CandidateEncoder(Opaque(seam)))
+    assert compile_tree(format, CandidateEncoder(seam)).certificate.startswith("certified")
+    encoder = CandidateEncoder(Opaque(seam))
+    tree = compile_tree(format, encoder)
     assert tree.certificate == "not certified: one token per character, sampled on 1000 fills"
     assert tree.size == 10**9
     assert tree.fills([78051120]) == ["078051120"]
-    small = Format("The code is {digit:3}.")
-    tree = compile_tree(small, CandidateEncoder(Opaque(seam)))
+    tree = compile_tree(Format("The code is {digit:3}."), encoder)
     assert tree.certificate == "certified: all 1,000 fills were encoded"
-
-
-def test_tree_input_digits_that_merge_are_refused_where_no_rules_are_told() -> None:
-    encoder = CandidateEncoder(Opaque(as_tokenizer(trained("gpt2, many numbers"))))
+    merged = CandidateEncoder(Opaque(as_tokenizer(trained("gpt2, many numbers"))))
     with pytest.raises(UnsupportedError, match="--method sampling"):
-        compile_tree(Format("The code is {digit:6}"), encoder)
+        compile_tree(Format("The code is {digit:6}"), merged)
 
 
-def test_tree_input_not_prefix_free() -> None:
+def test_what_continues_another_is_refused_input() -> None:
     encoder = CandidateEncoder(as_tokenizer(character_tokenizer()))
     with pytest.raises(FormatError, match="prefix-free"):
         compile_tree(Format("a {choice:b|bc}"), encoder)
     # What only the text after the last hole tells apart is told apart.
     assert len(paths(compile_tree(Format("a {choice:b|bc}."), encoder))) == 2
-
-
-def test_a_tokenization_that_continues_another_is_refused() -> None:
-    """Spaces that become no tokens may be all that tells two candidates apart."""
+    # Spaces that become no tokens may be all that tells two candidates apart.
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import WhitespaceSplit
 
     backend = Tokenizer(WordLevel({"a": 0, "b": 1, "c": 2, "?": 3}, unk_token="?"))
     backend.pre_tokenizer = WhitespaceSplit()
-    encoder = CandidateEncoder(as_tokenizer(backend))
     with pytest.raises(UnsupportedError, match="continue those of others"):
-        compile_tree(Format("a {choice:b c|b  }"), encoder)
+        compile_tree(Format("a {choice:b c|b  }"), CandidateEncoder(as_tokenizer(backend)))
 
 
-def test_candidates_input_a_hole_at_the_start_needs_a_start_token() -> None:
-    seam = as_tokenizer(character_tokenizer())
-    format = Format("{digit:3}")
-    with pytest.raises(InputError, match="--start-token"):
-        CandidateEncoder(seam).candidates(format, ["123", "456"])
-    with pytest.raises(InputError, match="--start-token"):
-        CandidateEncoder(seam).candidates(format, ["123"])
-    encodings = CandidateEncoder(seam, "\n").candidates(format, ["123"])
-    assert [len(e.ids) for e in encodings] == [4]
-    assert len(CandidateEncoder(seam, context="ab").candidates(format, ["123"])[0].ids) == 5
+def test_start_tokens_and_contexts_input() -> None:
+    seam, format = as_tokenizer(character_tokenizer()), Format("{digit:3}")
+    for fills in (["123", "456"], ["123"]):
+        with pytest.raises(InputError, match="--start-token"):
+            CandidateEncoder(seam).candidates(format, fills)
+    for given, tokens in (({"start_token": "\n"}, 4), ({"context": "ab"}, 5)):
+        (encoding,) = CandidateEncoder(seam, **given).candidates(format, ["123"])
+        assert len(encoding.ids) == tokens
     # A tokenizer that puts a start token there itself needs none.
     own = CandidateEncoder(as_tokenizer(trained("roberta")))
     assert own.context_length(format, own.candidates(format, ["123"])[0]) == 1
-
-
-def test_start_token_by_name_and_by_text() -> None:
     named = CandidateEncoder(as_tokenizer(trained("qwen")), "<s>")
     assert named.encode(["a"])[0].ids[0] == named.tokenizer.token_id("<s>")
-    seam = as_tokenizer(character_tokenizer())
     assert CandidateEncoder(seam, "a").encode(["b"])[0].ids == tuple(seam.token_id(c) for c in "ab")
     with pytest.raises(InputError, match="is 2 tokens"):
         CandidateEncoder(seam, "ab")
 
 
-def test_spans_are_those_of_the_candidate() -> None:
+def test_spans_are_those_of_the_candidate_golden() -> None:
     encoder = CandidateEncoder(as_tokenizer(character_tokenizer()), "\n", context="xy ")
     (encoding,) = encoder.encode(["ab1"])
     spans = ((-3, -3), (-3, -2), (-2, -1), (-1, 0), (0, 1), (1, 2), (2, 3))
     assert encoding.spans == spans
     assert encoder.context_length(Format("ab{digit:1}"), encoding) == 6
-
-
-def test_unknown_characters_input() -> None:
-    """Neither dropped nor mapped to an unknown token; the message tells no character."""
-    with pytest.raises(ModelError, match="does not know 1 of the characters") as caught:
-        as_tokenizer(character_tokenizer()).encode(["Ω3"])
-    assert "Ω" not in str(caught.value)
 
 
 def test_the_callers_tokenizer_is_not_changed() -> None:
@@ -111,6 +90,12 @@ def test_the_callers_tokenizer_is_not_changed() -> None:
 
 
 def test_tokenizer_input(tmp_path) -> None:
+    """Unknown characters are neither dropped nor mapped, and the message tells none."""
+    seam = as_tokenizer(character_tokenizer())
+    assert isinstance(seam, FastTokenizer)
+    with pytest.raises(ModelError, match="does not know 1 of the characters") as caught:
+        seam.encode(["Ω3"])
+    assert "Ω" not in str(caught.value)
     with pytest.raises(ModelError, match=r"no tokenizer\.json"):
         as_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{}")
@@ -118,4 +103,3 @@ def test_tokenizer_input(tmp_path) -> None:
         as_tokenizer(tmp_path)
     with pytest.raises(InputError, match="a tokenizer was expected, got int"):
         as_tokenizer(3)
-    assert isinstance(as_tokenizer(character_tokenizer()), FastTokenizer)
