@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -38,12 +38,21 @@ HAS = {
         "model",
     ],
     "docs/forgetting.md": ["query.jsonl", "unlearned", "other", "trained-on-it"],
-    "docs/gate.md": ["audit", "canaries.json", "corpus.canaried.jsonl", "model", "old", "new"],
+    "docs/gate.md": [
+        "audit",
+        "canaries.json",
+        "corpus.jsonl",
+        "corpus.canaried.jsonl",
+        "verified.json",
+        "model",
+        "old",
+        "new",
+    ],
     "docs/monitor.md": ["corpus.jsonl", "canaries.json", "model"],
     "docs/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
     "docs/models.md": ["checkpoint", "adapter", "t5"],
     "docs/own-models.md": ["canaries.json"],
-    "docs/pytest.md": ["model", "canaries.json", "entry points"],
+    "docs/pytest.md": ["model", "canaries.json", "corpus.canaried.jsonl", "entry points"],
     "docs/quickstart.md": [],  # it makes what it needs
     "docs/records.md": ["audit", "canaries.json", "model"],
     "docs/reference/cli.md": [
@@ -225,7 +234,12 @@ def run_line(line: str, page: Path) -> None:
     """One line of a shell: `canary` and pytest in this process, everything else in bash."""
     start, codes = VERDICTS.get(name(page), ("", (0,)))
     if line.startswith("canary "):
-        code = run(words_of(line))
+        line, _, file = line.partition(" > ")
+        with (
+            Path(file or os.devnull).open("w") as kept,
+            redirect_stdout(kept if file else sys.stdout),
+        ):
+            code = run(words_of(line))
     elif line.startswith("python -m pytest "):
         code = pytest.main([*line.split()[3:], "-p", "no:cacheprovider"])
     elif line.strip():

@@ -236,7 +236,7 @@ def inject(
 
 
 @command(
-    "verify corpus.canaried.jsonl --canaries canaries.json --column text --json",
+    "verify corpus.canaried.jsonl --canaries canaries.json --column text --json > verified.json",
 )
 def verify(
     corpus: Path,

@@ -23,10 +23,10 @@ _UNANSWERED = 3
 
 @command(
     "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
-    "--junit canary.xml --markdown canary.md",
-    "check audit/audit.json --max-exposure-bits 12 --statistic maximum --json",
+    "--verification verified.json --junit canary.xml --markdown canary.md",
+    "check audit/audit.json --max-exposure-bits 12 --statistic maximum --trust-injection --json",
     "check audit/audit.json --baseline baseline.json --update-baseline",
-    "check audit/audit.json --baseline baseline.json",
+    "check audit/audit.json --baseline baseline.json --verification verified.json",
     audit_files="AUDIT...: The audit.json that audit wrote; several, if they are of different "
     "seeds of one way of training.",
     max_exposure_bits="BITS: The largest exposure that passes; memorized if the interval lies "
@@ -46,6 +46,8 @@ _UNANSWERED = 3
     repetitions="N,N,...: Numbers of copies to look at.  [default: all]",
     verification="FILE: What verify --json printed of the training corpus: nothing is decided if "
     "canaries were lost there.",
+    trust_injection="Your word that the canaries were in the training data. Without it or "
+    "--verification, only canaries that look learned show it, and anything else is undecided.",
     confidence="Of a verdict on exposure, or of the bound on epsilon.  [default: 0.9, and 0.95]",
     undecided="Whether an undecided verdict ends with 3 or with 0.",
     junit="FILE: Write JUnit XML as well.",
@@ -66,6 +68,7 @@ def check(
     guesses: Count | None = None,
     repetitions: str | None = None,
     verification: Path | None = None,
+    trust_injection: bool = False,
     confidence: float | None = None,
     undecided: Literal["pass", "fail"] = "fail",
     junit: Path | None = None,
@@ -101,6 +104,7 @@ def check(
             "--markdown": markdown is not None,
             "--delta": delta != 0.0,
             "--statistic": statistic != "median",
+            "--trust-injection": trust_injection,
             "--undecided": undecided != "fail",
         }
         if useless := [option for option, given in of_a_verdict.items() if given]:
@@ -121,12 +125,6 @@ def check(
     made = None if new is None else new_baseline(audits, verification=verified)
     verdict = None
     if limited or made is None:
-        if not limited and baseline is None:
-            raise InputError(
-                "there is nothing to check",
-                cure="give a limit, such as --max-exposure-bits 10; the others are --max-p, "
-                "--no-extraction, --baseline and --max-epsilon",
-            )
         numbers = None if repetitions is None else whole_numbers(repetitions, "--repetitions")
         verdict = judge(
             audits,
@@ -141,6 +139,7 @@ def check(
             guesses=guesses,
             repetitions=numbers,
             verification=verified,
+            trust_injection=trust_injection,
             confidence=confidence,
             undecided=undecided,
             seed=seed,

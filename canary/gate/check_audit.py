@@ -54,6 +54,7 @@ def check(
     guesses: int | None = None,
     repetitions: Sequence[int] | None = None,
     verification: Verification | None = None,
+    trust_injection: bool = False,
     confidence: float | None = None,
     undecided: Policy = "fail",
     seed: int = 0,
@@ -94,6 +95,11 @@ def check(
     verification : Verification, optional
         What `canary.verify` found in the corpus of the training. If canaries did not survive
         there, no model passes; one that memorized them is memorized all the same.
+    trust_injection : bool
+        Your word, in place of `verification`, that the canaries were in the training data.
+        Without either, a model passes only if the canaries with the most copies look learned
+        (p of 0.01 at most); otherwise it is *undecided*, for a model that never read them
+        would pass.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
         epsilon, 0.95 unless given. See Notes.
@@ -111,8 +117,8 @@ def check(
     InputError
         If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
-        canaries were left out of the corpus on purpose, the verification is of another set,
-        or the audit extracted nothing and `no_extraction` is given.
+        canaries were left out of the corpus on purpose, the verification is of another set or
+        given with `trust_injection`, or the audit extracted nothing and `no_extraction` is given.
     EstimationError
         If canaries did not survive and none is memorized, or p-values of natural secrets were
         asked for.
@@ -142,8 +148,8 @@ def check(
     ):
         raise InputError(
             "there is nothing to check",
-            cure="give max_exposure_bits, max_p, no_extraction, baseline or max_epsilon",
-            where="check",
+            cure="give a limit, such as max_exposure_bits 10; the others are max_p, no_extraction, "
+            "baseline and max_epsilon",
         )
     one_of(undecided, "policy of undecided", get_args(Policy))
     one_of(statistic, "statistic", get_args(Statistic))
@@ -156,6 +162,12 @@ def check(
     if verification is not None:
         cure = "give what canary.verify returned"
         of_kind(verification, Verification, "verification", cure=cure)
+    if verification is not None and trust_injection:
+        raise InputError(
+            "a verification is given, so nothing is taken on trust",
+            cure="leave one of them out",
+            where="trust_injection",
+        )
     bound = partial(_epsilon, canaries=canaries, copies=repetitions, guesses=guesses, delta=delta)
     judges = bound(max_epsilon, confidence=confidence or _EPSILON_CONFIDENCE)
     audits = _audits(audit)
@@ -182,11 +194,11 @@ def check(
             baseline = Baseline.load(file_path(baseline, "baseline", cure=cure))
         now = Baseline.of(audits)
         findings.append(more_than(now, baseline, repetitions=repetitions, seed=seed))
-    verdict = Verdict(tuple(findings), undecided)
-    more = in_training(verdict, audits, verification)
-    if verdict:
-        more = [*_left_out(audits, repetitions), *more]
-    verdict = replace(verdict, notes=(*_notes(audits), *more))
+    verdict = in_training(
+        Verdict(tuple(findings), undecided), audits, verification, trusted=trust_injection
+    )
+    left_out = _left_out(audits, repetitions) if verdict else []
+    verdict = replace(verdict, notes=(*_notes(audits), *left_out, *verdict.notes))
     for listener in LISTENERS:
         listener(verdict)
     return verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canary.audits.audit_result import CANARY_SET, Audit, combined_p
 from canary.corpus.verification import Verification
@@ -14,13 +15,13 @@ from canary.statistics.numbers import clean, count, plural, probability
 CONTROLS_LEVEL = 0.001
 """Controls that look learned at this level make an audit unfit for a verdict."""
 
-_NOT_VERIFIED = (
-    "nothing here shows that the canaries were in the training data, and without them any model "
-    "passes: give --verification what canary verify --json printed of that corpus, or in Python "
+SHOWN_LEARNED = 0.01
+"""At this p-value the canaries with the most copies show that the model was trained on them."""
+
+_TO_SHOW_IT = (
+    "give --verification what canary verify --json printed of that corpus, or in Python "
     "verification what canary.verify returned"
 )
-_SHOWN_LEARNED = 0.05
-"""With a p-value above this, the canaries with the most copies show no sign of training."""
 
 
 def groups_of(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
@@ -159,11 +160,17 @@ def _file(verification: Verification) -> str:
 
 
 def in_training(
-    verdict: Verdict, audits: Sequence[Audit], verification: Verification | None
-) -> list[str]:
-    """What a verdict must say of the training data, as notes.
+    verdict: Verdict,
+    audits: Sequence[Audit],
+    verification: Verification | None,
+    *,
+    trusted: bool,
+) -> Verdict:
+    """The verdict with what is known of the training data: without evidence, no model passes.
 
-    Of natural secrets there is nothing to say: they were in the corpus before anybody looked.
+    Evidence is a verification, the user's word, an audit by whoever trained the model
+    (`canary demo`), or that the canaries with the most copies look learned. Of natural secrets
+    there is nothing to say: they were in the corpus before anybody looked.
 
     Raises
     ------
@@ -176,33 +183,65 @@ def in_training(
     if lost is not None:
         if verdict.outcome != "memorized":
             raise lost
-        return [
+        note = (
             f"{lost.problem}; the model memorized canaries all the same, so this is not the file "
             "that the training read, or it read fewer copies than the set says"
-        ]
-    drawn = [audit for audit in audits if not audit.natural]
-    if not verdict or not drawn:
-        return []
-    notes = [_NOT_VERIFIED]
-    if verification is not None:
+        )
+        return replace(verdict, notes=(note,))
+    if verdict.outcome == "memorized":
+        return verdict
+    vouched = trusted or verification is not None
+    drawn = [(number, audit) for number, audit in enumerate(audits, 1) if not audit.natural]
+    findings: list[Finding] = []
+    notes: list[str] = []
+    if verification is not None and drawn:
         there = [counted for counted in verification.canaries if counted.expected]
         number = plural(len(there), "canary", "canaries")
         copies = plural(sum(counted.found for counted in there), "copy", "copies")
-        notes = [
+        notes.append(
             f"{count(len(there))} of {number} ({copies}) are in the corpus of "
             f"{_file(verification)}; it does not show that this model was trained on that corpus, "
             "nor that the training left its text as it is (spaces between digits, masks, padding "
             "before it): ExposureMonitor looks at the batches"
-        ]
-    for audit in drawn:
+        )
+    elif trusted and drawn:
+        notes.append(f"that the canaries were in the training data is your word: {_TO_SHOW_IT}")
+    for place, audit in drawn:
+        which = f"audit {place}: " if len(audits) > 1 else ""
         most = max(c.repetitions for c in audit.injected)
+        who = f"canaries with {plural(most, 'copy', 'copies')}"
         combined = combined_p([c for c in audit.injected if c.repetitions == most])
-        if combined is not None and combined.p_value > _SHOWN_LEARNED:
+        value = 1.0 if combined is None else combined.p_value
+        p = probability(value)
+        unlearned = (
+            f"even the {who} do not look learned (p = {p}), and a model that never read the corpus "
+            "would look the same"
+        )
+        if value <= SHOWN_LEARNED:
+            if not vouched:
+                notes.append(
+                    f"{which}the {who} look learned (p = {p}), and nothing here shows that the "
+                    f"others were in the training data as well: {_TO_SHOW_IT}"
+                )
+        elif vouched or audit.settings.get("canaries_in_corpus") is True:
             notes.append(
-                f"even the canaries with {plural(most, 'copy', 'copies')} do not look learned "
-                f"(p = {probability(combined.p_value)}), and a model that never read the corpus "
-                "would look the same: to make sure, add canaries with many more copies (generate "
+                f"{which}{unlearned}: to make sure, add canaries with many more copies (generate "
                 "--repetitions), which a model that read them has learned"
             )
-            break
-    return notes
+        else:
+            told = f"nothing shows that the canaries were in the training data: {unlearned}"
+            cure = (
+                "verify the corpus of the training (canary verify --json) and give the result with "
+                "--verification FILE, in Python verification; or, if you know that they were in "
+                "it, say so with --trust-injection, in Python trust_injection"
+            )
+            findings.append(
+                Finding(
+                    *("training data", f"{which}{who}", "undecided", f"{which}{told}", cure),
+                    limit=SHOWN_LEARNED,
+                    value=value,
+                    chance=SHOWN_LEARNED,
+                )
+            )
+    judged = replace(verdict, findings=(*verdict.findings, *findings))
+    return replace(judged, notes=tuple(notes) if judged else ())

@@ -16,7 +16,15 @@ SCHEMA = 1
 Outcome = Literal["passed", "memorized", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
-    "exposure", "p-value", "extraction", "baseline", "epsilon", "controls", "start token", "context"
+    "exposure",
+    "p-value",
+    "extraction",
+    "baseline",
+    "epsilon",
+    "controls",
+    "start token",
+    "context",
+    "training data",
 ]
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "undecided": 3}
@@ -100,8 +108,8 @@ class Verdict(Shown):
     undecided : str
         What undecided counts as: ``"fail"``, or ``"pass"`` if the caller said so.
     notes : tuple of str
-        What the audits note of their numbers (`Audit.notes`), and what a pass without a
-        verification does not know. They decide nothing by themselves.
+        What the audits note of their numbers (`Audit.notes`), and what a pass does not know of
+        the training data. They decide nothing by themselves.
     """
 
     findings: tuple[Finding, ...]

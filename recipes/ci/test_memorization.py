@@ -34,15 +34,22 @@ def canaries() -> canary.CanarySet:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(canaries: canary.CanarySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a model trained on the corpus with canaries."""
-    work = tmp_path_factory.mktemp("training")
-    corpus = prose(1_000)  # your own: datasets.load_dataset(...)
-    canary.inject(corpus, canaries, column="text", seed=0).to_json(work / "corpus.jsonl")
+def corpus(canaries: canary.CanarySet, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that the training reads, with canaries."""
+    file = tmp_path_factory.mktemp("training") / "corpus.jsonl"
+    texts = prose(1_000)  # your own: datasets.load_dataset(...)
+    canary.inject(texts, canaries, column="text", seed=0).to_json(file)
+    return file
+
+
+@pytest.fixture(scope="session")
+def checkpoint(corpus: Path) -> Path:
+    """The folder of a model trained on the corpus."""
+    folder = corpus.with_name("model")
     config = ["--config", str(HERE / "training.json")]
-    training = [sys.executable, str(HERE / "train.py"), str(work / "corpus.jsonl"), *config]
-    subprocess.run([*training, "--out", str(work / "model")], check=True)
-    return work / "model"
+    training = [sys.executable, str(HERE / "train.py"), str(corpus), *config]
+    subprocess.run([*training, "--out", str(folder)], check=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -52,5 +59,8 @@ def audit(
     return canary_audit(checkpoint, canaries)
 
 
-def test_no_canary_is_learned_by_heart(audit: Audit) -> None:
-    assert canary.check(audit, max_exposure_bits=LIMIT_BITS)
+def test_no_canary_is_learned_by_heart(
+    audit: Audit, corpus: Path, canaries: canary.CanarySet
+) -> None:
+    verified = canary.verify(corpus, canaries)
+    assert canary.check(audit, max_exposure_bits=LIMIT_BITS, verification=verified)

@@ -33,11 +33,10 @@ def audits(tmp_path, monkeypatch):
     ("name", "code"), [("passed", 0), ("memorized", 1), ("undecided", 3), ("missing", 2)]
 )
 def test_exit_codes_and_one_line(command, audits, name, code):
-    outcome = command("check", f"{name}.json", *LIMIT)
+    outcome = command("check", f"{name}.json", *LIMIT, "--trust-injection")
     assert (outcome.code, outcome.out) == (code, "")
     assert len(outcome.err.splitlines()) == (3 if name == "passed" else 1)
-    unverified = "note: nothing here shows that the canaries were in the training data"
-    assert (unverified in outcome.err) == (name == "passed")
+    assert ("note: that the canaries were in the training data is" in outcome.err) == (code == 0)
     assert ("give --verification what canary verify --json printed" in outcome.err) == (code == 0)
     assert outcome.err.startswith("error: missing.json: cannot" if code == 2 else f"{name}: ")
 
@@ -50,17 +49,27 @@ def test_undecided_may_pass(command, audits):
 
 
 def test_the_folder_of_an_audit(command, audits):
-    assert command("check", "folder", *LIMIT).code == 0
+    assert command("check", "folder", *LIMIT, "--trust-injection").code == 0
+
+
+def test_canaries_that_nothing_shows_were_trained_on(command, audits):
+    """Never injected, or never verified: a low number alone is no pass."""
+    outcome = command("check", "passed.json", *LIMIT)
+    assert outcome.code == 3
+    assert outcome.err.startswith("undecided: nothing shows that the canaries were in the training")
+    assert "--verification FILE" in outcome.err
+    assert "--trust-injection" in outcome.err
 
 
 def test_maximum_prints_its_null_rate(command, audits):
-    outcome = command("check", "passed.json", *LIMIT, "--statistic", "maximum")
+    words = (*LIMIT, "--trust-injection", "--statistic", "maximum")
+    outcome = command("check", "passed.json", *words)
     assert outcome.code == 0
     assert "one or more exceed it in 0.78 % of audits" in outcome.err
 
 
 def test_no_extraction(command, audits):
-    assert command("check", "passed.json", "--no-extraction").code == 0
+    assert command("check", "passed.json", "--no-extraction", "--trust-injection").code == 0
     outcome = command("check", "folder", "--no-extraction")
     assert outcome.code == 2
     assert "run canary audit again with --extraction-budget" in outcome.err
@@ -73,7 +82,7 @@ def test_baseline(command, audits):
     assert "--update-baseline" in outcome.err
     outcome = command("check", "passed.json", *update)
     assert (outcome.code, outcome.err) == (0, "The baseline, 1 audit, is in base.json\n")
-    outcome = command("check", "passed.json", "--baseline", "base.json")
+    outcome = command("check", "passed.json", "--baseline", "base.json", "--trust-injection")
     assert outcome.code == 0
     assert "baseline" in outcome.err
     assert "controls" not in outcome.err
@@ -126,6 +135,7 @@ LOST = {
             "--junit, --undecided would be",
         ),
         (("passed.json", "--verification", "absent.json"), "absent.json"),
+        (("passed.json", "--trust-injection"), "so --trust-injection would be ignored"),
     ],
 )
 def test_what_cannot_be_judged_makes_no_baseline(command, audits, words, message, there):

@@ -10,10 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from gate_audits import SIZE, TEXT, exact, of_groups, space
+from gate_audits import trusting as check
 
 from canary.errors import InputError, RecordError
 from canary.gate.baselines import Baseline
-from canary.gate.check_audit import check
 from canary.gate.regression import MODEL_LEVEL, PROCEDURE_LEVEL
 from canary.statistics.exposures import exposure_by_draws
 

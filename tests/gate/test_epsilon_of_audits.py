@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 from gate_audits import assembled, by_bits, space
+from gate_audits import trusting as check
 
 from canary.audits.audit_result import CanaryResult
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import EstimationError, InputError
-from canary.gate.check_audit import check
 from canary.gate.coins import epsilon_bound
 
 TEXT = "The random number is {digit:9}"

@@ -8,11 +8,22 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gate_audits import SIZE, assembled, by_bits, by_draws, exact, extraction, of_groups, space
+from gate_audits import (
+    SIZE,
+    assembled,
+    by_bits,
+    by_draws,
+    exact,
+    extraction,
+    of_groups,
+    space,
+)
+from gate_audits import (
+    trusting as check,
+)
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError
-from canary.gate.check_audit import check
 from canary.statistics.pvalues import fisher, holm
 
 

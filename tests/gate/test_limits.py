@@ -8,13 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gate_audits import SIZE, assembled, by_bits, by_draws, exact, of_groups, space
+from gate_audits import (
+    SIZE,
+    assembled,
+    by_bits,
+    by_draws,
+    exact,
+    of_groups,
+    space,
+)
+from gate_audits import (
+    trusting as check,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
-from canary.gate.check_audit import check
 from canary.reports.pages import report
 from canary.statistics.exposures import (
     IMPORTANCE,
@@ -293,7 +303,7 @@ def test_the_confidence_is_that_of_each_group_theory():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "there is nothing to check; give max_exposure_bits"),
+        ({}, "there is nothing to check; give a limit, such as max_exposure_bits"),
         ({"max_exposure_bits": math.nan}, "a limit of nan bits makes no sense"),
         ({"max_exposure_bits": math.inf}, "a limit of inf bits makes no sense"),
         ({"max_exposure_bits": 0.5}, "from 1 bit on, which is what chance gives"),

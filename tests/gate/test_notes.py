@@ -6,16 +6,20 @@ import json
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 from drawing import figures
 from gate_audits import SET, exact
 from html_pages import render
 
 from canary.corpus.verification import Count, Verification
+from canary.errors import InputError
+from canary.gate.baselines import Baseline
 from canary.gate.check_audit import check
 from canary.reports.verdicts import explained, junit, markdown
 
-UNVERIFIED = "nothing here shows that the canaries were in the training data"
+TRUSTED = "that the canaries were in the training data is your word: give --verification what "
+LEARNED = "the canaries with 4 copies look learned (p = "
 UNLEARNED = (
     "even the canaries with 4 copies do not look learned (p = 0.8), and a model that never read "
     "the corpus would look the same: to make sure, add canaries with many more copies (generate "
@@ -35,11 +39,49 @@ def verified(audit):
     return Verification(counts, "text", 99, formats, fingerprint=SET, file="verify.json")
 
 
+def test_a_low_number_alone_is_no_pass():
+    """Whatever the limit: a model that never read the canaries would keep it as well."""
+    never = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
+    for limit in ({"max_exposure_bits": 10}, {"max_p": 0.01}, {"baseline": Baseline.of(never)}):
+        verdict = check(never, **limit)
+        assert (verdict.outcome, verdict.exit_code, verdict.notes) == ("undecided", 3, ())
+        assert verdict.reason.check == "training data"
+        assert verdict.reason.sentence == (
+            "nothing shows that the canaries were in the training data: even the canaries with 4 "
+            "copies do not look learned (p = 0.8), and a model that never read the corpus would "
+            "look the same"
+        )
+        assert "--verification FILE" in verdict.reason.cure
+        assert "--trust-injection" in verdict.reason.cure
+    assert check(exact({4: [1.0] * 8}, canaries_in_corpus=True), max_exposure_bits=10)  # a demo's
+    found = verified(never)
+    assert check(never, max_exposure_bits=10, verification=found)
+    with pytest.raises(InputError, match="trust_injection: a verification is given"):
+        check(never, max_exposure_bits=10, verification=found, trust_injection=True)
+
+
+def test_never_injected_canaries_pass_in_one_audit_of_a_hundred_theory():
+    """At a level of 1 %: 1,000 audits of four unlearned canaries, within three deviations."""
+    rng = np.random.default_rng(0)
+    audits = (exact({4: -np.log2(rng.random(4))}) for _ in range(1_000))
+    passed = np.mean([bool(check(audit, max_exposure_bits=20)) for audit in audits])
+    assert 0.003 <= passed <= 0.02
+
+
+def test_of_several_audits_each_must_show_it():
+    learned, never = exact({4: [9.0] * 8}), exact({4: [1.0] * 8}, fingerprint="b" * 64)
+    verdict = check([learned, never], max_exposure_bits=10)
+    assert verdict.outcome == "undecided"
+    assert verdict.reason.subject == "audit 2: canaries with 4 copies"
+
+
 def test_a_pass_without_a_verification_says_what_it_does_not_know():
     audit = exact({4: [1.0] * 8, 0: [1.0] * 4})
-    note, unlearned = check(audit, max_exposure_bits=10).notes
-    assert note.startswith(UNVERIFIED)
+    note, unlearned = check(audit, max_exposure_bits=10, trust_injection=True).notes
+    assert note.startswith(TRUSTED)
     assert unlearned == UNLEARNED
+    (note,) = check(exact({4: [9.0] * 8}), max_exposure_bits=10).notes
+    assert note.startswith(LEARNED)
     assert check(exact({4: [20.0] * 8}), max_exposure_bits=10).notes == ()
 
 
@@ -70,7 +112,7 @@ def test_an_undecided_verdict_that_counts_as_a_pass_says_what_it_does_not_know()
     audit = exact({4: [8.0, 12.0] * 4, 0: [1.0] * 4})
     verdict = check(audit, max_exposure_bits=10, undecided="pass")
     assert verdict.outcome == "undecided"
-    assert verdict.notes[-1].startswith(UNVERIFIED)
+    assert verdict.notes[-1].startswith(LEARNED)
 
 
 def test_a_verdict_has_the_notes_of_its_audit():
@@ -83,19 +125,19 @@ def test_a_verdict_has_the_notes_of_its_audit():
 
 
 def test_of_several_audits_what_not_all_note_says_whose_it_is():
-    verdict = check([noted(START), noted(START, TOKENIZER), noted(START)], max_exposure_bits=10)
+    several = [noted(START), noted(START, TOKENIZER), noted(START)]
+    verdict = check(several, max_exposure_bits=10)
     assert verdict.notes[:2] == (START, f"audit 2: {TOKENIZER}")
 
 
 @pytest.mark.parametrize("policy", ["pass", "fail"])
-@pytest.mark.parametrize("bits", [1.0, 20.0, [8.0, 12.0]], ids=["passed", "memorized", "undecided"])
+@pytest.mark.parametrize("bits", [9.0, 20.0, [8.0, 12.0]], ids=["passed", "memorized", "undecided"])
 def test_every_face_of_a_verdict_shows_them(bits, policy):
     groups = {4: [bits] * 8 if isinstance(bits, float) else bits * 4}
     audit = exact(groups)
     audit = replace(audit, formats=(replace(audit.formats[0], notes=(START, TOKENIZER)),))
     verdict = check(audit, max_exposure_bits=10, undecided=policy)
-    unverified = [note for note in verdict.notes if note.startswith(UNVERIFIED)]
-    assert len(unverified) == bool(verdict)
+    assert len([note for note in verdict.notes if note.startswith(LEARNED)]) == bool(verdict)
     notes = list(verdict.notes)
     assert notes[:2] == [START, TOKENIZER]
     (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")

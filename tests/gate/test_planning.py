@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 from gate_audits import SIZE, TEXT, exact, of_groups
+from gate_audits import trusting as check
 from scipy import stats
 
 from canary.errors import CanaryError
 from canary.formats.format import Format
-from canary.gate.check_audit import check
 from canary.gate.planning import plan
 from canary.statistics.exposures import exposure_by_draws
 

@@ -113,12 +113,14 @@ def test_a_failed_assertion_explains_the_verdict(judged):
 def test_the_summary_has_a_line_for_each_verdict(judged):
     shown = section(judged[0].stdout, "canary").splitlines()
     lines = sorted(line for line in shown if not line.startswith(" "))
-    unverified = "note: nothing here shows that the canaries were in the training data"
     for line, after in pairwise([*shown, ""]):
         expected = "test_expected: " in line  # it asserts that the model memorized
         assert after.strip().startswith("the test passed all the same") is expected
+        shown_by = "note: the canaries with 1" + (
+            "6 copies" if line.startswith("passed") else " copy"
+        )
         passes = line.startswith("passed") or "undecided_that_passes" in line
-        assert after.strip().startswith(unverified) is passes
+        assert after.strip().startswith(shown_by) is passes
     above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
     told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]
     of_fixtures = [told for told in told if "of_a_fixture" in told[1]]
@@ -203,7 +205,7 @@ def test_same(canary_baseline):
 
 
 def test_seeds(canary_baseline):
-    found = [exact({4: [b] * 4}, fingerprint=str(b)) for b in (3.0, 4.0, 5.0)]
+    found = [exact({4: [b] * 4}, fingerprint=str(b)) for b in (4.0, 5.0, 6.0)]
     assert canary.check(found, baseline=canary_baseline(found, "baselines/seeds.json"))
 """
 

@@ -111,7 +111,7 @@ def test_explained_names_findings_canaries_and_what_to_do():
     assert lines[-1].startswith("  What to do: fewer copies")
     assert "and 5 more" in junit(verdict)
     assert "and 5 more" in markdown(verdict)
-    passed = explained(check(exact({1: [2.0] * 8}), max_exposure_bits=10)).split("\n")
+    passed = explained(check(exact({1: [6.0] * 8}), max_exposure_bits=10)).split("\n")
     assert passed[0] == "canary: passed"
     assert passed[1].startswith("- passed: the median exposure")
 

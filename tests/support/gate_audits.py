@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult, combined_p
 from canary.audits.extraction import Candidate, Extraction
+from canary.gate.check_audit import check
 from canary.statistics.exposures import (
     ENUMERATION,
     UNIFORM_DRAWS,
@@ -17,6 +20,9 @@ from canary.statistics.histogram import HistogramBuilder
 SIZE = 10**9
 TEXT = "The random number is {digit:9}"
 SET = "5e7" * 21 + "a"  # the fingerprint of a canary set
+
+trusting = partial(check, trust_injection=True)
+"""`check` of made-up audits, which no corpus was verified for."""
 
 
 def _histogram():

@@ -82,6 +82,15 @@ def canaried(path: Path) -> None:
     inject_file(path.with_name("original.jsonl"), path, made)
 
 
+def verified(path: Path) -> None:
+    """What `verify` finds in a corpus with the canaries of the README and the quickstart."""
+    import canary
+
+    lay(path.parent, "corpus.canaried.jsonl")
+    made = canary.CanarySet.load(path.with_name("set.json"))
+    canary.verify(path.with_name("corpus.canaried.jsonl"), made).save(path)
+
+
 def audited(path: Path) -> None:
     """A folder of an audit, with the scores of a test set beside it."""
     import canary
@@ -309,6 +318,7 @@ THINGS = {
     "canaries.json": canaries,
     "canaries.json of a small space": few,
     "corpus.canaried.jsonl": canaried,
+    "verified.json": verified,
     "audit": audited,
     "a": audited,
     "b": audited,
