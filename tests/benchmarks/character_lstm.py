@@ -1,18 +1,22 @@
-"""The model that the benchmarks of the walks share, its clock, and its bare step.
+"""The models that benchmarks share; of the walks their clock and their bare step.
 
-The Secret Sharer's: a two-layer LSTM of 200 units at character level, about 600,000
-parameters, with random weights. All times are processor time: the machine may be shared.
+The model of the walks is The Secret Sharer's: a two-layer LSTM of 200 units at character level,
+about 600,000 parameters, with random weights. All times are processor time: the machine may be
+shared.
 """
 
 from __future__ import annotations
 
 import string
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from figures import Clock, middle, over, spread
 from tokenizers import Tokenizer, models
 
 from canary.formats.format import Format
@@ -24,49 +28,62 @@ from canary.tokens.tree import TokenTree, compile_tree
 PREFIX = "The random number is"
 CHARACTERS = sorted(set(PREFIX + string.digits + string.ascii_lowercase))
 SIZES = (256, 512, 1024, 2048, 4096)
-BARE_SECONDS = 0.4
+
+
+def one_token_each(texts: Any) -> Tokenizer:
+    """A tokenizer that knows these texts and no other."""
+    return Tokenizer(models.BPE(vocab={text: i for i, text in enumerate(texts)}, merges=[]))
+
+
+def gpt2(vocabulary: int, *, width: int, layers: int, positions: int, **special: int) -> Any:
+    """A GPT-2 of four heads with random weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    sizes = {"n_embd": width, "n_layer": layers, "n_head": 4, "n_positions": positions}
+    special = {"bos_token_id": None, "eos_token_id": None, **special}
+    return GPT2LMHeadModel(GPT2Config(vocab_size=vocabulary, **sizes, **special)).eval()
 
 
 class Lstm(torch.nn.Module):
-    """Keeps the time that is spent in its forward."""
+    """Without a clock, as fingerprints of models take in plain attributes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.embed = torch.nn.Embedding(len(CHARACTERS), 128)
         self.lstm = torch.nn.LSTM(128, 200, 2, batch_first=True)
         self.out = torch.nn.Linear(200, len(CHARACTERS))
-        self.seconds = 0.0
-
-    def forward(self, ids: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
-        began = time.process_time()
-        hidden, state = self.lstm(self.embed(ids), state)
-        logits = self.out(hidden)
-        self.seconds += time.process_time() - began
-        return logits, state
-
-
-def character_lstm(*, threads: int, sharper: float = 1.0) -> tuple[Lstm, LanguageModel]:
-    """The module and the model around it; `sharper` logits set candidates further apart."""
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[]))
-    module = Lstm().eval()
-    with torch.no_grad():
-        module.out.weight.mul_(sharper)
-    return module, load(module, tokenizer=tokenizer, device="cpu")
-
-
-class UntimedLstm(Lstm):
-    """The same; fingerprints of models take in plain attributes, which must not change then."""
 
     def forward(self, ids: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
         hidden, state = self.lstm(self.embed(ids), state)
         return self.out(hidden), state
 
 
-def build(_config: dict[str, Any]) -> UntimedLstm:
+class TimedLstm(Lstm):
+    """Keeps the time that is spent in its forward."""
+
+    seconds = 0.0
+
+    def forward(self, ids: torch.Tensor, state: Any = None) -> tuple[torch.Tensor, Any]:
+        with Clock() as clock:
+            found = super().forward(ids, state)
+        self.seconds += clock.cpu
+        return found
+
+
+def character_lstm(*, threads: int, sharper: float = 1.0) -> tuple[TimedLstm, LanguageModel]:
+    """The module and the model around it; `sharper` logits set candidates further apart."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    module = TimedLstm().eval()
+    with torch.no_grad():
+        module.out.weight.mul_(sharper)
+    return module, load(module, tokenizer=one_token_each(CHARACTERS), device="cpu")
+
+
+def build(_config: dict[str, Any]) -> Lstm:
     """The module without weights, for `saved`."""
-    return UntimedLstm()
+    return Lstm()
 
 
 def saved(folder: Path) -> str:
@@ -76,36 +93,39 @@ def saved(folder: Path) -> str:
     torch.manual_seed(0)
     save_file(Lstm().state_dict(), folder / "model.safetensors")
     (folder / "config.json").write_text("{}")
-    Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[])).save(
-        str(folder / "tokenizer.json")
-    )
+    one_token_each(CHARACTERS).save(str(folder / "tokenizer.json"))
     return f"{Path(__file__).resolve()}:build"
 
 
-def digits_tree(model: LanguageModel, digits: int) -> TokenTree:
+def digits_tree(model: LanguageModel, digits: int, context: str = "") -> TokenTree:
     """The tree of all numbers of so many digits."""
     format = Format(f"{PREFIX} {{digit:{digits}}}")
-    return compile_tree(format, CandidateEncoder(model.tokenizer))
+    return compile_tree(format, CandidateEncoder(model.tokenizer, None, context))
 
 
-def bare_rate(module: Lstm) -> float:
-    """Steps of one token per second, at the best of several batch sizes.
+def rate(step: Any, size: int, seconds: float = 0.4) -> float:
+    """Tokens per processor second of a step that takes so many, after one to warm up."""
+    with torch.inference_mode():
+        step()
+        began, steps = time.process_time(), 0
+        while time.process_time() - began < seconds:
+            step()
+            steps += 1
+        return steps * size / (time.process_time() - began)
+
+
+def bare_rate(module: Lstm, seconds: float) -> float:
+    """Steps of one token per second, at the best of several batch sizes, each for so long.
 
     Random states, no gathering, no softmax.
     """
-    return max(_rate(module, size) for size in SIZES)
 
+    def of(size: int) -> float:
+        ids = torch.randint(0, len(CHARACTERS), (size, 1))
+        state = (torch.randn(2, size, 200) / 5, torch.randn(2, size, 200) / 5)
+        return rate(lambda: module(ids, state), size, seconds)
 
-def _rate(module: Lstm, size: int) -> float:
-    ids = torch.randint(0, len(CHARACTERS), (size, 1))
-    state = (torch.randn(2, size, 200) / 5, torch.randn(2, size, 200) / 5)
-    with torch.inference_mode():
-        module(ids, state)
-        began, steps = time.process_time(), 0
-        while time.process_time() - began < BARE_SECONDS:
-            module(ids, state)
-            steps += 1
-        return steps * size / (time.process_time() - began)
+    return max(map(of, SIZES))
 
 
 @dataclass
@@ -124,12 +144,48 @@ class TimedWalker:
         return self.walker.room
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        began = time.process_time()
-        expansion = self.walker.expand(nodes, tokens, keep=keep)
-        self.seconds += time.process_time() - began
+        with Clock() as clock:
+            expansion = self.walker.expand(nodes, tokens, keep=keep)
+        self.seconds += clock.cpu
         return expansion
 
     def release(self, handles: IntArray) -> None:
-        began = time.process_time()
-        self.walker.release(handles)
-        self.seconds += time.process_time() - began
+        with Clock() as clock:
+            self.walker.release(handles)
+        self.seconds += clock.cpu
+
+
+@dataclass
+class WalkTimes:
+    """Rates of some walks, and which share of each lay outside the model, and what serves it."""
+
+    module: TimedLstm
+    rates: list[float] = field(default_factory=list)
+    bare: list[float] = field(default_factory=list)
+    outside: list[float] = field(default_factory=list)
+    outside_both: list[float] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, walker: TimedWalker) -> Iterator[Clock]:
+        """Time one walk; `count` says what it did."""
+        self.module.seconds = walker.seconds = 0.0
+        with Clock() as clock:
+            yield clock
+        self.outside.append(1 - self.module.seconds / clock.cpu)
+        self.outside_both.append(1 - walker.seconds / clock.cpu)
+
+    def beside_bare(self) -> dict[str, float]:
+        """Both rates, and their ratio within a round."""
+        return {
+            "bare_per_cpu_second": middle(self.bare),
+            "walk_per_cpu_second": middle(self.rates),
+            **spread("ratio", over(self.rates, self.bare)),
+            **self.shares(),
+        }
+
+    def shares(self) -> dict[str, float]:
+        """What lay outside."""
+        return {
+            "outside_model": middle(self.outside, 3),
+            **spread("outside_model_and_gathering", self.outside_both),
+        }

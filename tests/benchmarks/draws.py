@@ -10,15 +10,16 @@ length of the context, and their ratios.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
-
 import numpy as np
-from character_lstm import CHARACTERS, PREFIX, character_lstm
-from spread import spread
-from tokenizers import Tokenizer, models
+from character_lstm import (
+    CHARACTERS,
+    PREFIX,
+    character_lstm,
+    digits_tree,
+    gpt2,
+    one_token_each,
+)
+from figures import Clock, middle, options, over, show, spread
 
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
@@ -27,85 +28,56 @@ from canary.scoring.batcher import Batcher
 from canary.search.pricing import Pricer
 from canary.search.ranking import draw
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.tree import TokenTree, compile_tree
+from canary.tokens.tree import TokenTree
 
-CONTEXTS = (0, 110, 1_000)
-
-
-def transformer() -> LanguageModel:
-    import torch
-    import transformers
-
-    torch.manual_seed(0)
-    config = transformers.GPT2Config(
-        vocab_size=len(CHARACTERS), n_embd=128, n_layer=4, n_head=4, n_positions=1_200
-    )
-    tokenizer = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[]))
-    return load(transformers.GPT2LMHeadModel(config).eval(), tokenizer=tokenizer)
+DIGITS = 9
 
 
 def seconds(model: LanguageModel, context: str, tree: TokenTree | None, draws: int) -> float:
-    format, encoder = a_format(), CandidateEncoder(model.tokenizer, None, context)
+    format = Format(f"{PREFIX} {{digit:{DIGITS}}}")
+    encoder = CandidateEncoder(model.tokenizer, None, context)
     fills, rng = format.sample(10, rng=np.random.default_rng(1)), np.random.default_rng(0)
     noise_bits = model.facts.noise_bits(1_100)
-    began = time.process_time()
-    with Pricer(model, format, encoder, tree, noise_bits) as pricer:
+    with Clock() as clock, Pricer(model, format, encoder, tree, noise_bits) as pricer:
         draw(pricer, Batcher(model), fills, count=draws, rng=rng)
-    return time.process_time() - began
-
-
-def a_format() -> Format:
-    return Format(f"{PREFIX} {{digit:9}}")
+    return clock.cpu
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--draws", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rows-up-to", type=int, default=110)
-    parser.add_argument("--transformer", action="store_true")
-    options = parser.parse_args()
-    _, model = character_lstm(threads=options.threads)
-    if options.transformer:
-        model = transformer()
+    given = options(
+        draws=20_000,
+        rounds=3,
+        threads=1,
+        rows_up_to=110,
+        contexts=[0, 110, 1_000],
+        transformer=False,
+    )
+    _, model = character_lstm(threads=given.threads)
+    if given.transformer:
+        module = gpt2(len(CHARACTERS), width=128, layers=4, positions=1_200)
+        model = load(module, tokenizer=one_token_each(CHARACTERS))
     text = "the random number is what the random number was " * 25
     text = "".join(c for c in text if c in CHARACTERS)
-    walked: dict[int, list[float]] = {n: [] for n in CONTEXTS}
-    rows: dict[int, list[float]] = {n: [] for n in CONTEXTS if n <= options.rows_up_to}
-    trees = {
-        n: compile_tree(a_format(), CandidateEncoder(model.tokenizer, None, text[:n]))
-        for n in CONTEXTS
-    }
-    for _ in range(options.rounds):
-        for n in CONTEXTS:
-            walked[n].append(seconds(model, text[:n], trees[n], options.draws))
+    walked: dict[int, list[float]] = {n: [] for n in given.contexts}
+    rows: dict[int, list[float]] = {n: [] for n in given.contexts if n <= given.rows_up_to}
+    trees = {n: digits_tree(model, DIGITS, text[:n]) for n in given.contexts}
+    for _ in range(given.rounds):
+        for n in given.contexts:
+            walked[n].append(seconds(model, text[:n], trees[n], given.draws))
             if n in rows:
-                rows[n].append(seconds(model, text[:n], None, options.draws))
-    figures = {
-        str(n): {
-            "walked_s": round(statistics.median(walked[n]), 3),
-            **spread(
-                "of_no_context",
-                [a / b for a, b in zip(walked[n], walked[0], strict=True)],
-                digits=2,
-            ),
-            **(
-                {
-                    "rows_s": round(statistics.median(rows[n]), 3),
-                    **spread(
-                        "times_as_fast",
-                        [a / b for a, b in zip(rows[n], walked[n], strict=True)],
-                        digits=1,
-                    ),
-                }
-                if n in rows
-                else {}
-            ),
+                rows[n].append(seconds(model, text[:n], None, given.draws))
+    figures: dict[str, dict[str, float]] = {}
+    for n in given.contexts:
+        figures[str(n)] = {
+            "walked_s": middle(walked[n], 3),
+            **spread("of_no_context", over(walked[n], walked[0]), digits=2),
         }
-        for n in CONTEXTS
-    }
-    print(json.dumps({"benchmark": "draws", "draws": options.draws, "contexts": figures}))
+        if n in rows:
+            figures[str(n)] |= {
+                "rows_s": middle(rows[n], 3),
+                **spread("times_as_fast", over(rows[n], walked[n]), digits=1),
+            }
+    show("draws", draws=given.draws, contexts=figures)
 
 
 if __name__ == "__main__":

@@ -16,15 +16,10 @@ per second, and the share of the time outside the model and the gathering.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
-
 import numpy as np
 from character_lstm import TimedWalker, character_lstm, digits_tree
+from figures import Clock, middle, options, over, show, spread
 from sortedcontainers import SortedKeyList
-from spread import spread
 
 from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
@@ -51,58 +46,43 @@ def one_by_one(tree, walker, batcher):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--digits", type=int, default=5)
-    parser.add_argument("--queries", type=int, default=200_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    given = options(digits=5, queries=200_000, rounds=3)
     _, model = character_lstm(threads=1, sharper=SHARPER)
-    small, large = digits_tree(model, options.digits), digits_tree(model, 9)
-    batcher = Batcher(model)
+    small, large = digits_tree(model, given.digits), digits_tree(model, 9)
+    batcher, single = Batcher(model), Batcher(model, batch_size=1)
 
-    def timed(tree, search):
+    def walk(tree, search, *more, **options):
+        """What is found, its seconds, and those inside the model and the gathering."""
         with model.open(Context(tree.context), memory_bytes=2**31) as opened:
-            walker, began = TimedWalker(opened), time.process_time()
-            found = search(tree, walker)
-            seconds = time.process_time() - began
-        return found, seconds, 1 - walker.seconds / seconds
+            walker = TimedWalker(opened)
+            with Clock() as clock:
+                found = search(tree, walker, *more, **options)
+        return found, clock.cpu, walker.seconds
 
     singles, inside, batches, rates, outside = [], [], [], [], []
-    for _ in range(options.rounds):
-        (leaf, _, single_queries), seconds, share = timed(
-            small, lambda tree, walker: one_by_one(tree, walker, Batcher(model, batch_size=1))
-        )
+    for _ in range(given.rounds):
+        (leaf, _, single_queries), seconds, model_seconds = walk(small, one_by_one, single)
         singles.append(seconds)
-        inside.append(seconds * (1 - share))
-        found, seconds, _ = timed(
-            small, lambda tree, walker: shortest_leaves(tree, walker, batcher)
-        )
+        inside.append(model_seconds)
+        found, seconds, _ = walk(small, shortest_leaves, batcher)
         assert found.stopped == "proof"
         assert found.leaves.tolist() == [leaf]
         batches.append(seconds)
-        spent, seconds, share = timed(
-            large,
-            lambda tree, walker: shortest_leaves(tree, walker, batcher, budget=options.queries),
-        )
+        spent, seconds, model_seconds = walk(large, shortest_leaves, batcher, budget=given.queries)
         rates.append(spent.queries / seconds)
-        outside.append(share)
-    ratios = [one / many for one, many in zip(singles, batches, strict=True)]
-    print(
-        json.dumps(
-            {
-                "benchmark": "extraction",
-                "digits": options.digits,
-                "one_by_one_seconds": round(statistics.median(singles), 3),
-                "one_by_one_seconds_in_model": round(statistics.median(inside), 3),
-                "one_by_one_queries": single_queries,
-                "batched_seconds": round(statistics.median(batches), 3),
-                "batched_queries": found.queries,
-                "batches": found.batches,
-                **spread("ratio", ratios, digits=1),
-                "queries_per_cpu_second": round(statistics.median(rates)),
-                "outside_model_and_gathering": round(statistics.median(outside), 3),
-            }
-        )
+        outside.append(1 - model_seconds / seconds)
+    show(
+        "extraction",
+        digits=given.digits,
+        one_by_one_seconds=middle(singles, 3),
+        one_by_one_seconds_in_model=middle(inside, 3),
+        one_by_one_queries=single_queries,
+        batched_seconds=middle(batches, 3),
+        batched_queries=found.queries,
+        batches=found.batches,
+        **spread("ratio", over(singles, batches), digits=1),
+        queries_per_cpu_second=middle(rates),
+        outside_model_and_gathering=middle(outside, 3),
     )
 
 

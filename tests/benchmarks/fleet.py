@@ -11,14 +11,11 @@ line.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
 from itertools import pairwise
 
 import numpy as np
 import torch
-from spread import spread
+from figures import Clock, options, over, show, spread
 
 from canary.fleet.torch_training import TorchTraining
 from canary.fleet.training import TrainingTask
@@ -39,62 +36,51 @@ def shallow():
     return network(446, 64, 30)
 
 
-def timed(work):
-    began = time.perf_counter(), time.process_time()
-    done = work()
-    return done, time.perf_counter() - began[0], time.process_time() - began[1]
-
-
-def compared(build, models, options):
+def compared(build, models, given):
     rng = np.random.default_rng(0)
     x = (rng.random((5010, 446)) < 0.12).astype(np.float32)
     y = rng.integers(0, 30, 5010)
-    rows = [np.sort(rng.choice(5010, options.samples, replace=False)) for _ in range(models)]
+    rows = [np.sort(rng.choice(5010, given.samples, replace=False)) for _ in range(models)]
     tasks = [TrainingTask(x, y, part, k, k, 30) for k, part in enumerate(rows)]
-    train = TorchTraining(build=build, epochs=options.epochs, batch_size=options.batch)
+    train = TorchTraining(build=build, epochs=given.epochs, batch_size=given.batch)
     train.together(tasks[:2])  # what torch.func loads at first use
-    loop, many, ratios, cpu_ratios = [], [], [], []
+    loops, many = [], []
     apart = 0.0
-    for _ in range(options.rounds):
-        alone, wall, cpu = timed(lambda: [train(task) for task in tasks])
-        stacked, wall_many, cpu_many = timed(lambda: train.together(tasks))
-        loop.append(wall)
-        many.append(wall_many)
-        ratios.append(wall / wall_many)
-        cpu_ratios.append(cpu / cpu_many)
+    for _ in range(given.rounds):
+        with Clock() as loop:
+            alone = [train(task) for task in tasks]
+        with Clock() as together:
+            stacked = train.together(tasks)
+        loops.append(loop)
+        many.append(together)
         for one, two in zip(alone, stacked, strict=True):
             for name, value in one.weights.items():
                 apart = max(apart, float(np.abs(value - two.weights[name]).max()))
     assert apart < 1e-3
     name = f"{models}_{build.__name__}"
+    wall, wall_many = ([clock.wall for clock in clocks] for clocks in (loops, many))
+    cpu, cpu_many = ([clock.cpu for clock in clocks] for clocks in (loops, many))
     return {
-        **spread(f"{name}_loop_seconds", loop),
-        **spread(f"{name}_seconds", many),
-        **spread(f"{name}_ratio", ratios, digits=2),
-        **spread(f"{name}_cpu_ratio", cpu_ratios, digits=2),
+        **spread(f"{name}_loop_seconds", wall),
+        **spread(f"{name}_seconds", wall_many),
+        **spread(f"{name}_ratio", over(wall, wall_many), digits=2),
+        **spread(f"{name}_cpu_ratio", over(cpu, cpu_many), digits=2),
         f"{name}_weights_apart": apart,
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--models", type=int, nargs=2, default=[64, 128])
-    options = parser.parse_args()
+    given = options(samples=1000, epochs=2, batch=32, rounds=5, threads=2, models=[64, 128])
     before = torch.get_num_threads()
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(given.threads)
     try:
         found = {
-            **compared(deep, options.models[0], options),
-            **compared(shallow, options.models[1], options),
+            **compared(deep, given.models[0], given),
+            **compared(shallow, given.models[1], given),
         }
     finally:
         torch.set_num_threads(before)
-    print(json.dumps({"benchmark": "fleet", **vars(options), **found}))
+    show("fleet", **vars(given), **found)
 
 
 if __name__ == "__main__":

@@ -9,14 +9,11 @@ many, of which a hundredth as many fills are drawn.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import resource
-import time
 
 import numpy as np
-from spread import spread
+from figures import options, show, spread, timed
 
 from canary.formats.format import Format
 from canary.formats.kinds import credit_card
@@ -41,28 +38,19 @@ def vocabulary(count: int) -> list[str]:
 
 def measure(text: str, words: list[str] | None, fills: int) -> tuple[float, float, float, int]:
     credit_card.cache_clear()
-    began = time.process_time()
-    space = Format(text, words=words)
-    made = time.process_time()
-    drawn = space.sample(fills, rng=np.random.default_rng(0))
-    ended = time.process_time()
+    space, making = timed(lambda: Format(text, words=words))
+    drawn, drawing = timed(lambda: space.sample(fills, rng=np.random.default_rng(0)))
     assert len(set(drawn)) == fills
-    return made - began, ended - made, space.bits, len(space.automaton.chars)
+    return making, drawing, space.bits, len(space.automaton.chars)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--fills", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--words", type=int, default=267_735)
-    options = parser.parse_args()
-    cases = [(name, text, None, options.fills) for name, text in FORMATS.items()]
-    cases.append(
-        ("words", "The words are {word:8}.", vocabulary(options.words), options.fills // 100)
-    )
-    result: dict[str, object] = {"benchmark": "formats"}
+    given = options(fills=100_000, rounds=3, words=267_735)
+    cases = [(name, text, None, given.fills) for name, text in FORMATS.items()]
+    cases.append(("words", "The words are {word:8}.", vocabulary(given.words), given.fills // 100))
+    result: dict[str, object] = {}
     for name, text, words, fills in cases:
-        rounds = [measure(text, words, fills) for _ in range(options.rounds)]
+        rounds = [measure(text, words, fills) for _ in range(given.rounds)]
         result[name] = {
             "bits": round(rounds[0][2], 1),
             "edges": rounds[0][3],
@@ -71,7 +59,7 @@ def main() -> None:
             **spread("draw_seconds", [r[1] for r in rounds], digits=4),
         }
     result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(result))
+    show("formats", **result)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,10 @@ the rounds: `generate` with its checks, `CanarySet.save` with the flush to disk,
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
-import time
 from pathlib import Path
 
-from spread import spread
+from figures import options, show, spread, timed
 
 from canary.corpus.canaries import CanarySet, generate
 
@@ -23,29 +20,24 @@ FORMAT = "My card is {credit_card:visa}."
 
 
 def measure(count: int, path: Path) -> tuple[float, float, float]:
-    began = time.process_time()
-    made = generate(FORMAT, repetitions=[1], per_repetition=count, controls=0, seed=0)
-    drawn = time.process_time()
-    made.save(path)
-    saved = time.process_time()
-    read = CanarySet.load(path)
-    ended = time.process_time()
+    made, drawing = timed(
+        lambda: generate(FORMAT, repetitions=[1], per_repetition=count, controls=0, seed=0)
+    )
+    _, saving = timed(lambda: made.save(path))
+    read, loading = timed(lambda: CanarySet.load(path))
     assert len({c.fill for c in read}) == count
-    return drawn - began, saved - drawn, ended - saved
+    return drawing, saving, loading
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--canaries", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    given = options(canaries=100_000, rounds=3)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "canaries.json")
-        rounds = [measure(options.canaries, path) for _ in range(options.rounds)]
-    figures = {"benchmark": "generation", "canaries": options.canaries}
+        rounds = [measure(given.canaries, path) for _ in range(given.rounds)]
+    figures = {}
     for at, name in enumerate(("generate", "save", "load")):
         figures |= spread(f"{name}_cpu_seconds", [r[at] for r in rounds])
-    print(json.dumps(figures))
+    show("generation", canaries=given.canaries, **figures)
 
 
 if __name__ == "__main__":

@@ -12,16 +12,11 @@ growth of seconds with queries, from the first size to the last (1 is linear), a
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import subprocess
-import sys
-import time
 
-import numpy as np
 from character_lstm import character_lstm, digits_tree
-from spread import peak_mib
+from figures import Clock, child, fresh, options, peak_mib, show
 
 from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
@@ -31,56 +26,40 @@ MEMORY_BYTES = 2**26
 MOST_GROWTH_MIB = 16
 
 
-def child(digits: int, batch: int) -> dict[str, float]:
+def enumerated(digits: int, batch: int) -> dict[str, float]:
     _, model = character_lstm(threads=1)
     tree, batcher = digits_tree(model, digits), Batcher(model, batch_size=batch)
-    queries, lowest, began = 0, np.inf, time.process_time()
-    with model.open(Context(tree.context), memory_bytes=MEMORY_BYTES) as walker:
+    queries = 0
+    with Clock() as clock, model.open(Context(tree.context), memory_bytes=MEMORY_BYTES) as walker:
         for leaves, spent in enumerate_leaves(tree, walker, batcher):
             queries += spent
-            lowest = min(lowest, leaves.costs.min(initial=np.inf))
-    seconds = time.process_time() - began
+            leaves.costs.min(initial=0.0)
     return {
         "digits": digits,
         "queries": queries,
-        "seconds": round(seconds, 3),
-        "microseconds_per_query": round(1e6 * seconds / queries, 2),
+        "seconds": round(clock.cpu, 3),
+        "microseconds_per_query": round(1e6 * clock.cpu / queries, 2),
         "peak_mib": round(peak_mib(), 1),
     }
 
 
-def fresh(digits: int, batch: int) -> dict[str, float]:
-    """What `child` finds in a process of its own."""
-    command = [sys.executable, __file__, "--child", str(digits), str(batch)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(child(*map(int, sys.argv[2:]))))
+    if (words := child()) is not None:
+        print(json.dumps(enumerated(*map(int, words))))
         return
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--digits", type=int, nargs="+", default=[5, 6, 7, 8])
-    parser.add_argument("--batch", type=int, default=1024)
-    options = parser.parse_args()
-    sizes = [fresh(digits, options.batch) for digits in options.digits]
+    given = options(digits=[5, 6, 7, 8], batch=1024)
+    sizes = [fresh(__file__, digits, given.batch) for digits in given.digits]
     first, last = sizes[0], sizes[-1]
     growth = last["peak_mib"] - first["peak_mib"]
     exponent = math.log(last["seconds"] / first["seconds"]) / math.log(
         last["queries"] / first["queries"]
     )
-    print(
-        json.dumps(
-            {
-                "benchmark": "growth",
-                "batch": options.batch,
-                "sizes": sizes,
-                "exponent": round(exponent, 3),
-                "growth_mib": round(growth, 1),
-            }
-        )
+    show(
+        "growth",
+        batch=given.batch,
+        sizes=sizes,
+        exponent=round(exponent, 3),
+        growth_mib=round(growth, 1),
     )
     assert growth < MOST_GROWTH_MIB, sizes
 

@@ -27,12 +27,8 @@ Processor time, not wall-clock time: the machine may be shared. One JSON line.
 
 from __future__ import annotations
 
-import argparse
-import json
 import logging
-import statistics
 import sys
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,8 +38,9 @@ from typing import Any
 import numpy as np
 import torch
 import transformers
+from character_lstm import gpt2, rate
+from figures import Clock, middle, options, over, show, spread, timed
 from numpy.typing import NDArray
-from spread import spread
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from canary.formats.format import Format
@@ -118,37 +115,29 @@ class Found:
 
 
 def ours(model: LanguageModel, encoder: CandidateEncoder, task: Task) -> Found:
-    began = time.process_time()
-    tree, batcher = compile_tree(task.format, encoder), Batcher(model)
-    if not task.whole:
-        numbers = leaf_numbers(tree, task.format, encoder, task.fills)
-    walked = time.process_time()
-    with model.open(Context(tree.context), memory_bytes=2**29) as walker:
-        above = context_nats(walker)
-        if task.whole:
-            by_leaf, queries = np.empty(tree.size), 0
-            for leaves, spent in enumerate_leaves(tree, walker, batcher):
-                by_leaf[leaves.index()] = leaves.costs
-                queries += spent
-        else:
-            costs, queries = leaf_costs(tree, walker, batcher, numbers)
-    ended = time.process_time()
+    with Clock() as clock:
+        tree, batcher = compile_tree(task.format, encoder), Batcher(model)
+        if not task.whole:
+            numbers = leaf_numbers(tree, task.format, encoder, task.fills)
+        with Clock() as walk, model.open(Context(tree.context), memory_bytes=2**29) as walker:
+            above = context_nats(walker)
+            if task.whole:
+                by_leaf, queries = np.empty(tree.size), 0
+                for leaves, spent in enumerate_leaves(tree, walker, batcher):
+                    by_leaf[leaves.index()] = leaves.costs
+                    queries += spent
+            else:
+                costs, queries = leaf_costs(tree, walker, batcher, numbers)
     assert len(tree.context) == CONTEXT_TOKENS
     if task.whole:  # only for the comparison: a census counts leaves
         costs = by_leaf[leaf_numbers(tree, task.format, encoder, task.fills)]
-    return Found(costs - above, queries, ended - began, ended - walked)
+    return Found(costs - above, queries, clock.cpu, walk.cpu)
 
 
 def forwards(module: Any, size: int) -> float:
     """Tokens per second of one-token forwards."""
     ids = torch.randint(0, module.config.vocab_size, (size, 1))
-    with torch.inference_mode():
-        module(input_ids=ids, use_cache=False)
-        began, steps = time.process_time(), 0
-        while time.process_time() - began < 0.4:
-            module(input_ids=ids, use_cache=False)
-            steps += 1
-        return steps * size / (time.process_time() - began)
+    return rate(lambda: module(input_ids=ids, use_cache=False), size)
 
 
 def lm_eval(module: Any, hub: Any, batch: int) -> Costs:
@@ -192,11 +181,10 @@ OWN = ("ours", "walk", "forwards")
 HARNESSES = {"lm-eval": lm_eval, "minicons": minicons}
 
 
-def timed(costs: Costs, before: str, fills: Sequence[str]) -> tuple[Floats, float]:
-    began = time.process_time()
+def priced(costs: Costs, before: str, fills: Sequence[str]) -> tuple[Floats, float]:
     # A space at the boundary belongs to the fill's first token.
-    found = costs([before] * len(fills), [f" {fill}" for fill in fills])
-    return -np.array(found), time.process_time() - began
+    found, seconds = timed(lambda: costs([before] * len(fills), [f" {fill}" for fill in fills]))
+    return -np.array(found), seconds
 
 
 def groups(encoder: CandidateEncoder, task: Task) -> list[list[int]]:
@@ -208,57 +196,54 @@ def groups(encoder: CandidateEncoder, task: Task) -> list[list[int]]:
 
 
 def measure(
-    task: Task, model: LanguageModel, encoder: CandidateEncoder, hub: Any, options: Any
+    task: Task, model: LanguageModel, encoder: CandidateEncoder, hub: Any, given: Any
 ) -> dict[str, Any]:
     module = model.module  # type: ignore[attr-defined]
     before = encoder.context + task.format.prefix.rstrip()
     rng = np.random.default_rng(0)
     parts = groups(encoder, task)
-    drawn = rng.choice(len(parts), min(options.groups, len(parts)), replace=False)
-    some = rng.choice(len(task.fills), min(options.texts, len(task.fills)), replace=False)
+    drawn = rng.choice(len(parts), min(given.groups, len(parts)), replace=False)
+    some = rng.choice(len(task.fills), min(given.texts, len(task.fills)), replace=False)
     # Which of the fills each harness is given, and by what its time is multiplied.
     plan = {
         "lm-eval": (np.concatenate([parts[at] for at in drawn]), len(parts) / len(drawn)),
         "minicons": (some, len(task.fills) / len(some)),
     }
     harnesses = {}
-    for name in options.against:
+    for name in given.against:
         few = [task.fills[at] for at in plan[name][0][:256]]
         built = [HARNESSES[name](module, hub, batch) for batch in BATCHES]
-        harnesses[name] = min(built, key=lambda costs: timed(costs, before, few)[1])
+        harnesses[name] = min(built, key=lambda costs: priced(costs, before, few)[1])
     seconds: dict[str, list[float]] = {name: [] for name in (*OWN, *harnesses)}
     apart = dict.fromkeys(harnesses, 0.0)
-    for _ in range(options.rounds):
-        rate = max(forwards(module, size) for size in FORWARDS)
+    for _ in range(given.rounds):
+        fastest = max(forwards(module, size) for size in FORWARDS)
         found = ours(model, encoder, task)
         seconds["ours"].append(found.seconds)
         seconds["walk"].append(found.walking)
-        seconds["forwards"].append(found.queries / rate)
+        seconds["forwards"].append(found.queries / fastest)
         for name, costs in harnesses.items():
             which, times = plan[name]
-            theirs, spent = timed(costs, before, [task.fills[at] for at in which])
+            theirs, spent = priced(costs, before, [task.fills[at] for at in which])
             seconds[name].append(spent * times)
             apart[name] = max(apart[name], float(np.abs(theirs - found.costs[which]).max()))
             assert apart[name] <= EQUAL_NATS, f"{name} and we differ by {apart[name]} nats"
-
-    def over(one: str, other: str) -> list[float]:
-        return [a / b for a, b in zip(seconds[one], seconds[other], strict=True)]
 
     result: dict[str, Any] = {
         "format": task.format.masked,
         "fills": len(task.fills),
         "nodes": found.queries,
-        "seconds": round(statistics.median(seconds["ours"]), 2),
-        "walk_seconds": round(statistics.median(seconds["walk"]), 2),
-        **spread("walk_over_forwards", over("walk", "forwards")),
-        **spread("all_over_forwards", over("ours", "forwards")),
+        "seconds": middle(seconds["ours"], 2),
+        "walk_seconds": middle(seconds["walk"], 2),
+        **spread("walk_over_forwards", over(seconds["walk"], seconds["forwards"])),
+        **spread("all_over_forwards", over(seconds["ours"], seconds["forwards"])),
     }
     for name in harnesses:
         result[name] = {
             "timed_fills": len(plan[name][0]),
-            "seconds": round(statistics.median(seconds[name]), 1),
+            "seconds": middle(seconds[name], 1),
             "extrapolated": round(plan[name][1], 1),
-            **spread("ratio", over(name, "ours"), digits=1),
+            **spread("ratio", over(seconds[name], seconds["ours"]), digits=1),
             "largest_difference_nats": apart[name],
         }
         if name == "lm-eval":
@@ -279,50 +264,33 @@ def check_installed(names: Sequence[str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--all-digits", type=int, default=5)
-    parser.add_argument("--random", type=int, default=100_000)
-    parser.add_argument("--groups", type=int, default=100)
-    parser.add_argument("--texts", type=int, default=100)
-    parser.add_argument("--vocabulary", type=int, default=3_000)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--against", nargs="*", choices=list(HARNESSES), default=list(HARNESSES))
-    options = parser.parse_args()
-    check_installed(options.against)
+    given = options(
+        rounds=3, all_digits=5, random=100_000, groups=100, texts=100, vocabulary=3_000, threads=1,
+        against=(*HARNESSES,),
+    )  # fmt: skip
+    check_installed(given.against)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(options.threads)
-    torch.manual_seed(0)
-    backend = tokenizer(options.vocabulary)
+    torch.set_num_threads(given.threads)
+    backend = tokenizer(given.vocabulary)
     hub = transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token=END, pad_token=END
     )
-    config = transformers.GPT2Config(
-        vocab_size=backend.get_vocab_size(),
-        n_embd=256,
-        n_layer=6,
-        n_head=4,
-        n_positions=128,
-        bos_token_id=0,
-        eos_token_id=0,
+    module = gpt2(
+        backend.get_vocab_size(), width=256, layers=6, positions=128, bos_token_id=0, eos_token_id=0
     )
-    model = load(transformers.GPT2LMHeadModel(config).eval(), tokenizer=backend, device="cpu")
+    model = load(module, tokenizer=backend, device="cpu")
     encoder = CandidateEncoder(model.tokenizer, context=context(backend))
-    every, nine = Format(TEXT.format(options.all_digits)), Format(TEXT.format(9))
+    every, nine = Format(TEXT.format(given.all_digits)), Format(TEXT.format(9))
     tasks = [
         Task(every, list(every), whole=True),
-        Task(nine, nine.sample(options.random, rng=np.random.default_rng(1)), whole=False),
+        Task(nine, nine.sample(given.random, rng=np.random.default_rng(1)), whole=False),
     ]
-    print(
-        json.dumps(
-            {
-                "benchmark": "harnesses",
-                "threads": options.threads,
-                "vocabulary": backend.get_vocab_size(),
-                "context_tokens": CONTEXT_TOKENS,
-                "tasks": [measure(task, model, encoder, hub, options) for task in tasks],
-            }
-        )
+    show(
+        "harnesses",
+        threads=given.threads,
+        vocabulary=backend.get_vocab_size(),
+        context_tokens=CONTEXT_TOKENS,
+        tasks=[measure(task, model, encoder, hub, given) for task in tasks],
     )
 
 

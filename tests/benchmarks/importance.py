@@ -14,16 +14,12 @@ null where an interval has no width.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
-from character_lstm import TimedWalker, character_lstm, digits_tree
-from spread import spread
+from character_lstm import TimedWalker, WalkTimes, character_lstm, digits_tree
+from figures import middle, options, show
 
 from canary.models.language_model import Context
 from canary.scoring.batcher import Batcher
@@ -74,45 +70,28 @@ def against_uniform(width: int, runs: int) -> dict[str, object]:
 def outside_model(width: int, digits: int, *, threads: int, rounds: int) -> dict[str, object]:
     module, model = character_lstm(threads=threads)
     tree, batcher = digits_tree(model, digits), Batcher(model)
-    rates, outside, outside_both = [], [], []
-    for seed in range(rounds + 1):  # the first one finds the batch size
+    for seed in range(rounds + 1):
+        if seed < 2:  # the first round finds the batch size
+            times = WalkTimes(module)
         with model.open(Context(tree.context), memory_bytes=2**28) as opened:
-            walker, module.seconds = TimedWalker(opened), 0.0
-            began = time.process_time()
-            rng = np.random.default_rng(seed)
-            sample = importance_sample(tree, walker, batcher, width=width, rng=rng)
-            seconds = time.process_time() - began
-        rates.append(sample.queries / seconds)
-        outside.append(1 - module.seconds / seconds)
-        outside_both.append(1 - walker.seconds / seconds)
+            walker, rng = TimedWalker(opened), np.random.default_rng(seed)
+            with times.of(walker) as clock:
+                sample = importance_sample(tree, walker, batcher, width=width, rng=rng)
+        times.rates.append(sample.queries / clock.cpu)
     return {
         "lstm_queries": sample.queries,
-        "lstm_queries_per_cpu_second": round(statistics.median(rates[1:])),
-        "outside_model": round(statistics.median(outside[1:]), 3),
-        **spread("outside_model_and_gathering", outside_both[1:]),
+        "lstm_queries_per_cpu_second": middle(times.rates),
+        **times.shares(),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--width", type=int, default=4_000)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--digits", type=int, default=9)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
-    found = against_uniform(options.width, options.runs)
-    print(
-        json.dumps(
-            {
-                "benchmark": "importance",
-                **found,
-                "digits": options.digits,
-                **outside_model(
-                    20_000, options.digits, threads=options.threads, rounds=options.rounds
-                ),
-            }
-        )
+    given = options(width=4_000, runs=10, digits=9, rounds=5, threads=1)
+    show(
+        "importance",
+        **against_uniform(given.width, given.runs),
+        digits=given.digits,
+        **outside_model(20_000, given.digits, threads=given.threads, rounds=given.rounds),
     )
 
 

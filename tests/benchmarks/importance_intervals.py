@@ -16,13 +16,14 @@ end a quantile of an even mixture with the interval that misses none (mid-p).
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import sys
+from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from figures import options, show
 from scipy.stats import gamma
 
 from canary.scoring.batcher import Batcher
@@ -82,45 +83,36 @@ def intervals(sample: NodeSample, limit: float, own: int) -> dict[str, tuple[flo
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--trees", type=int, default=6)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--width", type=int, nargs="+", default=[4_000, 800])
-    options = parser.parse_args()
-    covered: dict[str, dict[tuple, list[bool]]] = {}
-    wide: dict[str, dict[str, list[float]]] = {}
-    for kind, sd_bits in SETTINGS:
-        for tree in range(options.trees):
-            synthetic = SyntheticTree(sd_bits, 500 + tree, kind=kind)
-            batcher = Batcher(synthetic, batch_size=8192)
-            canaries = np.argsort(synthetic.costs)[np.array(RANKS) - 1]
-            for width in options.width:
-                for run in range(options.runs):
-                    rng = np.random.default_rng([tree, run])
-                    sample = importance_sample(
-                        synthetic.tree, synthetic, batcher, width=width, rng=rng
-                    )
-                    for rank, own in zip(RANKS, canaries.tolist(), strict=True):
-                        found = intervals(sample, synthetic.costs[own], own)
-                        for name, (low, high) in found.items():
-                            cell = covered.setdefault(name, {}).setdefault(
-                                (kind, sd_bits, width, rank), []
-                            )
-                            cell.append(low - 1e-9 <= rank - 1 <= high + 1e-9)
-                            edges = "normal" if kind == "normal" else "heavy"
-                            bits = math.log2((1 + high) / (1 + max(low, 0.0)))
-                            wide.setdefault(name, {}).setdefault(edges, []).append(bits)
-    table = {
-        name: {
-            "coverage": round(float(np.mean([np.mean(cell) for cell in cells.values()])), 3),
-            "worst": round(float(min(np.mean(cell) for cell in cells.values())), 3),
-            "below_93": sum(bool(np.mean(cell) < 0.93) for cell in cells.values()),
+    given = options(trees=6, runs=20, width=[4_000, 800])
+    covered: defaultdict[str, defaultdict[tuple, list[bool]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    wide: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for (kind, sd_bits), tree in product(SETTINGS, range(given.trees)):
+        synthetic = SyntheticTree(sd_bits, 500 + tree, kind=kind)
+        batcher = Batcher(synthetic, batch_size=8192)
+        canaries = np.argsort(synthetic.costs)[np.array(RANKS) - 1]
+        edges = "normal" if kind == "normal" else "heavy"
+        for width, run in product(given.width, range(given.runs)):
+            rng = np.random.default_rng([tree, run])
+            sample = importance_sample(synthetic.tree, synthetic, batcher, width=width, rng=rng)
+            for rank, own in zip(RANKS, canaries.tolist(), strict=True):
+                found = intervals(sample, synthetic.costs[own], own)
+                for name, (low, high) in found.items():
+                    held = low - 1e-9 <= rank - 1 <= high + 1e-9
+                    covered[name][kind, sd_bits, width, rank].append(held)
+                    wide[name][edges].append(math.log2((1 + high) / (1 + max(low, 0.0))))
+    table = {}
+    for name, cells in covered.items():
+        shares = [float(np.mean(cell)) for cell in cells.values()]
+        table[name] = {
+            "coverage": round(float(np.mean(shares)), 3),
+            "worst": round(min(shares), 3),
+            "below_93": sum(share < 0.93 for share in shares),
             "bits": {edges: round(float(np.mean(b)), 2) for edges, b in wide[name].items()},
         }
-        for name, cells in covered.items()
-    }
-    cells = len(SETTINGS) * len(options.width) * len(RANKS)
-    print(json.dumps({"benchmark": "importance_intervals", "cells": cells, **table}))
+    cells = len(SETTINGS) * len(given.width) * len(RANKS)
+    show("importance_intervals", cells=cells, **table)
 
 
 if __name__ == "__main__":

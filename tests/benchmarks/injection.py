@@ -14,18 +14,13 @@ processor time, their ratios to the plain loop, the peaks in MiB. (Linux: it rea
 
 from __future__ import annotations
 
-import argparse
 import filecmp
 import json
 import random
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-from spread import peak_mib, spread
+from figures import child, fresh, middle, options, over, peak_mib, show, spread, timed
 
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.injection import inject_file
@@ -59,33 +54,13 @@ def plain(source: Path, target: Path) -> None:
             out.write(line)
 
 
-def seconds(work: object) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began
-
-
-def peak(source: Path, target: Path, canaries: Path, mode: str) -> float:
-    """Peak of memory, in MiB, of a process that injects; what it loads beforehand included."""
-    command = [sys.executable, __file__, "--child", source, target, canaries, mode]
-    done = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True)
-    return float(done.stdout)
-
-
-def child(source: str, target: str, canaries: str, mode: str) -> None:
-    inject_file(source, target, CanarySet.load(canaries), mode=mode)
-    print(peak_mib())
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["--child"]:
-        child(*sys.argv[2:])
+    if (words := child()) is not None:
+        source, target, canaries, mode = words
+        inject_file(source, target, CanarySet.load(canaries), mode=mode)
+        print(peak_mib())
         return
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--megabytes", type=int, default=32)
-    parser.add_argument("--line", type=int, default=600, help="characters of a line, about")
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    given = options(megabytes=32, line=600, rounds=3)
     canaries = generate(
         ["The random number is {digit:9}.", "My key is {letter:12}."],
         repetitions=[1, 16, 256],
@@ -95,8 +70,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         small, source, target = (folder / f"{n}.jsonl" for n in ("small", "source", "target"))
-        write_corpus(small, max(options.megabytes // 4, 1), options.line)
-        write_corpus(source, options.megabytes, options.line)
+        write_corpus(small, max(given.megabytes // 4, 1), given.line)
+        write_corpus(source, given.megabytes, given.line)
         canaries.save(folder / "canaries.json")
         spliced, back = folder / "spliced.jsonl", folder / "back.jsonl"
         jobs = {
@@ -108,40 +83,37 @@ def main() -> None:
             "strip": lambda: strip_file(spliced, back, canaries),
         }
         times: dict[str, list[float]] = {job: [] for job in jobs}
-        for _ in range(options.rounds):
+        for _ in range(given.rounds):
             for job, work in jobs.items():
-                times[job].append(seconds(work))
+                times[job].append(timed(work)[1])
         assert filecmp.cmp(back, source, shallow=False)
         megabytes = source.stat().st_size / 1e6
+        # Of memory, in MiB, of a process that injects; what it loads beforehand included.
         peaks = {
             mode: [
-                round(peak(corpus, target, folder / "canaries.json", mode), 1)
+                round(fresh(__file__, corpus, target, folder / "canaries.json", mode), 1)
                 for corpus in (small, source)
             ]
             for mode in ("record", "splice")
         }
     figures = {
         job: {
-            "rate": round(megabytes / statistics.median(found), 1),
-            **spread("ratio", [a / b for a, b in zip(times["plain"], found, strict=True)]),
+            "rate": round(megabytes / middle(found, 6), 1),
+            **spread("ratio", over(times["plain"], found)),
         }
         for job, found in times.items()
     }
-    print(
-        json.dumps(
-            {
-                "benchmark": "injection",
-                "megabytes": round(megabytes, 1),
-                "line": options.line,
-                "jobs": figures,
-                "peaks_mib": peaks,
-            }
-        )
+    show(
+        "injection",
+        megabytes=round(megabytes, 1),
+        line=given.line,
+        jobs=figures,
+        peaks_mib=peaks,
     )
     for before, after in peaks.values():
         assert after < MOST_MIB, peaks
         # A byte for each record where canaries are spliced, and what growing it leaves free.
-        records = megabytes * 1e6 / options.line
+        records = megabytes * 1e6 / given.line
         assert after - before < MOST_GROWTH_MIB + 8 * records / 2**20, peaks
 
 

@@ -13,13 +13,9 @@ the table included, as a multiple of the table. One JSON line.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-
 import numpy as np
 import scipy.stats
-from spread import peak_mib, spread
+from figures import Clock, middle, options, over, peak_mib, show, spread, timed
 
 from canary.membership.attacks import with_many_models
 from canary.membership.many import attack_models
@@ -60,62 +56,43 @@ def one_by_one(table, samples):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--models", type=int, default=256)
-    parser.add_argument("--samples", type=int, default=50_000)
-    parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--slow", type=int, default=2_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    given = options(models=256, samples=50_000, classes=100, slow=2_000, rounds=3)
     rng = np.random.default_rng(0)
     attack_models(made(rng, 8, 1000, 2), "R", rule="gaussian")  # imports
     before = peak_mib()
-    table = made(rng, options.models, options.samples, options.classes)
+    table = made(rng, given.models, given.samples, given.classes)
     size = (table.signal("loss").nbytes + table.member.nbytes) / 2**20
-    references = range(1, options.models)
+    references = range(1, given.models)
+    one = {"shadow": table, "references": references}
     each: dict[str, list[float]] = {name: [] for name in MANY}
-    wall, cpu = [], []
-    for _ in range(options.rounds):
-        began = time.perf_counter(), time.process_time()
-        for name in MANY:
-            start = time.process_time()
-            own = name in "DL"
-            attack_models(
-                table.select(models=[0]) if own else table,
-                name,
-                shadow=table if own else None,
-                references=references if own else None,
-            )
-            each[name].append(time.process_time() - start)
-        wall.append(time.perf_counter() - began[0])
-        cpu.append(time.process_time() - began[1])
+    rounds = []
+    for _ in range(given.rounds):
+        with Clock() as clock:
+            for name in MANY:
+                of = (table.select(models=[0]), one) if name in "DL" else (table, {})
+                each[name].append(timed(lambda n=name, o=of: attack_models(o[0], n, **o[1]))[1])
+        rounds.append(clock)
     peak = peak_mib() - before
-    some = min(options.slow, options.samples)
-    ratios = []
+    some = min(given.slow, given.samples)
     table.values["logit-confidence"] = logits(table.signal("loss"))
     alone, others = table.select(models=[0]), table.select(models=references)
-    for _ in range(options.rounds):
-        start = time.process_time()
-        expected = one_by_one(table, some)
-        slow = (time.process_time() - start) / some
-        start = time.process_time()
-        found = attack_models(alone, "lira-online", shadow=others).scores[0]
-        ratios.append(slow / ((time.process_time() - start) / options.samples))
+    slow, fast = [], []
+    for _ in range(given.rounds):
+        expected, seconds = timed(lambda: one_by_one(table, some))
+        slow.append(seconds / some)
+        found, seconds = timed(lambda: attack_models(alone, "lira-online", shadow=others).scores[0])
+        fast.append(seconds / given.samples)
         np.testing.assert_allclose(found[:some], expected, rtol=1e-6)
-    print(
-        json.dumps(
-            {
-                "benchmark": "many_models",
-                "models": options.models,
-                "samples": options.samples,
-                **spread("seconds", wall),
-                **spread("cpu_seconds", cpu),
-                "cpu_seconds_each": {n: round(float(np.median(t)), 2) for n, t in each.items()},
-                "table_mib": round(size),
-                "tables": round(peak / max(size, 1e-9), 2),
-                **spread("ratio", ratios, digits=1),
-            }
-        )
+    show(
+        "many_models",
+        models=given.models,
+        samples=given.samples,
+        **spread("seconds", [clock.wall for clock in rounds]),
+        **spread("cpu_seconds", [clock.cpu for clock in rounds]),
+        cpu_seconds_each={name: middle(times, 2) for name, times in each.items()},
+        table_mib=round(size),
+        tables=round(peak / max(size, 1e-9), 2),
+        **spread("ratio", over(slow, fast), digits=1),
     )
 
 

@@ -13,13 +13,10 @@ logits included. One JSON line.
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
-import time
 
 import numpy as np
-from spread import spread
+from figures import Clock, options, show, spread, timed
 
 from canary.membership.attacking import learn_thresholds
 from canary.membership.shadow_survey import survey
@@ -49,54 +46,44 @@ def accuracy(inside, outside, threshold):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--each", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    given = options(samples=1_000_000, classes=100, each=50_000, rounds=3)
     rng = np.random.default_rng(0)
-    given = [made(rng, options.samples, options.classes) for _ in range(2)]
-    wall, cpu, of_signals = [], [], []
-    for _ in range(options.rounds):
-        began = time.perf_counter(), time.process_time()
-        target, shadow = (
-            measure(logits, y=labels, member=member, outputs="logits")
-            for logits, labels, member in given
-        )
-        of_signals.append(time.perf_counter() - began[0])
-        survey(target, shadow)
-        wall.append(time.perf_counter() - began[0])
-        cpu.append(time.process_time() - began[1])
+    inputs = [made(rng, given.samples, given.classes) for _ in range(2)]
+    everything, of_signals = [], []
+    for _ in range(given.rounds):
+        with Clock() as clock:
+            with Clock() as signals:
+                target, shadow = (
+                    measure(logits, y=labels, member=member, outputs="logits")
+                    for logits, labels, member in inputs
+                )
+            survey(target, shadow)
+        everything.append(clock)
+        of_signals.append(signals.wall)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    member = np.arange(2 * options.each) < options.each
+    member = np.arange(2 * given.each) < given.each
     values = rng.normal(size=len(member)) + member
-    began = time.process_time()
-    expected = plain(values, member)
-    slow = time.process_time() - began
+    expected, slow = timed(lambda: plain(values, member))
     ours = []
-    for _ in range(max(options.rounds, 3)):
-        began = time.process_time()
-        found = learn_thresholds(values, member, np.zeros(len(member), np.int64), classes=1)
-        ours.append(time.process_time() - began)
+    for _ in range(max(given.rounds, 3)):
+        found, seconds = timed(
+            lambda: learn_thresholds(values, member, np.zeros(len(member), np.int64), classes=1)
+        )
+        ours.append(seconds)
         reached = accuracy(values[member], values[~member], found.values[0])
         assert abs(reached - expected) < 1e-12
-    print(
-        json.dumps(
-            {
-                "benchmark": "membership",
-                "samples": options.samples,
-                "classes": options.classes,
-                **spread("seconds", wall),
-                **spread("signal_seconds", of_signals),
-                **spread("cpu_seconds", cpu),
-                "input_mib": round(2 * options.samples * options.classes * 4 / 2**20),
-                "peak_mib": round(peak),
-                "plain_cpu_seconds": round(slow, 3),
-                **spread("search_cpu_seconds", ours, digits=5),
-                **spread("ratio", [slow / one for one in ours], digits=1),
-            }
-        )
+    show(
+        "membership",
+        samples=given.samples,
+        classes=given.classes,
+        **spread("seconds", [clock.wall for clock in everything]),
+        **spread("signal_seconds", of_signals),
+        **spread("cpu_seconds", [clock.cpu for clock in everything]),
+        input_mib=round(2 * given.samples * given.classes * 4 / 2**20),
+        peak_mib=round(peak),
+        plain_cpu_seconds=round(slow, 3),
+        **spread("search_cpu_seconds", ours, digits=5),
+        **spread("ratio", [slow / one for one in ours], digits=1),
     )
 
 

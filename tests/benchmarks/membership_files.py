@@ -12,18 +12,14 @@ files; it fails if the peak passes that size and 2 GiB. One JSON line.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
-import time
 import zipfile
 from pathlib import Path
 
 import numpy as np
-from spread import peak_mib
+from figures import Clock, child, fresh, options, peak_mib, show
 
 from canary.membership.risk import risk_scores
 from canary.membership.shadow_survey import survey
@@ -52,58 +48,37 @@ def write(path, samples, classes, rng):
                 np.lib.format.write_array(file, array)
 
 
-def work(folder) -> None:
+def work(folder: Path) -> dict[str, float]:
     """What is measured."""
-    began = time.perf_counter(), time.process_time()
-    target, shadow = (measure(folder / f"{name}.npz") for name in ("target", "shadow"))
-    read = time.perf_counter() - began[0], time.process_time() - began[1]
-    survey(target, shadow)
-    risk_scores(target, shadow=shadow, smooth=True)
-    print(
-        json.dumps(
-            {
-                "seconds": round(time.perf_counter() - began[0], 2),
-                "cpu_seconds": round(time.process_time() - began[1], 2),
-                "reading_seconds": round(read[0], 2),
-                "reading_cpu_seconds": round(read[1], 2),
-                "peak_mib": round(peak_mib()),
-            }
-        )
-    )
+    with Clock() as clock:
+        with Clock() as reading:
+            target, shadow = (measure(folder / f"{name}.npz") for name in ("target", "shadow"))
+        survey(target, shadow)
+        risk_scores(target, shadow=shadow, smooth=True)
+    return {
+        "seconds": round(clock.wall, 2),
+        "cpu_seconds": round(clock.cpu, 2),
+        "reading_seconds": round(reading.wall, 2),
+        "reading_cpu_seconds": round(reading.cpu, 2),
+        "peak_mib": round(peak_mib()),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--samples", type=int, default=1_000_000)
-    parser.add_argument("--classes", type=int, default=1000)
-    parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.work:
-        work(options.work)
+    if (words := child()) is not None:
+        print(json.dumps(work(Path(*words))))
         return
+    given = options(samples=1_000_000, classes=1000)
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write(folder / "target.npz", options.samples, options.classes, rng)
-        write(folder / "shadow.npz", max(options.samples // 10, 100), options.classes, rng)
+        write(folder / "target.npz", given.samples, given.classes, rng)
+        write(folder / "shadow.npz", max(given.samples // 10, 100), given.classes, rng)
         size = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
-        done = subprocess.run(
-            [sys.executable, __file__, "--work", name], check=True, capture_output=True, text=True
-        )
-    found = json.loads(done.stdout)
+        found = fresh(__file__, name)
     assert found["peak_mib"] < size + 2048
-    print(
-        json.dumps(
-            {
-                "benchmark": "membership_files",
-                "samples": options.samples,
-                "classes": options.classes,
-                **found,
-                "files_mib": round(size),
-                "load": round(os.getloadavg()[0], 1),
-            }
-        )
-    )
+    load = round(os.getloadavg()[0], 1)
+    show("membership_files", **vars(given), **found, files_mib=round(size), load=load)
 
 
 if __name__ == "__main__":

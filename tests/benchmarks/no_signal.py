@@ -26,11 +26,11 @@ noise and standard error: what comes of a split that was not drawn without regar
 
 from __future__ import annotations
 
-import argparse
-import json
 from argparse import Namespace
+from collections import defaultdict
 
 import numpy as np
+from figures import options, show
 from scipy.stats import rankdata
 
 from canary.errors import CanaryError
@@ -108,22 +108,22 @@ def target_only(table, name, options):
     return float(np.mean(found))
 
 
-def measured(split, models, options, how):
+def measured(split, models, given, how):
     """For each attack and kind of losses: mean AUC, and its standard error."""
-    found: dict[str, list[float]] = {}
+    found = defaultdict(list)
     # Of few models few samples are left out; and the cost is compared on the same targets.
-    seeds = options.seeds * (10 if split == "leave-one-out" else 1)
-    few = {"targets": range(4)} if options.effect and how is matched else {}
+    seeds = given.seeds * (10 if split == "leave-one-out" else 1)
+    few = {"targets": range(4)} if given.effect and how is matched else {}
     for seed in range(seeds):
-        member = members(split, models, options.samples, seed)
-        for losses in ("continuous",) if options.effect else LOSSES:
-            table = table_of(member, losses, options.effect, seed)
+        member = members(split, models, given.samples, seed)
+        for losses in ("continuous",) if given.effect else LOSSES:
+            table = table_of(member, losses, given.effect, seed)
             for name, more in ATTACKS:
                 try:
                     auc = how(table, name, {**more, **few})
                 except CanaryError:  # of so few references nobody knows a variance
                     continue
-                found.setdefault(" ".join((name, *more.values(), losses)), []).append(auc)
+                found[" ".join((name, *more.values(), losses))].append(auc)
     many = max(seeds - 1, 1) ** 0.5
     return {key: (float(np.mean(v)), float(np.std(v)) / many) for key, v in found.items()}
 
@@ -135,9 +135,17 @@ def worst(found):
     return {"attack": key, "auc": round(found[key][0], 4), "z": round(z[key], 1)}
 
 
+def with_errors(found):
+    """Mean and standard error of each."""
+    return {
+        key: (round(float(np.mean(v)), 4), round(float(np.std(v)) / len(v) ** 0.5, 4))
+        for key, v in found.items()
+    }
+
+
 def by_points(points, seeds):
     """Mean AUC and standard error of what compares with the target's own nonmembers."""
-    found: dict[str, list[float]] = {}
+    found = defaultdict(list)
     for seed in range(seeds):
         rng = np.random.default_rng([seed, points])
         member = np.argsort(rng.random((9, 2 * points)), axis=0) < 4
@@ -145,17 +153,15 @@ def by_points(points, seeds):
         logit = rng.normal(size=member.shape)
         label = np.zeros(2 * points, np.int64)
         table = SignalTable({"loss": np.logaddexp(0, -logit)}, member, label, 1)
-        found.setdefault("loss", []).append(areas(Namespace(scores=logit[:1], member=member[:1])))
+        found["loss"].append(areas(Namespace(scores=logit[:1], member=member[:1])))
         for name in ("P", "rmia", "rmia-offline"):
-            found.setdefault(name, []).append(areas(attack_models(table, name, targets=[0])))
-    return {
-        key: (round(np.mean(v), 4), round(np.std(v) / seeds**0.5, 4)) for key, v in found.items()
-    }
+            found[name].append(areas(attack_models(table, name, targets=[0])))
+    return with_errors(found)
 
 
 def by_kind(share, seeds, samples=800):
     """Mean AUC and standard error of each attack where one kind of samples is mostly members."""
-    found: dict[str, list[float]] = {}
+    found = defaultdict(list)
     for seed in range(seeds):
         rng = np.random.default_rng([seed, int(1000 * share)])
         quiet = rng.random(samples) < 0.5
@@ -170,38 +176,30 @@ def by_kind(share, seeds, samples=800):
         table = SignalTable({"loss": np.logaddexp(0, -logit)}, member, label, 1)
         for name, more in ATTACKS:
             auc = areas(attack_models(table, name, targets=[0], **more))
-            found.setdefault(" ".join((name, *more.values())), []).append(auc)
-    return {
-        key: (round(float(np.mean(v)), 4), round(float(np.std(v)) / seeds**0.5, 4))
-        for key, v in found.items()
-    }
+            found[" ".join((name, *more.values()))].append(auc)
+    return with_errors(found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--models", type=int, nargs="+", default=[8, 16, 32])
-    parser.add_argument("--samples", type=int, default=800)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--effect", type=float, default=0.0)
-    parser.add_argument("--splits", nargs="+", default=SPLITS)
-    parser.add_argument("--points", type=int, nargs="+", default=[])
-    parser.add_argument("--kinds", type=float, nargs="+", default=[])
-    options = parser.parse_args()
-    result: dict[str, object] = {"benchmark": "no_signal"}
-    for points in options.points:
-        result[f"{points} points"] = by_points(points, options.seeds)
-    for share in options.kinds:
-        result[f"{share} of a kind"] = by_kind(share, options.seeds)
-    for split in () if options.points or options.kinds else options.splits:
-        for models in options.models:
+    given = options(
+        models=[8, 16, 32], samples=800, seeds=20, effect=0.0, splits=SPLITS, points=[int],
+        kinds=[float],
+    )  # fmt: skip
+    result: dict[str, object] = {}
+    for points in given.points:
+        result[f"{points} points"] = by_points(points, given.seeds)
+    for share in given.kinds:
+        result[f"{share} of a kind"] = by_kind(share, given.seeds)
+    for split in () if given.points or given.kinds else given.splits:
+        for models in given.models:
             for name, how in (("matched", matched), ("target only", target_only)):
-                found = measured(split, models, options, how)
+                found = measured(split, models, given, how)
                 result[f"{split}, {models} models, {name}"] = (
                     {key: round(mean, 4) for key, (mean, _) in found.items()}
-                    if options.effect
+                    if given.effect
                     else worst(found)
                 )
-    print(json.dumps(result))
+    show("no_signal", **result)
 
 
 if __name__ == "__main__":

@@ -12,10 +12,8 @@ each the mean distance from the true posterior, over all pairs and in the worst.
 
 from __future__ import annotations
 
-import argparse
-import json
-
 import numpy as np
+from figures import options, show
 from scipy.optimize import isotonic_regression
 from scipy.stats import loggamma, norm
 
@@ -79,30 +77,23 @@ METHODS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--each", type=int, default=100)
-    parser.add_argument("--runs", type=int, default=40)
-    options = parser.parse_args()
+    given = options(each=100, runs=40)
     off = {name: {pair: [] for pair in PAIRS} for name in METHODS}
     rng = np.random.default_rng(0)
     for name, pair in PAIRS.items():
-        for _ in range(options.runs):
-            shadow, _ = drawn(pair, options.each, rng)
+        for _ in range(given.runs):
+            shadow, _ = drawn(pair, given.each, rng)
             target, x = drawn(pair, 2000, rng)
             inside, outside = (one.pdf(x) for one in pair)
             truth = inside / (inside + outside)
             for method, score in METHODS.items():
                 off[method][name].append(np.abs(score(target, shadow) - truth).mean())
-    means = {m: {p: float(np.mean(v)) for p, v in found.items()} for m, found in off.items()}
-    print(
-        json.dumps(
-            {
-                "benchmark": "risk_scores",
-                "each": options.each,
-                **{f"{m}_mean": round(np.mean(list(v.values())), 4) for m, v in means.items()},
-                **{f"{m}_worst": round(max(v.values()), 4) for m, v in means.items()},
-            }
-        )
+    means = {m: [float(np.mean(v)) for v in found.values()] for m, found in off.items()}
+    show(
+        "risk_scores",
+        each=given.each,
+        **{f"{m}_mean": round(float(np.mean(v)), 4) for m, v in means.items()},
+        **{f"{m}_worst": round(max(v), 4) for m, v in means.items()},
     )
 
 

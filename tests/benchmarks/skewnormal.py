@@ -9,48 +9,32 @@ and by how many nats our log-likelihood over all draws is above scipy's (more is
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
-
 import numpy as np
+from figures import middle, options, over, show, spread, timed
 from scipy.stats import skewnorm
-from spread import spread
 
 from canary.statistics.skewfit import fit_skew_normal
 from canary.statistics.skewnormal import SkewNormal
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--draws", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
+    given = options(draws=1_000_000, rounds=3)
     ours, theirs, gains = [], [], []
-    for seed in range(options.rounds):
-        rng = np.random.default_rng(seed)
-        px = skewnorm.rvs(2.0, 30.0, 2.0, options.draws, random_state=rng)
-        began = time.process_time()
-        fitted = fit_skew_normal(px)
-        ours.append(time.process_time() - began)
-        began = time.process_time()
-        shape, location, scale = skewnorm.fit(px)
-        theirs.append(time.process_time() - began)
+    for seed in range(given.rounds):
+        px = skewnorm.rvs(2.0, 30.0, 2.0, given.draws, random_state=np.random.default_rng(seed))
+        fitted, seconds = timed(lambda px=px: fit_skew_normal(px))
+        ours.append(seconds)
+        (shape, location, scale), seconds = timed(lambda px=px: skewnorm.fit(px))
+        theirs.append(seconds)
         reference = SkewNormal(float(location), float(scale), float(shape))
         gains.append(float(np.sum(fitted.log_density(px) - reference.log_density(px))))
-    ratios = [t / o for t, o in zip(theirs, ours, strict=True)]
-    print(
-        json.dumps(
-            {
-                "benchmark": "skewnormal",
-                "draws": options.draws,
-                **spread("canary_cpu_seconds", ours),
-                "scipy_cpu_seconds": round(statistics.median(theirs), 3),
-                **spread("ratio", ratios, digits=1),
-                "gain_nats_least": float(f"{min(gains):.3g}"),
-            }
-        )
+    show(
+        "skewnormal",
+        draws=given.draws,
+        **spread("canary_cpu_seconds", ours),
+        scipy_cpu_seconds=middle(theirs, 3),
+        **spread("ratio", over(theirs, ours), digits=1),
+        gain_nats_least=float(f"{min(gains):.3g}"),
     )
 
 

@@ -14,12 +14,8 @@ needs nothing and compares nothing. One JSON line.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
-
 import numpy as np
-from spread import spread
+from figures import middle, options, show, spread, timed
 
 from canary.membership.attacking import attack
 from canary.signals.measuring import measure
@@ -36,14 +32,10 @@ def made(samples, classes):
     return probs / probs.sum(axis=1, keepdims=True), labels, member
 
 
-def timed(function, rounds):
+def repeated(function, rounds):
     """The result, and the processor seconds of each round."""
-    seconds = []
-    for _ in range(rounds):
-        began = time.process_time()
-        found = function()
-        seconds.append(time.process_time() - began)
-    return found, seconds
+    results, seconds = zip(*(timed(function) for _ in range(rounds)), strict=True)
+    return results[-1], seconds
 
 
 def by_class(scores, member, labels, fpr):
@@ -69,9 +61,9 @@ def theirs(probs, labels, member, scores, *, fpr, rounds):
     rule = MembershipInferenceBlackBoxRuleBased(classifier)
     truth = member.astype(int)
     return (
-        timed(lambda: rule.infer(place, labels), rounds),
-        timed(lambda: get_roc_for_fpr(scores, truth, targeted_fpr=fpr), rounds),
-        timed(
+        repeated(lambda: rule.infer(place, labels), rounds),
+        repeated(lambda: get_roc_for_fpr(scores, truth, targeted_fpr=fpr), rounds),
+        repeated(
             lambda: get_roc_for_fpr(scores, truth, target_model_labels=labels, targeted_fpr=fpr),
             rounds,
         ),
@@ -87,14 +79,8 @@ def agree(point, other, asked) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--samples", type=int, default=100_000)
-    parser.add_argument("--classes", type=int, default=100)
-    parser.add_argument("--fpr", type=float, default=0.01)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--against", nargs="*", choices=["art"], default=["art"])
-    options = parser.parse_args()
-    if options.against:
+    given = options(samples=100_000, classes=100, fpr=0.01, rounds=3, against=("art",))
+    if given.against:
         try:
             import art  # noqa: F401
         except ImportError as error:
@@ -103,43 +89,32 @@ def main() -> None:
                 "adversarial-robustness-toolbox in an environment of its own, or leave it out "
                 "with --against"
             ) from error
-    probs, labels, member = made(options.samples, options.classes)
+    probs, labels, member = made(given.samples, given.classes)
 
     def guesses():
         table = measure(probs, y=labels, member=member, outputs="probs")
         return table, attack(table, "correctness", shadow=table)
 
-    (table, ours), rule = timed(guesses, options.rounds)
+    (table, ours), rule = repeated(guesses, given.rounds)
     scores = table.signal("confidence")[0]
-    point, rate = timed(lambda: roc(scores, member).tpr_at_fpr(options.fpr), options.rounds)
-    points, rates = timed(lambda: by_class(scores, member, labels, options.fpr), options.rounds)
-    found = {
-        "benchmark": "toolbox",
-        "samples": options.samples,
-        "classes": options.classes,
-        **spread("correctness_seconds", rule, digits=4),
-        **spread("rate_seconds", rate, digits=4),
-        **spread("class_rates_seconds", rates, digits=4),
-    }
-    if options.against:
-        one, two, three = theirs(
-            probs, labels, member, scores, fpr=options.fpr, rounds=options.rounds
-        )
-        assert (one[0].astype(bool) == ours.guess).all()
+    point, rate = repeated(lambda: roc(scores, member).tpr_at_fpr(given.fpr), given.rounds)
+    points, rates = repeated(lambda: by_class(scores, member, labels, given.fpr), given.rounds)
+    own = {"correctness": rule, "rate": rate, "class_rates": rates}
+    found = {"samples": given.samples, "classes": given.classes}
+    for name, seconds in own.items():
+        found |= spread(f"{name}_seconds", seconds, digits=4)
+    if given.against:
+        others = theirs(probs, labels, member, scores, fpr=given.fpr, rounds=given.rounds)
+        (guess, _), (one, _), (by_label, _) = others
+        assert (guess.astype(bool) == ours.guess).all()
         same = [
-            agree(p, q, options.fpr)
-            for p, q in zip([point, *points], [*two[0], *three[0]], strict=True)
+            agree(p, q, given.fpr) for p, q in zip([point, *points], [*one, *by_label], strict=True)
         ]
-        for name, mine, other in zip(
-            ("correctness", "rate", "class_rates"),
-            (rule, rate, rates),
-            (one, two, three),
-            strict=True,
-        ):
-            found |= spread(f"{name}_theirs_seconds", other[1], digits=4)
-            found[f"{name}_ratio"] = round(np.median(other[1]) / np.median(mine), 2)
+        for (name, mine), (_, seconds) in zip(own.items(), others, strict=True):
+            found |= spread(f"{name}_theirs_seconds", seconds, digits=4)
+            found[f"{name}_ratio"] = round(middle(seconds, 6) / middle(mine, 6), 2)
         found |= {"same_rates": sum(same), "rates": len(same)}
-    print(json.dumps(found))
+    show("toolbox", **found)
 
 
 if __name__ == "__main__":

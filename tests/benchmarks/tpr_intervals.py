@@ -14,11 +14,10 @@ the mean width of canary's interval in points.
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 
 import numpy as np
+from figures import options, show
 from scipy.stats import binom, norm
 from scipy.stats import t as student
 
@@ -86,21 +85,16 @@ def row(family, shift, each, fpr, *, runs, again):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--bootstrap", type=int, default=0)
-    parser.add_argument("--samples", type=int, nargs="+", default=[200, 1000, 5000])
-    parser.add_argument("--families", nargs="+", choices=[*FAMILIES], default=[*FAMILIES])
-    options = parser.parse_args()
+    given = options(runs=1000, bootstrap=0, samples=[200, 1000, 5000], families=(*FAMILIES,))
     rows = [
-        row(family, shift, each, fpr, runs=options.runs, again=options.bootstrap)
-        for family in options.families
+        row(family, shift, each, fpr, runs=given.runs, again=given.bootstrap)
+        for family in given.families
         for shift in (0, 1, 2)
-        for each in options.samples
+        for each in given.samples
         for fpr in RATES
         if fpr * each >= 1
     ]
-    print(json.dumps({"benchmark": "tpr_intervals", "runs": options.runs, "rows": rows}))
+    show("tpr_intervals", runs=given.runs, rows=rows)
 
 
 if __name__ == "__main__":

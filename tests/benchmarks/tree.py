@@ -10,14 +10,12 @@ texts of letters.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import random
 import resource
-import statistics
-import time
 from typing import Any
+
+from figures import middle, options, show, timed
 
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
@@ -83,14 +81,13 @@ def tokenizer(pattern: str | None, size: int) -> FastTokenizer:
 def measure(encoder: CandidateEncoder, text: str, rounds: int) -> dict[str, Any]:
     seconds = []
     for _ in range(rounds):
-        began = time.process_time()
         try:
-            tree = compile_tree(Format(text), encoder)
+            tree, spent = timed(lambda: compile_tree(Format(text), encoder))
         except UnsupportedError as error:
-            return {"refused": error.problem, "seconds": round(time.process_time() - began, 2)}
-        seconds.append(time.process_time() - began)
+            return {"refused": error.problem}
+        seconds.append(spent)
     return {
-        "seconds": round(statistics.median(seconds), 2),
+        "seconds": middle(seconds, 2),
         "states": len(tree.leaves),
         "edges": len(tree.tokens),
         "context": len(tree.context),
@@ -100,20 +97,16 @@ def measure(encoder: CandidateEncoder, text: str, rounds: int) -> dict[str, Any]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--vocabulary", type=int, default=128_000)
-    parser.add_argument("--formats", nargs="+", choices=list(FORMATS), default=list(FORMATS))
-    options = parser.parse_args()
-    result: dict[str, Any] = {"benchmark": "tree"}
+    given = options(rounds=3, vocabulary=128_000, formats=(*FORMATS,))
+    result: dict[str, Any] = {}
     for name, pattern in PATTERNS.items():
-        encoder = CandidateEncoder(tokenizer(pattern, options.vocabulary))
+        encoder = CandidateEncoder(tokenizer(pattern, given.vocabulary))
         result["vocabulary"] = encoder.tokenizer.size
         result[name] = {
-            short: measure(encoder, FORMATS[short], options.rounds) for short in options.formats
+            short: measure(encoder, FORMATS[short], given.rounds) for short in given.formats
         }
-    result["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(json.dumps(result))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    show("tree", **result, peak_mb=peak)
 
 
 if __name__ == "__main__":

@@ -11,19 +11,16 @@ Needs Ray; `--alone` leaves the workers out. One JSON line.
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
-from character_lstm import CHARACTERS, digits_tree, saved
-from spread import spread
-from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+from character_lstm import CHARACTERS, digits_tree, gpt2, saved
+from figures import Clock, options, over, show, spread
+from transformers import PreTrainedTokenizerFast
 
 from canary.models.language_model import Context, LanguageModel
 from canary.models.loading import load
@@ -56,66 +53,55 @@ def scored(count: int) -> Callable[[LanguageModel], np.ndarray]:
     return lambda model: score(model, texts, batch_size=32)
 
 
-def save_gpt2(folder: Path) -> None:
-    torch.manual_seed(0)
-    sizes = {"n_embd": 256, "n_layer": 4, "n_head": 4, "n_positions": 256}
-    special = {"bos_token_id": None, "eos_token_id": None}
-    GPT2LMHeadModel(GPT2Config(vocab_size=8192, **sizes, **special)).save_pretrained(folder)
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--digits", type=int, nargs=2, default=(6, 4), help="LSTM, GPT-2")
-    parser.add_argument("--texts", type=int, default=200)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ray", default="local")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--alone", action="store_true")
-    options = parser.parse_args()
+    given = options(digits=[6, 4], texts=200, rounds=5, ray="local", workers=2, alone=False)
     torch.set_num_threads(1)
-    workers = RayWorkers(address=options.ray, workers=options.workers)
-    found: dict[str, object] = {"benchmark": "workers", "workers": options.workers}
+    workers = None if given.alone else RayWorkers(address=given.ray, workers=given.workers)
     with tempfile.TemporaryDirectory() as name:
-        lstm, gpt2 = Path(name, "lstm"), Path(name, "gpt2")
+        lstm, folder = Path(name, "lstm"), Path(name, "gpt2")
         lstm.mkdir()
         factory = saved(lstm)
-        save_gpt2(gpt2)
+        gpt2(8192, width=256, layers=4, positions=256).save_pretrained(folder)
         tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(lstm / "tokenizer.json"))
-        tokenizer.save_pretrained(gpt2)
-        jobs = {"enumerate": walked(options.digits[0], 2048)}
-        found["lstm"] = _compared(options, jobs, workers, source=lstm, factory=factory)
-        jobs = {"enumerate": walked(options.digits[1], 512), "score": scored(options.texts)}
-        found["gpt2"] = _compared(options, jobs, workers, source=gpt2)
-    print(json.dumps(found))
+        tokenizer.save_pretrained(folder)
+        of_lstm, of_gpt2 = (
+            walked(n, size) for n, size in zip(given.digits, (2048, 512), strict=True)
+        )
+        jobs = {"enumerate": of_gpt2, "score": scored(given.texts)}
+        show(
+            "workers",
+            workers=given.workers,
+            lstm=_compared({"enumerate": of_lstm}, given.rounds, workers, lstm, factory=factory),
+            gpt2=_compared(jobs, given.rounds, workers, folder),
+        )
 
 
-def _compared(options, jobs, workers, **named) -> dict[str, dict[str, float]]:
-    began = time.perf_counter()
-    here = load(**named)
-    told: dict[str, dict[str, float]] = {"loading_here": time.perf_counter() - began}
-    there = here
-    if not options.alone:
-        began = time.perf_counter()
-        there = load(**named, workers=workers)
-        told["loading_there"] = time.perf_counter() - began
+def _compared(jobs, rounds, workers, source, **named) -> dict[str, object]:
+    with Clock() as clock:
+        here = there = load(source, **named)
+    told: dict[str, object] = {"loading_here": clock.wall}
+    if workers is not None:
+        with Clock() as clock:
+            there = load(source, **named, workers=workers)
+        told["loading_there"] = clock.wall
     for job, run in jobs.items():
-        rounds = [(_timed(run, here), _timed(run, there)) for _ in range(options.rounds)]
-        difference = max(float(np.abs(b - a).max()) for (a, _), (b, _) in rounds)
+        own, theirs, apart = [], [], 0.0
+        for _ in range(rounds):
+            with Clock() as clock:
+                found = run(here)
+            own.append(clock.wall)
+            with Clock() as clock:
+                apart = max(apart, float(np.abs(run(there) - found).max()))
+            theirs.append(clock.wall)
         told[job] = {
-            **spread("seconds_here", [own for (_, own), _ in rounds]),
-            **spread("seconds_there", [theirs for _, (_, theirs) in rounds]),
-            **spread("speedup", [own / theirs for (_, own), (_, theirs) in rounds]),
-            "largest_difference": difference,
+            **spread("seconds_here", own),
+            **spread("seconds_there", theirs),
+            **spread("speedup", over(own, theirs)),
+            "largest_difference": apart,
         }
     if there is not here:
         there.close()
     return told
-
-
-def _timed(run, model) -> tuple[np.ndarray, float]:
-    began = time.perf_counter()
-    found = run(model)
-    return found, time.perf_counter() - began
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pytest
 from pytest_projects import Project
+from recipe_scripts import RECIPES
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "ci"
+RECIPE = RECIPES / "ci"
 
 
 def commands() -> list[str]:

@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 import gzip
-import importlib
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from recipe_scripts import RECIPES, modules
 
 from canary.errors import InputError
 from canary.fleet.torch_training import TorchTraining
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "enhanced_mia"
-MODULES = ("networks", "data", "training", "figures", "table", "run")
+RECIPE = RECIPES / "enhanced_mia"
 
 
-@pytest.fixture
-def recipe(monkeypatch):
-    """The modules of the recipe, as beside each other."""
-    monkeypatch.syspath_prepend(str(RECIPE))
-    for name in MODULES:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    yield {name: importlib.import_module(name) for name in MODULES}
-    for name in MODULES:
-        sys.modules.pop(name, None)
+@pytest.fixture(scope="module")
+def recipe():
+    with modules(RECIPE) as found:
+        yield found
 
 
 def small(recipe, **changed):
-    train = TorchTraining(
-        build=recipe["networks"].for_location30,
-        epochs=15,
-        batch_size=16,
-        learning_rate=0.1,
-        device="cpu",
-    )
+    network, options = recipe["networks"].for_location30, {"learning_rate": 0.1, "device": "cpu"}
+    train = TorchTraining(build=network, epochs=15, batch_size=16, **options)
     counts = {"members": 120, "population": 160, "models": 6, "targets": 2, "distilled": 4}
     counts |= {"points": 4, "repeats": 4, "at_once": 16}
     return recipe["training"].Configuration(name="small", train=train, **counts | changed)
@@ -86,10 +73,6 @@ def test_the_page_tells_what_is_kept(recipe):
         assert "\n".join(rows) in page
     for result in kept.values():
         assert recipe["table"].right(result) in " ".join(page.split())
-
-
-def test_the_page_shows_the_figures_that_are_kept():
-    page = (RECIPE / "README.md").read_text(encoding="utf-8")
     for path in RECIPE.glob("*.svg"):
         assert f"({path.name})" in page
         assert path.stat().st_size < 130_000
@@ -166,16 +149,14 @@ def test_purchases_are_read_in_every_published_form(recipe, tmp_path, form):
     assert said.shape == (5, 100)
 
 
-@pytest.mark.parametrize("text", ["1,0,1\n2,0\n", "1,0,x\n", "1,0,2\n", "0,1\n", "101,1\n", "1\n"])
-def test_purchases_that_are_not_the_published_ones(recipe, tmp_path, text):
-    (tmp_path / "dataset_purchase").write_text(text)
-    with pytest.raises(InputError, match=r"dataset_purchase: no records of zeros.*published file"):
-        recipe["data"].purchase100(tmp_path)
-
-
-def test_purchases_without_file_or_as_pickles(recipe, tmp_path):
+def test_purchases_that_are_not_the_published_ones(recipe, tmp_path):
     with pytest.raises(InputError, match=r"no such file; unpack .*purchase100\.npz"):
         recipe["data"].purchase100(tmp_path)
+    for text in ("1,0,1\n2,0\n", "1,0,x\n", "1,0,2\n", "0,1\n", "101,1\n", "1\n"):
+        (tmp_path / "dataset_purchase").write_text(text)
+        with pytest.raises(InputError, match="dataset_purchase: no records of zeros.*published"):
+            recipe["data"].purchase100(tmp_path)
+    (tmp_path / "dataset_purchase").unlink()
     np.savez(tmp_path / "purchase100.npz", features=np.array([{}]), labels=np.array([1]))
     with pytest.raises(InputError, match="pickles are refused"):
         recipe["data"].purchase100(tmp_path)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from pathlib import Path
 
 import pytest
 from readers_things import lay
+from recipe_scripts import RECIPES, run_script
 
 from canary.audits.history import History
 
-SCRIPT = Path(__file__).parents[2] / "recipes" / "finetune" / "finetune.py"
 TINY = ("--epochs", "1", "--block", "128", "--threads", "1", "--share", "0", "--draws", "40")
 
 pytestmark = [
@@ -22,12 +20,11 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("options", [(), ("--lora", "--first")], ids=["full", "lora"])
-def test_it_trains_watches_and_keeps_the_history(tmp_path, monkeypatch, capsys, options):
+def test_it_trains_watches_and_keeps_the_history(tmp_path, monkeypatch, options):
     monkeypatch.chdir(tmp_path)
     lay(tmp_path, "model", "canaries.json", "corpus.canaried.jsonl")
     words = ("model", "corpus.canaried.jsonl", "--canaries", "canaries.json", "--out", "out")
-    monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words, *TINY, "--every", "5", *options])
-    runpy.run_path(str(SCRIPT), run_name="__main__")
+    said = run_script(RECIPES / "finetune" / "finetune.py", *words, *TINY, "--every", "5", *options)
     history = History.load("out/canary_history.json")
     assert [m.step for m in history.measured][:2] == [5, 10]
     assert history.model["name"] == ("PeftModelForCausalLM" if options else "GPT2LMHeadModel")
@@ -35,4 +32,4 @@ def test_it_trains_watches_and_keeps_the_history(tmp_path, monkeypatch, capsys, 
     assert marks == (list(range(1, 1 + len(marks))) if options else [])
     assert bool(marks) == bool(options)
     assert {p.name for p in Path("out").glob("*.png")} == {"curves.png", "draws.png"}
-    assert f"measured {len(history.measured)} of" in capsys.readouterr().out
+    assert f"measured {len(history.measured)} of" in said

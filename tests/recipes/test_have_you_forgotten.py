@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import lzma
-from pathlib import Path
 
 import numpy as np
 import pytest
-from recipe_scripts import run_script
+from recipe_scripts import RECIPES, run_script
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "have_you_forgotten"
+RECIPE = RECIPES / "have_you_forgotten"
 
 pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
@@ -86,13 +85,8 @@ def test_a_language_model_is_judged_by_three_measures(tmp_path):
         file.write("\n\n".join(f"HAMLET:\n{line}" for line in sorted(lines)))
     # One epoch is ten steps for some models, of which a tenth is one.
     shown, found = run("language.py", tmp_path, "--seeds", 1, "--calibration", 3, "--epochs", 1)
-    assert set(found["targets"]) == {
-        "original",
-        "retrained",
-        "fine-tuned",
-        "ascent",
-        "ascent too far",
-    }
+    targets = {"original", "retrained", "fine-tuned", "ascent", "ascent too far"}
+    assert set(found["targets"]) == targets
     exposures = [one["exposure of injected"] for one in found["targets"]["original"]["seeds"]]
     assert 0 <= exposures[0] <= 13.3
     assert "| retrained |" in shown

@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
+from recipe_scripts import RECIPES, modules
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "reseeded"
-
-
-def script():
-    spec = importlib.util.spec_from_file_location("reseeded", RECIPE / "reseeded.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+RECIPE = RECIPES / "reseeded"
 
 
 @pytest.mark.slow
 def test_it_trains_compares_and_counts(tmp_path, monkeypatch, capsys):
-    module = script()
-    module.PLAIN = dataclasses.replace(module.PLAIN, sentences=20, epochs=1, units=8)
     words = ["--seeds", "6", "--changed", "3", "--groupings", "4", "--out", str(tmp_path / "out")]
-    monkeypatch.setattr(sys, "argv", ["reseeded.py", *words])
-    module.main()
+    monkeypatch.setattr("sys.argv", ["reseeded.py", *words])
+    with modules(RECIPE) as recipe:
+        script = recipe["reseeded"]
+        script.PLAIN = dataclasses.replace(script.PLAIN, sentences=20, epochs=1, units=8)
+        script.main()
     found = json.loads((tmp_path / "out").read_text())
     assert len(set(found["mean_exposure_bits, plain"])) > 1
     counted = {name: value["of"] for name, value in found.items() if isinstance(value, dict)}
@@ -40,9 +32,8 @@ def test_the_page_tells_what_is_kept():
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"\| ([\d,]+) of ([\d,]+) \| ([\d.]+) %", page)
     found = [tuple(float(part.replace(",", "")) for part in row) for row in rows]
-    expected = [
+    assert found == [
         (value["alarms"], value["of"], pytest.approx(100 * value["share"], abs=0.01))
         for value in kept.values()
         if isinstance(value, dict)
     ]
-    assert found == expected

@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import subprocess
 import sys
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from recipe_scripts import RECIPES, modules
 
 import canary
 from canary.errors import InputError
 from canary.membership.risk import RiskScores
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "song_mittal"
-MODULES = (
-    *("large", "networks", "memguard", "data", "works", "train"),
-    *("attacks", "table", "risk", "variants", "of_paper", "figures"),
-)
+RECIPE = RECIPES / "song_mittal"
 
 pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
 
 @pytest.fixture(scope="module")
 def recipe():
-    """The modules of the recipe by name, which nobody else sees."""
-    sys.path.insert(0, str(RECIPE))
-    try:
-        yield {name: importlib.import_module(name) for name in MODULES}
-    finally:
-        sys.path.remove(str(RECIPE))
-        for name in MODULES:
-            sys.modules.pop(name, None)
+    with modules(RECIPE) as found:
+        yield found
 
 
 def made_up(samples):

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
+from recipe_scripts import RECIPES, modules
 from scipy.spatial.distance import cdist
 
 from canary.errors import InputError
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "song_mittal"
-
 
 @pytest.fixture(scope="module")
 def large():
-    spec = importlib.util.spec_from_file_location("song_mittal_large", RECIPE / "large.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with modules(RECIPES / "song_mittal") as found:
+        yield found["large"]
 
 
 def test_purchase100_as_text_golden(large, tmp_path):

@@ -7,11 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from canary.errors import EstimationError
 from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound, guessing_p_value
 
 
@@ -29,12 +28,7 @@ def by_definition(correct, guesses, coins, epsilon, delta):
     return min(tail + 2 * delta * coins * max(steps, default=0.0), 1.0)
 
 
-@given(
-    st.integers(1, 30),
-    st.data(),
-    st.floats(0, 4),
-    st.sampled_from([0.0, 1e-6, 1e-3]),
-)
+@given(st.integers(1, 30), st.data(), st.floats(0, 4), st.sampled_from([0.0, 1e-6, 1e-3]))
 def test_p_value_oracle(guesses, data, epsilon, delta):
     correct = data.draw(st.integers(0, guesses))
     coins = data.draw(st.integers(guesses, 60))
@@ -52,6 +46,7 @@ def test_bound_golden():
     assert epsilon_lower_bound(4, guesses=4, coins=4) == 0.0
 
 
+@settings(max_examples=50)
 @given(st.integers(1, 200), st.data())
 def test_the_bound_is_where_the_p_value_passes_property(guesses, data):
     correct = data.draw(st.integers(0, guesses))
@@ -65,8 +60,8 @@ def test_the_bound_is_where_the_p_value_passes_property(guesses, data):
         assert found <= epsilon_lower_bound(correct, guesses=guesses, coins=guesses)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, 3.0])
-@pytest.mark.parametrize("canaries", [16, 128, 1000])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("canaries", [16, 1000])
 def test_randomised_response_coverage(epsilon, canaries):
     """Each coin is told rightly with probability e^eps / (1 + e^eps): the worst there is."""
     rng = np.random.default_rng([canaries, int(10 * epsilon)])
@@ -80,7 +75,7 @@ def test_randomised_response_coverage(epsilon, canaries):
         assert np.median(bounds) > epsilon - 0.3
 
 
-@pytest.mark.parametrize("guesses", [20, 60, 200])
+@pytest.mark.parametrize("guesses", [20, 200])
 def test_laplace_noise_with_abstention_coverage(guesses):
     """Scores coin + Laplace(1/eps) are eps-private; the surest guesses do not break the bound."""
     rng = np.random.default_rng(guesses)
@@ -122,32 +117,3 @@ def test_opposite_coins_make_opposite_guesses_property(heads, data):
     right = correct_guesses(scores, heads, guesses=made)
     wrong = correct_guesses(scores, [not h for h in heads], guesses=made)
     assert right + wrong == made
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"correct": 3, "guesses": 2, "coins": 5}, "expected 0 <= correct <= guesses <= coins"),
-        ({"correct": 1, "guesses": 2, "coins": 1}, "got 1, 2 and 1"),
-        ({"correct": 0, "guesses": 0, "coins": 1}, "guesses must be a positive integer"),
-        ({"correct": 1, "guesses": 1, "coins": 1, "delta": 1.0}, "delta must lie"),
-        ({"correct": 1, "guesses": 1, "coins": 1, "delta": math.nan}, "delta must lie"),
-        ({"correct": 1, "guesses": 1, "coins": 1, "confidence": 0.0}, "confidence"),
-    ],
-)
-def test_input(arguments, message):
-    with pytest.raises(EstimationError, match=f"^epsilon_lower_bound: .*{message}"):
-        epsilon_lower_bound(arguments.pop("correct"), **arguments)
-
-
-@pytest.mark.parametrize(
-    ("scores", "heads", "guesses", "message"),
-    [
-        ([1.0], [True], 2, "2 guesses for 1 coins"),
-        ([1.0, 2.0], [True], 1, "do not fit|of shape"),
-        ([math.nan], [True], 1, "NaN"),
-    ],
-)
-def test_guesses_input(scores, heads, guesses, message):
-    with pytest.raises(EstimationError, match=message):
-        correct_guesses(scores, heads, guesses=guesses)

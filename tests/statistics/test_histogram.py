@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from canary.errors import EstimationError
 from canary.statistics.histogram import Histogram, HistogramBuilder
 
 VALUES = hnp.arrays(
@@ -32,6 +31,23 @@ def test_golden():
     assert found.edges().tolist() == [1.0, 1.5, 2.0, 2.5, 3.0]
 
 
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        ([-np.inf, 1.0, 2.0, np.inf, np.nan], 2),
+        ([-np.inf, 1e30, np.nan], 1),  # bins are exact far from zero
+        ([-2.2250738585e-313, 2.0**48], 2),  # by the width of the bins it is -0.0, not below 0
+    ],
+)
+def test_what_is_counted_degenerate(values, total):
+    given = np.array(values)
+    assert build(given).total == total
+    np.testing.assert_array_equal(given, values)  # which are not changed
+    ordered = HistogramBuilder()
+    ordered.add(np.sort(given), ordered=True)
+    assert ordered.build().total == total
+
+
 @given(values=VALUES, width=st.sampled_from([0.125, 1.0, 8.0]))
 def test_every_value_is_in_its_bin_oracle(values, width):
     found = build(values, width=width)
@@ -48,26 +64,6 @@ def test_chunks_and_order_do_not_matter_property(values, cut, data):
     ordered = HistogramBuilder()
     ordered.add(np.sort(values), ordered=True)
     assert ordered.build() == build(values)
-
-
-@pytest.mark.parametrize("ordered", [True, False])
-def test_what_is_not_finite_is_not_counted_degenerate(ordered):
-    builder = HistogramBuilder()
-    builder.add(np.array([-np.inf, 1.0, 2.0, np.inf, np.nan]), ordered=ordered)
-    assert builder.build().total == 2
-
-
-def test_the_values_are_not_changed_regression():
-    values = np.array([3.0, 1.0, 2.0])
-    HistogramBuilder().add(values)
-    assert values.tolist() == [3.0, 1.0, 2.0]
-
-
-@pytest.mark.parametrize("width", [0.1, 0.0, -0.5, float("nan"), float("inf")])
-def test_width_input(width):
-    # With 0.1, 0.7 / 0.1 is 6.999... and 7 * 0.1 is 0.7000...1: edges that do not agree.
-    with pytest.raises(EstimationError, match="HistogramBuilder: the width .* power of two"):
-        HistogramBuilder(width)
 
 
 @given(chunks=st.lists(VALUES, max_size=5))
@@ -88,12 +84,6 @@ def test_merged_parts_may_have_doubled_their_bins_regression():
         assert builder.build() == build(*chunks) == build(*reversed(chunks))
     assert build(near).width_bits == 0.125
     assert build(far).width_bits == 2.0
-
-
-@pytest.mark.parametrize("other", [Histogram(0.0, 0.3, (1,)), Histogram(0.1, 0.125, (1,))])
-def test_merge_input_other_bins(other):
-    with pytest.raises(EstimationError, match="do not fit bins of 0.125 bits"):
-        HistogramBuilder().merge(other)
 
 
 def test_a_wide_range_gets_wide_bins_regression():
@@ -126,22 +116,3 @@ def test_coarse_bins_count_like_fine_ones_property(wide, narrow):
     found = builder.build()
     wanted, _ = np.histogram(values, np.append(found.edges()[:-1], np.inf))
     assert found.counts == tuple(wanted.tolist())
-
-
-def test_a_negative_number_next_to_nothing_regression():
-    # Divided by the width of the bins it is -0.0, which is not below 0.
-    builder = HistogramBuilder(1.0)
-    builder.add(np.array([2.0**48, -2.2250738585e-313]))
-    assert builder.build().total == 2
-
-
-@pytest.mark.parametrize("value", [1e101, -1e300])
-def test_what_is_no_log_perplexity(value):
-    with pytest.raises(EstimationError, match="is no log-perplexity in bits"):
-        HistogramBuilder().add(np.array([3.0, value]))
-
-
-def test_bins_are_exact_far_from_zero():
-    builder = HistogramBuilder()
-    builder.add(np.array([1e30, -np.inf, np.nan]))
-    assert builder.build().total == 1

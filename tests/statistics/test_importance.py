@@ -11,7 +11,6 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import gamma
 
-from canary.errors import EstimationError
 from canary.statistics.exposures import Exposure, exposure_by_draws
 from canary.statistics.importance import (
     ImportanceCount,
@@ -185,12 +184,3 @@ def test_the_space_bounds_the_rank() -> None:
     assert found.bits == found.lower_bits == 0.0
     assert found.upper_bits == pytest.approx(math.log2(45 / 34))
     assert found.p_value <= 1.0
-
-
-def test_exposure_input() -> None:
-    with pytest.raises(EstimationError, match="1 counts and 0 exposures"):
-        exposure_by_importance([rank_count(by_importance())], [], space_size=10)
-    with pytest.raises(EstimationError, match="confidence must lie between"):
-        exposure_by_importance([], [], space_size=10, confidence=1.0)
-    with pytest.raises(EstimationError, match="space_size must be a positive integer"):
-        exposure_by_importance([], [], space_size=0)

@@ -1,16 +1,30 @@
-"""Bootstrap intervals: against closed ones, by simulation, and one replicate by hand."""
+"""Bootstrap intervals and permutation tests: against closed ones, all of them, and simulation."""
 
 from __future__ import annotations
 
 import math
+from itertools import permutations, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import norm
 
-from canary.errors import EstimationError
-from canary.statistics.resampling import _Model, resampled
+from canary.statistics.resampling import (
+    _Model,
+    larger_in_groups,
+    larger_in_pairs,
+    least_in_groups,
+    least_in_pairs,
+    resampled,
+)
 from canary.statistics.roc import balanced_accuracy, roc
+
+NUMBERS = st.integers(-20, 20).map(lambda n: n / 4)  # ties, and sums without rounding
+
+
+# --- bootstrap ----------------------------------------------------------------------
 
 
 def drawn(rng, models, samples, shifts=None):
@@ -28,13 +42,9 @@ def test_weights_are_repeated_samples_oracle():
         found = _Model(scores, member, guess, (0.25, 0.5)).reached(weight)
         rows = np.repeat(np.arange(40), weight)
         curve = roc(scores[rows], member[rows])
-        assert found == pytest.approx(
-            [
-                curve.auc().value,
-                balanced_accuracy(guess[rows], member[rows]).value,
-                *(curve.tpr_at_fpr(f).tpr.value for f in (0.25, 0.5)),
-            ]
-        )
+        accuracy = balanced_accuracy(guess[rows], member[rows]).value
+        rates = [curve.tpr_value(fpr) for fpr in (0.25, 0.5)]
+        assert found == pytest.approx([curve.auc().value, accuracy, *rates])
 
 
 def test_near_the_closed_intervals_theory():
@@ -45,7 +55,6 @@ def test_near_the_closed_intervals_theory():
     closed = (curve.auc(), balanced_accuracy(guess[0], member[0]), curve.tpr_at_fpr(0.1).tpr)
     for ours, theirs in zip((found.auc, found.accuracy, *found.tpr), closed, strict=True):
         assert ours.value == pytest.approx(theirs.value)
-    for ours, theirs in zip((found.auc, found.accuracy, *found.tpr), closed, strict=True):
         assert (ours.lower, ours.upper) == pytest.approx((theirs.lower, theirs.upper), abs=0.006)
 
 
@@ -74,18 +83,74 @@ def test_interval_of_samples_alone_is_blind_to_models():
     assert (found.models, found.replicates, found.accuracy, found.tpr) == (4, 100, None, ())
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"over": "both"}, "one model tells nothing"),
-        ({"over": "rows"}, "no resampling over 'rows'"),
-        ({"replicates": 0}, "replicates must be a positive integer"),
-        ({"fprs": [0.001]}, "a false positive rate of 0.001 cannot be seen"),
-        ({"guess": [True]}, r"guesses of \(1, 1\)"),
-        ({"member": np.arange(40) < 5}, "model 0 has 5 samples of one kind"),
-    ],
+# --- permutations -------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=6))
+def test_pairs_oracle(pairs):
+    seen = sum(a - b for a, b in pairs)
+    swaps = product((1, -1), repeat=len(pairs))
+    sums = [sum(s * (a - b) for s, (a, b) in zip(w, pairs, strict=True)) for w in swaps]
+    first, second = zip(*pairs, strict=True)
+    assert larger_in_pairs(first, second) == pytest.approx(np.mean([s >= seen for s in sums]))
+
+
+SIDES = st.tuples(
+    st.lists(NUMBERS, min_size=1, max_size=3), st.lists(NUMBERS, min_size=1, max_size=2)
 )
-def test_refused_input(options, words):
-    given = {"scores": np.arange(40), "member": np.arange(40) < 20, **options}
-    with pytest.raises(EstimationError, match=words):
-        resampled(**given)
+
+
+@given(st.lists(SIDES, min_size=1, max_size=2))
+def test_groups_oracle(groups):
+    def lead(orders):
+        return sum(
+            len(a) * (sum(both[: len(a)]) / len(a) - sum(both[len(a) :]) / len(b))
+            for both, (a, b) in zip(orders, groups, strict=True)
+        )
+
+    seen = lead([a + b for a, b in groups])
+    orders = product(*(permutations(a + b) for a, b in groups))
+    expected = np.mean([lead(o) >= seen - 1e-9 for o in orders])
+    found = larger_in_groups(*zip(*groups, strict=True))
+    assert found == pytest.approx(expected)
+    assert found >= least_in_groups([(len(a), len(b)) for a, b in groups]) - 1e-12
+
+
+def test_random_permutations_are_near_all_of_them():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(0.5, 1, 16), rng.normal(0, 1, 16)
+    exact = larger_in_pairs(a, b)
+    assert exact == pytest.approx(np.round(exact * 2**16) / 2**16)
+    # One more pair that says nothing: the same p-value, now by chance.
+    assert larger_in_pairs([*a, 1.0], [*b, 1.0]) == pytest.approx(exact, rel=0.1)
+    # 9 against 9 are 48,620 ways, all tried; a group of equals makes them too many.
+    all_ways = larger_in_groups([a[:9]], [b[:9]])
+    one, other = [a[:9], [1.0, 1.0]], [b[:9], [1.0, 1.0]]
+    assert larger_in_groups(one, other) == pytest.approx(all_ways, rel=0.1)
+    assert larger_in_groups(one, other) == larger_in_groups(one, other, seed=0)
+
+
+def test_the_smallest_p_values_golden():
+    assert larger_in_pairs([9.0] * 5, [0.0] * 5) == least_in_pairs(5) == 1 / 32
+    assert larger_in_groups([[9.0] * 3], [[0.0] * 3]) == least_in_groups([(3, 3)]) == 1 / 20
+    assert larger_in_pairs([9.0] * 40, [0.0] * 40) == least_in_pairs(40) == 1e-5
+    many = [[9.0] * 40]
+    assert larger_in_groups(many, [[0.0] * 40]) == least_in_groups([(40, 40)]) == 1e-5
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_null_rate_theory(paired):
+    """Skewed numbers of the same spread on both sides: 5 % of 2,000, standard error 0.5 %."""
+    first, second = np.random.default_rng(7).exponential(size=(2, 2_000, 6))
+    test = larger_in_pairs if paired else lambda a, b: larger_in_groups([a], [b])
+    rate = np.mean([test(a, b) <= 0.05 for a, b in zip(first, second, strict=True)])
+    assert 0.03 <= rate <= 0.065
+
+
+def test_a_true_difference_is_seen():
+    rng = np.random.default_rng(1)
+    base = rng.exponential(4, 24)
+    assert larger_in_pairs(base + rng.normal(1, 0.5, 24), base) < 0.001
+    assert larger_in_pairs(base, base + 1) > 0.999
+    # Unpaired, the spread of the canaries hides it.
+    assert larger_in_groups([base + 1], [base]) > 0.05

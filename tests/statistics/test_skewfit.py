@@ -29,9 +29,6 @@ def log_likelihood(px, curve):
     return float(np.sum(curve.log_density(px)))
 
 
-# --- theory and oracle --------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shape", [-8.0, -2.0, 1.5, 5.0])
 def test_parameters_are_recovered_theory(shape):
     found = fit_skew_normal(sample(shape, 200_000))
@@ -41,7 +38,7 @@ def test_parameters_are_recovered_theory(shape):
 
 
 @pytest.mark.parametrize("n", [20, 300, 10_000])
-@pytest.mark.parametrize("shape", [0.0, 0.3, -1.0, 3.0, -30.0, 300.0, math.inf])
+@pytest.mark.parametrize("shape", [0.0, -1.0, 3.0, 300.0, math.inf])
 def test_as_likely_as_scipys_fit_or_likelier_oracle(shape, n):
     px = sample(shape, n, seed=n)
     with warnings.catch_warnings():
@@ -79,15 +76,11 @@ def test_bins_are_corrected_on_all_the_numbers_oracle(monkeypatch):
     assert log_likelihood(px, fit_skew_normal(px)) == pytest.approx(best, abs=1e-4)
 
 
-# --- limits -------------------------------------------------------------------------
-
-
 def test_rising_likelihood_ends_in_the_half_normal_golden():
     # All z > 0 is possible with Phi(shape z) -> 1: location min, scale the root mean square.
     px = np.array([1.0] * 5 + [2.0] * 8 + [3.0] * 4 + [5.0, 6.0, 8.0])
     found = fit_skew_normal(px)
-    assert found.shape == math.inf
-    assert found.location_bits == 1.0
+    assert (found.shape, found.location_bits) == (math.inf, 1.0)
     assert found.scale_bits == pytest.approx(math.sqrt(np.mean((px - 1) ** 2)))
     mirrored = fit_skew_normal(-px)
     assert (mirrored.shape, mirrored.location_bits) == (-math.inf, -1.0)
@@ -96,38 +89,8 @@ def test_rising_likelihood_ends_in_the_half_normal_golden():
 def test_spread_within_the_noise_is_not_fitted_input():
     px = sample(2.0, 40, scale=1e-4)
     assert fit_skew_normal(px, noise_bits=1e-5).scale_bits < 1e-3
-    with pytest.raises(EstimationError, match="no more than the noise of the model, 0.001 bits"):
+    with pytest.raises(EstimationError, match=r"no more than the noise of the model, 0\.001 bits"):
         fit_skew_normal(px, noise_bits=1e-3)
-
-
-def test_a_curve_that_hangs_on_a_few_numbers_has_no_replicates_degenerate():
-    px = np.array([30.0] * 200 + [28.0, 29.0, 31.0])
-    with pytest.raises(EstimationError, match="it hangs on a few of them"):
-        refit_skew_normal(px, fit_skew_normal(px), replicates=50, rng=np.random.default_rng(0))
-
-
-@pytest.mark.parametrize(
-    ("px", "message"),
-    [
-        ([1.0] * 19, "19 log-perplexities are too few to fit a curve, 20 are the least"),
-        ([3.5] * 40, "all 40 log-perplexities are equal"),
-        ([0.0] * 40, "all 40 log-perplexities are equal"),
-        ([0.0] * 10 + [1.0] * 30, "only 2 different values"),
-        ([30.0] * 39 + [31.0], "only 2 different values"),
-        ([1.0, 2.0] * 20 + [30.0, 1e90], "only 2 different values"),
-        ([1e9 + 1e-7] * 20 + [1e9] * 20, "all 40 log-perplexities are equal"),
-        ([1.0] * 30 + [math.inf], "1 of 31 values of px_bits are infinite"),
-        ([[1.0]], "one dimension"),
-        (["x"], "must hold numbers"),
-    ],
-)
-def test_what_cannot_be_fitted_input(px, message):
-    with pytest.raises(EstimationError, match=message) as caught:
-        fit_skew_normal(px)
-    assert caught.value.cure
-
-
-# --- property -----------------------------------------------------------------------
 
 
 @settings(max_examples=60)
@@ -158,24 +121,27 @@ def test_moves_with_its_data_property(seed, shift, factor):
 # --- bootstrap ----------------------------------------------------------------------
 
 
+def refit(px, replicates):
+    rng = np.random.default_rng(0)
+    return refit_skew_normal(px, fit_skew_normal(px), replicates=replicates, rng=rng)
+
+
 def test_replicates_spread_like_new_samples_theory():
     draws = [fit_skew_normal(sample(3.0, 2000, seed=s)) for s in range(50)]
-    spread = np.std([d.shape for d in draws])
-    px = sample(3.0, 2000, seed=100)
-    _, scale, shape = refit_skew_normal(
-        px, fit_skew_normal(px), replicates=300, rng=np.random.default_rng(0)
-    )
-    assert np.std(shape) == pytest.approx(spread, rel=0.35)
+    _, scale, shape = refit(sample(3.0, 2000, seed=100), 300)
+    assert np.std(shape) == pytest.approx(np.std([d.shape for d in draws]), rel=0.35)
     assert np.std(scale) == pytest.approx(np.std([d.scale_bits for d in draws]), rel=0.35)
 
 
 def test_replicates_at_the_limit_degenerate():
     px = sample(math.inf, 500, seed=4)
-    fitted = fit_skew_normal(px)
-    location, scale, shape = refit_skew_normal(
-        px, fitted, replicates=50, rng=np.random.default_rng(0)
-    )
+    location, scale, shape = refit(px, 50)
     assert np.isfinite(location).all()
     assert (scale > 0).all()
     assert np.isposinf(shape).any()
     assert (location[np.isposinf(shape)] >= px.min() - 1e-9).all()
+
+
+def test_a_curve_that_hangs_on_a_few_numbers_has_no_replicates_degenerate():
+    with pytest.raises(EstimationError, match="it hangs on a few of them"):
+        refit(np.array([30.0] * 200 + [28.0, 29.0, 31.0]), 50)

@@ -81,9 +81,9 @@ def test_moments_golden():
 @pytest.mark.parametrize(
     ("z", "shape"),
     [
-        *itertools.product([-4.0, -1.0, -0.01, 0.02, 0.7, 3.0], [0.0, 0.3, 1.7]),
-        *itertools.product([-1.0, -0.01, 0.02, 0.7], [5.0]),
-        *itertools.product([-9.0], [0.0, 0.3, 1.7]),  # for 5.0 it takes 566 digits: see above
+        *itertools.product([-4.0, -0.01, 0.7], [0.0, 1.7]),
+        *((-1.0, 5.0), (0.02, 5.0), (3.0, 0.3)),
+        (-9.0, 1.7),  # for 5.0 it takes 566 digits: see above
     ],
 )
 def test_cumulative_oracle(z, shape):
@@ -160,6 +160,3 @@ def test_empty_and_extreme_degenerate():
     assert log_integral(-np.inf, np.inf, [5.0, 0.0, -1e200]) == pytest.approx([0, 0, 0], abs=1e-13)
     assert log_integral(2.0, 2.0, 1.0) == -math.inf
     assert log_integral(-np.inf, -1.0, 1e200) == -math.inf
-
-
-# --- at rest ------------------------------------------------------------------------

@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from canary.errors import EstimationError
 from canary.statistics.tails import (
     bits_needed,
-    check_level,
-    check_rule,
     gaussian_evidence,
     gaussian_quantile,
     quantile_place,
@@ -127,11 +124,3 @@ def test_gaussian_quantile_property(alpha, freedom):
     at = gaussian_quantile(alpha, *one)
     assert at[0] == pytest.approx(2 + 3 * student.isf(alpha, freedom), rel=1e-6, abs=1e-6)
     assert gaussian_evidence((at + 1e-6 - 2) / 3, one[2])[0] >= bits_needed(alpha)
-
-
-def test_levels_and_rules_input():
-    for alpha in (0, 1, -1, float("nan"), 2):
-        with pytest.raises(EstimationError, match="here: alpha must lie between 0 and 1"):
-            check_level(alpha, "here")
-    with pytest.raises(EstimationError, match="there is no rule 'mean'; name one of empirical"):
-        check_rule("mean", "here")

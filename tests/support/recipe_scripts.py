@@ -1,12 +1,19 @@
-"""Recipes' scripts in this process: no interpreter and no torch is started for each."""
+"""Recipes' scripts and modules in this process: no interpreter, no torch is started for each."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import runpy
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
+
+from canary.cli.main import run
+
+RECIPES = Path(__file__).parents[2] / "recipes"
 
 
 class ScriptError(AssertionError):
@@ -41,3 +48,33 @@ def run_script(script: Path, *words: object) -> str:
             if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
                 del sys.modules[name]
     return said.getvalue()
+
+
+@contextlib.contextmanager
+def modules(recipe: Path) -> Iterator[dict[str, ModuleType]]:
+    """The modules of a recipe by name, as beside each other, which nobody else sees."""
+    names = [path.stem for path in recipe.glob("*.py")]
+    held = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    sys.path.insert(0, str(recipe))
+    try:
+        yield {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.path.remove(str(recipe))
+        for name in names:
+            sys.modules.pop(name, None)
+        sys.modules.update(held)
+
+
+def canary(*words: object) -> None:
+    """The command, which must succeed; pytest shows what it said where it does not."""
+    assert run([str(word) for word in words]) == 0
+
+
+def canaries_in(corpus: str, pattern: str, copies: str) -> None:
+    """The README's first commands: a canary set, and the corpus with it."""
+    canary(
+        *("generate", pattern, "--repetitions", copies, "--per-repetition", 2, "--controls", 4),
+        *("--seed", 0, "--out", "canaries.json"),
+    )
+    target = corpus.replace(".jsonl", ".canaried.jsonl")
+    canary("inject", corpus, "--canaries", "canaries.json", "--out", target)
