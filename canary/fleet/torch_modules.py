@@ -1,4 +1,4 @@
-"""What modules that are trained at once must have for themselves: dropout, and nothing else.
+"""Trained modules as functions; and what modules trained at once must have for themselves: dropout.
 
 They run as one of them, with the weights and buffers of each. What else they hold is that of this
 one, so it has to be the same in all. Masks of dropout follow from a seed for each model: torch
@@ -7,16 +7,23 @@ draws those of all models from one generator, in the order in which it comes to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch.func import functional_call
 from torch.nn.modules.dropout import _DropoutNd
 
 from canary.errors import InputError, UnsupportedError
+from canary.models.torch_support import inference, input_device, viewed
 from canary.workers.digests import digest
+
+_ASKED = 256  # samples a trained model is asked for at a time: all activations would fill memory
+
+Weights = dict[str, torch.Tensor]
 
 _CHANNELS: dict[type[_DropoutNd], bool] = {
     torch.nn.Dropout: False,
@@ -140,3 +147,26 @@ def _mark(value: Any, places: dict[int, str]) -> object:
         return digest(value, "build", known=places)
     except InputError:
         return type(value).__qualname__
+
+
+def predictor(
+    skeleton: torch.nn.Module, weights: Weights
+) -> tuple[Callable[[NDArray[Any]], NDArray[np.float32]], dict[str, NDArray[Any]]]:
+    """A trained module as a function of samples, and what `load_state_dict` asks for.
+
+    Weights that are tied are kept under each of their names.
+    """
+    named: Weights = dict(skeleton.named_parameters(remove_duplicate=False))
+    named.update(skeleton.named_buffers(remove_duplicate=False))
+    first: dict[int, str] = {}
+    names = {name: first.setdefault(id(value), name) for name, value in named.items()}
+    once = {name: value for name, value in weights.items() if names.get(name, name) == name}
+
+    def predict(x: NDArray[Any]) -> NDArray[np.float32]:
+        with inference(skeleton):
+            samples = viewed(np.asarray(x, np.float32)).to(input_device(skeleton))
+            logits = [functional_call(skeleton, once, (part,)) for part in samples.split(_ASKED)]
+            return torch.cat(logits).float().cpu().numpy()
+
+    kept = {name: once[names[name]] for name in skeleton.state_dict() if name in names}
+    return predict, {name: value.detach().cpu().numpy() for name, value in kept.items()}

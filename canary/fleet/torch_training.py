@@ -21,14 +21,12 @@ from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.modules.dropout import _DropoutNd
 
 from canary.errors import InputError, OutOfMemory, UnsupportedError
-from canary.fleet.torch_modules import difference, with_own_dropout
+from canary.fleet.torch_modules import Weights, difference, predictor, with_own_dropout
 from canary.fleet.training import Trained, TrainingTask
-from canary.models.torch_support import inference, input_device, pick_device, viewed
+from canary.models.torch_support import pick_device, viewed
 
 _PROBED = 8  # samples by which it is seen whether a module looks at its batch as a whole
-_ASKED = 256  # samples a trained model is asked for at a time: all activations would fill memory
 
-Weights = dict[str, torch.Tensor]
 Schedule = Callable[[int, int], float]
 
 
@@ -95,7 +93,7 @@ class TorchTraining:
                 loss: Any = torch.nn.functional.cross_entropy(logits, y[part])
                 loss.backward()
                 step.step()
-        return trained_module(module)
+        return Trained(*predictor(module, dict(module.state_dict())))
 
     def together(self, tasks: Sequence[TrainingTask]) -> list[Trained]:
         """Train models of the same samples at once, as they would be one by one.
@@ -174,8 +172,9 @@ class TorchTraining:
             total: Any = (losses * real).sum()
             total.backward()
             step.step()
+        held = {**weights, **buffers}
         return [
-            _predictor(skeleton, {n: v[k].detach() for n, v in {**weights, **buffers}.items()})
+            Trained(*predictor(skeleton, {n: v[k].detach() for n, v in held.items()}))
             for k in range(len(tasks))
         ]
 
@@ -240,35 +239,6 @@ def _data(task: TrainingTask, device: torch.device) -> tuple[torch.Tensor, torch
     kind = np.int64 if task.labels.dtype.kind in "iu" else np.float32
     x, y = np.asarray(task.samples, np.float32), np.asarray(task.labels, kind)
     return viewed(x).to(device), viewed(y).to(device)
-
-
-def trained_module(module: torch.nn.Module) -> Trained:
-    """A module as the result of a training: its outputs, and its weights."""
-    return _predictor(module, dict(module.state_dict()))
-
-
-def _predictor(skeleton: torch.nn.Module, weights: Weights) -> Trained:
-    device = input_device(skeleton)
-    names = _names(skeleton)
-    once = {name: value for name, value in weights.items() if names.get(name, name) == name}
-
-    def predict(x: NDArray[Any]) -> NDArray[np.float32]:
-        with inference(skeleton):
-            parts = viewed(np.asarray(x, np.float32)).to(device).split(_ASKED)
-            logits = torch.cat([functional_call(skeleton, once, (part,)) for part in parts])
-        return np.asarray(logits.float().cpu().numpy(), np.float32)
-
-    # What `load_state_dict` asks for: tied weights under each of their names.
-    kept = {name: once[names[name]] for name in skeleton.state_dict() if name in names}
-    return Trained(predict, {name: value.detach().cpu().numpy() for name, value in kept.items()})
-
-
-def _names(module: torch.nn.Module) -> dict[str, str]:
-    """The first name of each weight and buffer, by all of its names."""
-    named: Weights = dict(module.named_parameters(remove_duplicate=False))
-    named.update(module.named_buffers(remove_duplicate=False))
-    first: dict[int, str] = {}
-    return {name: first.setdefault(id(value), name) for name, value in named.items()}
 
 
 def _padded(

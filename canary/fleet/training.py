@@ -167,9 +167,9 @@ def _measured(outcome: Any, task: TrainingTask, shared: Plain) -> dict[str, Any]
     if outcome is None:
         raise ModelError(f"the training function gave nothing back; {_RETURN}")
     if hasattr(outcome, "state_dict") and hasattr(outcome, "named_parameters"):
-        from canary.fleet.torch_training import trained_module
+        from canary.fleet.torch_modules import predictor
 
-        outcome = trained_module(outcome)
+        outcome = Trained(*predictor(outcome, dict(outcome.state_dict())))
     trained = outcome if isinstance(outcome, Trained) else None
     if shared["weights"] and not (trained and trained.weights):
         raise ModelError("checkpoints were asked for, and training gave no weights back")

@@ -14,7 +14,6 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional
 
 from canary.errors import InputError, ModelError
-from canary.models.classifier import GradientFeatures
 from canary.models.torch_support import fingerprint, free_bytes, inference, input_device
 from canary.statistics.number_checks import softmaxed
 
@@ -52,6 +51,7 @@ class TorchClassifier:
             for name, part in module.named_parameters()
             if part.is_floating_point()
         }
+        self.parameters = tuple(self._floats)
         self._dtype = next((part.dtype for part in self._floats.values()), torch.float32)
 
     @cached_property
@@ -87,8 +87,10 @@ class TorchClassifier:
         size = 4 * sum(part.numel() for part in self._floats.values())
         return max(min(free_bytes(self._device) // _SHARE, _MOST_BYTES) // max(size, 1), 1)
 
-    def gradients(self, inputs: Any, labels: NDArray[np.int64]) -> GradientFeatures:
-        """Gradient of the loss of each sample by the parameters, and what it comes to.
+    def gradients(self, inputs: Any, labels: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+        """What the gradient of the loss of each sample by the `parameters` comes to.
+
+        The arrays of `canary.models.classifier.GradientFeatures`, in its order.
 
         One backward pass, vectorised over samples (`torch.func`); memory is samples x
         parameters. The last weight matrix is the last parameter of two dimensions with as
@@ -123,8 +125,7 @@ class TorchClassifier:
             norms = torch.stack([g.flatten(1).float().norm(dim=1) for g in gradients.values()], 1)
             matrix = gradients[last].flatten(2).float()
             rows = torch.arange(len(matrix), device=matrix.device)
-            return GradientFeatures(
-                tuple(gradients),
+            return (
                 norms.double().cpu().numpy(),
                 losses.double().cpu().numpy(),
                 matrix.norm(dim=2).cpu().numpy(),

@@ -61,9 +61,5 @@ def gradient_features(
         device=adapter.device,
         progress=progress,
     )
-    batches = [features for _, features in done]
-    columns = (
-        np.concatenate([getattr(features, name) for features in batches])
-        for name in ("norms", "losses", "rows", "label_rows")
-    )
-    return GradientFeatures(batches[0].names, *columns)
+    columns = zip(*(arrays for _, arrays in done), strict=True)
+    return GradientFeatures(adapter.parameters, *map(np.concatenate, columns))

@@ -33,7 +33,7 @@ def network():
 
 
 def targets():
-    train = TorchTraining(build=network, epochs=30, batch_size=25, learning_rate=0.1)
+    train = TorchTraining(build=network, epochs=25, batch_size=25, learning_rate=0.1)
     return Fleet(train, digits(), halves(among=POOL), 2, 0, outputs="logits", keep_outputs=True)
 
 
@@ -66,32 +66,16 @@ def test_attack_d_finds_the_members_of_its_own_target(tmp_path):
         attack_models(judged, "D", shadow=shadows[::-1])
 
 
-def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
-    table = targets().run(folder=tmp_path)
-    split = subsets(100, among=POPULATION)
-    fleet = targets().distilled(table, 1, split, n_models=4, seed=1)
-
-    class Stopped(BaseException):
-        pass
-
-    def stop(done, _):
-        if done == 2:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        fleet.run(folder=tmp_path, progress=stop)
-    told = []
-    again = targets().run(folder=tmp_path)  # the targets and their outputs are there
-    assert (again.outputs == table.outputs).all()
-    fleet = targets().distilled(again, 1, split, n_models=4, seed=1)
-    whole = fleet.run(folder=tmp_path, progress=lambda done, _: told.append(done))
-    assert told == [2, 3, 4]
-    assert (whole.signal("loss") == fleet.run().signal("loss")).all()
+def means(task):
+    """As `fleets.means`, of soft labels, too."""
+    weights = task.y if task.y.ndim > 1 else np.eye(3)[task.y]
+    centres = (weights.T @ task.x) / weights.sum(axis=0)[:, None]
+    return lambda x: -((x[:, None, :] - centres) ** 2).sum(axis=2)
 
 
 def plain(split=None, seed=0, **options):
     split = halves() if split is None else split
-    return Fleet(fleets.means, fleets.made(), split, 2, seed, outputs="logits", **options)
+    return Fleet(means, fleets.made(), split, 2, seed, outputs="logits", **options)
 
 
 def test_the_target_is_part_of_what_a_result_is_kept_under():
@@ -109,6 +93,30 @@ def test_outputs_are_added_to_a_fleet_that_was_run_without(tmp_path):
     np.testing.assert_allclose(np.exp(two.outputs).sum(axis=2), 1, rtol=1e-5)
     assert one.origin == two.origin
     assert (asked.run(folder=tmp_path).outputs == two.outputs).all()
+
+
+def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
+    table = plain(keep_outputs=True).run(folder=tmp_path)
+
+    class Stopped(BaseException):
+        pass
+
+    def stop(done, _):
+        if done == 2:
+            raise Stopped
+
+    def distilled(table):
+        return plain(keep_outputs=True).distilled(table, 1, subsets(30), n_models=4, seed=1)
+
+    with pytest.raises(Stopped):
+        distilled(table).run(folder=tmp_path, progress=stop)
+    told = []
+    again = plain(keep_outputs=True).run(folder=tmp_path)  # the targets and their outputs are there
+    assert (again.outputs == table.outputs).all()
+    fleet = distilled(again)
+    whole = fleet.run(folder=tmp_path, progress=lambda done, _: told.append(done))
+    assert told == [2, 3, 4]
+    assert (whole.signal("loss") == fleet.run().signal("loss")).all()
 
 
 def outside(fleet, table):

@@ -31,9 +31,14 @@ def fleet(train=fleets.means, split=None, models=6, **options):
     return Fleet(train, data, subsets(30) if split is None else split, models, 0, **options)
 
 
-def test_faulty_models_are_missing_with_their_reasons_and_the_others_there():
+def test_faulty_models_are_missing_with_their_reasons_and_the_others_there(tmp_path):
+    told = []
     with pytest.warns(UserWarning, match="4 of 6 models are missing: 1: the training function"):
-        table = fleet(fleets.faulty).run()
+        table = fleet(fleets.faulty).run(
+            folder=tmp_path / "kept", progress=lambda *counts: told.append(counts)
+        )
+    assert told == [(n, 6) for n in range(7)]
+    assert len(list((tmp_path / "kept").glob(f"{'?' * 32}.*.shard"))) == 2  # tried again later
     assert list(table.missing) == [1, 2, 3, 4]
     for number, told in REASONS.items():
         assert any(part in table.missing[number] for part in told.split("|"))
@@ -56,12 +61,6 @@ def test_what_is_no_model_is_told():
     assert all(part in missing[number] for number, part in enumerate(told))
 
 
-def test_missing_models_are_tried_again(tmp_path):
-    with pytest.warns(UserWarning, match="missing"):
-        fleet(fleets.faulty).run(folder=tmp_path / "kept")
-    assert len(list((tmp_path / "kept").glob(f"{'?' * 32}.*.shard"))) == 2
-
-
 def test_lost_jobs_are_missing():
     class Losing(Here):
         def run(self, task, shared, jobs):
@@ -70,12 +69,6 @@ def test_lost_jobs_are_missing():
 
     with pytest.warns(UserWarning, match="1 of 6 models are missing: 2: 3 workers died at it"):
         assert fleet().run(workers=Losing()).missing == {2: "3 workers died at it"}
-
-
-def test_progress_counts_to_the_end():
-    told = []
-    fleet().run(progress=lambda *counts: told.append(counts))
-    assert told == [(n, 6) for n in range(7)]
 
 
 @pytest.mark.parametrize("train", [fleets.centring, fleets.relabelling])
@@ -87,25 +80,22 @@ def test_what_belongs_to_all_models_cannot_be_changed(train):
     assert all((one == two).all() for one, two in zip(data, before, strict=True))
 
 
+@dataclass(frozen=True)
 class Stacked:
     """A training whose models are trained at once, and which changes samples in place."""
+
+    name: str = "a"
 
     def __call__(self, task):
         return fleets.centring(task)
 
     def together(self, tasks):
         tasks[0].samples[:] = 0
-        return [fleets.means(task) for task in tasks]
-
-
-@dataclass(frozen=True)
-class StackedTraining(Stacked):
-    name: str = "a"
 
 
 def test_nor_by_models_that_are_trained_at_once():
     with pytest.raises(ModelError, match="change a copy"):
-        fleet(StackedTraining()).run(workers=Here(at_once=6))
+        fleet(Stacked()).run(workers=Here(at_once=6))
 
 
 def test_a_model_changes_its_own_rows_and_options_and_what_it_is_asked_about():
@@ -201,8 +191,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("named", CHANGES)
-@pytest.mark.parametrize("ran", [False, True])
+@pytest.mark.parametrize(("named", "ran"), [*zip(CHANGES, [False, True] * 2, strict=True)])
 def test_a_change_in_place_is_refused_by_name(named, ran, monkeypatch, tmp_path):
     monkeypatch.setitem(globals(), "RATE", [1.0])
     (x, y), options = fleets.made(), {"rates": [1.0]}

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.errors import InputError
-from canary.fleet.splits import (
-    halves,
-    leave_one_out,
-    soft_labelled,
-    subsets,
-    with_and_without,
-)
+from canary.fleet.splits import halves, leave_one_out, soft_labelled, subsets, with_and_without
 
 SIZES = st.tuples(st.integers(2, 40), st.integers(1, 6), st.integers(0, 2**32))
 

@@ -7,12 +7,11 @@ import json
 import numpy as np
 import pytest
 import torch
-import transformers
 from architectures import architecture
-from small_models import character_tokenizer
+from command_line import save_model
+from small_models import character_tokenizer, conforms, known, loaded
 
 from canary.errors import ModelError
-from canary.models import conformance
 from canary.models.language_model import Rows
 from canary.models.loading import load
 from canary.models.torch_support import fingerprint
@@ -22,48 +21,36 @@ pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:Futu
 ROWS = Rows.of([[3, 1, 4, 1, 5, 9, 2, 6], [2, 7, 1, 8, 2, 8]])
 
 
-def loaded(module):
-    return load(module, tokenizer=character_tokenizer())
-
-
-def conforms(model) -> None:
-    for check in conformance.CHECKS:
-        check(model)
-
-
-def with_lora(name: str = "llama"):
+def with_lora():
     peft = pytest.importorskip("peft")
     torch.manual_seed(1)
     config = peft.LoraConfig(
         r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False, task_type="CAUSAL_LM"
     )
-    return peft.get_peft_model(architecture(name), config)
+    return peft.get_peft_model(architecture("llama"), config)
 
 
-def test_lora_conforms_and_merging_moves_little() -> None:
-    module = with_lora()
+def test_lora_conforms_merging_moves_little_and_what_is_at_work_counts() -> None:
+    """Which adapters are at work, and how strongly, is part of which model it is."""
+    module, plain = with_lora(), known("llama")
     apart = loaded(module)
     assert "reuse" in apart.facts.capabilities
     conforms(apart)
     scores = apart.score(ROWS)
-    assert np.abs(scores - loaded(architecture("llama")).score(ROWS)).max() > 0.1
-    merged = loaded(module.merge_and_unload())
-    conforms(merged)
-    noise = merged.facts.noise_bits(8) * np.log(2)
-    np.testing.assert_allclose(merged.score(ROWS), scores, atol=noise)
-
-
-def test_adapters_count_in_the_fingerprint() -> None:
-    """Which adapters are at work, and how strongly, is part of which model it is."""
-    module = with_lora()
-    found = {fingerprint(module), fingerprint(architecture("llama"))}
+    assert np.abs(scores - plain.score(ROWS)).max() > 0.1
+    found = {apart.facts.fingerprint, plain.facts.fingerprint}
     with module.disable_adapter():
-        found.add(fingerprint(module))
-        off = loaded(module).score(ROWS)
-    np.testing.assert_allclose(off, loaded(architecture("llama")).score(ROWS), atol=1e-5)
-    module.base_model.model.model.layers[0].self_attn.q_proj.scaling["default"] *= 2
+        off = loaded(module)
+        np.testing.assert_allclose(off.score(ROWS), plain.score(ROWS), atol=1e-5)
+        found.add(off.facts.fingerprint)
+    scaling = module.base_model.model.model.layers[0].self_attn.q_proj.scaling
+    scaling["default"] *= 2
     found.add(fingerprint(module))
     assert len(found) == 4
+    scaling["default"] /= 2
+    merged = loaded(module.merge_and_unload())
+    noise = merged.facts.noise_bits(8) * np.log(2)
+    np.testing.assert_allclose(merged.score(ROWS), scores, atol=noise)
 
 
 @pytest.mark.parametrize("kind", ["PromptTuningConfig", "PrefixTuningConfig"])
@@ -79,32 +66,19 @@ def test_learned_prompts_are_scored_as_peft_scores_them(kind: str) -> None:
         logits = module(input_ids=ids).logits[:, -6:-1]
     wanted = torch.log_softmax(logits, -1).gather(2, ids[:, 1:, None]).flatten()
     np.testing.assert_allclose(model.score(Rows.of(ids.tolist())), wanted, atol=1e-5)
-    assert np.abs(model.score(ROWS) - loaded(architecture("llama")).score(ROWS)).max() > 0.01
+    assert np.abs(model.score(ROWS) - known("llama").score(ROWS)).max() > 0.01
     conforms(model)
 
 
-@pytest.fixture
-def adapter(tmp_path):
-    base, folder = tmp_path / "base", tmp_path / "adapter"
-    module = with_lora()
-    architecture("llama").save_pretrained(base)
-    transformers.PreTrainedTokenizerFast(tokenizer_object=character_tokenizer()).save_pretrained(
-        base
-    )
+def test_an_adapters_folder_is_loaded_with_its_base(tmp_path, monkeypatch) -> None:
+    base, folder, module = tmp_path / "base", tmp_path / "adapter", with_lora()
+    save_model(architecture("llama"), base, character_tokenizer())
     module.peft_config["default"].base_model_name_or_path = str(base)
     module.save_pretrained(folder)
-    return folder, module
-
-
-def test_an_adapters_folder_is_loaded_with_its_base(adapter) -> None:
-    folder, module = adapter
     model = load(folder, device="cpu")
     assert model.facts.name == "adapter"
     np.testing.assert_allclose(model.score(ROWS), loaded(module).score(ROWS), atol=1e-5)
 
-
-def test_adapters_input(adapter, monkeypatch) -> None:
-    folder, _ = adapter
     config, weights = folder / "adapter_config.json", folder / "adapter_model.safetensors"
     described = json.loads(config.read_text())
     for changed, message in (
@@ -152,19 +126,17 @@ def test_8_bit_weights_conform() -> None:
     quantization.quantize_(module, quantization.Int8WeightOnlyConfig())
     model = loaded(module)
     assert "reuse" in model.facts.capabilities
-    assert model.facts.fingerprint != fingerprint(architecture("llama"))
+    assert model.facts.fingerprint != known("llama").facts.fingerprint
     conforms(model)
-    assert np.abs(model.score(ROWS) - loaded(architecture("llama")).score(ROWS)).max() < 0.5
+    assert np.abs(model.score(ROWS) - known("llama").score(ROWS)).max() < 0.5
 
 
-@pytest.mark.parametrize("where", ["cpu", "disk", "mixed"])
+@pytest.mark.parametrize("where", ["memory", "mixed"])
 def test_offloaded_models_give_the_same_numbers(where: str, tmp_path) -> None:
     accelerate = pytest.importorskip("accelerate")
-    module, plain = architecture("llama"), loaded(architecture("llama"))
-    if where == "cpu":
+    module, plain = architecture("llama"), known("llama")
+    if where == "memory":
         module = accelerate.cpu_offload(module, execution_device="cpu")
-    elif where == "disk":
-        module = accelerate.disk_offload(module, str(tmp_path), execution_device="cpu")
     else:
         places = dict.fromkeys(("model.embed_tokens", "model.layers.0", "model.norm"), "cpu")
         places |= {"model.rotary_emb": "cpu", "model.layers.1": "disk", "lm_head": "disk"}
@@ -181,7 +153,6 @@ def test_offloaded_models_give_the_same_numbers(where: str, tmp_path) -> None:
 
 def test_a_device_map_is_asked_for_by_name(tmp_path) -> None:
     pytest.importorskip("accelerate")
-    architecture("llama").save_pretrained(tmp_path)
-    model = load(tmp_path, tokenizer=character_tokenizer(), device="auto")
-    plain = loaded(architecture("llama"))
-    np.testing.assert_allclose(model.score(ROWS), plain.score(ROWS), atol=1e-4)
+    save_model(architecture("llama"), tmp_path, character_tokenizer())
+    model = load(tmp_path, device="auto")
+    np.testing.assert_allclose(model.score(ROWS), known("llama").score(ROWS), atol=1e-4)

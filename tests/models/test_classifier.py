@@ -117,35 +117,26 @@ def test_batches_are_halved_until_they_fit_and_progress_is_told():
         rows(Counted(room=0), p)
 
 
-@pytest.mark.parametrize(
-    ("value", "kind", "words"),
-    [
-        (np.nan, NotFiniteError, "gave NaN, first for sample 70"),
-        (0.1, ModelError, "above 0, first"),
-    ],
-)
-def test_what_is_no_log_probability_is_refused(value, kind, words):
+def test_what_is_no_log_probability_is_refused():
     p = np.full(100, 0.3)
     p[70] = 0.5
-    with pytest.raises(kind, match=words):
-        rows(Counted(value=value), p, batch_size=16)
+    for value, kind, words in (
+        (np.nan, NotFiniteError, "gave NaN, first for sample 70"),
+        (0.1, ModelError, "above 0, first"),
+    ):
+        with pytest.raises(kind, match=words):
+            rows(Counted(value=value), p, batch_size=16)
 
 
-@pytest.mark.parametrize(
-    ("net", "words"),
-    [
+def test_modules_samples_and_kinds_of_outputs_fit_input(module, data):
+    x, y = data
+    for net, words in (
         (torch.nn.Linear(4, 3), r"cannot take samples of shape \(6,\)"),
         (torch.nn.Linear(6, 1), "with at least 2 classes"),
         (torch.nn.LSTM(6, 3), "gave no tensor"),
-    ],
-)
-def test_modules_that_do_not_fit_are_refused_input(data, net, words):
-    with pytest.raises(ModelError, match=words):
-        TorchClassifier(net, "logits").log_probs(data[0])
-
-
-def test_samples_and_kinds_of_outputs_fit_input(module, data):
-    x, y = data
+    ):
+        with pytest.raises(ModelError, match=words):
+            TorchClassifier(net, "logits").log_probs(x)
     member, logits = np.arange(600) < 300, {"outputs": "logits"}
     for words, given, options in (
         ("model 0: a model needs x; give the samples as x", (), {"y": y, **logits}),
@@ -220,45 +211,27 @@ def test_estimators_of_scikit_learn(data):
     assert found.auc.lower > 0.6
 
 
-def made_up(samples=40, classes=4):
-    logits = np.random.default_rng(1).normal(0, 2, (samples, classes))
+def test_numbers_of_another_kind_are_named(tmp_path) -> None:
+    logits = np.random.default_rng(1).normal(0, 2, (40, 4))
     probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    member = np.arange(samples) % 2
-    return probs, np.arange(samples) % classes, member
-
-
-def test_files_whose_logits_are_probabilities_are_refused(tmp_path) -> None:
-    values, labels, member = made_up()
-    columns = {f"logits_{k}": column.tolist() for k, column in enumerate(values.T)}
+    labels, member = np.arange(40) % 4, np.arange(40) % 2
+    columns = {f"logits_{k}": column.tolist() for k, column in enumerate(probs.T)}
     path = tmp_path / "outputs.parquet"
     pq.write_table(pa.table({**columns, "labels": labels, "member": member}), path)
     with pytest.raises(InputError, match="logits that are probabilities.*name probs") as caught:
         canary.measure(path)
     assert path.name in str(caught.value)
-
-
-def test_percentages_are_named() -> None:
-    values, labels, member = made_up()
     with pytest.raises(InputError, match="divide them by 100: they are percentages"):
-        canary.measure(values * 100, None, labels, member=member, outputs="probs")
-
-
-def test_a_classifier_of_others_must_be_normalised() -> None:
-    class Decisions:
-        name, device, fingerprint = "Decisions", "cpu", None
-
-        def log_probs(self, inputs):
-            return -np.abs(np.asarray(inputs))
-
-    inputs = np.random.default_rng(0).normal(size=(8, 3))
+        canary.measure(probs * 100, None, labels, member=member, outputs="probs")
+    decisions = Counted()  # of a third party, which gives no log-probabilities
+    decisions.log_probs = lambda inputs: -np.abs(np.asarray(inputs))
     with pytest.raises(ModelError, match="sum to .*a log-softmax over the classes"):
-        canary.measure(Decisions(), inputs, np.arange(8) % 3, member=np.arange(8) % 2)
+        canary.measure(decisions, logits, labels, member=member)
 
 
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([[0.5, 0.5]] * 5, True),
         ([[1.0, 0.0, 0.0]] * 3, True),
         ([[0.3, 0.6991]], False),  # one row may come near 1 by accident
         ([[0.25, 0.75]], True),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from architectures import architecture
-from small_models import character_tokenizer
+from small_models import loaded
 
-from canary.models.loading import load
 from canary.models.torch_support import fingerprint
 
 
@@ -28,42 +27,38 @@ class Cell(torch.nn.Module):
         return logits, torch.zeros(1, len(ids), 1)
 
 
-@pytest.mark.parametrize(
-    "other",
-    [{"bias": 1.0}, {"temperature": 2.0}, {"act": torch.nn.Sigmoid}, {"slope": 0.5}],
-    ids=lambda other: next(iter(other)),
-)
-def test_what_no_checkpoint_holds_counts(other):
-    assert fingerprint(Cell()) == fingerprint(Cell())
-    assert Cell().state_dict().keys() == Cell(**other).state_dict().keys()
-    found = {
-        load(module, tokenizer=character_tokenizer()).facts.fingerprint
-        for module in (Cell(), Cell(**other))
-    }
-    assert len(found) == 2
+def test_what_no_checkpoint_holds_counts():
+    others = ({"bias": 1.0}, {"temperature": 2.0}, {"act": torch.nn.Sigmoid}, {"slope": 0.5})
+    modules = [Cell(), *(Cell(**other) for other in others)]
+    assert len({tuple(module.state_dict()) for module in modules}) == 1
+    assert len({loaded(module).facts.fingerprint for module in modules}) == 5
+    assert fingerprint(Cell()) == fingerprint(modules[0])
 
 
-@pytest.mark.parametrize("setting", ["rope_theta", "scaling", "other"])
-def test_the_config_counts(setting):
-    """Same weights; only what the config says of positions or attention is another."""
-    module, plain = architecture("llama"), fingerprint(architecture("llama"))
-    assert fingerprint(module) == plain
-    if setting == "rope_theta":
-        module.model.rotary_emb.inv_freq *= 0.5
-    elif setting == "scaling":
-        module.model.layers[0].self_attn.scaling *= 2
-    else:
-        module.config.attention_dropout = 0.25
-    assert fingerprint(module) != plain
+def positions(module):
+    module.model.rotary_emb.inv_freq *= 0.5
+
+
+def attention(module):
+    module.model.layers[0].self_attn.scaling *= 2
+
+
+def dropout(module):
+    module.config.attention_dropout = 0.25
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing_enable:FutureWarning")
-def test_where_a_model_lies_and_how_it_is_used_does_not_count(tmp_path):
+def test_the_config_counts_and_where_a_model_lies_and_how_it_is_used_does_not(tmp_path):
+    """Same weights; only what the config says of positions or attention is another."""
     module = architecture("llama")
-    before = fingerprint(module)
+    plain = fingerprint(module)
     module.save_pretrained(tmp_path)
     module.train()
     module.gradient_checkpointing_enable()
     module.config.use_cache = False
-    assert fingerprint(module) == before
-    assert fingerprint(type(module).from_pretrained(tmp_path)) == before
+    assert fingerprint(module) == plain
+    assert fingerprint(type(module).from_pretrained(tmp_path)) == plain
+    for change in (positions, attention, dropout):
+        other = architecture("llama")
+        change(other)
+        assert fingerprint(other) != plain

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from small_models import causal_module, character_tokenizer
+from small_models import build
 
-from canary.models.loading import load
 from canary.models.torch_support import devices_of, free_bytes
 
 GIB = 2**30
@@ -26,9 +25,12 @@ def gpus(monkeypatch):
     return [torch.device("cuda", 0), torch.device("cuda", 1)]
 
 
-def test_cached_blocks_of_torch_are_free_and_the_tightest_device_counts(gpus) -> None:
+def test_cached_blocks_of_torch_are_free_and_the_tightest_device_counts(gpus, monkeypatch) -> None:
     assert free_bytes(gpus[0]) == int(0.9 * 7 * GIB)
     assert free_bytes(*gpus) == free_bytes(*gpus[::-1]) == int(0.9 * 3 * GIB)
+    assert build("gpt2")._devices == [torch.device("cpu")]
+    monkeypatch.setattr(build("gpt2"), "_devices", gpus)
+    assert build("gpt2").memory().free_bytes == int(0.9 * 3 * GIB)
 
 
 def test_every_device_of_a_spread_model_is_asked(gpus) -> None:
@@ -39,11 +41,3 @@ def test_every_device_of_a_spread_model_is_asked(gpus) -> None:
     module[1]._hf_hook = SimpleNamespace(hooks=(SimpleNamespace(), second))
     module[2].to("meta")
     assert set(devices_of(module)) == {torch.device("cpu"), *gpus}
-
-
-def test_a_loaded_model_plans_with_all_of_its_devices(gpus, monkeypatch) -> None:
-    model = load(causal_module("gpt2"), tokenizer=character_tokenizer())
-    monkeypatch.setattr(model, "_devices", gpus)
-    assert model.memory().free_bytes == int(0.9 * 3 * GIB)
-    plain = load(causal_module("gpt2"), tokenizer=character_tokenizer())
-    assert plain._devices == [torch.device("cpu")]

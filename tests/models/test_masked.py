@@ -64,18 +64,16 @@ def test_texts_longer_than_the_model_are_cut(masked):
     assert "cat" not in found.split()
 
 
-def test_same_seed_same_copy_whatever_the_batch(masked, monkeypatch):
+def test_same_seed_same_copy_whatever_the_batch_and_memory_that_runs_out_halves_it(
+    masked, monkeypatch
+):
     texts = [" ".join(WORDS[k : k + 5 + k % 3]) for k in range(8)]
-    whole = rewrite(masked, *texts)
+    whole, drawn, sizes = rewrite(masked, *texts), masked._drawn, []
     assert rewrite(masked, *texts) == whole
     assert rewrite(masked, *texts, seed=1) != whole
-    monkeypatch.setattr(masked, "_tokens", 1)
-    assert rewrite(masked, *texts) == whole
-
-
-def test_memory_that_runs_out_halves_the_batch(masked, monkeypatch):
-    texts = [" ".join(WORDS[k : k + 5]) for k in range(8)]
-    whole, drawn, sizes = rewrite(masked, *texts), masked._drawn, []
+    with monkeypatch.context() as patch:
+        patch.setattr(masked, "_tokens", 1)
+        assert rewrite(masked, *texts) == whole
 
     def cramped(rows, uniform):
         sizes.append(len(rows))

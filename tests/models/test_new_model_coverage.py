@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-from small_models import CHARACTERS, character_tokenizer
+from small_models import CHARACTERS, character_tokenizer, conforms
 
 import canary
-from canary.models import conformance
 from canary.models.by_scoring import RowModel
 from canary.models.language_model import ModelFacts, Rows
 from canary.models.noise import with_measured_noise
@@ -39,17 +37,9 @@ class Repeats(RowModel):
         return np.concatenate(parts).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return canary.load(Repeats())
-
-
-@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-def test_it_conforms(model, check) -> None:
-    check(model)
-
-
-def test_it_is_scored_audited_and_searched(model) -> None:
+def test_it_conforms_and_is_scored_audited_and_searched() -> None:
+    model = canary.load(Repeats())
+    conforms(model)
     scores = canary.score(model, [SECRET, "another text"], start_token="\n")
     assert scores[0] < scores[1]
     text = "the code is {digit:2}"

@@ -1,27 +1,36 @@
-"""Adapters of others are not believed: what is wrong with their numbers is an error at load."""
+"""Adapters of others are not believed: what is wrong with their numbers is an error at load.
+
+`canary.doctor` shows every check with its figure, for any model.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 
 import numpy as np
 import pytest
 import torch
 from own_adapters import Own
-from small_models import ByRows, Cramped, build, table_model
+from small_models import ByRows, Cramped, build, recurrent_module, table_model
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
-from canary.audits.auditing import audit, exposure
-from canary.audits.extracting import extract
-from canary.corpus.canaries import generate
-from canary.errors import ModelError
+import canary
+from canary.errors import InputError, ModelError
+from canary.models.english import note_on_english
 from canary.models.examining import believed, notes_on_model
 from canary.models.loading import load
 from canary.models.table_model import TableModel
-from canary.scoring.texts import score
 from canary.signals.text_measuring import measure_texts
 
 FORMAT = "the code is {digit:3}"
+LONG = "the code of the second door of the house is {digit:3}"
+
+
+def some(text=FORMAT):
+    return canary.generate(text, repetitions=[1], per_repetition=2, controls=2, seed=0)
 
 
 FAULTS = {
@@ -59,20 +68,18 @@ def test_an_honest_adapter_is_taken_and_examined_once() -> None:
         load(model)
 
 
-@pytest.mark.parametrize("door", ["exposure", "extract", "score", "measure_texts"])
+DOORS = {
+    "exposure": lambda model: canary.exposure(model, some(), draws=10, start_token="\n"),
+    "extract": lambda model: canary.extract(model, FORMAT, start_token="\n"),
+    "score": lambda model: canary.score(model, ["a text"]),
+    "measure_texts": lambda model: measure_texts(model, ["a text", "b"], [True, False]),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
 def test_every_door_refuses_a_forgotten_shift(door: str) -> None:
-    canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
-    doors = {
-        "exposure": lambda m: exposure(m, canaries, draws=10, start_token="\n"),
-        "extract": lambda m: extract(m, FORMAT, start_token="\n"),
-        "score": lambda m: score(m, ["a text"]),
-        "measure_texts": lambda m: measure_texts(m, ["a text", "b"], [True, False]),
-    }
     with pytest.raises(ModelError, match="sum to 1"):
-        doors[door](Own("forgotten shift"))
-
-
-LONG = "The code of the second door of the house is {digit:3}"
+        DOORS[door](Own("forgotten shift"))
 
 
 @pytest.mark.parametrize(
@@ -84,16 +91,16 @@ LONG = "The code of the second door of the house is {digit:3}"
 )
 def test_rows_that_are_not_read_whole_are_refused(fault: str, told: str) -> None:
     """Load looks at short rows; the door knows the longest candidate and the start token."""
-    model = load(Own(fault))
     with pytest.raises(ModelError, match=told):
-        extract(model, LONG.lower(), start_token="\n", budget=20)
+        canary.extract(load(Own(fault)), LONG, start_token="\n", budget=20)
 
 
 def test_a_window_is_noted_where_the_candidate_is_longer() -> None:
     told = "only the last 23 matter to the next one. Does the adapter cut rows"
-    for text, there in ((LONG.lower(), True), (FORMAT, False)):
-        canaries = generate(text, repetitions=[1], per_repetition=2, controls=2, seed=0)
-        found = audit(Own("keeps 24"), canaries, draws=10, start_token="\n", method="sampling")
+    for text, there in ((LONG, True), (FORMAT, False)):
+        found = canary.audit(
+            Own("keeps 24"), some(text), draws=10, start_token="\n", method="sampling"
+        )
         assert any(told in note for note in found.notes) == there
 
 
@@ -130,59 +137,45 @@ class Gives:
         return walker
 
 
-WRONG = {
-    "list": (lambda a: a.tolist(), "a list of length"),
-    "longer": (lambda a: np.append(a, a[:1]), "expected"),
-    "tensor": (lambda a: torch.from_numpy(np.array(a)), r"a torch.Tensor of float\d\d and shape"),
-    "none": (lambda a: None, "gave None"),
-    "half": (lambda a: a.astype(np.float16), "of float16"),
-    "column": (lambda a: a[:, None], r", 1\)"),
-    "text": (lambda a: a.astype(str), "of <U"),
-}
-
-
-@pytest.mark.parametrize("change", WRONG)
-@pytest.mark.parametrize("place", ["score", "log_probs", "path_log_probs", "context_log_probs"])
-def test_wrong_shapes_and_types_are_errors_with_a_place(place: str, change: str) -> None:
-    turn, message = WRONG[change]
-    if place == "log_probs" and change in ("longer", "column"):
-        turn = {"longer": lambda a: a[:, :-1], "column": lambda a: a[..., None]}[change]
-    method = {"score": "Gives.score", "context_log_probs": "Gives.open"}.get(
-        place, "TableWalker.expand"
-    )
-    with pytest.raises(ModelError, match=message) as caught:
-        load(Gives(place, turn))
-    told = str(caught.value)
-    assert method in told
-    assert "expected" in told
-    assert {"score": "log-probabilities"}.get(place, place) in told
-
-
 def first(value):
     """Another number in the first place."""
     return lambda array: np.append(np.float32(value), array.reshape(-1)[1:]).reshape(array.shape)
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
-        ("log_probs", np.transpose, r"shape \(.*\) for log_probs.*each node and child"),
-        ("expansion", lambda found: None, "gave None, an Expansion was expected"),
-        ("expansion", vars, "gave a dict of length 5"),
-        ("handles", lambda a: a.astype(np.float64), "for handles, a numpy array of int64"),
-        ("handles", lambda a: a[:-1], "for handles"),
-        ("queries", float, "gave a float for queries"),
-        ("queries", lambda n: -1, "for queries"),
-        ("exact", lambda a: np.ones(3), "for exact, a numpy array of bool"),
-        ("score", first(np.nan), "not finite"),
-        ("score", first(0.7), "0.7 nats for a log-probability, which is above 0"),
-        ("log_probs", first(np.nan), "not finite"),
-        ("log_probs", first(0.7), "above 0"),
-    ],
-)
-def test_wrong_parts_of_an_answer(place, value, message) -> None:
+WRONG = [
+    ("score", lambda a: a.tolist(), r"Gives\.score.*a list of length.* for log-probabilities"),
+    ("score", lambda a: np.append(a, a[:1]), "for log-probabilities.*expected"),
+    ("score", lambda a: a.astype(np.float16), "of float16"),
+    ("score", lambda a: a[:, None], r", 1\)"),
+    ("score", first(np.nan), "not finite"),
+    ("score", first(0.7), "0.7 nats for a log-probability, which is above 0"),
+    ("context_log_probs", lambda a: None, r"Gives\.open: gave None for context_log_probs"),
+    ("context_log_probs", lambda a: np.append(a, a[:1]), "token of the context after its first"),
+    (
+        "log_probs",
+        lambda a: torch.from_numpy(np.array(a)),
+        r"TableWalker\.expand: gave a torch.Tensor of float\d\d and shape.* for log_probs",
+    ),
+    ("log_probs", np.transpose, r"shape \(.*\) for log_probs.*each node and child"),
+    ("log_probs", lambda a: a[..., None], r", 1\)"),
+    ("log_probs", first(np.nan), "not finite"),
+    ("log_probs", first(0.7), "above 0"),
+    ("path_log_probs", lambda a: a.astype(str), "of <U.* for path_log_probs"),
+    ("path_log_probs", lambda a: a[:, None], r", 1\)"),
+    ("expansion", lambda found: None, "gave None, an Expansion was expected"),
+    ("expansion", vars, "gave a dict of length 5"),
+    ("handles", lambda a: a.astype(np.float64), "for handles, a numpy array of int64"),
+    ("handles", lambda a: a[:-1], "for handles"),
+    ("queries", float, "gave a float for queries"),
+    ("queries", lambda n: -1, "for queries"),
+    ("exact", lambda a: np.ones(3), "for exact, a numpy array of bool"),
+]
+
+
+@pytest.mark.parametrize(("place", "change", "message"), WRONG)
+def test_wrong_parts_of_an_answer_are_errors_with_a_place(place, change, message) -> None:
     with pytest.raises(ModelError, match=message):
-        load(Gives(place, value))
+        load(Gives(place, change))
 
 
 class Rounds(Own):
@@ -246,12 +239,11 @@ def test_probability_zero_is_no_fault() -> None:
 
 def test_large_vocabularies_cost_a_bounded_number_of_queries() -> None:
     """A row for each of 200,000 tokens is not asked for; what was left out is a note."""
-    tokenizer = build("table").tokenizer
 
     class Large(Own):
         def __init__(self) -> None:
             super().__init__()
-            self.tokens, self.tokenizer = 0, tokenizer
+            self.tokens = 0
             self.facts = dataclasses.replace(
                 self.facts, vocabulary=200_000, noise_bits_per_token=0.0
             )
@@ -269,11 +261,10 @@ def test_large_vocabularies_cost_a_bounded_number_of_queries() -> None:
 
 
 def test_what_was_left_open_is_a_note_of_the_audit() -> None:
-    canaries = generate(FORMAT, repetitions=[1], per_repetition=2, controls=2, seed=0)
     model = Cramped(build("lstm"), 2)
-    found = audit(model, canaries, draws=10, start_token="\n", method="sampling")
-    assert any("memory ran out" in note for note in notes_on_model(model))
-    assert any("memory ran out" in note for note in found.notes)
+    found = canary.audit(model, some(), draws=10, start_token="\n", method="sampling")
+    for notes in (notes_on_model(model), found.notes):
+        assert any("memory ran out" in note for note in notes)
 
 
 def test_own_models_of_canary_are_not_examined_again() -> None:
@@ -282,3 +273,65 @@ def test_own_models_of_canary_are_not_examined_again() -> None:
     believed(model)
     assert notes_on_model(model) == ()
     assert vars(model) == before
+
+
+# All checks, with their figures.
+
+SAID = ("asked for twice", "in a batch", "tokens after it", "right before it", "sum to 1")
+SAID += ("held states", "English is likelier", "before the first token", "make a tree")
+
+
+def test_a_sound_model_passes_every_check_with_a_figure_coverage() -> None:
+    found = canary.doctor(build("lstm"), start_token="\n")
+    assert found.sound
+    told = [finding.check for finding in found.findings]
+    assert all(any(part in check for check in told) for part in SAID)
+    assert all(finding.figure for finding in found.findings)
+    assert len(found.to_dict()["findings"]) == len(found.findings) >= 20
+    assert json.dumps(found.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("fault", "cure"),
+    [("dropout", "evaluation mode"), ("forgotten shift", "log-softmax"), ("bits", "multiply by")],
+)
+def test_a_wrong_adapter_is_refused_and_its_other_checks_are_shown(fault: str, cure: str) -> None:
+    found = canary.doctor(Own(fault))
+    assert not found.sound
+    assert all(finding.cure for finding in found.findings if finding.verdict == "refused")
+    assert len(found.findings) >= 20
+    assert cure in str(found)
+
+
+def test_rows_that_are_not_read_whole_are_seen() -> None:
+    checks = {
+        "cuts at 24": ("refused", "each token of a row of 40"),
+        "keeps 24": ("noted", "the last token of a row of 40"),
+        "drops the start": ("refused", "a start token changes"),
+    }
+    honest = canary.doctor(Own(), start_token="\n", tokens=40)
+    for fault, (verdict, check) in checks.items():
+        faulty = canary.doctor(Own(fault), start_token="\n", tokens=40)
+        for examined, wanted in ((faulty, verdict), (honest, "fine")):
+            assert [f.verdict for f in examined.findings if f.check.startswith(check)] == [wanted]
+
+
+def test_what_is_no_fault_of_the_model_and_a_model_that_cannot_be_loaded(tmp_path) -> None:
+    for token, told in (("auto", "nothing is chosen"), ("<x>", "no token|tokens")):
+        with pytest.raises(InputError, match=told):
+            canary.doctor(build("lstm"), start_token=token)
+    found = canary.doctor(str(tmp_path / "nowhere"))
+    (only,) = found.findings
+    assert (found.sound, only.verdict) == (False, "not loaded")
+    assert "no such folder" in only.figure
+
+
+def test_an_untrained_model_is_noted_and_a_tokenizer_without_english_is_not_checked() -> None:
+    note = note_on_english(build("gpt2")) or ""
+    assert "no likelier than random tokens" in note
+    assert "is this its tokenizer?" in note
+    found = canary.doctor(build("gpt2"))
+    assert any("English" in f.check and f.verdict == "noted" for f in found.findings)
+    assert found.sound  # a note is no refusal
+    digits = Tokenizer(BPE(vocab={c: i for i, c in enumerate("0123456789")}, merges=[]))
+    assert note_on_english(load(recurrent_module("GRU"), tokenizer=digits)) is None

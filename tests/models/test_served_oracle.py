@@ -7,19 +7,20 @@ import math
 import numpy as np
 import pytest
 from fake_server import FakeServer
-from served_things import load_served, refused, some_canaries
-from small_models import build
+from served_things import FORMAT, load_served, some_canaries
+from small_models import build, conforms
 
 import canary
 from canary.errors import UnsupportedError
-from canary.models.conformance import CHECKS, memory_is_bounded
-from canary.models.language_model import Children, Context, Nodes
+from canary.models.conformance import memory_is_bounded
+from canary.models.language_model import Children, Context
+from canary.models.noise import nodes_of
 from canary.models.served.wire import read_choice, read_json
 
 
 @pytest.mark.parametrize(
     ("name", "ways"),
-    [("table", {}), ("table", {"numbered": False}), ("table", {"ids": False}), ("gpt2", {})],
+    [("gpt2", {}), ("table", {"numbered": False}), ("table", {"ids": False})],
 )
 def test_exposures_are_those_in_process(tmp_path, name, ways):
     model, canaries = build(name), some_canaries()
@@ -32,20 +33,9 @@ def test_exposures_are_those_in_process(tmp_path, name, ways):
         assert there.context_bits == pytest.approx(here.context_bits, abs=1e-4)
 
 
-@pytest.fixture(scope="module")
-def served_table(tmp_path_factory):
+def test_conformance_but_for_memory_since_nothing_is_held(tmp_path):
     with FakeServer(build("table")) as server:
-        yield load_served(server, tmp_path_factory.mktemp("answers"))
-
-
-@pytest.mark.parametrize(
-    "check", [c for c in CHECKS if c is not memory_is_bounded], ids=lambda check: check.__name__
-)
-def test_conformance_but_for_memory_since_nothing_is_held(served_table, check):
-    check(served_table)
-
-
-FORMAT = "abc {digit:2}"
+        conforms(load_served(server, tmp_path), but={memory_is_bounded})
 
 
 def hushed(server, number, answer):
@@ -59,18 +49,16 @@ def hushed(server, number, answer):
 @pytest.mark.parametrize("top", [1, 12, 45])
 def test_next_tokens_are_exact_or_bounded_oracle(tmp_path, top, ways):
     model = build("table")
-    context, paths = Context(np.arange(5, dtype=np.int32)), [[], [3], [3, 4]]
-    lengths = np.array([0, 1, 2])
-    padded = np.array([[0, 0], [3, 0], [3, 4]], np.int32)
+    context = Context(np.arange(5, dtype=np.int32))
     everything = Children(np.arange(45, dtype=np.int32))
-    nodes = Nodes(padded, lengths, np.zeros(3, np.int64), np.full(3, -1))
+    nodes = nodes_of([[], [3], [3, 4]], priced=0)
     with FakeServer(model, **ways) as server:
         served = load_served(server, tmp_path, top_k=top)
         with served.open(context, memory_bytes=1) as walker:
             found = walker.expand(nodes, everything)
     with model.open(context, memory_bytes=2**20) as walker:
         right = walker.expand(nodes, everything)
-    assert found.queries == len(paths)
+    assert found.queries == 3
     told = np.exp(right.log_probs) >= np.sort(np.exp(right.log_probs), axis=1)[:, [-top]]
     sure = found.path_log_probs - right.path_log_probs < 1e-5
     assert (found.exact == (told & sure[:, None])).all()
@@ -139,24 +127,7 @@ def test_what_cannot_be_had_is_refused(tmp_path):
             canary.exposure(served, some_canaries(), method="sampling")
 
 
-@pytest.mark.parametrize(
-    ("top", "message"),
-    [
-        ({"token_id:1": 0.0, "token_id:2": -0.1}, "probability of 1.9 together"),
-        ({}, "does not tell the likeliest"),
-        ({"nothing of ours": -1.0}, "none of the tokenizer's"),
-    ],
-)
-def test_next_tokens_that_are_none(tmp_path, top, message):
-    def fault(server, number, answer):
-        answer["choices"][0]["logprobs"]["top_logprobs"] = [top]
-        return answer
-
-    refused(tmp_path, message, fault, top_k=2)
-
-
-@pytest.mark.parametrize("top", [2, 10])
-def test_the_sampled_token_beside_the_likeliest_bounds_nothing(tmp_path, top):
+def test_the_sampled_token_beside_the_likeliest_bounds_nothing(tmp_path):
     """A server that samples under a penalty tells an unlikely token beside the likeliest."""
 
     def sampled_beyond(server, number, answer):
@@ -168,7 +139,7 @@ def test_the_sampled_token_beside_the_likeliest_bounds_nothing(tmp_path, top):
         lists = {"tokens": [name], "token_logprobs": [value], "top_logprobs": [told]}
         return {**answer, "choices": [{**choice, "logprobs": lists}]}
 
-    bounded(tmp_path, sampled_beyond, top)
+    bounded(tmp_path, sampled_beyond, 10)
 
 
 def test_tokens_of_one_text_stand_for_the_likeliest_golden() -> None:

@@ -120,7 +120,7 @@ def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path,
         load_served(server, tmp_path / "b", top_k=top)
         handshake = server.count() - before + 1  # and the list of models
         stages = []
-        for more in range(4, whole.queries + 40, 14):
+        for more in range(4, whole.queries + 80, 40):
             model = load_served(
                 server, tmp_path / "b", top_k=top, max_requests=handshake + more, in_flight=1
             )

@@ -17,7 +17,7 @@ TOKENIZER = as_tokenizer(character_tokenizer())
 SIZE = len(CHARACTERS)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     keys=st.sets(st.lists(st.integers(0, 2), min_size=1, max_size=4).map(tuple), max_size=8),
     row=st.lists(st.integers(0, 2), min_size=2, max_size=12),

@@ -52,13 +52,13 @@ def small_model(positions=64):
         return GPT2LMHeadModel(GPT2Config(**shape, **size))
 
 
-def save_model(model, folder):
-    """Write a model and its tokenizer, as a training script would."""
+def save_model(model, folder, backend=None):
+    """Write a model and its tokenizer, over `CHARACTERS` or another, as a training script would."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
 
-    backend = Tokenizer(BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[]))
+    backend = backend or Tokenizer(BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[]))
     model.save_pretrained(folder)
     PreTrainedTokenizerFast(tokenizer_object=backend).save_pretrained(folder)
 

@@ -22,10 +22,10 @@ def some_canaries(format=FORMAT):
     return canary.generate([format], repetitions=[1], per_repetition=4, controls=2, seed=3)
 
 
-def refused(folder, message, fault, *, model=None, **options):
+def refused(folder, message, fault, *, model=None, ids=True, **options):
     """A server with a fault is refused when it is loaded."""
     with (
-        FakeServer(model or build("table"), fault=fault) as server,
+        FakeServer(model or build("table"), fault=fault, ids=ids) as server,
         pytest.raises((ServerError, ModelError), match=message),
     ):
         load_served(server, folder, attempts=2, **options)

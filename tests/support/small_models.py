@@ -143,3 +143,28 @@ def build(name: str) -> LanguageModel:
     if name in ("lstm", "gru"):
         return load(recurrent_module(name.upper()), tokenizer=character_tokenizer())
     return load(causal_module(name), tokenizer=character_tokenizer())
+
+
+def loaded(module, **options):
+    """A module, or a new one of a named architecture, behind the seam."""
+    from architectures import architecture
+
+    from canary.models.loading import load
+
+    module = architecture(module) if isinstance(module, str) else module
+    return load(module, tokenizer=character_tokenizer(), **options)
+
+
+@functools.cache
+def known(name: str) -> LanguageModel:
+    """An architecture behind the seam that nobody changes."""
+    return loaded(name)
+
+
+def conforms(model, *, but=()) -> None:
+    """All checks of conformance."""
+    from canary.models.conformance import CHECKS
+
+    for check in CHECKS:
+        if check not in but:
+            check(model)
