@@ -11,6 +11,8 @@ import pytest
 from command_line import files, save_model, shows_secret, small_model
 
 from canary.corpus.canaries import CanarySet, generate
+from canary.errors import InputError
+from canary.gate.planning import plan
 
 GENERATE = "generate 'The code is {digit:9}' --force --out old/file"
 INJECT = "inject corpus.jsonl --canaries canaries.json --force --out old/file"
@@ -20,6 +22,7 @@ VERIFY = "verify corpus.jsonl --canaries canaries.json"
 AUDIT = "audit ./model --canaries canaries.json --force --out old --draws 9"
 EXPOSURE = "exposure ./model --canaries canaries.json --draws 9"
 METHODS = ("rank", "importance", "sampling")
+PLAN = "plan 'The code is {digit:9}'"
 EXTRACT = "extract ./model 'The code is {digit:3}'"
 SCORE = "score ./model corpus.jsonl --force --out old/file"
 REPORT = "report old/audit.json --force --out old/file"
@@ -118,17 +121,23 @@ def out(command, place):
 
 NO_JSON, NO_UTF8 = corpus(b'{"text": "a"}\n{'), corpus(b'{"text": "a"}\n{"text": "\xff"}\n')
 LN_F = "transformer.ln_f.weight"
+FEW = found("The code is {choice:XQZ}.", "XQZ")
+LONG = "x" * 60
 
 CORPORA = [
     (f"{INJECT} --column n", "corpus.jsonl:1: column 'n' is a number, not text"),
-    *((f"{c} --column body", "no column 'body'") for c in (INJECT, VERIFY, STRIP, DISCOVER, SCORE)),
-    *((c, "corpus.jsonl:2: not valid JSON", NO_JSON) for c in (INJECT, VERIFY, STRIP)),
-    *((c, "corpus.jsonl:2: not valid JSON", NO_JSON) for c in (DISCOVER, SCORE)),
-    *((c, "corpus.jsonl:2: is not UTF-8", NO_UTF8) for c in (INJECT, VERIFY, STRIP)),
-    *((c, "corpus.jsonl:2: is not UTF-8", NO_UTF8) for c in (DISCOVER, SCORE)),
-    *((c, "holds no record", corpus(b"\n")) for c in (INJECT, VERIFY, STRIP, DISCOVER, SCORE)),
+    *((f"{c} --column body", "no column 'body'") for c in (VERIFY, STRIP, DISCOVER, SCORE)),
+    *((c, "corpus.jsonl:2: not valid JSON", NO_JSON) for c in (INJECT, SCORE)),
+    *((c, "corpus.jsonl:2: is not UTF-8", NO_UTF8) for c in (STRIP, SCORE)),
+    *((c, "holds no record", corpus(b"\n")) for c in (VERIFY, DISCOVER, SCORE)),
     (DISCOVER, "holds no secret"),
     (INJECT, "corpus.jsonl: cannot be read", lambda: Path("corpus.jsonl").unlink()),
+    (f"{INJECT} --separators a b", "--separators: records of their own have no separators"),
+    (f"{out(INJECT, 'x.jsonl')} --file-format csv", "but the corpus is csv: correct --file-format"),
+    (f"{INJECT} --no-check --mode splice", "splicing reads every record"),
+    *((f"{INJECT} --beside {text}", "is not COLUMN=TEXT") for text in ("n", "=x")),
+    (VERIFY.replace("corpus.jsonl", "old/file"), "tell its format; say it with --file-format"),
+    (VERIFY.replace("corpus.jsonl", "canaries.json"), "canaries.json: is a canary set document"),
 ]
 NUMBERS = [
     (f"{GENERATE} --repetitions 1,x", "--repetitions: '1,x'"),
@@ -146,6 +155,21 @@ NUMBERS = [
     (f"{AUDIT} --budget -1", "--budget: equal to 1"),
     (f"{AUDIT} --batch-size -1", "--batch-size: to 1"),
     (f"{AUDIT} --draws many", "--draws: integer"),
+    (f"{GENERATE} --repetitions 0", "each of --repetitions must be a whole number of at least 1"),
+    (f"{PLAN} --repetitions 0", "each of --repetitions must be a whole number"),
+    (f"{PLAN} --power nan", "--power"),
+    (f"{PLAN} --confidence 2", "--confidence"),
+    (f"{PLAN} --max-exposure-bits 99", "error: --max-exposure-bits: "),
+    (f"{PLAN} --exposure-bits 99", "error: --exposure-bits: "),
+    (f"{PLAN} --exposure-bits nan", "error: --exposure-bits must be a number, got nan"),
+    (f"{EXTRACT} --top 0", "--top"),
+    *((f"{EXTRACT} --seconds {n}", "seconds must be a number above 0") for n in (0, "nan")),
+    (f"{EXTRACT} --stop soon", "--stop"),
+    (f"{EXTRACT} --known 3", "--known: 3 characters are known, and the secret has 3"),
+    (f"{EXTRACT} --budget 0", "--budget: equal to 1"),
+    (f"{SCORE} --top-k 5", "--top-k given, which is for a server"),
+    (f"{SCORE} --workers 2", "error: --workers given, and no cluster"),
+    (f"{EXPOSURE} --served-model x", "the model is no address"),
 ]
 SETS = [
     ("generate 'Code {digit:1}' --out new", "has 10 fills: 48 canaries and controls"),
@@ -158,8 +182,13 @@ SETS = [
     (AUDIT, "canaries.json: schema 99", manifest(newer)),
     (INJECT, "canaries[0].fill: not in the space", manifest(secret_in_wrong_place)),
     (INJECT.replace("canaries.json", "corpus.jsonl"), "corpus.jsonl"),
+    (f"{EXTRACT} --canaries canaries.json", "no canary of the format 'The code is {digit:3}"),
+    (f"{EXTRACT} --canaries none.json", "none.json"),
+    ("membership attack --shadow old --out x --target old", "old: is a folder; save the outputs"),
 ]
 MODELS = [
+    (out(AUDIT.replace("./model", "./none"), "new/folder"), "none: there is no such folder"),
+    (out(AUDIT, "new/folder"), "21 tokens: longer than the 16", positions(16)),
     (AUDIT.replace("./model", "./none"), "none: there is no such folder"),
     (AUDIT.replace("./model", "none"), "none: is no folder here"),
     (AUDIT, "model: no config.json", without("config.json")),
@@ -172,12 +201,19 @@ MODELS = [
     (AUDIT, "model: lacks 1 of", weights(lambda tensors: tensors.pop(LN_F))),
     (AUDIT, "'model': not finite numbers", weights(to_nan)),
     *((f"{EXPOSURE} --method {m}", "not finite numbers", weights(to_nan)) for m in METHODS),
+    *((f"{EXPOSURE} --method {m} --context {LONG}", "longer than the 64") for m in METHODS),
+    (f"{EXTRACT} --context {LONG}", "longer than the 64: shorter format or context"),
+    (f"{EXTRACT} --context é", "does not know 1 of the characters"),
+    (f"{SCORE} --overlap 4000", "error: --overlap: "),
+    (f"{SCORE} --start-token '<x>'", "error: --start-token: the "),
+    (f"{SCORE} --start-token auto", "error: --start-token: the start token is to be chosen"),
+    (f"{SCORE} --context é", "error: --context: the tokenizer does not know"),
+    (f"{EXPOSURE} --method skew-normal", "too few to fit a curve: draw more", FEW),
     (EXTRACT, "not finite numbers", weights(to_nan)),
-    (f"{EXTRACT} --budget 0", "--budget: equal to 1"),
     ("extract ./model '{digit:3} it' --start-token none", "begins with a hole: --start-token"),
     ("extract ./model 'Is {choice:A|AB}'", "not prefix-free: fixed text that no fill can contain"),
     (AUDIT, "21 tokens: longer than the 16", positions(16)),
-    (f"{AUDIT} --context {'x' * 60}", "81 tokens: longer than the 64"),
+    (f"{AUDIT} --context {LONG}", "81 tokens: longer than the 64"),
     (AUDIT, "does not know 1 of the characters", canaries("Der Schlüssel ist {digit:9}")),
     (f"{AUDIT} --start-token none", "begins with a hole: --start-token", canaries("{digit:9} it")),
     (AUDIT, "not prefix-free: last hole", found("Code {digit:1}{choice:a|ab}", "1a")),
@@ -215,8 +251,6 @@ OUTPUTS = [
     (out(SCORE, "corpus.jsonl"), "corpus.jsonl: never modified"),
     (out(SCORE, "model/config.json"), "model/config.json: never modified"),
     (f"{out(SCORE, 'mine.py')} --factory mine.py:build", "mine.py: never modified", wrong_factory),
-    (out(AUDIT.replace("./model", "./none"), "new/folder"), "none: there is no such folder"),
-    (out(AUDIT, "new/folder"), "21 tokens: longer than the 16", positions(16)),
     *((out(c, "old/file/x"), "old/file/x: cannot be written") for c in (GENERATE, AUDIT)),
     (out(INJECT, "none/x"), "none/x: cannot be written"),
     (out(AUDIT, "old/file"), "old/file: another"),
@@ -247,7 +281,8 @@ TABLE = {
 def test_message_exit_code_and_files_input(command, workplace, model, row):
     """`told` is the place and key words of the message, with colons between them."""
     words, told, *prepare = TABLE[row]
-    shutil.copytree(model, "model")
+    if "./model" in words:
+        shutil.copytree(model, "model")
     for change in prepare:
         change()
     before, folders = files(workplace), folders_in(workplace)
@@ -259,6 +294,8 @@ def test_message_exit_code_and_files_input(command, workplace, model, row):
     for fragment in told.split(": "):
         assert fragment in f"{message} {hint}"
     assert "Traceback" not in outcome.err
+    if TABLE[row] not in MODELS and not words.startswith("score"):
+        assert "Loading" not in outcome.err
     assert files(workplace) == before
     assert folders_in(workplace) == folders
     if Path("canaries.json").exists() and not told.startswith("canaries"):
@@ -271,3 +308,10 @@ def test_folder_is_checked_before_the_model_is_read(command, workplace, monkeypa
 
     monkeypatch.setattr("canary.models.loading.load", load)
     assert command(*shlex.split(AUDIT), "--out", "old/file/x").code == 2
+
+
+def test_python_names_the_argument():
+    with pytest.raises(InputError, match="^generate: each of repetitions must be"):
+        generate("code {digit:9}", repetitions=[0])
+    with pytest.raises(InputError, match="^exposure_bits must be a number"):
+        plan("code {digit:9}", exposure_bits=float("nan"))

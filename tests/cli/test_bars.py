@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -41,11 +40,18 @@ def test_a_bar_is_seen_on_any_terminal_degenerate(monkeypatch, columns, rows):
     assert widest <= (columns or 80)
 
 
-def test_nothing_is_written_elsewhere_of_what_is_soon_done(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", StringIO())
+def test_bars_show_their_stage_on_a_terminal(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with Bars() as bars:
-        bars.stage("ranks", 1_000)(500)
-    assert not sys.stderr.getvalue()
+        bars.stage("enumeration of \x1b[2J x", 2_000_000)
+        reach = bars.file("corpus.jsonl")
+        time.sleep(0.15)  # a bar is drawn anew ten times a second at most
+        reach(512, 1024)
+        bars.say("a line")
+    shown = capsys.readouterr().err
+    assert "enumeration of [2J x:   0%" in shown
+    assert "corpus.jsonl:  50%" in shown
+    assert shown.endswith("\ra line\n")  # the bar was wiped out before
 
 
 @pytest.mark.parametrize("task", ["stage", "file", "phase"])
@@ -75,8 +81,9 @@ def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
     assert sys.stderr.getvalue().splitlines() == [*lines, last]
 
 
-def test_what_fails_is_not_called_done(monkeypatch):
-    monkeypatch.setattr("canary.cli.console.EVERY", 0.02)
+@pytest.mark.parametrize("every", [0.02, 10.0])
+def test_what_fails_is_not_called_done_and_what_is_soon_over_not_named(monkeypatch, every):
+    monkeypatch.setattr("canary.cli.console.EVERY", every)
     monkeypatch.setattr(sys, "stderr", StringIO())
 
     def stopped():
@@ -87,20 +94,18 @@ def test_what_fails_is_not_called_done(monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         stopped()
-    assert "ranks: 25 %" in sys.stderr.getvalue()
+    assert ("ranks: 25 %" in sys.stderr.getvalue()) is (every < 1)
     assert "done" not in sys.stderr.getvalue()
 
 
-def test_a_piped_audit_says_how_far_it_is(command, workplace, model, monkeypatch):
+def test_a_piped_command_says_how_far_it_is(command, workplace, model, monkeypatch):
     """A line every ten seconds; the clock of the test goes faster."""
     monkeypatch.setattr("canary.cli.console.EVERY", 0.02)
-    words = ("--canaries", "canaries.json", "--out", "out", "--draws", 500, "--json")
-    outcome = command("audit", model, *words)
+    words = ("--canaries", "canaries.json", "--draws", 500, "--json")
+    outcome = command("exposure", model, *words)
     assert outcome.code == 0
     lines = outcome.err.splitlines()
     assert any(re.fullmatch(r"Loading /.*: \d+ s", line) for line in lines)
-    assert any(
-        re.fullmatch(r".*: \d+ % \([\d,]+ of at most [\d,]+ tokens\), \d+ s", line)
-        for line in lines
-    )
-    json.loads(outcome.out)  # results stand alone
+    tokens = r".*: \d+ % \([\d,]+ of at most [\d,]+ tokens\), \d+ s"
+    assert any(re.fullmatch(tokens, line) for line in lines)
+    assert outcome.document  # results stand alone

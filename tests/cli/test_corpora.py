@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import shows_secret
 
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, generate
 
 CORPORA = {
     "corpus.csv": "text,n\n" + "".join(f'"Row {n}. It, is.",{n}\n' for n in range(40)),
@@ -66,13 +66,9 @@ def test_separators_and_columns_and_formats_as_they_are_said(command, workplace)
 
 def test_unchecked_records_pass_unread(command, workplace):
     Path("corpus.jsonl").write_text('{"text": "a"}\nnot JSON\n')
-    words = ("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl")
-    assert command(*words).code == 2
-    assert command(*words, "--no-check").code == 0
+    words = ("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl", "--no-check")
+    assert command(*words).code == 0
     assert b"not JSON\n" in Path("new.jsonl").read_bytes()
-    refused = command(*words, "--force", "--no-check", "--mode", "splice")
-    assert refused.code == 2
-    assert "splicing reads every record" in refused.err
 
 
 def test_discovered_secrets_are_counted_and_audited_but_not_shown(command, workplace, model):
@@ -87,15 +83,12 @@ def test_discovered_secrets_are_counted_and_audited_but_not_shown(command, workp
     assert "2 different secrets, 2 in all" in found.err
     assert not shows_secret(found.out + found.err, "found.json")
     assert stat.S_IMODE(Path("found.json").stat().st_mode) == 0o600
-    audited = command(
-        *("audit", model, "--canaries", "found.json", "--out", "a", "--draws", "200"),
-        *("--method", "sampling"),
-    )
+    drawn = ("--canaries", "found.json", "--draws", "200", "--method", "sampling", "--json")
+    drawn += ("--extraction-budget", "0")
+    audited = command("audit", model, *drawn, "--out", "a")
     assert audited.code == 0
     assert "not drawn at random" in audited.err.replace("\n", " ")
-    exposed = command("exposure", model, "--canaries", "found.json", "--draws", "200", "--json")
-    assert [c["natural"] for c in exposed.document["canaries"]] == [True, True]
-    assert command("discover", "mail.jsonl", "{digit:9}", "--out", "x").code == 2
+    assert [c["natural"] for c in audited.document["canaries"]].count(True) == 2
 
 
 def test_a_text_beside_the_canary(command, workplace):
@@ -107,7 +100,58 @@ def test_a_text_beside_the_canary(command, workplace):
     assert [r["src"] for r in records if "The code is" in r["tgt"]] == ["a = b"] * 18
     assert command("strip", "new.jsonl", *options, "--out", "back.jsonl").code == 0
     assert Path("back.jsonl").read_bytes() == Path("pairs.jsonl").read_bytes()
-    for wrong in ("src", "=x", "src=x"):
-        refused = command("inject", "pairs.jsonl", *options, "--beside", wrong, "--out", "no")
+    refused = command("inject", "pairs.jsonl", *options, "--beside", "src=x", "--out", "no")
+    assert refused.code == 2
+    assert "is not COLUMN=TEXT, each column once" in refused.err
+
+
+def inject(command, *words):
+    return command("inject", "corpus.jsonl", *CANARIES, "--out", "new.jsonl", *words)
+
+
+def test_a_set_that_is_not_that_of_the_manifest_is_refused(command, workplace):
+    """Edited: ids and copies are the same."""
+    edited = Path("canaries.json").read_text()
+    fill = json.loads(edited)["canaries"][0]["fill"]
+    Path("edited.json").write_text(edited.replace(fill, fill[::-1]))
+    inject(command)
+    for words in (("verify", "new.jsonl"), ("strip", "new.jsonl", "--out", "back.jsonl")):
+        refused = command(*words, "--canaries", "edited.json")
         assert refused.code == 2
-        assert "is not COLUMN=TEXT" in refused.err
+        assert (
+            "edited.json: is not the canary set that was injected into new.jsonl, as "
+            "new.jsonl.placements.json says, or was changed since; name the set"
+        ) in refused.err
+    assert not Path("back.jsonl").exists()
+    kept = json.loads(Path("new.jsonl.placements.json").read_text())
+    assert kept["fingerprint"] == CanarySet.load("canaries.json").fingerprint
+    found = command("discover", "new.jsonl", "The code is {digit:9}", "--out", "found.json")
+    assert "note: canaries were injected into new.jsonl (new.jsonl.placements" in found.err
+
+
+def test_a_corpus_that_lost_copies(command, workplace):
+    inject(command)
+    lines = dict.fromkeys(Path("new.jsonl").read_text().splitlines(keepends=True))
+    Path("once.jsonl").write_text("".join(lines))
+    wrong = command("verify", "once.jsonl", *CANARIES, "--json")
+    assert (wrong.code, wrong.document["ok"]) == (2, False)
+    assert "expected 8, found 1" in wrong.err
+    assert (
+        f"canaries and controls are not in it as they should be ({wrong.document['causes'][0]}"
+        in (wrong.err.splitlines()[-1])
+    )
+    stripped = command("strip", "once.jsonl", *CANARIES, "--out", "back.jsonl", "--json")
+    assert (stripped.code, stripped.document["missing"]) == (0, 14)
+    assert "note: that is 14 copies fewer than the set has" in stripped.err
+
+
+def test_a_set_of_controls_alone_is_said_to_be_one(command, workplace, model):
+    generate("code {digit:4}", repetitions=[], controls=3, seed=0).save("canaries.json", force=True)
+    for done in (inject(command), command("verify", "new.jsonl", *CANARIES)):
+        assert "note: the set has controls alone" in done.err
+    assert command("strip", "new.jsonl", *CANARIES, "--out", "back.jsonl").code == 2
+    audited = command("audit", model, *CANARIES, "--out", "a", "--draws", "50")
+    assert "none of the set's canaries was injected" in audited.err
+    judged = command("check", "a/audit.json", "--max-exposure-bits", "5")
+    assert judged.code == 2
+    assert "there is nothing to judge" in judged.err

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from command_line import CHARACTERS, small_model
+from tokenizers import Tokenizer
+from tokenizers.models import BPE
 
 from canary.corpus.canaries import CanarySet, generate
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 
 TEXT = "The code is {upper:3}"
-CUT = ("--budget", "40", "--batch-size", "4")
 
 
 def fills_of(lines):
@@ -69,58 +70,13 @@ def test_canaries_are_named_and_completed(command, model, workplace):
 
 
 def test_an_ended_budget_is_an_answer(command, model):
-    shown = command("extract", model, TEXT, *CUT)
+    shown = command("extract", model, TEXT, "--budget", "40", "--batch-size", "4")
     assert shown.code == 0
     assert "until the budget of queries was spent" in shown.err
     assert "bits (to within" in shown.err or "Nothing found" in shown.err
-
-
-def test_a_budget_that_ended_before_anything_was_found(command, model):
     shown = command("extract", model, TEXT, "--budget", "1", "--batch-size", "1")
     assert shown.code == 0
     assert "Nothing found: the budget of 1 query ended first; give a larger --budget" in shown.err
-
-
-def test_ctrl_c_prints_what_was_found_and_exits_130(command, model, monkeypatch):
-    expand, left = Batcher.expand, [40]
-
-    def stopping(self, *arguments, **options):
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return expand(self, *arguments, **options)
-
-    monkeypatch.setattr(Batcher, "expand", stopping)
-    outcome = command("extract", model, TEXT, "--top", "50", "--batch-size", "2", "--json")
-    assert outcome.code == 130
-    found = outcome.document
-    assert found["stopped"] == "interrupted"
-    assert found["candidates"]
-    assert found["proven"] is False
-    assert "until it was interrupted" in outcome.err
-    assert outcome.err.endswith("stopped; no file was left half-written\n")
-
-
-@pytest.mark.parametrize(
-    ("words", "message", "loaded"),
-    [
-        (("--top", "0"), "--top", False),
-        (("--seconds", "0"), "seconds must be a number above 0, got 0.0", False),
-        (("--seconds", "nan"), "seconds must be a number above 0, got nan", False),
-        (("--stop", "soon"), "--stop", False),
-        (("--known", "3"), "--known: 3 characters are known, and the secret has 3", False),
-        (("--canaries", "canaries.json"), "no canary of the format 'The code is {upper", False),
-        (("--canaries", "none.json"), "none.json", False),
-        (("--context", "a" * 62), "longer than the 64 that the model takes", True),
-    ],
-)
-@pytest.mark.usefixtures("workplace")
-def test_bad_input_is_refused_before_a_model_is_loaded(command, model, words, message, loaded):
-    outcome = command("extract", model, TEXT, *words)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert message in outcome.err
-    assert "Traceback" not in outcome.err
-    assert ("Loading" in outcome.err) == loaded
 
 
 def test_an_unforeseen_error_exits_70_and_says_no_secret(command, model, workplace, monkeypatch):
@@ -144,9 +100,6 @@ def test_formats_with_words_of_their_own_come_from_the_set(command, model, workp
 
 def test_what_is_not_ascii_is_written_as_python_does(command, tmp_path):
     """The space of this format has an accent; any terminal can take what is printed."""
-    from command_line import CHARACTERS, small_model
-    from tokenizers import Tokenizer
-    from tokenizers.models import BPE
     from transformers import PreTrainedTokenizerFast
 
     vocabulary = {c: i for i, c in enumerate(CHARACTERS.replace("Z", "é"))}

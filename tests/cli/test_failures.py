@@ -1,22 +1,18 @@
-"""Errors that nobody foresaw, interruptions, and texts that would play with a terminal."""
+"""Errors that nobody foresaw, and texts that would play with a terminal."""
 
 from __future__ import annotations
 
 import errno
-import os
-import signal
 import stat
 import tempfile
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import files
 from gate_audits import exact
 
 from canary.audits.audit_result import CanaryResult
-from canary.cli.console import Bars, emit, say, show_exposures, show_report, show_table
+from canary.cli.console import emit, say, show_exposures, show_report, show_table
 from canary.errors import OutputError
 from canary.statistics.exposures import exposure_by_draws
 
@@ -36,63 +32,47 @@ def raises(error):
 
 
 @pytest.mark.parametrize(
-    ("error", "name"),
+    "error",
     [
-        (RuntimeError(f"no place for {SECRET}"), "RuntimeError"),
-        (KeyError(SECRET), "KeyError"),
-        (EOFError(SECRET), "EOFError"),
-        (PanicException(SECRET), "PanicException"),
-        (OSError(errno.EIO, SECRET), "OSError"),
-        (SystemExit(1), "SystemExit"),
+        RuntimeError(f"no place for {SECRET}"),
+        EOFError(SECRET),
+        PanicException(SECRET),
+        OSError(errno.EIO, SECRET),
+        SystemExit(1),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ids=lambda error: type(error).__name__,
 )
 def test_unforeseen_error_exits_70_with_one_line_and_a_private_log(
-    command, workplace, monkeypatch, error, name
+    command, workplace, monkeypatch, error
 ):
+    name = type(error).__name__
     monkeypatch.setattr("canary.corpus.canaries.generate", raises(error))
     outcome = command(*GENERATE)
-    assert outcome.code == 70
-    assert outcome.out == ""
+    assert (outcome.code, outcome.out) == (70, "")
     (log,) = Path(tempfile.gettempdir()).iterdir()
     assert outcome.err.strip() == f"error: unforeseen {name}, its log is {log}"
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     text = log.read_text()
-    assert "Traceback" in text
-    assert name in text
-    assert str(error) in text
+    assert all(part in text for part in ("Traceback", name, str(error)))
     assert not Path("new.json").exists()
-
-
-def test_unforeseen_error_without_room_for_a_log(command, workplace, monkeypatch):
-    monkeypatch.setattr("canary.corpus.canaries.generate", raises(RuntimeError(SECRET)))
     monkeypatch.setattr("tempfile.tempdir", str(workplace / "nowhere"))
     outcome = command(*GENERATE)
     assert outcome.code == 70
-    assert outcome.err == "error: unforeseen RuntimeError, and its log could not be written\n"
-
-
-def test_interrupted_injection_exits_130_and_leaves_nothing(command, workplace, monkeypatch):
-    before = files(workplace)
-    monkeypatch.setattr("canary.corpus.line_corpus._cut_out", raises(KeyboardInterrupt()))
-    outcome = command(
-        "inject",
-        "corpus.jsonl",
-        "--canaries",
-        "canaries.json",
-        "--force",
-        "--out",
-        "old/file",
-        "--json",
-    )
-    assert outcome.code == 130
-    assert (outcome.out, outcome.err) == ("", "stopped; no file was left half-written\n")
-    assert files(workplace) == before
+    assert outcome.err.strip() == f"error: unforeseen {name}, and its log could not be written"
 
 
 def test_failed_report_keeps_the_audit(command, workplace, monkeypatch, model):
     monkeypatch.setattr("canary.reports.pages.report", raises(RuntimeError()))
-    words = ("--canaries", "canaries.json", "--draws", "50", "--out", "a")
+    words = (
+        "--canaries",
+        "canaries.json",
+        "--draws",
+        "50",
+        "--extraction-budget",
+        "0",
+        "--out",
+        "a",
+    )
     assert command("audit", model, *words).code == 70
     monkeypatch.undo()
     monkeypatch.chdir(workplace)
@@ -123,18 +103,14 @@ def test_words_and_cells_are_cleaned_and_are_no_markup(capsys):
     assert "\x1b" not in shown.err
 
 
-def test_wide_table_loses_nothing(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "40")
-    show_table(("name", "number"), [("x" * 60, "9" * 30)])
-    shown = capsys.readouterr().err
-    assert shown.count("x") == 60
-    assert shown.count("9") == 30
-
-
 def test_names_are_broken_only_where_nothing_else_helps(capsys, monkeypatch):
     name = "modified-entropy-one-threshold"
     rates = [f"TPR at FPR {rate} %" for rate in (0.1, 1, 10)]
-    for width in range(70, 100):
+    monkeypatch.setenv("COLUMNS", "40")
+    show_table(("name", "number"), [("x" * 60, "9" * 30)])
+    shown = capsys.readouterr().err
+    assert (shown.count("x"), shown.count("9")) == (60, 30)
+    for width in (70, 77, 78, 99):
         monkeypatch.setenv("COLUMNS", str(width))
         show_table(["Attack", "Balanced accuracy", "AUC", *rates], [[name, *["100.0 %"] * 5]])
         shown = capsys.readouterr().err
@@ -163,25 +139,6 @@ def test_json_is_strict_and_ascii(capsys):
         emit("canary test", {"number": float("nan")})
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_signals_clean_up_as_ctrl_c_does(command, workplace, monkeypatch, number, code):
-    def kill(*_, **__):
-        assert list(Path().glob(".new.json.*.part"))
-        os.kill(os.getpid(), number)
-
-    before = files(workplace)
-    monkeypatch.setattr("os.fsync", kill)
-    found = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
-    try:
-        outcome = command(*GENERATE)
-    finally:
-        ours = signal.signal(number, found)
-    assert outcome.code == code
-    assert (outcome.out, outcome.err) == ("", "stopped; no file was left half-written\n")
-    assert files(workplace) == before
-    assert ours is signal.SIG_DFL
-
-
 def test_placements_that_cannot_be_written_leave_a_way(command, workplace, monkeypatch):
     full = OutputError("cannot be written (No space left on device)", where="x")
     monkeypatch.setattr("canary.corpus.injection.Placements.save", raises(full))
@@ -199,17 +156,3 @@ def test_long_message_keeps_its_beginning_and_its_cure(command, workplace, monke
     assert outcome.err.startswith("error: there: xxx")
     assert outcome.err.endswith("xxx; mend it\n")
     assert len(outcome.err) < 1100
-
-
-def test_bars_show_their_stage_on_a_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with Bars() as bars:
-        bars.stage("enumeration of \x1b[2J x", 2_000_000)
-        reach = bars.file("corpus.jsonl")
-        time.sleep(0.15)  # a bar is drawn anew ten times a second at most
-        reach(512, 1024)
-        bars.say("a line")
-    shown = capsys.readouterr().err
-    assert "enumeration of [2J x:   0%" in shown
-    assert "corpus.jsonl:  50%" in shown
-    assert shown.endswith("\ra line\n")  # the bar was wiped out before

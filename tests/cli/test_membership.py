@@ -1,4 +1,4 @@
-"""`canary membership`: from files of outputs to numbers, a page and a table."""
+"""`canary membership attack` and `risk`: from files of outputs to numbers, a page and a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from classifiers import save_outputs
 from pyarrow import csv
 
 import canary
-from canary.membership.privacy import attack_epsilon
+from canary.membership.shadow_survey import survey
 
 METRIC = "correctness,modified-entropy,entropy-one-threshold"
 """Attacks that train no network, which takes seconds."""
@@ -34,8 +34,13 @@ def attack(command):
     )
 
 
+def surveyed(**options):
+    tables = (canary.measure(f"{name}.npz") for name in ("target", "shadow"))
+    return survey(*tables, attacks=METRIC, **options)
+
+
 def test_attack_gives_the_numbers_of_the_functions(attack, pair):
-    outcome = attack(*pair, "--attacks", METRIC)
+    outcome = attack(*pair, "--attacks", METRIC, "--fpr", "0.01,0.1", "--prior", "0.4")
     assert outcome.code == 0, outcome.err
     found = outcome.document
     assert json.loads(Path("report/membership.json").read_text()) == found
@@ -44,45 +49,32 @@ def test_attack_gives_the_numbers_of_the_functions(attack, pair):
         scores = canary.attack(target, one["name"], shadow=shadow)
         expected = canary.evaluate(scores, target.member[0])
         for name, estimate in (("auc", expected.auc), ("balanced_accuracy", expected.accuracy)):
-            assert [one[name][key] for key in ("value", "lower", "upper")] == [
-                estimate.value, estimate.lower, estimate.upper,
-            ]  # fmt: skip
+            wanted = [estimate.value, estimate.lower, estimate.upper]
+            assert [one[name][key] for key in ("value", "lower", "upper")] == wanted
         for point in one["tpr_at_fpr"]:
             assert point["fpr"] <= point["asked_fpr"]
             assert point["tpr"]["lower"] <= point["tpr"]["value"] <= point["tpr"]["upper"]
-    assert [p["asked_fpr"] for p in found["attacks"][0]["tpr_at_fpr"]] == [0.01, 0.1]
-    assert "no false positive rate below 0.00" in outcome.err
+    expected = json.loads(json.dumps(surveyed(fprs=[0.01, 0.1], prior=0.4).to_dict()))
+    assert found == {"kind": found["kind"], "schema": found["schema"], **expected}
     assert found["told_apart"] is True
+    assert (found["epsilon"], "epsilon" in outcome.err) == (None, False)
+    assert "Privacy of the training" not in Path("report/report.html").read_text()
     assert sum(part["members"] for part in found["classes"]) == found["target"]["members"]
     risks = [one["risk"] for one in found["risk"]["most_at_risk"]]
     assert risks == sorted(risks, reverse=True)
 
 
-def test_coins_bound_epsilon_and_the_choice_among_attacks_is_paid_for(attack, pair):
+def test_coins_bound_epsilon(attack, pair):
     options = ("--coin-flips", "--delta", "1e-6", "--guesses", "400")
     outcome = attack(*pair, "--attacks", METRIC, *options)
     assert outcome.code == 0, outcome.err
-    target, shadow = (canary.measure(f"{name}.npz") for name in ("target", "shadow"))
-    paid = {"coins": True, "guesses": 400, "delta": 1e-6, "attacks": 3}
-    bounds = {
-        name: attack_epsilon(canary.attack(target, name, shadow=shadow), target.member[0], **paid)
-        for name in METRIC.split(",")
-    }
-    best = max(bounds, key=lambda name: bounds[name].epsilon)
     found = outcome.document["epsilon"]
-    assert found == {"attack": best, **bounds[best].to_dict()}
+    assert found == surveyed(coins=True, guesses=400, delta=1e-6).to_dict()["epsilon"]
     assert found["confidence_of_each"] == pytest.approx(1 - 0.05 / 3)
     assert found["epsilon"] > 1
     said = f"the epsilon of the training is {found['epsilon']:.2f} at least (delta 1e-06)"
     assert said in outcome.err
     assert said in Path("report/report.html").read_text()
-
-
-def test_no_coins_no_epsilon(attack, pair):
-    outcome = attack(*pair, "--attacks", METRIC)
-    assert outcome.document["epsilon"] is None
-    assert "epsilon" not in outcome.err
-    assert "Privacy of the training" not in Path("report/report.html").read_text()
     save_outputs(Path("target.npz"), 1, gap=0.0)
     outcome = attack(*pair, "--attacks", METRIC, "--coin-flips")
     assert outcome.document["epsilon"]["epsilon"] == 0.0

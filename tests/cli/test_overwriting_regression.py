@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import shutil
 import stat
 from pathlib import Path
@@ -14,8 +15,6 @@ from canary import demo
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import OutputError
 from canary.records.files import kind_there
-
-WRITERS = [(name, file) for name, words in COMMANDS.items() for file in written(words)]
 
 THEIRS = {
     "canary set": "canaries.json",
@@ -62,12 +61,6 @@ def workplace(laid, tmp_path, monkeypatch):
     return tmp_path
 
 
-def some_of(kinds, file):
-    """Its own kind, a canary set, and another that is the next file's turn next."""
-    turn = [*THEIRS][[other for _, other in WRITERS].index(file) % len(THEIRS)]
-    return [kind for kind in kinds if kind in {OWN.get(Path(file).name), "canary set", turn}]
-
-
 def lay_at(place, kind):
     Path(place).parent.mkdir(parents=True, exist_ok=True)
     data = Path(THEIRS[kind]).read_bytes() if not kind.endswith("set") else another_set()
@@ -80,56 +73,66 @@ def another_set():
     return Path("theirs.json").read_bytes()
 
 
-@pytest.mark.parametrize(("name", "file"), WRITERS)
-def test_no_file_is_replaced_without_force(command, workplace, model, name, file):
+WRITERS = [name for name, words in COMMANDS.items() if written(words)]
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_no_file_is_replaced_unasked_and_none_of_another_kind(command, workplace, model, name):
+    """Each file that a command writes holds its own kind, a canary set, and one in its turn."""
     words = plain(COMMANDS[name], model)
-    for kind in some_of(THEIRS, file):
-        if file in VERDICTS and kind == OWN.get(file):
-            continue
-        before = lay_at(file, kind)
-        outcome = command(*words)
-        assert outcome.code == 2, (kind, outcome.err)
-        assert file in outcome.err
-        assert "name another" in outcome.err
-        assert "--force" in outcome.err or kind != OWN.get(Path(file).name, "none"), outcome.err
-        assert Path(file).read_bytes() == before, kind
+    kinds = itertools.cycle(THEIRS)
+    for _ in WRITERS[: WRITERS.index(name)]:
+        next(kinds)
+    for file in written(COMMANDS[name]):
+        own = OWN.get(Path(file).name)
+        for kind in dict.fromkeys([own, "canary set", next(kinds)]):
+            if kind is None or (file in VERDICTS and kind == own):
+                continue
+            before = lay_at(file, kind)
+            outcome = command(*words)
+            assert outcome.code == 2, (kind, outcome.err)
+            assert file in outcome.err
+            assert "name another" in outcome.err
+            assert "--force" in outcome.err or kind != own, outcome.err
+            assert Path(file).read_bytes() == before, kind
+            # Files of a model are told by their names, but for documents of ours.
+            told = kind.startswith("canary") if "model/" in file else kind != "text"
+            if file not in VERDICTS and kind != own and told:
+                outcome = command(*words, "--force")
+                article = "a " if kind.startswith("canary") else ""
+                assert outcome.code == 2, (kind, outcome.err)
+                assert f"{file}: holds {article}{kind}, which" in outcome.err
+                assert Path(file).read_bytes() == before, kind
+        Path(file).unlink()
 
 
-FORCED = [(name, file) for name, file in WRITERS if file not in VERDICTS]
+QUICK = ("generate", "inject", "strip", "discover", "score", "audit", "report", "plot", "forgotten")
+QUICK += ("membership attack", "membership risk")
+PRIVATE = (*QUICK[:1], *QUICK[3:7], "compare", "history", *QUICK[8:], "membership models")
+PRIVATE += ("membership text", "update", "demo")
 
 
-@pytest.mark.parametrize(("name", "file"), FORCED)
-def test_force_replaces_nothing_of_another_kind(command, workplace, model, name, file):
-    words = plain(COMMANDS[name], model)
-    kinds = [kind for kind in THEIRS if kind not in (OWN.get(Path(file).name), "text")]
-    if "model/" in file:  # told by their names, but for documents of ours
-        kinds = [kind for kind in kinds if kind.startswith("canary")]
-    for kind in some_of(kinds, file):
-        before = lay_at(file, kind)
-        outcome = command(*words, "--force")
-        assert outcome.code == 2, (kind, outcome.err)
-        assert (
-            f"{file}: holds {'a ' if kind.startswith('canary') else ''}{kind}, which" in outcome.err
-        )
-        assert Path(file).read_bytes() == before, kind
-
-
-QUICK = ("generate", "inject", "strip", "discover", "score", "audit", "report", "plot")
-
-
-@pytest.mark.parametrize("name", [*QUICK, "membership attack", "membership risk", "forgotten"])
-def test_a_second_run_asks_for_force_and_then_replaces(command, workplace, model, name):
-    words = plain(COMMANDS[name], model)
+@pytest.mark.parametrize("name", dict.fromkeys([*QUICK, *PRIVATE]))
+def test_a_second_run_asks_for_force_and_what_is_private_is(
+    command, workplace, model, name, monkeypatch
+):
+    tiny = demo.Settings("The code is {digit:2}", (1,), 2, 4, 60, 16, 1)
+    monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
+    words, made = plain(COMMANDS[name], model), written(COMMANDS[name])
     first = command(*words)
     assert first.code in (0, 3), first.err
-    made = written(COMMANDS[name])
+    for file in made:
+        mode = stat.S_IMODE(Path(file).stat().st_mode)
+        assert mode == 0o600 or name not in PRIVATE or "model/" in file, file
+    if name not in QUICK:
+        return
     again = command(*words)
     assert again.code == 2
     assert f"{made[0]}: exists already; name another place, or replace it with --force" in again.err
     assert command(*words, "--force").code == first.code
-    for file in made:
-        Path(file).write_bytes(b"")  # an empty file is no result
-    assert command(*words).code == first.code
+    if name == "generate":
+        Path(made[0]).write_bytes(b"")  # an empty file is no result
+        assert command(*words).code == first.code
 
 
 def test_a_verdict_is_written_again_without_force(command, workplace):
@@ -141,25 +144,6 @@ def test_a_verdict_is_written_again_without_force(command, workplace):
     assert kind_there("c.md") == "the Markdown of a verdict"
 
 
-PRIVATE = (*QUICK[:1], *QUICK[3:7], "compare", "history", "membership attack", "membership models")
-PRIVATE += ("membership text", "membership risk", "forgotten", "update", "demo")
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_what_is_as_secret_as_the_model_is_for_its_owner(
-    command, workplace, model, name, monkeypatch
-):
-
-    tiny = demo.Settings("The code is {digit:2}", (1,), 2, 4, 60, 16, 1)
-    monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
-    words = plain(COMMANDS[name], model)
-    outcome = command(*words)
-    assert outcome.code in (0, 3), outcome.err
-    for file in written(COMMANDS[name]):
-        if "model/" not in file:
-            assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600, file
-
-
 def test_only_generate_replaces_a_canary_set(command, workplace):
     drawn = Path("canaries.json").read_bytes()
     words = ["discover", "corpus.jsonl", "number {digit:2}", "--out", "canaries.json", "--force"]
@@ -167,14 +151,12 @@ def test_only_generate_replaces_a_canary_set(command, workplace):
     assert outcome.code == 2
     assert "canaries.json: holds another canary set, and models that were trained" in outcome.err
     assert Path("canaries.json").read_bytes() == drawn
+    words[4] = "found.json"  # what was discovered may be discovered again
+    assert command(*words).code == 0
+    words[2] = "line number {digit:2}"
+    assert command(*words).code == 0
     assert command("generate", FORMAT, "--out", "canaries.json", "--force").code == 0
     assert Path("canaries.json").read_bytes() != drawn
-
-
-def test_what_was_discovered_may_be_discovered_again(command, workplace):
-    words = ["discover", "corpus.jsonl", "--out", "found.json", "--force"]
-    assert command(*words, "number {digit:2}").code == 0
-    assert command(*words, "line number {digit:2}").code == 0
 
 
 def test_in_python_another_set_is_kept_too(workplace):

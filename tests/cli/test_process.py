@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -16,17 +15,25 @@ from pathlib import Path
 
 import pytest
 from command_line import ENTRY, ENVIRONMENT, files, strict
+from toys import fresh, save
 
 # In the background of a shell without job control, a process ignores Ctrl-C from birth.
 HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 LISTENING = [*ENTRY[:-1], HEAR + ENTRY[-1]]
-# Small pieces, and a wait when the first is kept, so that few texts take until they are killed.
-PIECES = (
-    "import time; from canary.scoring import texts, score_job as files; "
-    "texts._TEXTS, files._SHARD_SECONDS = 64, 0; first, made = iter([0]), files._records; "
-    "files._records = lambda *found: made(*found) if next(first, 1) == 0 else time.sleep(200); "
-)
-AUDIT = ("--canaries", "canaries.json", "--method", "sampling")
+AUDIT = ("--canaries", "canaries.json", "--method", "sampling", "--draws")
+FACTORY = """
+import ctypes, os, sys
+from canary.demo import CharacterLSTM
+
+print("on import")
+
+def build(config):
+    print("in the factory")
+    sys.__stdout__.write("past the redirection")
+    os.system("echo from a child")
+    ctypes.CDLL(None).puts(b"from C")
+    return CharacterLSTM(**config)
+"""
 
 
 def process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environment):
@@ -45,17 +52,15 @@ def lasting(said):
     return [line for line in said.splitlines() if not re.search(r"[:,] \d+ s$", line)]
 
 
-def test_audit_prints_one_document_and_its_own_words_only(workplace, model):
-    done = process("audit", model, *AUDIT, "--draws", "200", "--out", "a", "--json")
+def test_a_command_prints_one_document_and_its_own_words_only(workplace, model):
+    done = process("exposure", model, *AUDIT, "200", "--json")
     assert done.returncode == 0, done.stderr
-    assert strict(done.stdout)["kind"] == "canary audit"
+    assert strict(done.stdout)["kind"] == "canary exposure"
     words = lasting(done.stderr)
     assert words[0] == f"Loading {model}"
     assert words[1].startswith("note: No start token was put before each candidate")
     assert words[2].startswith("note: The model 'untrained' finds ordinary English no likelier")
     assert words[3].strip() == ""  # the table comes next: no warning, no bar
-    assert words[-1].startswith("The report is a/report.html")
-    assert sorted(files(Path("a"))) == ["audit.json", "report.html"]
 
 
 @pytest.mark.parametrize("words", [("--help",), ("audit", "--help"), ("--version",)])
@@ -126,31 +131,12 @@ def test_ctrl_c_while_the_command_is_still_starting():
     assert (done.returncode, done.stderr) == (130, "stopped; no file was left half-written\n")
 
 
-def test_nothing_but_the_result_is_on_stdout(workplace, model):
-    Path("mine.py").write_text(
-        "import ctypes, os, sys\n"
-        "print('on import')\n"
-        "def build(config):\n"
-        "    print('in the factory')\n"
-        "    sys.__stdout__.write('past the redirection')\n"
-        "    os.system('echo from a child')\n"
-        "    ctypes.CDLL(None).puts(b'from C')\n"
-        "    raise SystemError\n"
-    )
-    words = ("exposure", model, *AUDIT, "--factory", "mine.py:build", "--json")
-    done = process(*words, PYTHONUNBUFFERED="")
-    assert done.stdout == ""
-    for said in ("on import", "in the factory", "past the", "from a child", "from C"):
-        assert said in done.stderr
-    assert done.returncode == 2
-
-
 def on_terminal(words, until, then):
     """Run with stderr on a terminal; call `then(process)` once it shows `until`.
 
     Returns
     -------
-    Everything shown, and the exit code.
+    What went to stdout, everything shown, and the exit code.
     """
     terminal, stderr = pty.openpty()
     termios.tcsetwinsize(stderr, (40, 120))
@@ -176,23 +162,28 @@ def on_terminal(words, until, then):
             if not told and until in shown:
                 told = True
                 then(running)
-        return shown.decode(), running.wait(timeout=10)
+        return running.communicate(timeout=10)[0], shown.decode(), running.returncode
     finally:
         running.kill()
         running.communicate()
         os.close(terminal)
 
 
-def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace, model):
+def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace):
+    """And nothing that user code, a library or a child of it prints gets to stdout."""
+    Path("mine.py").write_text(FACTORY)
+    save(fresh(), Path("model"))
     before = files(workplace)
-    words = ("audit", model, *AUDIT, "--draws", "500000", "--force", "--out", "old")
-    shown, code = on_terminal(
-        words, b"uniform draws of The code is", lambda running: running.send_signal(signal.SIGINT)
+    words = ("audit", "model", "--factory", "mine.py:build", *AUDIT, "500000", "--force")
+    out, shown, code = on_terminal(
+        (*words, "--out", "old"),
+        b"uniform draws of The code is",
+        lambda running: running.send_signal(signal.SIGINT),
     )
-    assert code == 130
-    # Bars, and no colour where it is not wanted.
-    assert "Loading weights" not in shown
-    assert not re.search("\x1b\\[[39]", shown)
+    assert (code, out) == (130, b"")
+    for said in ("on import", "in the factory", "past the", "from a child", "from C"):
+        assert said in shown
+    assert not re.search("\x1b\\[[39]", shown)  # bars, and no colour where it is not wanted
     assert "stopped; no file was left half-written" in shown
     assert "Traceback" not in shown
     after = files(workplace)
@@ -202,29 +193,6 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace,
     assert goes_on == ("old/parts/manifest.json" in parts) == bool(parts)
     assert not any(name.endswith(".part") for name in parts)
     assert {name: after[name] for name in after.keys() - parts} == before
-
-
-def test_killed_score_goes_on_where_it_was(workplace, model, command):
-    texts = [json.dumps({"text": f"line {i} of many"}) + "\n" for i in range(200)]
-    Path("texts.jsonl").write_text("".join(texts))
-    words = ("score", model, "texts.jsonl", "--batch-size", "64", "--out", "scores.jsonl")
-    running = subprocess.Popen(
-        [*ENTRY[:-1], PIECES + ENTRY[-1], *map(str, words)],
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-    )
-    end = time.monotonic() + 120
-    while not list(Path().glob("scores.jsonl.parts/*.shard")) and time.monotonic() < end:
-        time.sleep(0.02)
-    running.kill()
-    assert running.wait(timeout=10) == -signal.SIGKILL
-    assert not Path("scores.jsonl").exists()
-    done = command(*words, "--json")
-    assert done.code == 0, done.err
-    assert 0 < done.document["resumed"] < done.document["texts"] == len(texts)
-    lines = Path("scores.jsonl").read_text().splitlines()
-    assert [json.loads(line)["line"] for line in lines] == list(range(1, len(texts) + 1))
-    assert not Path("scores.jsonl.parts").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import traceback
 from urllib.parse import quote
 
 import pytest
-from command_line import ENVIRONMENT
 from fake_server import FakeServer, Status
 
 import canary
@@ -19,12 +16,6 @@ from canary.models.served.endpoint import Endpoint
 KEY = "sk-Qq7_never.written/9+=="
 VARIABLE = "A_KEY_FOR_TESTS"
 
-# As the command, with every library telling all it does.
-LOUD = (
-    "import logging, sys; logging.basicConfig(level=1, filename='all.log');"
-    "from canary.cli.main import run; sys.exit(run())"
-)
-
 
 @pytest.fixture(scope="module")
 def loaded(model):
@@ -33,7 +24,12 @@ def loaded(model):
 
 @pytest.fixture
 def canaries(tmp_path, monkeypatch):
+    """A set, in a folder that nothing of a run may leave."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for folder in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(folder, str(tmp_path))
+    monkeypatch.setenv(VARIABLE, KEY)
     made = canary.generate(["my pin {digit:2}."], repetitions=[1], per_repetition=2, seed=1)
     path = tmp_path / "canaries.json"
     made.save(path)
@@ -91,12 +87,6 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         assert "use canary exposure and canary extract" in done.err
 
 
-def test_options_for_a_server_need_one(command, model, canaries):
-    done = command("exposure", model, "--canaries", canaries, "--served-model", "x")
-    assert done.code == 2
-    assert "the model is no address" in done.err
-
-
 def test_too_many_requests_are_refused_before_the_run(command, model, loaded, canaries):
     with FakeServer(loaded) as server:
         done = command(
@@ -129,7 +119,6 @@ def name_the_key(server, number, answer):
 
 
 FAULTS = {
-    "none": None,
     "400": telling(400),
     "401": telling(401),
     "500": telling(500),
@@ -142,40 +131,25 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", ["none", "another model"])
-def test_nothing_that_a_run_leaves_behind_holds_the_key(tmp_path, model, loaded, canaries, name):
-    fault = FAULTS[name]
-    with FakeServer(loaded, key=KEY, fault=fault) as server:
-        done = subprocess.run(
-            [
-                *(sys.executable, "-c", LOUD, *map(str, words("audit", server, model))),
-                *("--canaries", str(canaries), "--out", "out", "--key-env", VARIABLE),
-                *("--request-timeout", "5"),
-            ],
-            cwd=tmp_path,
-            env={
-                **ENVIRONMENT,
-                VARIABLE: KEY,
-                "TMPDIR": str(tmp_path),
-                "HOME": str(tmp_path),
-                "XDG_CACHE_HOME": str(tmp_path),
-            },
-            capture_output=True,
-            text=True,
-        )
-    assert done.returncode == (0 if fault is None else 2), done.stderr
-    left = [done.stdout.encode(), done.stderr.encode()]
-    left += [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
-    assert any(b"HTTP" in text for text in left), "the log was on"
-    for text in left:
-        assert b"Qq7" not in text
+def test_nothing_that_a_run_leaves_behind_holds_the_key(command, model, loaded, canaries, caplog):
+    """With every library telling all that it does."""
+    for fault, name in ((None, "out"), (name_the_key, "other")):
+        own = ("--out", name, "--key-env", VARIABLE, "--request-timeout", 5)
+        with FakeServer(loaded, key=KEY, fault=fault) as server, caplog.at_level(1):
+            done = command(*words("audit", server, model, "--canaries", canaries, *own))
+        assert done.code == (0 if fault is None else 2), done.err
+        left = [done.out.encode(), done.err.encode(), caplog.text.encode()]
+        left += [path.read_bytes() for path in canaries.parent.rglob("*") if path.is_file()]
+        assert "HTTP" in caplog.text, "the log was on"
+        assert not any(b"Qq7" in text for text in left)
+        caplog.clear()
 
 
-@pytest.mark.parametrize("fault", [f for f in FAULTS.values() if f], ids=list(FAULTS)[1:])
-def test_errors_do_not_hold_the_key(tmp_path, monkeypatch, model, loaded, fault):
+@pytest.mark.parametrize("name", FAULTS)
+def test_errors_do_not_hold_the_key(tmp_path, monkeypatch, model, loaded, name):
     """Not in their words, their chain, nor in the variables of any frame on their way."""
     monkeypatch.setenv(VARIABLE, KEY)
-    with FakeServer(loaded, key=KEY, fault=fault) as server:
+    with FakeServer(loaded, key=KEY, fault=FAULTS[name]) as server:
         endpoint = Endpoint(server.url, answers=tmp_path, key_env=VARIABLE, attempts=1)
         with pytest.raises(CanaryError) as caught:
             canary.load(endpoint, tokenizer=str(model))
