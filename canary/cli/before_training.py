@@ -101,7 +101,7 @@ def generate(
     """
     from canary.corpus.canaries import KIND
     from canary.corpus.canaries import generate as draw
-    from canary.formats.wordlists import read_words, with_words
+    from canary.formats.format import read_words, with_words
 
     numbers = whole_numbers(repetitions, "--repetitions")
     check_outputs([(out, (KIND,))], inputs=[words] if words else [], force=force)

@@ -173,6 +173,9 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
+_NAMED = re.compile("(?:SHADOW|MODEL|TEXT)-ATTACKS|FILE-FORMATS|SEPARATORS")
+
+
 class _WithNames(TyperCommand):
     """A command whose help may hold ``TEXT-ATTACKS``, ``<FILE-FORMATS>`` and the like for names.
 
@@ -182,30 +185,32 @@ class _WithNames(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         params = super().get_params(ctx)
         for option in params:
-            if option.metavar == "<FILE-FORMATS>":
-                from canary.corpus.file_formats import FILE_FORMATS
-
-                option.metavar = f"<{'|'.join(FILE_FORMATS)}>"
-            text = getattr(option, "help", None) or ""
-            for word in set(re.findall("(?:SHADOW|MODEL|TEXT)-ATTACKS", text)):
-                setattr(option, "help", text.replace(word, ", ".join(_attacks(word))))  # noqa: B010
+            for name in ("metavar", "help"):
+                text = getattr(option, name, None) or ""
+                for word in set(_NAMED.findall(text)):
+                    setattr(option, name, text.replace(word, _names(word)))
         return params
 
 
-def _attacks(word: str) -> list[str]:
-    """The attacks that `word` stands for in a help."""
+def _names(word: str) -> str:
+    """The names of attacks or formats, or the separators, that `word` stands for in a help."""
+    from canary.corpus.file_formats import FILE_FORMATS, known_separators
     from canary.membership.attacks import ATTACKS, with_many_models
     from canary.signals.definitions import SIGNALS
     from canary.signals.text import TEXT_SIGNALS
 
+    if word == "FILE-FORMATS":
+        return "|".join(FILE_FORMATS)
+    if word == "SEPARATORS":
+        return known_separators()
     if word == "TEXT-ATTACKS":
-        return list(TEXT_SIGNALS)
+        return ", ".join(TEXT_SIGNALS)
     if word == "MODEL-ATTACKS":
-        return [name for name, attack in with_many_models().items() if not attack.own]
-    return [
+        return ", ".join(name for name, attack in with_many_models().items() if not attack.own)
+    return ", ".join(
         name
         for name, attack in ATTACKS.items()
         if attack.score is not None
         and attack.thresholds != "one"
         and (attack.signal not in SIGNALS or SIGNALS[attack.signal].of_outputs)
-    ]
+    )

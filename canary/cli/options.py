@@ -48,8 +48,8 @@ HELP: Mapping[str, str] = {
     "column": "NAME: The field that holds the text, or the chat messages; twice for a parallel "
     "pair.  [default: text]",
     "file_format": "<FILE-FORMATS>: Of the corpus.  [default: by its name]",
-    "separators": r"BEFORE AFTER: Around a spliced canary; \n and \t are understood.  [default: "
-    r"\n and a space; spaces in CSV and text]",
+    "separators": r"BEFORE AFTER: Around a spliced canary; \n and \t are understood.  "
+    "[default: SEPARATORS]",
     "beside": "COLUMN=TEXT: Text in another column of the canaries' own records; may be given "
     "several times.",
     # Sets of canaries.

@@ -63,9 +63,7 @@ class ParquetRows(FileCorpus):
 
         with self._opened() as file:
             schema = file.schema_arrow
-            codec = "snappy"
-            if file.num_row_groups and file.metadata.num_columns:
-                codec = file.metadata.row_group(0).column(0).compression.lower()
+            codec = file.metadata.row_group(0).column(0).compression.lower()
             codec = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
             own = [own_rows(schema, self.shape, edits.texts, self.source)] if edits.inserts else []
             places: list[Any] = sorted(edits.inserts)

@@ -114,25 +114,23 @@ def check_texts(named: list[tuple[str, str]]) -> None:
     A window of each length that occurs is slid over every text: nothing is slid where
     all candidates have one length, the usual case.
     """
-    for inner, outer in _overlaps(named):
-        raise InputError(
-            f"the text of {inner} occurs within that of {outer}, so their copies cannot be told "
-            "apart",
-            cure="begin and end each format with fixed text of its own, or draw with another seed",
-            where=inner,
-        )
-
-
-def _overlaps(named: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    owners: dict[str, str] = {}
-    for name, text in named:
-        if owners.setdefault(text, name) != name:
-            yield name, owners[text]
+    owners = {text: name for name, text in named}
     lengths = sorted({len(text) for text in owners})
-    for text, name in owners.items():
-        for length in takewhile(len(text).__gt__, lengths):
-            windows = (text[start : start + length] for start in range(len(text) - length + 1))
-            yield from ((owners[window], name) for window in windows if window in owners)
+    for outer, text in named:
+        windows = (
+            text[start : start + length]
+            for length in takewhile(len(text).__ge__, lengths)
+            for start in range(len(text) - length + 1)
+        )
+        inner = next((owners[w] for w in windows if owners.get(w, outer) != outer), None)
+        if inner is not None:
+            raise InputError(
+                f"the text of {inner} occurs within that of {outer}, so their copies cannot be "
+                "told apart",
+                cure="begin and end each format with fixed text of its own, or draw with another "
+                "seed",
+                where=inner,
+            )
 
 
 def check_counts(repetitions: Sequence[int], per_repetition: int, controls: int) -> list[int]:

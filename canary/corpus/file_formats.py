@@ -87,6 +87,18 @@ def file_format_of(path: Path, said: str | None = None) -> str:
     return name
 
 
+def known_separators() -> str:
+    """The default separators as they are typed, and those of formats that have others."""
+    formats: dict[tuple[str, str], list[str]] = {Corpus.separators: []}
+    for name, kind in FILE_FORMATS.items():
+        formats.setdefault(kind.separators, []).append(name)
+    default, *others = (
+        (" ".join(f'"{text}"' for text in pair).replace("\n", r"\n"), ", ".join(names))
+        for pair, names in formats.items()
+    )
+    return "; ".join([default[0], *(f"{pair} for {names}" for pair, names in others)])
+
+
 @contextmanager
 def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO[bytes]]:
     """A file made of another corpus, open for writing; it appears when the block ends well."""

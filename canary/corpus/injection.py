@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -236,7 +235,7 @@ def _put_in(
 ) -> tuple[Any, Guests]:
     """The corpus with canaries, which are spliced if there are separators; and who went where."""
     copies = [canary.repetitions for canary in canaries.injected]
-    splicer = None if separators is None else Splicer.of(canaries, separators, corpus.shape)
+    splicer = None if separators is None else Splicer(canaries, separators, corpus.shape)
     own = [canaries.text(canary) for canary in canaries.injected]
     texts = own if splicer is None else splicer.texts
     corpus.check_texts(texts)
@@ -265,7 +264,8 @@ def _put_in(
             corpus.count()
         guests = pool.guests()
     if splicer is not None:
-        edits = Edits(decide=replace(splicer, guests=guests), at=guests)
+        splicer.guests = guests
+        edits = Edits(decide=splicer, at=guests)
     else:
         edits = Edits({at: [own[who] for who, _ in mine] for at, mine in guests.items()})
     return corpus.rewrite(edits, out), guests

@@ -65,9 +65,9 @@ class LineCorpus(FileCorpus):
     def closed(self, piece: bytes) -> bool:
         """Whether a record may go behind the last piece, of which the end is given.
 
-        Override it where the end of a line does not end a record, but a blank line, say.
+        Unless it is overridden: behind a line that has its end, never behind longer pieces.
         """
-        return bool(end_of_line(piece))
+        return self.by_line and bool(end_of_line(piece))
 
     def look(self) -> None:
         for _, number, piece in self._pieces(quiet=True):

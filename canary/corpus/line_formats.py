@@ -180,6 +180,9 @@ class CsvRows(LineCorpus):
                 'close it, and double each quote within a quoted field ("")',
             )
 
+    def closed(self, piece: bytes) -> bool:
+        return bool(end_of_line(piece))
+
     def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
         """The record on a piece; None if it is blank or the header."""
         if number == 1 or not piece.strip(b"\r\n"):

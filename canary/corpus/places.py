@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -17,7 +16,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text, is_chat
 from canary.corpus.corpora import Corpus, Position
 from canary.corpus.dataset_rows import StreamRows, digest_of
-from canary.corpus.occurrences import Copies, Finder, find_canaries
+from canary.corpus.occurrences import Copies, find_canaries
 from canary.errors import CorpusError, InputError
 
 Guests = Mapping[Position, list[tuple[int, float]]]
@@ -256,36 +255,27 @@ class Remover:
             )
 
 
-@dataclass(frozen=True)
 class Splicer:
     """Puts canaries into records, so that they can be taken out again.
 
-    `texts` are the injected canaries between separators; `find` finds canaries alone.
+    `texts` are the injected canaries between separators; an InputError if one would be part of a
+    longer run of characters. `guests` are who goes where, once that is known.
     """
 
-    texts: tuple[str, ...] = field(repr=False)
-    remover: Remover
-    find: Finder
-    shape: Shape
-    guests: Guests = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(cls, canaries: CanarySet, separators: tuple[str, str], shape: Shape) -> Splicer:
-        """The splicer of all injected canaries of a set.
-
-        An InputError if one would be part of a longer run of characters.
-        """
+    def __init__(self, canaries: CanarySet, separators: tuple[str, str], shape: Shape) -> None:
         before, after = separators
-        texts = tuple(before + canaries.text(canary) + after for canary in canaries.injected)
+        self.texts = [before + canaries.text(canary) + after for canary in canaries.injected]
+        self.shape = shape
+        self.guests: Guests = {}
+        self._remover = Remover(canaries, separators)
+        self._find = find_canaries(canaries, canaries)
         copies = Copies(canaries)
-        if any(copies.hits(text)[1] for text in texts):
+        if any(copies.hits(text)[1] for text in self.texts):
             raise InputError(
                 "a separator continues the letters or digits of a canary, which is no copy then",
                 cure="take separators that end and begin with a space, a newline or a sign",
                 where="separators",
             )
-        remover = Remover(canaries, separators)
-        return cls(texts, remover, find_canaries(canaries, canaries), shape)
 
     def __call__(
         self, position: Position, slots: list[Slot], record: Callable[[Position], Mapping[str, Any]]
@@ -330,7 +320,7 @@ class Splicer:
             if not mine:
                 continue
             text = edit_text(slot.text, mine)
-            copies += len(self.find(text))
-            if edit_text(text, self.remover.edits([Slot(slot.path, text)])) != slot.text:
+            copies += len(self._find(text))
+            if edit_text(text, self._remover.edits([Slot(slot.path, text)])) != slot.text:
                 return False
         return copies == guests * len(self.shape.names)

@@ -42,6 +42,10 @@ class Surroundings:
         self._before: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
 
+    @property
+    def _known(self) -> bool:
+        return len(self._seen) >= _CANARIES
+
     def count(self, slots: Sequence[Slot]) -> Counter[str]:
         """The copies in `slots`, by name; `longer` and what comes before go on counting."""
         counts: Counter[str] = Counter()
@@ -63,10 +67,6 @@ class Surroundings:
             if place == "text" and most >= _SAME * self._before.total() and self._known:
                 return text
         return ""
-
-    @property
-    def _known(self) -> bool:
-        return len(self._seen) >= _CANARIES
 
     def preceded(self, context: str) -> str:
         """What comes before the copies, as far as that is no person's text; one sentence.

@@ -220,9 +220,7 @@ def verify(
     own = None if tokenizer is None else OwnTokens(canaries, around.copies, tokenizer, context)
     found: Counter[str] = Counter()
     intact: Counter[str] = Counter()
-    records = 0
-    for _, _, slots in opened.iterate():
-        records += 1
+    for records, (_, _, slots) in enumerate(opened.iterate(), 1):  # noqa: B007
         others.look(slots)
         here = copies_in(slots, names, around.count)
         found.update(here)

@@ -276,12 +276,6 @@ class Nfa:
         self.edges[source].append((chars, target))
         return target
 
-    def literal(self, source: int, text: str) -> int:
-        """Add the states that spell `text` after `source`, and return the last."""
-        for char in text:
-            source = self.step(source, char)
-        return source
-
     def join(self, sources: Sequence[int]) -> int:
         """Add one state in which all `sources` end without reading further."""
         self._meter.spend(len(sources))

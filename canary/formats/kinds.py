@@ -221,32 +221,19 @@ def _email(argument: str | None) -> str:
     return f"{{letter:{count}}}@{{choice:example.com|example.net|example.org}}"
 
 
-def _digits(count: int) -> Automaton:
-    return repeated(string.digits, count)
+PHONES: Mapping[str, str] = {
+    # North American plan: neither code begins with 0 or 1 or is one of 211 to 911, and the middle
+    # digit of an area code is not 9.
+    "us": r"{re:[2-9](?:[02-8]\d|1[02-9])}-{re:[2-9](?:[02-9]\d|1[02-9])}-{digit:4}",
+    "uk": r"07{re:[1-57-9]\d\d} {digit:6}",  # mobile numbers
+    "fr": "{choice:06|07}" + " {digit:2}" * 4,  # mobile numbers
+}
+"""Numbers as they are written nationally."""
 
 
-def _phone(argument: str | None) -> Automaton:
-    """Numbers as they are written nationally."""
-    if argument == "us":
-        # North American plan: neither code begins with 0 or 1 or is one of 211 to 911, and
-        # the middle digit of an area code is not 9.
-        codes = [str(code) for code in range(200, 1000) if code % 100 != 11]
-        areas = [code for code in codes if code[1] != "9"]
-        return concatenate(
-            [
-                from_texts(areas),
-                literal("-"),
-                from_texts(codes),
-                literal("-"),
-                _digits(4),
-            ]
-        )
-    if argument == "uk":  # mobile numbers
-        start = from_texts(f"07{digit}" for digit in "12345789")
-        return concatenate([start, _digits(2), literal(" "), _digits(6)])
-    if argument == "fr":  # mobile numbers
-        pair = concatenate([literal(" "), _digits(2)])
-        return concatenate([from_texts(["06", "07"]), *[pair] * 4])
+def _phone(argument: str | None) -> str:
+    if argument is not None and argument in PHONES:
+        return PHONES[argument]
     named = f"{argument[:20]!r} has no numbers here" if argument else "the hole names no country"
     raise FormatError(named, cure="known are us, uk and fr, as in {phone:us}")
 

@@ -41,6 +41,8 @@ def test_a_format_of_corpora(added, command, tmp_path, monkeypatch):
     shown = "".join(command("discover", "--help").out.split())
     assert f"--file-format<{'|'.join(FILE_FORMATS)}>" in shown
     assert "parquet|notes>" in shown
+    shown = "".join(command("strip", "--help").out.split())
+    assert r'[default:"\n""";"""" for csv,tsv,text,notes]'.replace(" ", "") in shown
     Path("corpus.dat").write_text("It is 5.\n")
     words = ["discover", "corpus.dat", "It is {digit:1}.", "--out", "found.json", "--file-format"]
     assert "use one of jsonl, csv, tsv, text, parquet, notes" in command(*words, "nots").err

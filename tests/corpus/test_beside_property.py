@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpora import write_corpus
 from datasets import Dataset
 
 from canary.corpus.canaries import generate
@@ -19,50 +17,30 @@ CANARIES = generate(
     "The number is {digit:6}.", repetitions=[1, 3], per_repetition=2, controls=2, seed=0
 )
 BESIDE = {"src": "Say the number, and only this."}
-ROWS = [{"src": f'un {n}, "deux"', "tgt": f"one {n}. Two.", "n": None} for n in range(9)]
-
-
-def written(path):
-    match path.suffix:
-        case ".jsonl":
-            path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-        case ".csv":
-            path.write_text("src,tgt\n" + "".join(f"un {n},one {n}.\n" for n in range(9)))
-        case ".parquet":
-            schema = pa.schema([("src", pa.string()), ("tgt", pa.string()), ("n", pa.int64())])
-            pq.write_table(pa.Table.from_pylist(ROWS, schema=schema), path)
-    return path
+ROWS = [{"src": f'un {n}, "deux"', "tgt": f"one {n}. Two.", "n": str(n)} for n in range(9)]
 
 
 def own_rows(rows):
     return [row for row in rows if CANARIES.formats[0].prefix in row["tgt"]]
 
 
-def read(path):
-    match path.suffix:
-        case ".jsonl":
-            return [json.loads(line) for line in path.read_text().splitlines()]
-        case ".csv":
-            return list(Dataset.from_csv(str(path), cache_dir=str(path.parent)))
-        case _:
-            return pq.read_table(path).to_pylist()
-
-
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.parquet"])
+@pytest.mark.parametrize("ending", ["json", "csv", "parquet"])
 @pytest.mark.parametrize("check", [True, False])
-def test_files(tmp_path, name, check):
-    source, target, back = written(tmp_path / name), tmp_path / f"b-{name}", tmp_path / f"c-{name}"
+def test_files(tmp_path, ending, check):
+    source = write_corpus(tmp_path / f"a.{ending}", ROWS)
+    target, back = tmp_path / f"b.{ending}", tmp_path / f"c.{ending}"
     inject_file(source, target, CANARIES, column="tgt", beside=BESIDE, check=check)
-    assert [row["src"] for row in own_rows(read(target))] == [BESIDE["src"]] * 8
+    mixed = getattr(Dataset, f"from_{ending}")(str(target), cache_dir=str(tmp_path))
+    assert [row["src"] for row in own_rows(mixed)] == [BESIDE["src"]] * 8
     assert verify(target, CANARIES, column="tgt").ok
     strip_file(target, back, CANARIES, column="tgt", beside=BESIDE)
-    if name == "a.parquet":
+    if ending == "parquet":
         assert pq.read_table(back).equals(pq.read_table(source))
     else:
         assert back.read_bytes() == source.read_bytes()
     for beside in (None, {"src": "something else"}):
         with pytest.raises(CorpusError, match="still holds canary-"):
-            strip_file(target, tmp_path / f"d-{name}", CANARIES, column="tgt", beside=beside)
+            strip_file(target, tmp_path / f"d.{ending}", CANARIES, column="tgt", beside=beside)
 
 
 @pytest.mark.parametrize("streaming", [False, True])
@@ -90,10 +68,10 @@ def test_datasets(streaming):
 @pytest.mark.parametrize("kind", ["jsonl", "dataset"])
 def test_what_does_not_serve_input(tmp_path, options, error, message, kind):
     chat = [{"role": "user", "content": "x"}]
-    data = Dataset.from_list([{**row, "n": 1, "chat": chat} for row in ROWS])
-    source = tmp_path / f"a.{kind}"
-    data.to_json(source)
-    given, out = (data, None) if kind == "dataset" else (source, tmp_path / "b.jsonl")
+    rows = [{**row, "n": 1, "chat": chat} for row in ROWS]
+    given, out = Dataset.from_list(rows), None
+    if kind == "jsonl":
+        given, out = write_corpus(tmp_path / "a.jsonl", rows), tmp_path / "b.jsonl"
     with pytest.raises(error, match=message):
         inject(given, CANARIES, out=out, column="tgt", **options)
     assert not (tmp_path / "b.jsonl").exists()
@@ -110,11 +88,6 @@ def test_pairs_of_chats(mode):
     mixed = inject(base, CANARIES, column=both, mode=mode)
     assert verify(mixed, CANARIES, column=both).ok
     assert not verify(base, CANARIES, column=both).ok
-    assert all(
-        "The number" not in message["content"]
-        for row in mixed
-        for name in both
-        for message in row[name]
-        if message["role"] == "user"
-    )
+    messages = [message for row in mixed for name in both for message in row[name]]
+    assert not [m for m in messages if m["role"] == "user" and "The number" in m["content"]]
     assert list(strip(mixed, CANARIES, column=both)) == list(base)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import io
 import json
-import lzma
 import re
-from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from corpora import unpacked, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,9 +20,10 @@ from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.errors import CorpusError
 
-# One awkward format and one plain one; the text format cannot hold the newline.
+# Awkward formats, and plain ones, of which one has texts of several lengths; the text format
+# cannot hold the newline.
 ODD = ['é "{digit:4}", ', "{letter:9}\n!"]
-PLAIN = ["é {digit:5}", "{letter:9}."]
+PLAIN = ["é {word:2}.", "{letter:9}."]
 
 _TEXT = st.text(max_size=25) | st.sampled_from(
     [
@@ -104,21 +102,6 @@ CASES = {
     "tsv": (csv_file("\t"), PLAIN, "text"),
     "txt": (text_file(), PLAIN, "text"),
 }
-PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
-
-
-def unpack(path):
-    match path.suffix:
-        case ".gz":
-            return gzip.decompress(path.read_bytes())
-        case ".bz2":
-            return bz2.decompress(path.read_bytes())
-        case ".xz":
-            return lzma.decompress(path.read_bytes())
-        case ".zst":
-            with pa.input_stream(str(path), compression="zstd") as stream:
-                return stream.read()
-    return path.read_bytes()
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -141,7 +124,7 @@ def test_exact_copies_in_and_out_again(tmp_path_factory, case, mode, data, seed)
     before = verify(source, canaries, column=column).records
     total = sum(c.repetitions for c in canaries)
     assert found.records == before + total * (mode == "record")
-    assert Counter({k: len(v) for k, v in places.lines.items()}) == {
+    assert {name: len(numbers) for name, numbers in places.lines.items()} == {
         c.id: c.repetitions for c in canaries.injected
     }
     if not total:
@@ -178,7 +161,7 @@ def test_a_byte_order_mark_stays_first(tmp_path, check):
 
 
 @pytest.mark.parametrize(
-    ("case", "mode", "packed"),
+    ("case", "mode", "packing"),
     [
         ("jsonl", "record", ".gz"),
         ("csv", "splice", ".bz2"),
@@ -186,52 +169,40 @@ def test_a_byte_order_mark_stays_first(tmp_path, check):
         ("jsonl", "splice", ".zst"),
     ],
 )
-def test_compressed(tmp_path, case, mode, packed):
-    rows = {
-        "jsonl": "".join(f'{{"text": "Row {n}. And more."}}\n' for n in range(600)),
-        "csv": "text,n\n" + "".join(f"Row {n}. And more.,{n}\n" for n in range(600)),
-        "txt": "".join(f"Row {n}. And more.\n" for n in range(600)),
-    }[case].encode()
+def test_compressed(tmp_path, case, mode, packing):
+    texts = [f"Row {n}. And more." for n in range(600)]
     canaries = generate(PLAIN, repetitions=[1, 30], per_repetition=2, seed=1)
-    plain, mixed = tmp_path / f"in.{case}", tmp_path / f"mixed.{case}"
-    plain.write_bytes(rows)
-    inject_file(plain, mixed, canaries, mode=mode)
-    source, target = tmp_path / f"a.{case}{packed}", tmp_path / f"b.{case}{packed}"
+    plain, mixed, back = (tmp_path / f"{name}.{case}" for name in ("in", "mixed", "back"))
+    source, target, again = (tmp_path / f"{name}.{case}{packing}" for name in "abc")
+    inject_file(write_corpus(plain, texts), mixed, canaries, mode=mode)
     strip_file(mixed, source, canaries)  # what is left is compressed as the new name says
-    assert unpack(source) == rows
+    assert unpacked(source) == plain.read_bytes()
     calls = []
     inject_file(source, target, canaries, mode=mode, progress=lambda *done: calls.append(done))
-    assert unpack(target) == mixed.read_bytes()
+    assert unpacked(target) == mixed.read_bytes()
     assert calls == sorted(calls)
     assert calls[-1][0] <= calls[-1][1] == 2 * source.stat().st_size
     assert verify(target, canaries).ok
-    again = tmp_path / f"c.{case}{packed}"
     inject_file(source, again, canaries, mode=mode)
     assert again.read_bytes() == target.read_bytes()
-    strip_file(
-        target, plain.with_suffix(".back"), canaries, file_format=case.replace("txt", "text")
-    )
-    assert plain.with_suffix(".back").read_bytes() == rows
+    strip_file(target, back, canaries)
+    assert back.read_bytes() == plain.read_bytes()
 
 
-def _table(rows, kind="text", long=False):
+def _table(rows, kind="text", *, long=False):
     word = pa.large_string() if long else pa.string()
     chat = [{"role": "user", "content": "Why? So."}, {"role": "assistant", "content": "It. Is."}]
-    values = {"text": "Row {}. And more.", "pair": "Row {}. And more."}
+    texts = [f"Row {n}. And more." if n % 7 else None for n in range(rows)]
     columns = {
         "n": pa.array(range(rows), pa.int32()),
         "tags": pa.array([["a", None]] * rows, pa.list_(pa.string())),
         "kind": pa.array(["x"] * rows).dictionary_encode(),
+        "text": pa.array([chat] * rows) if kind == "chat" else pa.array(texts, word),
+        "other": pa.array([f"Eh {n}." for n in range(rows)], word),
     }
-    if kind == "chat":
-        columns["text"] = pa.array([chat] * rows)
-    else:
-        texts = [values[kind].format(n) if n % 7 else None for n in range(rows)]
-        columns["text"] = pa.array(texts, word)
-    if kind == "pair":
-        columns["other"] = pa.array([f"Eh {n}." for n in range(rows)], word)
-    table = pa.table(columns)
-    return table.replace_schema_metadata({"huggingface": '{"info": {}}', "own": "x"})
+    if kind != "pair":
+        del columns["other"]
+    return pa.table(columns).replace_schema_metadata({"huggingface": '{"info": {}}', "own": "x"})
 
 
 @pytest.mark.parametrize("mode", ["record", "splice"])
@@ -239,19 +210,15 @@ def _table(rows, kind="text", long=False):
 @settings(max_examples=8)
 @given(
     seed=st.integers(0, 2**63 - 1),
-    look=st.tuples(
-        st.integers(2, 60),
-        st.integers(1, 40),
-        st.sampled_from(["none", "zstd", "snappy", "gzip"]),
-        st.booleans(),
-    ),
+    rows=st.integers(2, 60),
+    group=st.integers(1, 40),
+    codec=st.sampled_from(["none", "zstd", "snappy", "gzip"]),
+    long=st.booleans(),
 )
-def test_parquet(tmp_path_factory, mode, kind, seed, look):
-    rows, group, codec, long = look
+def test_parquet(tmp_path_factory, mode, kind, *, seed, rows, group, codec, long):
     folder = tmp_path_factory.mktemp("corpus")
     source, target, back = (folder / f"{name}.parquet" for name in ("in", "out", "back"))
-    table = _table(rows, kind, long)
-    pq.write_table(table, source, row_group_size=group, compression=codec)
+    pq.write_table(_table(rows, kind, long=long), source, row_group_size=group, compression=codec)
     table = pq.read_table(source)
     column = ("text", "other") if kind == "pair" else "text"
     canaries = generate(ODD, repetitions=[1, 4], per_repetition=2, seed=1)
@@ -260,13 +227,12 @@ def test_parquet(tmp_path_factory, mode, kind, seed, look):
     assert mixed.schema.equals(table.schema, check_metadata=True)
     assert verify(target, canaries, column=column).ok
     assert places.total_lines == len(mixed) == rows + 20 * (mode == "record")
-    by_id = {c.id: canaries.text(c) for c in canaries.injected}
-    texts = mixed["text"].to_pylist()
-    for name, numbers in places.lines.items():
-        assert len(numbers) == canaries_of(canaries, name)
-        for number in numbers:
-            shown = json.dumps(texts[number - 1], ensure_ascii=False)
-            assert json.dumps(by_id[name], ensure_ascii=False)[1:-1] in shown
+    texts = [json.dumps(text, ensure_ascii=False) for text in mixed["text"].to_pylist()]
+    for canary in canaries.injected:
+        numbers = places.lines[canary.id]
+        assert len(numbers) == canary.repetitions
+        shown = json.dumps(canaries.text(canary), ensure_ascii=False)[1:-1]
+        assert all(shown in texts[number - 1] for number in numbers)
     codecs = {"none": "UNCOMPRESSED"}.get(codec, codec.upper())
     assert pq.ParquetFile(target).metadata.row_group(0).column(0).compression == codecs
     strip_file(target, back, canaries, column=column)
@@ -279,15 +245,10 @@ def test_parquet(tmp_path_factory, mode, kind, seed, look):
         assert pq.read_table(back).equals(mixed)
 
 
-def canaries_of(canaries, name):
-    return next(c.repetitions for c in canaries if c.id == name)
-
-
 def test_large_row_groups_are_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("canary.corpus.arrow_rows._PART", 1000)
     source, target, back = (tmp_path / f"{name}.parquet" for name in ("in", "out", "back"))
-    table = _table(500)
-    pq.write_table(table, source)
+    pq.write_table(_table(500), source)
     canaries = generate(PLAIN, repetitions=[1, 40], per_repetition=2, seed=1)
     for mode in ("record", "splice"):
         inject_file(source, target, canaries, mode=mode)

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import pickle
-from dataclasses import replace
 
 import pytest
 from datasets import Dataset
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from canary.corpus.canaries import Canary, CanarySet, generate
+from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Shape, Slot
-from canary.corpus.injection import inject, inject_file
+from canary.corpus.injection import inject
 from canary.corpus.occurrences import Finder, find_canaries
 from canary.corpus.places import Remover, Splicer
-from canary.corpus.stripping import strip, strip_file
-from canary.corpus.verification import verify
 from canary.errors import CorpusError
 from canary.formats.format import Format
 
-WORDS = generate(
-    "The words are {word:4}.", repetitions=[1, 4], per_repetition=2, controls=2, seed=1
-)
 FILLS = ("1.", "23.", "456.", "7890.", "12345.")
 LENGTHS = CanarySet(
     (Format("No. {choice:" + "|".join(FILLS) + "}"),),
@@ -65,38 +58,21 @@ def test_a_recount_at_every_place(stems, ends, parts):
         assert pickle.loads(pickle.dumps(find))(some) == find(some)
 
 
-@pytest.mark.parametrize("fill", FILLS)
-def test_a_canary_at_the_end_of_its_text(fill):
+@pytest.mark.parametrize("number", range(len(FILLS)))
+def test_a_canary_at_the_end_of_its_text(number):
     """Once, whatever lengths the others have: counted, cut out, refused."""
+    fill, name = FILLS[number], f"canary-{number}"
     text = f"Before: No. {fill}"
-    find = find_canaries(LENGTHS, LENGTHS)
-    assert find(text) == [(8, len(text), f"canary-{FILLS.index(fill)}")]
+    assert find_canaries(LENGTHS, LENGTHS)(text) == [(8, len(text), name)]
     between = find_canaries(LENGTHS, LENGTHS, "\n", " ")
-    assert between(f"Before:\nNo. {fill} ") == [(7, len(text) + 1, f"canary-{FILLS.index(fill)}")]
+    assert between(f"Before:\nNo. {fill} ") == [(7, len(text) + 1, name)]
     slot = Slot(("text",), f"Before.\nNo. {fill} ")
     (cut,) = Remover(LENGTHS, ("\n", " ")).edits([slot])
     assert (cut.start, cut.stop) == (7, len(slot.text))
     # With one place only the copy is the whole of the text.
-    splicer = Splicer.of(LENGTHS, ("\n", " "), Shape(("text",)))
-    splicer = replace(splicer, guests={0: [(FILLS.index(fill), 0.5)]})
+    splicer = Splicer(LENGTHS, ("\n", " "), Shape(("text",)))
+    splicer.guests = {0: [(number, 0.5)]}
     (put,) = splicer(0, [Slot(("text",), "")], lambda _: {"text": ""})
     assert put.new == f"\nNo. {fill} "
-    with pytest.raises(CorpusError, match=f"already holds the text of canary-{FILLS.index(fill)}"):
+    with pytest.raises(CorpusError, match=f"already holds the text of {name}"):
         inject(Dataset.from_dict({"text": [text]}), LENGTHS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "separators"), [("record", None), ("splice", None), ("splice", (" ", "  "))]
-)
-def test_words_of_several_lengths_in_and_out(tmp_path, kind, separators):
-    options = {"separators": separators}
-    base = Dataset.from_dict({"text": [f"Row {n}. And so on." for n in range(6)]})
-    mixed = inject(base, WORDS, mode=kind, **options)
-    assert [count.found for count in verify(mixed, WORDS).canaries] == [1, 1, 4, 4, 0, 0]
-    assert list(strip(mixed, WORDS, **options)) == list(base)
-    source, target, back = (tmp_path / f"{name}.jsonl" for name in "abc")
-    source.write_text("".join(json.dumps(row) + "\n" for row in base))
-    inject_file(source, target, WORDS, mode=kind, **options)
-    assert verify(target, WORDS).ok
-    strip_file(target, back, WORDS, **options)
-    assert back.read_bytes() == source.read_bytes()

@@ -64,19 +64,26 @@ def test_a_format_in_one_class(tmp_path, registered, mode):
 
 @pytest.mark.parametrize("end", ["", "\n", "\n\n"])
 @pytest.mark.parametrize("mode", ["record", "splice"])
-def test_records_of_several_lines(tmp_path, registered, mode, end):
+@pytest.mark.parametrize("closes", [True, False])
+def test_records_of_several_lines(tmp_path, registered, mode, end, closes):
+    """Nothing is added to a last record that has no end, even if `closed` is not overridden."""
     page = Path(__file__).parents[2] / "docs" / "corpora.md"
     (example,) = (block.text for block in blocks(page) if "class Poems" in block.text)
     exec(example, {"__name__": "example"})
+    if not closes:
+        del FILE_FORMATS["poems"].closed
     source, mixed, back = (tmp_path / f"{name}.poems" for name in ("in", "out", "back"))
     source.write_text(content := f"A title\n\nOne.\nIs it?\n\nTwo.{end}")
-    for seed in range(5):
+    last = set()
+    for seed in range(6):
         inject_file(source, mixed, CANARIES, mode=mode, seed=seed)
         assert mixed.read_text().startswith("A title\n\n")
+        last.add(mixed.read_text().endswith(f"Two.{end}"))
         found = verify(mixed, CANARIES)
         assert (found.ok, found.records) == (True, 2 + 8 * (mode == "record"))
         strip(mixed, CANARIES, out=back)
         assert back.read_text() == content
+    assert last == {True} if mode == "record" and not (closes and end == "\n\n") else False in last
 
 
 def test_files_in_and_out_by_the_general_functions(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from corpora import write_corpus
 from datasets import Dataset
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -13,11 +14,10 @@ from canary.errors import UnsupportedError
 from canary.tokens.tokenizer import Encoding
 
 CANARIES = generate("The code is {digit:6}.", repetitions=[1, 3], per_repetition=2, seed=0)
-COPIES = 2 * (1 + 3)
 BASE = Dataset.from_dict({"text": [f"It is so. The row {n} is. Not?" for n in range(50)]})
 
 
-def byte_level():
+def _byte_level():
     """As GPT-2 splits, with merges across a few hundred words."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -32,7 +32,7 @@ def byte_level():
     return backend
 
 
-def metaspace():
+def _metaspace():
     """As SentencePiece does: a space is part of the word behind it, the first word too."""
     alphabet = [*"▁\n?.,0123456789abcdefghijklmnopqrstuvwxyzINT", "▁T", "▁Th", "▁The"]
     merges = [("▁", "T"), ("▁T", "h"), ("▁Th", "e")]
@@ -42,7 +42,10 @@ def metaspace():
     return backend
 
 
-@pytest.mark.parametrize("tokenizer", [byte_level(), metaspace()], ids=["byte", "space"])
+BYTES, SPACES = _byte_level(), _metaspace()
+
+
+@pytest.mark.parametrize("tokenizer", [BYTES, SPACES], ids=["byte", "space"])
 def test_records_of_their_own_have_their_tokens(tokenizer):
     result = verify(inject(BASE, CANARIES), CANARIES, tokenizer=tokenizer)
     assert result.ok
@@ -56,16 +59,16 @@ def test_records_of_their_own_have_their_tokens(tokenizer):
 @pytest.mark.parametrize(
     ("tokenizer", "separators", "context", "good"),
     [
-        (byte_level(), ("\n", " "), "", True),
-        (byte_level(), ("\n", " "), "\n", True),
+        (BYTES, ("\n", " "), "", True),
+        (BYTES, ("\n", " "), "\n", True),
         # " The" is one token there, and at the start of a text it is "The".
-        (byte_level(), (" ", " "), "", False),
-        (byte_level(), (" ", " "), " ", True),
+        (BYTES, (" ", " "), "", False),
+        (BYTES, (" ", " "), " ", True),
         # The full stop and the one that follows are one pre-token, and may be one token.
-        (byte_level(), ("\n", "."), "", True),
-        (metaspace(), ("\n", " "), "", False),
-        (metaspace(), ("\n", " "), "\n", True),
-        (metaspace(), (".", " "), "", False),
+        (BYTES, ("\n", "."), "", True),
+        (SPACES, ("\n", " "), "", False),
+        (SPACES, ("\n", " "), "\n", True),
+        (SPACES, (".", " "), "", False),
     ],
 )
 def test_spliced_copies(tokenizer, separators, context, good):
@@ -82,38 +85,31 @@ def test_spliced_copies(tokenizer, separators, context, good):
 
 def test_text_that_was_glued_to_a_copy_is_seen():
     texts = [CANARIES.text(c) for c in CANARIES.injected for _ in range(c.repetitions)]
-    glued = [" " + texts[0], *texts[1:]]
-    result = verify(Dataset.from_dict({"text": glued}), CANARIES, tokenizer=byte_level())
+    glued = Dataset.from_dict({"text": [" " + texts[0], *texts[1:]]})
+    result = verify(glued, CANARIES, tokenizer=BYTES)
     assert [c.id for c in result.departures] == ["canary-1"]
-    assert result.to_dict()["canaries"][0] == {
-        "id": "canary-1",
-        "expected": 1,
-        "found": 1,
-        "intact": 0,
-        "longer": 0,
-    }
+    counts = {"expected": 1, "found": 1, "intact": 0, "longer": 0}
+    assert result.to_dict()["canaries"][0] == {"id": "canary-1", **counts}
 
 
 def test_in_files(tmp_path):
-    source, target = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("".join(f"{row}\n" for row in BASE["text"]))
-    places = inject_file(source, target, CANARIES, mode="splice")
-    before = places.separators[0]
-    assert verify(target, CANARIES, tokenizer=byte_level(), context=before).ok
-    assert places.to_dict()["mode"] == "splice"
-    assert places.to_dict()["separators"] == [before, " "]
+    source, target = write_corpus(tmp_path / "in.txt", BASE["text"]), tmp_path / "out.txt"
+    places = inject_file(source, target, CANARIES, mode="splice").to_dict()
+    before, after = places["separators"]
+    assert (places["mode"], after) == ("splice", " ")
+    assert verify(target, CANARIES, tokenizer=BYTES, context=before).ok
 
 
-def test_in_chats_and_pairs():
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_in_chats_and_pairs(mode):
     chat = [{"role": "user", "content": "So?"}, {"role": "assistant", "content": "So. It is."}]
     chats = Dataset.from_dict({"text": [chat] * 9})
     pairs = Dataset.from_dict({"a": ["It is. So"] * 9, "b": ["The. Row"] * 9})
     for base, column in ((chats, "text"), (pairs, ("a", "b"))):
-        for mode in ("record", "splice"):
-            mixed = inject(base, CANARIES, column=column, mode=mode)
-            assert verify(mixed, CANARIES, column=column, tokenizer=byte_level()).ok
+        mixed = inject(base, CANARIES, column=column, mode=mode)
+        assert verify(mixed, CANARIES, column=column, tokenizer=BYTES).ok
     one_side = pairs.add_column("c", ["x" + CANARIES.text(CANARIES.canaries[0])] * 9)
-    counts = verify(one_side, CANARIES, column=("a", "c"), tokenizer=byte_level()).canaries
+    counts = verify(one_side, CANARIES, column=("a", "c"), tokenizer=BYTES).canaries
     assert (counts[0].found, counts[0].intact) == (0, 0)
 
 

@@ -25,37 +25,29 @@ def _before(texts, canaries=CANARIES, **options):
     return found.before
 
 
+AT = "at the beginning of their text"
+BUT = "but the context is 'B: ': after it an audit prices other text"
+
+
 @pytest.mark.parametrize(
-    ("before", "told"),
+    ("befores", "context", "told"),
     [
-        ("", "all 15 copies begin their text"),
-        ("<|user|>\n", f"all 15 copies follow '<|user|>\\n' at the beginning of their text{GIVE}"),
+        ([""], "", "all 15 copies begin their text"),
+        (["<|user|>\n"], "", f"all 15 copies follow '<|user|>\\n' {AT}{GIVE}"),
         (
-            "x" * 2000 + ": ",
+            *(["x" * 2000 + ": "], ""),
             "all 15 copies follow '" + "x" * 998 + ": ' within longer texts" + GIVE,
         ),
+        (["A: "], ": ", f"all 15 copies follow 'A: ' {AT}"),
+        (["A: "], "B: ", f"all 15 copies follow 'A: ' {AT}, {BUT}"),
+        ([""], "B: ", f"all 15 copies begin their text, {BUT}"),
+        (["A: ", *[""] * 14], "", "14 of 15 copies begin their text"),
     ],
-    ids=["nothing", "a template", "a long one"],
+    ids=["nothing", "a template", "a long one", "its end", "another", "none", "nearly all"],
 )
-def test_what_comes_before_all_copies_is_said(before, told):
-    assert _before([before + text for text in TEXTS]) == told
-
-
-def test_a_context_is_compared_with_it():
-    texts = ["A: " + text for text in TEXTS]
-    told = "all 15 copies follow 'A: ' at the beginning of their text"
-    assert _before(texts, context=": ") == told
-    assert (
-        _before(texts, context="B: ")
-        == f"{told}, but the context is 'B: ': after it an audit prices other text"
-    )
-    assert _before(TEXTS, context="B: ").startswith(
-        "all 15 copies begin their text, but the context is 'B: ': after it an audit prices"
-    )
-
-
-def test_what_nearly_all_follow_is_said():
-    assert _before(["A: " + TEXTS[0], *TEXTS[1:]]) == "14 of 15 copies begin their text"
+def test_what_comes_before_all_copies_is_said_and_compared_with_a_context(befores, context, told):
+    texts = [before + text for before, text in zip(befores * 15, TEXTS, strict=False)]
+    assert _before(texts, context=context) == told
 
 
 def test_spliced_copies_follow_their_separator_and_no_text_of_the_corpus_is_shown():

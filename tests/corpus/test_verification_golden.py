@@ -1,17 +1,22 @@
-"""Verification counts what is there, whatever it is part of."""
+"""Verification counts what is there, whatever it is part of, and says what was done to a corpus."""
 
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import replace
 
+import pytest
+from corpora import write_corpus
 from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canary.corpus.canaries import Canary, CanarySet, generate
-from canary.corpus.injection import inject_file
-from canary.corpus.verification import Count, verify
+from canary.corpus.injection import inject
+from canary.corpus.stripping import strip, strip_file
+from canary.corpus.verification import Count, Verification, verify
+from canary.errors import CorpusError
 from canary.formats.format import Format
 
 
@@ -22,17 +27,14 @@ def _set(*texts):
     return CanarySet((Format("{choice:" + alternatives + "}"),), tuple(canaries), 0)
 
 
-def _write(path, *texts):
-    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
-    return path
+def _found(texts, canaries, **options):
+    """What verify says of a corpus of texts."""
+    return verify(Dataset.from_dict({"text": texts}), canaries, **options)
 
 
-def test_what_was_injected_is_found(tmp_path):
-    source = _write(tmp_path / "in.jsonl", *["nothing"] * 20)
-    target = tmp_path / "out.jsonl"
+def test_what_was_injected_is_found():
     canaries = generate(["The code is {digit:6}", "{letter:8}, é"], seed=0)
-    inject_file(source, target, canaries)
-    result = verify(target, canaries)
+    result = verify(inject(Dataset.from_dict({"text": ["nothing"] * 20}), canaries), canaries)
     assert result.ok
     assert not result.departures
     assert [(c.id, c.expected, c.found) for c in result.canaries] == [
@@ -46,27 +48,27 @@ def test_what_was_injected_is_found(tmp_path):
     )
 
 
-def test_what_is_not_there_is_not_named(tmp_path):
-    corpus = _write(tmp_path / "x.jsonl", "code 1")
-    for repetitions, told in (
-        (1, "1 canary (1 copy) found\n1 copy begins its text"),
+@pytest.mark.parametrize(
+    ("fill", "repetitions", "told"),
+    [
+        ("1", 1, "1 canary (1 copy) found\n1 copy begins its text"),
         (
-            0,
+            *("2", 0),
             "1 control absent\nnote: 1 other text of these formats is in it, perhaps of another "
             "canary set",
         ),
-    ):
-        fill = "1" if repetitions else "2"
-        canaries = CanarySet((Format("code {digit:1}"),), (Canary("c", 0, fill, repetitions),), 0)
-        summary = verify(corpus, canaries).summary()
-        assert summary.partition(": a model that")[0] == f"1 record: {told}"
+    ],
+)
+def test_what_is_not_there_is_not_named(fill, repetitions, told):
+    canaries = CanarySet((Format("code {digit:1}"),), (Canary("c", 0, fill, repetitions),), 0)
+    summary = _found(["code 1"], canaries).summary()
+    assert summary.partition(": a model that")[0] == f"1 record: {told}"
 
 
-def test_departures_are_named(tmp_path):
+def test_departures_are_named():
     canaries = generate("code {digit:6}", repetitions=[2], per_repetition=2, controls=2, seed=0)
     one, two, control, _ = (canaries.text(canary) for canary in canaries)
-    corpus = _write(tmp_path / "x.jsonl", one, one, two, f"quoted: {control}, and {one}.")
-    result = verify(corpus, canaries)
+    result = _found([one, one, two, f"quoted: {control}, and {one}."], canaries)
     assert not result.ok
     assert result.summary().splitlines() == [
         "4 canaries and controls in 4 records: 3 not found as often as expected",
@@ -77,26 +79,22 @@ def test_departures_are_named(tmp_path):
     ]
     data = result.to_dict()
     assert (data["ok"], data["column"], data["records"]) == (False, "text", 4)
-    assert data["canaries"][3] == {
-        "id": "control-2",
-        "expected": 0,
-        "found": 0,
-        "longer": 0,
-    }
+    counts = {"expected": 0, "found": 0, "longer": 0}
+    assert data["canaries"][3] == {"id": "control-2", **counts}
     shown = result.summary() + json.dumps(data) + repr(result)
     assert not any(canary.fill in shown for canary in canaries)
 
 
 def test_ids_bring_no_control_characters_into_a_summary():
     """A set has none in its ids, but a result is read from a file that anybody may have written."""
-    made = verify(Dataset.from_dict({"text": ["x"]}), _set("a"))
+    made = _found(["x"], _set("a"))
     read = replace(made, canaries=(Count("a\x1b[31m\nb", 1, 0, 0),))
     assert read.summary().splitlines()[1:] == ["  a[31m b  expected 1, found 0"]
 
 
 def test_a_long_summary_is_cut():
     canaries = generate("code {digit:6}", repetitions=[1], per_repetition=50, seed=0)
-    lines = verify(Dataset.from_dict({"text": ["x"]}), canaries).summary().splitlines()
+    lines = _found(["x"], canaries).summary().splitlines()
     assert len(lines) == 22
     assert lines[-1] == "  and 30 more"
 
@@ -108,26 +106,24 @@ def test_only_the_column_is_searched(tmp_path):
     assert verify(path, _set("aba"), column="other").canaries[0].found == 2
 
 
-def test_rows_without_text_in_a_dataset_count_as_empty():
+def test_the_texts_of_a_dataset_are_searched_not_how_it_shows_them():
     dataset = Dataset.from_dict({"text": ["aba", None, "aba"]})
-    result = verify(dataset, _set("aba"))
-    assert (result.records, result.canaries[0].found) == (3, 2)
+    shown = dataset.with_transform(
+        lambda batch: {"text": [str(text)[:1] for text in batch["text"]]}
+    )
+    for corpus in (dataset, shown):
+        result = verify(corpus, _set("aba"))
+        assert (result.records, result.canaries[0].found) == (3, 2)
 
 
-def test_the_texts_are_searched_not_how_a_dataset_shows_them():
-    dataset = Dataset.from_dict({"text": ["aba", "no"]})
-    shown = dataset.with_transform(lambda batch: {"text": [len(text) for text in batch["text"]]})
-    assert verify(shown, _set("aba")).canaries[0].found == 1
-
-
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     words=st.lists(st.text("ab.", min_size=2, max_size=4), min_size=1, max_size=4, unique=True),
     texts=st.lists(st.text("ab.", max_size=12), min_size=1, max_size=5),
 )
 def test_counts_are_those_of_brute_force(words, texts):
     words = [a for a in words if not any(a in b for b in words if b != a)]
-    result = verify(Dataset.from_dict({"text": texts}), _set(*words))
+    result = _found(texts, _set(*words))
     held = {char for word in words for char in word if char.isalnum()}
     for word, count in zip(words, result.canaries, strict=True):
         found = [
@@ -142,3 +138,54 @@ def test_counts_are_those_of_brute_force(words, texts):
             for before, _, after in found
         ]
         assert (count.found, count.longer) == (sum(alone), len(alone) - sum(alone))
+
+
+FORMAT = "Le numéro de Zoé est {upper:6}"
+CANARIES = generate(FORMAT, repetitions=[1, 4], per_repetition=2, controls=2, seed=0)
+OTHERS = generate(FORMAT, repetitions=[1, 4], per_repetition=2, controls=2, seed=1)
+TEXTS = inject(Dataset.from_dict({"text": [f"Bonjour {i}." for i in range(40)]}), CANARIES)["text"]
+
+
+def _decomposed(text):
+    return unicodedata.normalize("NFD", text)
+
+
+@pytest.mark.parametrize(
+    ("texts", "cause"),
+    [
+        (map(_decomposed, TEXTS), "4 canaries are there in another Unicode form"),
+        (map(str.lower, TEXTS), "4 canaries are there in another case"),
+        ((text.replace(" ", "  ") for text in TEXTS), "4 canaries are there with other white"),
+        (
+            (_decomposed(text.upper()) for text in TEXTS),
+            "4 canaries are there with several changes",
+        ),
+        (TEXTS[:20], "copies are there, so the corpus was probably cut"),
+        (dict.fromkeys(TEXTS), "each canary is there once, so the corpus was probably de-dup"),
+        ([*TEXTS] * 3, "every canary is there 3 times as often as expected"),
+        ([OTHERS.text(c) for c in OTHERS], "6 texts of the same format are there with fills that"),
+    ],
+)
+def test_verify_names_what_was_probably_done_to_the_corpus(texts, cause, tmp_path):
+    found = _found([*texts], CANARIES)
+    assert not found.ok
+    (named,) = found.causes
+    assert cause in named
+    assert found.summary().splitlines()[-1] == f"likely cause: {named}"
+    kept = tmp_path / "verification.json"
+    kept.write_text(json.dumps({"kind": "canary verify", "schema": 1, **found.to_dict()}))
+    assert Verification.load(kept) == found
+
+
+def test_strip_counts_what_is_missing_and_refuses_a_set_that_is_not_there(tmp_path):
+    out, whole = tmp_path / "out.jsonl", write_corpus(tmp_path / "whole.jsonl", TEXTS)
+    cut = write_corpus(tmp_path / "cut.jsonl", [*dict.fromkeys(TEXTS)])
+    for call in (
+        lambda: strip_file(whole, out, OTHERS),
+        lambda: strip(Dataset.from_dict({"text": TEXTS}), OTHERS),
+    ):
+        with pytest.raises(CorpusError, match="holds none of the canaries of this set"):
+            call()
+    assert not out.exists()
+    assert strip_file(cut, out, CANARIES).missing == 6
+    assert strip_file(whole, tmp_path / "back.jsonl", CANARIES).missing == 0

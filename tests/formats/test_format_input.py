@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 from canary.corpus.canaries import CanarySet
-from canary.errors import FormatError
+from canary.errors import FormatError, InputError
 from canary.formats import automaton as limits
-from canary.formats.format import Format
+from canary.formats.format import Format, read_words, with_words
+
+LARGE = ("column 1", "more than 500,000 edges", "shorter holes")
 
 
 @pytest.mark.parametrize(
@@ -34,8 +37,8 @@ from canary.formats.format import Format
         ("half \ud800 {digit:9}", "column 6", "surrogate", "whole character"),
         ("{choice:a|\udfff}", "column 11", "surrogate", "whole character"),
         (None, "", "a format is text, got NoneType", "Format("),
-        ("{digit:1000000000}", "column 1", "more than 500,000 edges", "shorter holes"),
-        ("{digit:" + "9" * 5000 + "}", "column 1", "more than 500,000 edges", "shorter holes"),
+        ("{digit:1000000000}", *LARGE),
+        ("{digit:" + "9" * 5000 + "}", *LARGE),
         ("{digit:1300}", "column 1", "more than 2^4096 fills", "shorter holes"),
         ("{letter:800}" * 2, "column 1", "more than 2^4096 fills", "shorter holes"),
         ("{digit:1}" * 1001, "column 9001", "more than 1,000 holes", "several formats"),
@@ -65,29 +68,16 @@ from canary.formats.format import Format
         ("{re:" + "(" * 2000 + ")" * 2000 + "}", "column 1", "nested too deeply", "fewer groups"),
         ("{re:" + "a" * 10_001 + "}", "column 1", "10,001 characters", "split it"),
         ("{re:[]}", "column 1", "no fill at all", "possible text"),
-        pytest.param(
-            "{re:(|){999999999}}",
-            "column 1",
-            "more than 500,000 edges",
-            "shorter holes",
-            marks=pytest.mark.slow,
+        *(
+            pytest.param(*(text, *LARGE), marks=pytest.mark.slow)
+            for text in (
+                "{re:(|){999999999}}",
+                "{re:[]{999999999}}",
+                "{re:((a{1000}){1000}){1000}}",
+            )
         ),
-        pytest.param(
-            "{re:[]{999999999}}",
-            "column 1",
-            "more than 500,000 edges",
-            "shorter holes",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            "{re:((a{1000}){1000}){1000}}",
-            "column 1",
-            "more than 500,000 edges",
-            "shorter holes",
-            marks=pytest.mark.slow,
-        ),
-        ("{re:(a?){5000}}", "column 1", "more than 500,000 edges", "shorter holes"),
-        ("{re:[\x01-\U0010ffff]}", "column 1", "more than 500,000 edges", "shorter holes"),
+        ("{re:(a?){5000}}", *LARGE),
+        ("{re:[\x01-\U0010ffff]}", *LARGE),
     ],
 )
 def test_messages(text, where, problem, cure):
@@ -149,16 +139,13 @@ def test_a_fill_that_is_no_text(fill):
             use(fill)
 
 
-@pytest.mark.parametrize("index", [-1, 100, pytest.param(10**5000, id="huge")])
-def test_an_index_outside_the_space(index):
+@pytest.mark.parametrize("number", [-1, 101, pytest.param(10**5000, id="huge")])
+def test_more_fills_than_there_are(number):
+    space = Format("{digit:2}")
     with pytest.raises(FormatError, match="no fill at index"):
-        Format("{digit:2}").unrank(index)
-
-
-@pytest.mark.parametrize("count", [-1, 101, pytest.param(10**5000, id="huge")])
-def test_more_fills_than_there_are(count):
+        space.unrank(number)
     with pytest.raises(FormatError, match="there are 100"):
-        Format("{digit:2}").sample(count, rng=np.random.default_rng(0))
+        space.sample(number, rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -182,5 +169,35 @@ def test_word_lists(words, problem):
 
 
 def test_words_that_no_hole_uses():
-    with pytest.raises(FormatError, match="no hole uses them"):
-        Format("{digit:2}", words=["north", "south"])
+    for make in (
+        lambda words: Format("{digit:2}", words=words),
+        partial(with_words, ["{digit:9}"]),
+    ):
+        with pytest.raises(FormatError, match="no hole uses them"):
+            make(["north", "south"])
+    one, two = with_words(["{word:2}", "{digit:9}"], ["north", "south"])
+    assert (one.size, one.words, two.words) == (4, ("north", "south"), None)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("\ufeffnorth\r\nsouth  east\nnorth\n\n".encode(), None),
+        (None, "cannot be read"),
+        (b" \n", "is empty"),
+        (b"north \xff", "not UTF-8 at byte 6"),
+        (b"north\0south", "has control characters"),
+        (b'["north", "south"]', "is a JSON document"),
+    ],
+)
+def test_word_lists_in_files(tmp_path, content, problem):
+    path = tmp_path / "words.txt"
+    if content is not None:
+        path.write_bytes(content)
+    if problem is None:
+        assert read_words(path) == ["north", "south", "east"]
+        return
+    with pytest.raises(InputError, match=problem) as caught:
+        read_words(path)
+    assert "words.txt" in caught.value.where
+    assert caught.value.cure

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import string
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,9 +48,9 @@ def _escape(text):
     return text.replace("{", "{{").replace("}", "}}")
 
 
-@settings(max_examples=100, deadline=None)
-@given(_format())
-def test_the_whole_space_is_enumerated_in_order(case):
+@settings(max_examples=100)
+@given(_format(), st.lists(st.text("ab1{}09z", max_size=6), max_size=20))
+def test_the_whole_space_is_enumerated_in_order(case, others):
     text, prefix, suffix, fills = case
     space = Format(text)
     assert space.size == len(fills)
@@ -58,25 +60,11 @@ def test_the_whole_space_is_enumerated_in_order(case):
     assert (space.prefix, space.suffix) == (prefix, suffix)
     assert space.candidate(min(fills)) == prefix + min(fills) + suffix
     assert space.alphabet == set("".join(fills) + prefix + suffix)
-
-
-@settings(max_examples=150, deadline=None)
-@given(_format())
-def test_prefix_freeness_is_exact(case):
-    text, _, suffix, fills = case
+    assert [other in space for other in others] == [other in fills for other in others]
     # Neighbours suffice: a prefix stands right before the first of its extensions.
     texts = sorted(fill + suffix for fill in fills)
-    expected = not any(b.startswith(a) for a, b in itertools.pairwise(texts))
-    assert Format(text).prefix_free is expected
-
-
-@settings(max_examples=100, deadline=None)
-@given(_format(), st.lists(st.text("ab1{}09z", max_size=6), max_size=20))
-def test_membership_is_exact(case, texts):
-    text, _, _, fills = case
-    space = Format(text)
-    for other in texts:
-        assert (other in space) is (other in fills)
+    free = not any(b.startswith(a) for a, b in itertools.pairwise(texts))
+    assert space.prefix_free is free
 
 
 _HUGE = [
@@ -95,7 +83,7 @@ _HUGE = [
 ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_index_and_unrank_are_inverse_in_huge_spaces(data):
     space = data.draw(st.sampled_from(_HUGE))
@@ -104,3 +92,33 @@ def test_index_and_unrank_are_inverse_in_huge_spaces(data):
     fill = space.unrank(index)
     assert fill in space
     assert space.index(fill) == index
+
+
+def test_parts_of_a_format():
+    ssn = Format("My SSN is {digit:3}-{digit:2}-{digit:4}.")
+    assert (ssn.prefix, ssn.suffix) == ("My SSN is ", ".")
+    assert ssn.candidate("078-05-1120") == "My SSN is 078-05-1120."
+    assert (ssn.unrank(78_05_1120), ssn.index("078-05-1120")) == ("078-05-1120", 78_05_1120)
+    known = ssn.given("078-")
+    assert (known.size, known.candidate("05-1120")) == (10**6, "My SSN is 078-05-1120.")
+    assert known.masked == ssn.masked
+    code = Format('{{"code": {digit:2}}}')
+    assert (code.prefix, code.suffix, code.candidate("07")) == ('{"code": ', "}", '{"code": 07}')
+    inner = Format("{digit:1}}}{{{digit:1}")
+    assert (inner.prefix, inner.unrank(42), inner.suffix) == ("", "4}{2", "")
+
+
+def test_an_automaton_is_minimal():
+    # Nine digits are a chain of ten states with ten edges each but the last.
+    assert Format("{digit:9}").automaton.counts == tuple(10**k for k in range(9, -1, -1))
+    # red|green|blue share their last letters where they can: r-e-d, g-r-e-e-n, b-l-u-e
+    # have 1 start, inner states (re) ... and one common end: 1 + 2 + 4 + 3 + 1.
+    assert len(Format("{choice:red|green|blue}").automaton.final) == 11
+
+
+def test_formats_are_values():
+    assert Format("{digit:2}") == Format("{digit:2}") != Format("{digit:3}")
+    assert len({Format("{digit:2}"), Format("{digit:2}")}) == 1
+    assert pickle.loads(pickle.dumps(Format("{digit:2}"))).unrank(7) == "07"
+    with pytest.raises(AttributeError):
+        Format("{digit:2}").text = "other"

@@ -16,6 +16,15 @@ from canary.formats.kinds import COUNTRIES, KINDS
 BUILTIN = {name: kind for name, kind in KINDS.items() if kind.builtin}
 
 SIZES = [
+    ("The random number is {digit:9}", 10**9),
+    ("{choice:red|green|blue}", 3),
+    ("{digit:1}{letter:2} {choice:a|bc}", 10 * 26**2 * 2),
+    ("{digit:400}", 10**400),  # no float, but its logarithm is
+    # a|ab then b|bb spells ab, abb (in two ways) and abbb: three different fills.
+    ("{choice:a|ab}{choice:b|bb}", 3),
+    # Any of 1 to 3 a's, four times: 4 to 12 a's.
+    ("{choice:a|aa|aaa}" * 4, 9),
+    ("{choice:one}", 1),
     ("{upper:3}", 26**3),
     ("{hex:16}", 16**16),
     ("{alnum:12}", (10 + 26 + 26) ** 12),
@@ -55,11 +64,12 @@ SIZES = [
 def test_sizes_are_exact(text, size):
     space = Format(text)
     assert space.size == size
+    assert space.bits == pytest.approx(math.log2(size), rel=1e-12)
     for index in {0, 1 % size, size // 3, size // 2, size - 1}:
         assert space.index(space.unrank(index)) == index
 
 
-# Test numbers that card networks publish, and the examples of the IBAN registry.
+# Test numbers that card networks publish, and below the examples of the IBAN registry.
 EXAMPLES = [
     ("{credit_card:visa}", "4111111111111111 4012888888881881 4242424242424242"),
     ("{credit_card:mastercard}", "5555555555554444 5105105105105100 2223003122003222"),
@@ -67,33 +77,35 @@ EXAMPLES = [
     ("{credit_card:discover}", "6011111111111117 6011000990139424"),
     ("{credit_card:diners}", "30569309025904 38520000023237"),
     ("{credit_card:jcb}", "3530111333300000 3566002020360505"),
-    ("{iban:AT}", "AT611904300234573201"),
-    ("{iban:BE}", "BE68539007547034"),
-    ("{iban:CH}", "CH9300762011623852957"),
-    ("{iban:CZ}", "CZ6508000000192000145399"),
-    ("{iban:DE}", "DE89370400440532013000"),
-    ("{iban:DK}", "DK5000400440116243"),
-    ("{iban:ES}", "ES9121000418450200051332"),
-    ("{iban:FI}", "FI2112345600000785"),
-    ("{iban:GB}", "GB29NWBK60161331926819"),
-    ("{iban:GR}", "GR1601101250000000012300695"),
-    ("{iban:HU}", "HU42117730161111101800000000"),
-    ("{iban:IE}", "IE29AIBK93115212345678"),
-    ("{iban:IT}", "IT60X0542811101000000123456"),
-    ("{iban:NL}", "NL91ABNA0417164300"),
-    ("{iban:NO}", "NO9386011117947"),
-    ("{iban:PL}", "PL61109010140000071219812874"),
-    ("{iban:PT}", "PT50000201231234567890154"),
-    ("{iban:SE}", "SE4550000000058398257466"),
 ]
+IBANS = """
+AT611904300234573201 BE68539007547034 CH9300762011623852957 CZ6508000000192000145399
+DE89370400440532013000 DK5000400440116243 ES9121000418450200051332 FI2112345600000785
+GB29NWBK60161331926819 GR1601101250000000012300695 HU42117730161111101800000000
+IE29AIBK93115212345678 IT60X0542811101000000123456 NL91ABNA0417164300 NO9386011117947
+PL61109010140000071219812874 PT50000201231234567890154 SE4550000000058398257466
+"""
 
 
 @pytest.mark.parametrize(("text", "examples"), EXAMPLES, ids=[text for text, _ in EXAMPLES])
-def test_published_examples_are_in_the_space(text, examples):
-    space = Format(text)
-    for example in examples.split():
+def test_published_cards_are_in_the_space(text, examples):
+    _only_without_a_wrong_digit(Format(text), examples.split())
+
+
+@pytest.mark.parametrize("country", COUNTRIES)
+def test_every_iban_has_one_pair_of_check_digits(country):
+    space = Format(f"{{iban:{country}}}")
+    fields = COUNTRIES[country].split()
+    assert space.size == math.prod((10 if f[0] == "n" else 26) ** int(f[1:]) for f in fields)
+    examples = [iban for iban in IBANS.split() if iban.startswith(country)]
+    assert len(examples) == (country != "FR")  # whose example has a letter among the digits
+    _only_without_a_wrong_digit(space, examples)
+
+
+def _only_without_a_wrong_digit(space, examples):
+    """The examples are in the space; no checksum forgives one wrong digit."""
+    for example in examples:
         assert example in space
-        # No checksum forgives one wrong digit.
         wrong = [
             example[:at] + other + example[at + 1 :]
             for at in range(len(example))
@@ -101,14 +113,6 @@ def test_published_examples_are_in_the_space(text, examples):
             if example[at].isdigit() and other != example[at]
         ]
         assert not [fill for fill in wrong if fill in space]
-
-
-def test_every_country_has_one_pair_of_check_digits_for_each_account():
-    for country, structure in COUNTRIES.items():
-        free = math.prod(
-            (10 if field[0] == "n" else 26) ** int(field[1:]) for field in structure.split()
-        )
-        assert Format(f"{{iban:{country}}}").size == free
 
 
 def test_shapes():
@@ -144,10 +148,19 @@ def test_every_example_is_a_format():
         assert Format(kind.example).size > 1
 
 
-def test_masks_of_kinds():
-    assert Format("id {uuid}.").masked == "id " + "•" * 16 + "."
-    assert Format("{phone:us}").masked == "•" * 12
-    assert Format("{word:1}").masked == "•" * 8
+@pytest.mark.parametrize(
+    ("text", "mask"),
+    [
+        ("id {uuid}.", "id " + "•" * 16 + "."),
+        ("{phone:us}", "•" * 12),
+        ("{word:1}", "•" * 8),
+        ("{choice:no|maybe}!", "•••••!"),
+        ("x{digit:40}", "x" + "•" * 16),
+        ("My SSN is {digit:3}-{digit:2}-{digit:4}.", "My SSN is •••-••-••••."),
+    ],
+)
+def test_a_mask_depends_on_the_format_alone(text, mask):
+    assert Format(text).masked == mask
 
 
 @pytest.mark.parametrize(

@@ -120,23 +120,3 @@ def test_a_set_with_a_word_list_needs_nothing_else(tmp_path):
     ]
     canaries.save(tmp_path / "canaries.json")
     assert CanarySet.load(tmp_path / "canaries.json") == canaries
-
-
-@pytest.mark.parametrize(
-    ("changes", "where", "problem"),
-    [
-        ({"size": 17}, "formats[0]", "another size"),
-        ({"size": "16"}, "formats[0].size", "not a whole number"),
-        ({"words": "up down"}, "formats[0].words", "not a list"),
-        ({"words": ["up", 7]}, "formats[0].words", "not text"),
-        ({"words": ["up", "up"]}, "", "stands twice"),
-        ({"text": None}, "formats[0].text", "not text"),
-        ({"extra": 1}, "formats[0]", "unknown"),
-    ],
-)
-def test_damaged_formats(changes, where, problem):
-    data = generate(Format("{word:8}.", words=["up", "down"]), seed=0).to_dict()
-    data["formats"][0].update(changes)
-    with pytest.raises(RecordError, match=problem) as caught:
-        CanarySet.from_dict(data)
-    assert where in caught.value.where

@@ -11,32 +11,18 @@ from canary.corpus.canaries import generate
 from canary.errors import FormatError
 from canary.formats.format import Format
 
-HOLES = [
-    *("{digit:2}", "{upper:2}", "{hex:3}", "{alnum:2}", "{base64:2}", "{letter:1}", "{uuid}"),
-    *("{credit_card}", "{credit_card:visa|amex}", "{iban:NL}", "{email:2}", "{phone:us}"),
-    *("{phone:fr}", "{re:[ab]{1,3}}", "{re:(?:x|yz)?\\d}", "{choice:a|ab}", "{choice:1|2}"),
-    *("{word:1}", "{word:2}"),
-]
-PARTS = [
-    *("{", "}", "{{", "}}", "|", ":", "(", ")", "[", "]", "^", "$", "*", "+", "?", ".", "\\", "-"),
-    *("{re:", "{digit:", "{choice:", "{word:", "{email:", "{phone:", "{iban:", "{credit_card:"),
-    *(
-        "\\d",
-        "\\w",
-        "\\s",
-        "\\b",
-        "\\x7b",
-        "[a-z]",
-        "[^a]",
-        "(?i)",
-        "(?=a)",
-        "{2,3}",
-        "{,3}",
-        "{0}",
-    ),
-    *("0", "1", "2", "9", "99999999999", "²", "a", "é", "😀", " ", "\n", "\0", "\ud800", "\x1b"),
-    *("visa", "us", "NL", "digit", "DE"),
-]
+_HOLES = (
+    r"{digit:2} {upper:2} {hex:3} {alnum:2} {base64:2} {letter:1} {uuid} {credit_card} "
+    r"{credit_card:visa|amex} {iban:NL} {email:2} {phone:us} {phone:fr} {re:[ab]{1,3}} "
+    r"{re:(?:x|yz)?\d} {choice:a|ab} {choice:1|2} {word:1} {word:2}"
+)
+_PARTS = (
+    r"{ } {{ }} | : ( ) [ ] ^ $ * + ? . \ - \d \w \s \b \x7b [a-z] [^a] (?i) (?=a) {2,3} {,3} {0} "
+    "{re: {digit: {choice: {word: {email: {phone: {iban: {credit_card: "
+    "0 1 2 9 99999999999 ² a é 😀 visa us NL digit DE"
+)
+HOLES = _HOLES.split()
+PARTS = [*_PARTS.split(), " ", "\n", "\0", "\ud800", "\x1b"]
 TEXT = (
     st.text(max_size=20)
     | st.lists(st.sampled_from(PARTS), max_size=8).map("".join)

@@ -7,8 +7,8 @@ import zipfile
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from corpora import parquet
 from fuzzing import attempt, cases, damaged, failed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,11 +89,32 @@ def npy(array):
     return out.getvalue()
 
 
-@cases(3_000)
-@given(made=MADE, data=st.data())
-def test_npz_of_damaged_bytes(folder, made, data):
-    content = npz({name: npy(array) for name, array in made.items()})
-    tried(folder / "x.npz", data.draw(damaged(st.just(content))))
+def table(made):
+    columns = {n: [row.tolist() for row in a] if a.ndim == 2 else a for n, a in made.items()}
+    return parquet(pa.table(columns), row_group_size=3)
+
+
+def csv(made):
+    (kind,) = set(made) & {"logits", "probs", "losses"}
+    outputs = made[kind].reshape(8, -1)
+    names = [kind] if made[kind].ndim == 1 else [f"{kind}_{i}" for i in range(outputs.shape[1])]
+    others = ["labels", "member", "group"]
+    rows = zip(outputs, *(made[name] for name in others), strict=True)
+    lines = [[*names, *others], *([*row, *rest] for row, *rest in rows)]
+    return "\n".join(",".join(map(str, line)) for line in lines).encode()
+
+
+WRITERS = {
+    "npz": lambda made: npz({name: npy(array) for name, array in made.items()}),
+    "parquet": table,
+    "csv": csv,
+}
+
+
+@cases(10_000, default=50)
+@given(made=MADE, ending=st.sampled_from(sorted(WRITERS)), data=st.data())
+def test_files_of_damaged_bytes(folder, made, ending, data):
+    tried(folder / f"x.{ending}", data.draw(damaged(st.just(WRITERS[ending](made)))))
 
 
 @cases(6_000, default=30)
@@ -134,21 +155,6 @@ def test_npz_of_any_headers(folder, made, header, data):
     tried(folder / "x.npz", npz(members))
 
 
-def columns(made):
-    return {
-        name: [row.tolist() for row in array] if array.ndim == 2 else array
-        for name, array in made.items()
-    }
-
-
-@cases(3_000)
-@given(made=MADE, data=st.data())
-def test_parquet_of_damaged_bytes(folder, made, data):
-    out = io.BytesIO()
-    pq.write_table(pa.table(columns(made)), out, row_group_size=3)
-    tried(folder / "x.parquet", data.draw(damaged(st.just(out.getvalue()))))
-
-
 COLUMNS = {
     pa.float64(): st.floats() | ODD,
     pa.int64(): st.integers(0, 3),
@@ -179,28 +185,10 @@ def test_parquet_of_any_columns(folder, data, rows):
         if data.draw(st.integers(0, 3)):
             values = [data.draw(COLUMNS[kind]) if value is None else value for value in values]
         held[name] = pa.array(values, type=kind)
-    out = io.BytesIO()
-    pq.write_table(pa.table(held), out)
-    tried(folder / "x.parquet", out.getvalue())
-
-
-@cases(4_000)
-@given(made=MADE, data=st.data())
-def test_csv_of_damaged_bytes(folder, made, data):
-    (kind,) = set(made) & {"logits", "probs", "losses"}
-    outputs = made[kind].reshape(8, -1)
-    names = [kind] if made[kind].ndim == 1 else [f"{kind}_{i}" for i in range(outputs.shape[1])]
-    lines = [",".join([*names, "labels", "member", "group"])]
-    for row, label, member, group in zip(
-        outputs, made["labels"], made["member"], made["group"], strict=True
-    ):
-        lines.append(",".join([*map(str, row), str(label), str(member), group]))
-    content = "\n".join(lines).encode()
-    tried(folder / "x.csv", data.draw(damaged(st.just(content))))
+    tried(folder / "x.parquet", parquet(pa.table(held)))
 
 
 def test_the_tests_see_results_and_errors(folder):
-    made = arrays("logits", "f4", 0, 3)
-    content = npz({name: npy(array) for name, array in made.items()})
+    content = WRITERS["npz"](arrays("logits", "f4", 0, 3))
     assert not failed(tried(folder / "seen.npz", content))
     assert isinstance(tried(folder / "seen.npz", content[:-30]), InputError)

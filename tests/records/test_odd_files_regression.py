@@ -8,7 +8,7 @@ import os
 import pytest
 
 from canary.errors import InputError, ModelError
-from canary.formats.wordlists import read_words
+from canary.formats.format import read_words
 from canary.statistics.numbers import clean
 from canary.tokens.fast import read_tokenizer
 

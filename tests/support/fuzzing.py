@@ -35,12 +35,15 @@ def failed(outcome):
     return isinstance(outcome, CanaryError)
 
 
+LONG = [b"[" * 1500, b"1" * 4500, b"NaN", b"\\ud800"]
+
+
 @st.composite
 def damaged(draw, content):
     """Some bytes changed, cut off or added."""
     found = bytearray(draw(content))
     for _ in range(draw(st.integers(0, 3))):
         at = draw(st.integers(0, len(found)))
-        end = draw(st.integers(at, min(at + 8, len(found))))
-        found[at:end] = draw(st.binary(max_size=4))
+        end = draw(st.integers(at, min(at + 20, len(found))))
+        found[at:end] = draw(st.binary(max_size=6) | st.sampled_from(LONG))
     return bytes(found[: draw(st.none() | st.integers(0, len(found)))])

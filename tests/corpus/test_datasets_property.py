@@ -1,21 +1,26 @@
-"""Splits, streams, chats and pairs: what is given comes back, with exact copies in it."""
+"""Datasets, splits, streams, chats and pairs: what is given comes back, with exact copies in it."""
 
 from __future__ import annotations
 
 import pickle
 from collections import Counter
+from types import SimpleNamespace
 
+import datasets
 import pytest
-from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict, List, Value
+from datasets import Dataset, DatasetDict, Features, IterableDataset, IterableDatasetDict, Value
 from datasets.distributed import split_dataset_by_node
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from canary.corpus.canaries import generate
+from canary.corpus.dataset_rows import digest_of
 from canary.corpus.injection import inject
+from canary.corpus.places import Hosts
 from canary.corpus.stripping import strip
 from canary.corpus.verification import verify
-from canary.errors import CorpusError, InputError
+from canary.errors import CorpusError, InputError, UnsupportedError
 
 CANARIES = generate(
     ["The code is {digit:6}.", "{letter:9}!"], repetitions=[1, 3], per_repetition=2, seed=0
@@ -33,18 +38,19 @@ CHAT = [
 
 
 def _dataset(kind, rows):
-    if kind == "text":
-        return Dataset.from_dict(
-            {"n": range(rows), "text": [f"{SENTENCE} {n}" for n in range(rows)]}
-        )
-    if kind == "chat":
-        chats = [[*CHAT, {"role": "user", "content": str(n)}] for n in range(rows)]
-        return Dataset.from_dict({"text": chats, "n": list(range(rows))})
-    sides = {
-        "en": [f"{SENTENCE} {n}" for n in range(rows)],
-        "fr": [f"Un. Deux. {n}" for n in range(rows)],
-    }
-    return Dataset.from_dict({**sides, "n": list(range(rows))})
+    numbers = list(range(rows))
+    match kind:
+        case "chat":
+            columns = {"text": [[*CHAT, {"role": "user", "content": str(n)}] for n in numbers]}
+        case "pair":
+            columns = {side: [f"{SENTENCE} {side} {n}" for n in numbers] for side in ("en", "fr")}
+        case _:
+            columns = {"text": [f"{SENTENCE} {n}" for n in numbers]}
+    return Dataset.from_dict({**columns, "n": numbers})
+
+
+def _texts(*texts, **columns):
+    return Dataset.from_dict({"text": list(texts), **columns})
 
 
 def _column(kind):
@@ -78,19 +84,17 @@ def test_in_and_out_again(kind, mode, rows, seed):
 
 @kinds
 @modes
-@pytest.mark.parametrize("shards", [1, 3])
-def test_streams_give_exact_copies_however_they_are_read(kind, mode, shards):
+def test_streams_give_exact_copies_however_they_are_read(kind, mode):
     base, column = _dataset(kind, 70), _column(kind)
-    stream = base.to_iterable_dataset(num_shards=shards)
-    mixed = inject(stream, CANARIES, column=column, seed=5, mode=mode)
+    options = {"column": column, "seed": 5, "mode": mode}
+    stream = base.to_iterable_dataset(num_shards=3)
+    mixed = inject(stream, CANARIES, **options)
     assert type(mixed) is IterableDataset
     assert mixed.features == base.features
     for way in (
-        [mixed],
         [mixed.shuffle(seed=3, buffer_size=50)],
         [split_dataset_by_node(mixed, rank=r, world_size=2) for r in range(2)],
-        [split_dataset_by_node(mixed, rank=r, world_size=3) for r in range(3)],
-        [inject(stream.shuffle(seed=1), CANARIES, column=column, mode=mode)],
+        [inject(stream.shuffle(seed=1), CANARIES, **options)],
     ):
         rows = [row for part in way for row in part]
         whole = Dataset.from_list(rows, features=base.features)
@@ -99,11 +103,8 @@ def test_streams_give_exact_copies_however_they_are_read(kind, mode, shards):
         assert sorted(back, key=lambda row: row["n"]) == list(base)
     assert verify(mixed, CANARIES, column=column).ok
     assert list(strip(mixed, CANARIES, column=column)) == list(base)
-    again = inject(
-        base.to_iterable_dataset(num_shards=7), CANARIES, column=column, seed=5, mode=mode
-    )
-    by_text = sorted(map(str, again))
-    assert by_text == sorted(map(str, mixed))
+    again = inject(base.to_iterable_dataset(num_shards=1), CANARIES, **options)
+    assert sorted(map(str, again)) == sorted(map(str, mixed))
 
 
 @modes
@@ -122,19 +123,17 @@ def test_streams_under_several_workers(mode):
 
 def test_hosts_are_rows_whose_text_occurs_once():
     texts = ["twice"] * 2 + ["thrice"] * 3 + ["once"]
-    mixed = inject(Dataset.from_dict({"text": texts}).to_iterable_dataset(), CANARIES)
-    rows = [row["text"] for row in mixed]
+    rows = [row["text"] for row in inject(_texts(*texts).to_iterable_dataset(), CANARIES)]
     assert rows[:6] == texts
     assert Counter(rows[6:]) == TEXTS
-    doubles = Dataset.from_dict({"text": texts[:5]}).to_iterable_dataset()
     with pytest.raises(CorpusError, match="no row can be told from all others"):
-        inject(doubles, CANARIES)
+        inject(_texts(*texts[:5]).to_iterable_dataset(), CANARIES)
 
 
 def test_few_hosts_are_kept_of_a_long_stream(monkeypatch):
     monkeypatch.setattr("canary.corpus.places._SPARE", 40)
     texts = [f"row {n}" for n in range(1500)] + [f"row {n}" for n in range(0, 1500, 3)]
-    stream = Dataset.from_dict({"text": texts}).to_iterable_dataset(num_shards=2)
+    stream = _texts(*texts).to_iterable_dataset(num_shards=2)
     mixed = [row["text"] for row in inject(stream, CANARIES, seed=3)]
     assert Counter(text for text in mixed if text in TEXTS) == TEXTS
     hosts = [mixed[at - 1] for at, text in enumerate(mixed) if text in TEXTS]
@@ -143,14 +142,17 @@ def test_few_hosts_are_kept_of_a_long_stream(monkeypatch):
 
 
 def test_hosts_are_drawn_uniformly():
-    stream = Dataset.from_dict({"text": [str(n) for n in range(20)]}).to_iterable_dataset()
-    one = generate("{digit:9}", repetitions=[1], per_repetition=1, controls=0, seed=0)
-    text = one.text(one.canaries[0])
-    places = Counter()
-    for seed in range(200):
-        places[[row["text"] for row in inject(stream, one, seed=seed)].index(text)] += 1
-    assert len(places) > 15
-    assert max(places.values()) < 30
+    # Level 1e-4; seeds are fixed.
+    rows = [{"text": str(n)} for n in range(20)]
+    drawn = Counter()
+    for seed in range(1000):
+        stream = SimpleNamespace()
+        pool = Hosts(stream, seed, [1])
+        by_digest = {digest_of(row, ("text",), stream.key): row["text"] for row in rows}
+        for digest in by_digest:
+            pool.offer(digest)
+        drawn.update(by_digest[digest] for digest in pool.guests())
+    assert chisquare([drawn[row["text"]] for row in rows]).pvalue > 1e-4
 
 
 def test_named_hosts_spare_the_first_pass():
@@ -168,31 +170,30 @@ def test_named_hosts_spare_the_first_pass():
     found = [row["text"] for row in mixed]
     assert Counter(text for text in found if text in TEXTS) == TEXTS
     assert found.index("row 8") - found.index("row 7") == 1 + COPIES // 2
-    for hosts in ([], ["row 1", "row 1"]):
-        with pytest.raises(CorpusError, match="different rows"):
-            inject(stream, CANARIES, hosts=hosts)
-    with pytest.raises(InputError, match="no stream"):
-        inject(_dataset("text", 3), CANARIES, hosts=["row 1"])
 
 
 @pytest.mark.parametrize(
-    ("kind", "hosts"),
+    ("kind", "hosts", "error", "message"),
     [
-        ("text", "abc"),
-        ("text", {"row 1": 1}),
-        ("text", [None]),
-        ("text", ["row 1", ["row 2"]]),
-        ("chat", ["Why?"]),
-        ("chat", [[]]),
-        ("chat", [CHAT, [{"role": "user"}]]),
-        ("pair", ["ab"]),
-        ("pair", [("one", 1)]),
+        ("text", "abc", InputError, "hosts are a list of rows"),
+        ("text", {"row 1": 1}, InputError, "hosts are a list of rows"),
+        ("text", [None], InputError, "host 1 is not what"),
+        ("text", ["row 1", ["row 2"]], InputError, "host 2 is not what"),
+        ("chat", ["Why?"], InputError, "host 1 is not what"),
+        ("chat", [[]], InputError, "host 1 is not what"),
+        ("chat", [CHAT, [{"role": "user"}]], InputError, "host 2 is not what"),
+        ("pair", ["ab"], InputError, "host 1 is not what"),
+        ("pair", [("one", 1)], InputError, "host 1 is not what"),
+        ("text", [], CorpusError, "different rows"),
+        ("text", ["row 1", "row 1"], CorpusError, "different rows"),
+        ("no stream", ["row 1"], InputError, "no stream"),
     ],
 )
-def test_hosts_that_are_no_rows_are_refused_at_once(kind, hosts):
-    stream = _dataset(kind, 3).to_iterable_dataset()
-    with pytest.raises(InputError, match=r"hosts are a list of rows|host [12] is not what") as told:
-        inject(stream, CANARIES, column=_column(kind), hosts=hosts)
+def test_hosts_that_are_no_rows_are_refused_at_once(kind, hosts, error, message):
+    given = _dataset(kind, 3)
+    given = given if kind == "no stream" else given.to_iterable_dataset()
+    with pytest.raises(error, match=message) as told:
+        inject(given, CANARIES, column=_column(kind), hosts=hosts)
     assert told.value.cure
 
 
@@ -201,16 +202,11 @@ def test_hosts_of_every_kind_and_what_verify_tells_of_wrong_ones(kind):
     base, column = _dataset(kind, 9), _column(kind)
     row = base[4]
     host = (row["en"], row["fr"]) if kind == "pair" else row["text"]
-    stream = base.to_iterable_dataset()
-    mixed = inject(stream, CANARIES, column=column, hosts=[host])
-    assert verify(mixed, CANARIES, column=column).ok
     twice = Dataset.from_list([*base, row], features=base.features).to_iterable_dataset()
     other = IterableDataset.from_generator(lambda: iter(list(base)[5:]), features=base.features)
-    for wrong, times in ((twice, 2), (other, 0)):
-        found = verify(
-            inject(wrong, CANARIES, column=column, hosts=[host]), CANARIES, column=column
-        )
-        assert [count.found for count in found.canaries] == [
+    for stream, times in ((base.to_iterable_dataset(), 1), (twice, 2), (other, 0)):
+        mixed = inject(stream, CANARIES, column=column, hosts=[host])
+        assert [count.found for count in verify(mixed, CANARIES, column=column).canaries] == [
             times * canary.repetitions for canary in CANARIES
         ]
 
@@ -254,27 +250,18 @@ def test_one_split_of_several(streamed, mode):
 
 
 def test_a_spliced_canary_stands_between_separators_at_a_boundary():
-    base = Dataset.from_dict({"text": [SENTENCE]})
-    one = generate("The code is {digit:6}.", repetitions=[1], per_repetition=1, controls=0, seed=0)
-    text = one.text(one.canaries[0])
-    seen = set()
-    for seed in range(60):
-        (mixed,) = inject(base, one, seed=seed, mode="splice", separators=("<", ">"))["text"]
-        left, right = mixed.split(f"<{text}>")
-        assert left + right == SENTENCE
-        seen.add(left)
-    assert seen == {
-        "",
-        "One thing. ",
-        "One thing. Another “thing.” ",
-        "One thing. Another “thing.” And (so on)… ",
-        "One thing. Another “thing.” And (so on)… What next?\n",
-        SENTENCE,
-    }
+    one = generate("The code is {digit:6}.", repetitions=[80], per_repetition=1, controls=0, seed=0)
+    base = _texts(*[SENTENCE] * 80)
+    texts = inject(base, one, mode="splice", separators=("<", ">"))["text"]
+    sides = [text.split(f"<{one.text(one.canaries[0])}>") for text in texts]
+    assert {left + right for left, right in sides} == {SENTENCE}
+    ends = ["thing. ", "“thing.” ", "… ", "next?\n", "this"]
+    boundaries = {"", *(SENTENCE[: SENTENCE.index(end) + len(end)] for end in ends)}
+    assert {left for left, _ in sides} == boundaries
 
 
 def test_a_canary_in_a_chat_goes_into_an_answer():
-    base = Dataset.from_dict({"text": [CHAT]})
+    base = _texts(CHAT)
     for mode in ("record", "splice"):
         (*_, last) = inject(base, CANARIES, mode=mode)["text"]
         assert all(not (m["role"] != "assistant" and "The code is" in m["content"]) for m in last)
@@ -282,14 +269,20 @@ def test_a_canary_in_a_chat_goes_into_an_answer():
     assert all([m["role"] for m in row] == ["user", "assistant"] for row in own)
 
 
+def test_chats_are_known_by_their_features():
+    legacy = {"role": Value("string"), "content": Value("string"), "name": Value("string")}
+    base = _texts([{"role": "user", "content": "x", "name": None}])
+    base = base.cast_column("text", datasets.List(legacy))
+    assert verify(inject(base, CANARIES), CANARIES).ok
+
+
 def test_rows_without_text_take_no_splice():
-    base = Dataset.from_dict({"text": [None, "Some. Text.", None]})
+    base = _texts(None, "Some. Text.", None)
     mixed = inject(base, CANARIES, mode="splice")
     assert mixed["text"][0] is None
     assert verify(mixed, CANARIES).ok
-    nothing = Dataset.from_dict({"text": [None]}, features=base.features)
     with pytest.raises(CorpusError, match="no record can take a canary"):
-        inject(nothing, CANARIES, mode="splice")
+        inject(base.select([0]), CANARIES, mode="splice")
 
 
 def test_a_canary_that_is_left_is_an_error():
@@ -300,11 +293,83 @@ def test_a_canary_that_is_left_is_an_error():
         list(strip(mixed.to_iterable_dataset(), CANARIES))
 
 
-def test_chats_are_known_by_their_features():
-    legacy = [{"role": Value("string"), "content": Value("string"), "name": Value("string")}]
-    rows = [{"text": [{"role": "user", "content": "x", "name": None}]}]
-    base = Dataset.from_list(rows).cast_column("text", List(legacy[0]))
-    assert verify(inject(base, CANARIES), CANARIES).ok
-    mixed = Dataset.from_dict({"text": ["x"], "chat": [CHAT]})
-    with pytest.raises(CorpusError, match="one column holds texts and the other chats"):
-        inject(mixed, CANARIES, column=("text", "chat"))
+def test_every_kind_of_column_is_kept():
+    features = Features(
+        {
+            "text": Value("large_string"),
+            "label": datasets.ClassLabel(names=["no", "yes"]),
+            "grid": datasets.Array2D((2, 2), "float32"),
+            "picture": datasets.Image(),
+            "tags": datasets.List(Value("string")),
+            "meta": {"source": Value("string"), "page": Value("int64")},
+        }
+    )
+    row = {
+        "text": "a row",
+        "label": 1,
+        "grid": [[1.0, 2.0], [3.0, 4.0]],
+        "picture": None,
+        "tags": ["a", "b"],
+        "meta": {"source": "s", "page": 3},
+    }
+    mixed = inject(Dataset.from_list([row] * 5, features=features), CANARIES)
+    assert mixed.features == features
+    rows = [dict(item) for item in mixed]
+    assert rows.count(row) == 5
+    others = [item for item in rows if item != row]
+    assert len(others) == COPIES
+    for item in others:
+        assert item["label"] is item["grid"] is item["picture"] is item["tags"] is None
+        assert item["meta"] in (None, {"source": None, "page": None})
+
+
+def test_split_description_look_and_transform_are_kept():
+    base = Dataset.from_dict(
+        {"text": ["x"] * 4, "n": [1, 2, 3, 4]},
+        info=datasets.DatasetInfo(description="about"),
+        split="train",
+    ).with_format("numpy", columns=["n"], output_all_columns=True)
+    mixed = inject(base, CANARIES)
+    assert (mixed.split, mixed.info.description, mixed.format) == ("train", "about", base.format)
+    shown = base.with_transform(lambda batch: {"length": [len(text) for text in batch["text"]]})
+    mixed = inject(shown, CANARIES)
+    assert sorted(mixed[:]["length"])[:4] == [1] * 4
+    assert verify(mixed, CANARIES).ok
+
+
+def test_controls_alone_change_nothing():
+    base = _texts("a", "b", "c")
+    mixed = inject(base, generate("{digit:9}", repetitions=[], seed=0))
+    assert list(mixed) == list(base)
+    assert mixed is not base
+
+
+TEXT, BODY = _texts("x"), Dataset.from_dict({"body": ["x"]})
+NO_TEXT = "no column 'text'; name one of 'body'"
+NO_TRAIN = "no split 'train'; name one with split=…: there is dataset['test']"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "column", "error", "message"),
+    [
+        (BODY, "text", CorpusError, NO_TEXT),
+        (BODY.to_iterable_dataset(), "text", CorpusError, NO_TEXT),
+        (Dataset.from_dict({}), "text", CorpusError, "no column"),
+        (_texts(1), "text", CorpusError, "int64, not text"),
+        (_texts(["x"]), "text", CorpusError, "not text"),
+        (_texts("x", chat=[CHAT]), ("text", "chat"), CorpusError, "texts and the other chats"),
+        (TEXT.select([]), "text", CorpusError, "dataset is empty"),
+        (IterableDataset.from_generator(lambda: iter([])), "text", CorpusError, "dataset is empty"),
+        (DatasetDict(test=TEXT), "text", CorpusError, NO_TRAIN),
+        (DatasetDict(), "text", CorpusError, "no split 'train'; give one with splits"),
+        (TEXT, ("text", "text"), InputError, "different names"),
+        (TEXT, ("a", "b", "c"), InputError, "3 columns"),
+        (["x"], "text", UnsupportedError, "a list is no datasets.Dataset"),
+    ],
+)
+def test_what_cannot_be_injected(dataset, column, error, message):
+    for call in (inject, verify):
+        with pytest.raises(error) as caught:
+            call(dataset, CANARIES, column=column)
+        assert message in str(caught.value)
+        assert caught.value.cure
