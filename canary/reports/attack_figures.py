@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.aggregate import Across
 from canary.membership.diagnostics import Growth, NullLosses, Scatter
+from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.survey import Attacked
+from canary.membership.text_survey import TextSurvey
 from canary.reports.builders import PlotOptions, figure_of
 from canary.reports.document import Axis, Figure, Mark, Panel, mark, said_in_one
 from canary.reports.palette import (
@@ -27,11 +29,7 @@ from canary.reports.palette import (
     steps,
 )
 from canary.statistics.numbers import plural
-
-if TYPE_CHECKING:
-    from canary.membership.shadow_survey import ShadowSurvey
-    from canary.membership.text_survey import TextSurvey
-    from canary.statistics.roc import Roc
+from canary.statistics.roc import Roc
 
 Floats = NDArray[np.float64]
 _Of = TypeVar("_Of", Attacked, Across)
@@ -109,7 +107,9 @@ def rocs_figure(group: Sequence[Across], order: Sequence[str] = ()) -> Figure:
     )
 
 
-def roc_figure(survey: ShadowSurvey | TextSurvey) -> Figure:
+@figure_of.register(ShadowSurvey)
+@figure_of.register(TextSurvey)
+def roc_figure(survey: ShadowSurvey | TextSurvey, _: PlotOptions | None = None) -> Figure:
     """True against false positive rate of each attack, both logarithmic.
 
     Of attacks with thresholds for each class, or none; of many, those of `drawn_of`.

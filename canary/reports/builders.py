@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import singledispatch
 from importlib import import_module
 from typing import Any, Literal, TypeVar
@@ -88,10 +89,10 @@ def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:
 
 
 def _import_homes(type_of_result: type) -> None:
-    for kind in type_of_result.__mro__:
-        for home, kinds in _HOMES.items():
-            if _ours(kind) and kind.__name__ in kinds:
-                import_module(f"canary.reports.{home}")
+    names = {kind.__name__ for kind in type_of_result.__mro__ if _ours(kind)}
+    for home, kinds in _HOMES.items():
+        if names & {*kinds}:
+            import_module(f"canary.reports.{home}")
 
 
 def _ours(thing: Any) -> bool:
@@ -148,13 +149,32 @@ def section(
 
 
 def sections_of(result: Any) -> list[Section]:
-    """The sections of a result that have something in them, in their order."""
+    """The sections of a result that have something in them, in their order.
+
+    Raises
+    ------
+    InputError
+        If an entry point names a function that `section` does not decorate, or a section goes
+        before one that is not there.
+    """
     _import_homes(type(result))
-    makers = {
-        blocks.__name__: _MAKERS[kind, blocks]
-        for kind in type(result).__mro__
-        for blocks in _REGISTRIES.get(kind, {}).values()
-    }
+    makers = {}
+    for kind in type(result).__mro__:
+        for added, function in _REGISTRIES.get(kind, {}).items():
+            if (kind, function) not in _MAKERS:
+                raise InputError(
+                    f"the entry point {added} is no section of {kind.__name__}",
+                    cure="decorate its function with canary.reports.builders.section("
+                    f'{kind.__name__}, "Heading")',
+                )
+            makers[function.__name__] = _MAKERS[kind, function]
+    for name, maker in makers.items():
+        if maker.before and maker.before not in makers:
+            near = ", ".join(get_close_matches(maker.before, makers, n=3))
+            raise InputError(
+                f"the section {name} goes before {maker.before!r}, which is no section",
+                cure=(f"did you mean {near}? " if near else "") + f"There is: {', '.join(makers)}",
+            )
     order: list[str] = []
     waiting = sorted(makers, key=lambda name: not _ours(makers[name].blocks))
     while waiting:

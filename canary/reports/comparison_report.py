@@ -13,7 +13,6 @@ from canary.reports.comparison_figures import exposures_figure, in_order, utilit
 from canary.reports.document import (
     Block,
     Bullets,
-    Facts,
     Heading,
     Report,
     Section,
@@ -30,6 +29,7 @@ from canary.reports.wording import (
     EXPOSURE_COLUMNS,
     bound_or_bits,
     exposure_cells,
+    facts_blocks,
     in_words,
 )
 from canary.statistics.numbers import bits, count, plural, probability
@@ -227,15 +227,14 @@ def how(comparison: Comparison) -> Iterator[Block]:
     }
     shared = set.intersection(*(set(facts.items()) for facts in worded.values()))
     first = next(iter(worded.values()))
-    yield from _facts("The same in all", {k: v for k, v in first.items() if (k, v) in shared})
-    for heading, facts in worded.items():
-        yield from _facts(heading, {k: v for k, v in facts.items() if (k, v) not in shared})
-
-
-def _facts(heading: str, facts: dict[str, str]) -> Iterator[Block]:
-    if facts:
-        yield Heading(heading)
-        yield Facts(facts)
+    same = {"The same in all": {k: v for k, v in first.items() if (k, v) in shared}}
+    yield from facts_blocks(
+        same
+        | {
+            heading: {k: v for k, v in facts.items() if (k, v) not in shared}
+            for heading, facts in worded.items()
+        }
+    )
 
 
 @section(Comparison, "What this does not say", specialist=True)

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from canary.statistics.numbers import count
+
 
 class Span(NamedTuple):
     """Some words, and how they stand out: ``code``, ``em``, ``strong``, ``sub``, or a colour."""
@@ -29,20 +31,31 @@ _MARKUP = re.compile(r"`(?P<code>[^`]+)`|\*(?P<em>[^*]+)\*|~(?P<sub>[^~]+)~")
 _FLAG = re.compile(r"\[(not )?(\w+)\] ")
 
 
+class _Number(int):
+    """A whole number as a count; of ``{n:one word|# words}`` it chooses the first or the second."""
+
+    def __format__(self, words: str) -> str:
+        singular, _, many = (words or "#|#").partition("|")
+        return (singular if self == 1 else many).replace("#", count(int(self)))
+
+
 def prose(*sentences: str, **values: object) -> tuple[Span, ...]:
     """Our own words, with ```code```, ``*emphasis*`` and ``~subscripts~``.
 
     Sentences are joined by spaces. ``{name}`` is replaced by a value after markup was looked
-    for, so that untrusted text can make none.
+    for, so that untrusted text can make none; ``{name:look|# looks}`` by words that fit a
+    whole number, with the number in the place of ``#``.
     """
     text = " ".join(filter(None, sentences))
+    numbers = {name: _Number(value) for name, value in values.items() if type(value) is int}
     spans, end = [], 0
     for markup in _MARKUP.finditer(text):
         kind = str(markup.lastgroup)
         spans += [Span(text[end : markup.start()]), Span(markup[kind], kind)]
         end = markup.end()
     spans.append(Span(text[end:]))
-    return tuple(Span(span.text.format(**values), span.kind) for span in spans if span.text)
+    known = values | numbers
+    return tuple(Span(span.text.format(**known), span.kind) for span in spans if span.text)
 
 
 def words_of(text: Text) -> str:
@@ -79,6 +92,11 @@ def said_in_one(key: str, **values: object) -> tuple[Span, ...]:
 def sentence(key: str, **values: object) -> str:
     """`said_in_one` without its markup."""
     return words_of(said_in_one(key, **values))
+
+
+def headings() -> list[str]:
+    """The keys of ``words.md``, in their order."""
+    return [*_words()]
 
 
 @cache

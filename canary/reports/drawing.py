@@ -29,6 +29,7 @@ PRINTED = (6.9, 4.2)
 
 _WIDE = (9.6, 4.5)  # inches for a desk; text keeps its size in points
 _NARROW = (4.4, 4.4)  # for a phone
+_BAR, _BESIDE_BARS = 0.4, 1.0  # inches that a bar takes, and what is above and below all
 _PRINT_DPI = 300
 _STACK_GAP = 0.03
 _MANY_NAMES = 4
@@ -66,7 +67,7 @@ def svg_of(figure: Figure, *, wide: bool) -> str:
     It has ids of its own, so that many can share the page.
     """
     name = f"{figure.name} {wide}"
-    with _canvas(_WIDE if wide else _NARROW) as drawing:
+    with _canvas(figure, _WIDE if wide else _NARROW) as drawing:
         if figure.stack:
             draw_on(drawing.subplots(), figure, wide=wide)
         else:
@@ -86,7 +87,7 @@ def svg_of(figure: Figure, *, wide: bool) -> str:
 
 def file_of(figure: Figure, kind: str) -> bytes:
     """A figure as the bytes of a ``svg``, ``png`` or ``pdf`` file, on white."""
-    with _canvas(PRINTED) as drawing:
+    with _canvas(figure, PRINTED) as drawing:
         import matplotlib as mpl
 
         draw_on(drawing.subplots(), figure)
@@ -118,17 +119,24 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
 
 
 @contextmanager
-def _canvas(size: tuple[float, float]) -> Iterator[Drawing]:
-    """An empty drawing of `size` inches, with our style for as long as the block lasts."""
+def _canvas(figure: Figure, size: tuple[float, float]) -> Iterator[Drawing]:
+    """An empty drawing of `size` inches, with our style for as long as the block lasts.
+
+    A figure of bars from left to right is as high as they need.
+    """
     load_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure as Drawing
 
+    width, height = size
+    marks = figure.panels[0].marks if len(figure.panels) == 1 else ()
+    if bars := max((len(one.data[0]) for one in marks if one.call == "barh"), default=0):
+        height = _BESIDE_BARS + _BAR * bars
     # The reader's own matplotlibrc shall not change a report; pyplot is not involved.
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(_STYLE)
-        yield Drawing(figsize=size, layout="constrained")
+        yield Drawing(figsize=(width, height), layout="constrained")
 
 
 def load_matplotlib() -> None:
@@ -139,12 +147,10 @@ def load_matplotlib() -> None:
     if "matplotlib" in sys.modules:
         return
     asked = os.environ.pop("MPLBACKEND", None)
-    try:
-        import matplotlib as mpl
-    finally:
-        if asked is not None:
-            os.environ["MPLBACKEND"] = asked
+    import matplotlib as mpl
+
     if asked is not None:
+        os.environ["MPLBACKEND"] = asked
         with suppress(ValueError):
             mpl.rcParams["backend"] = asked
 

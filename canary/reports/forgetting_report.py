@@ -118,9 +118,7 @@ def how(result: Forgetting) -> Iterator[Block]:
     }
     if result.retrained is not None:
         facts["Retrained models"] = count(len(result.retrained))
-    yield Facts(facts)
-    yield Heading("Software")
-    yield software()
+    yield from (Facts(facts), Heading("Software"), software())
 
 
 @figure_of.register

@@ -28,7 +28,9 @@ from canary.reports.document import (
     Tile,
     mark,
     prose,
+    said,
     said_in_one,
+    sentence,
 )
 from canary.reports.exposure_figures import (
     check_format,
@@ -75,7 +77,7 @@ def history_report(history: History, *, name: str | None = None) -> Report:
 
 def _sentence(history: History) -> str:
     if not history.measured:
-        return "No exposure was measured in this training."
+        return sentence("history.nothing")
     last = history.measured[-1]
     medians = {
         copies: median_bits([last.exposures[at] for at in places])
@@ -83,31 +85,32 @@ def _sentence(history: History) -> str:
     }
     copies = max(medians, key=lambda n: (bool(n), medians[n][0], n))
     median, bound = medians[copies]
-    who = f"the canaries with {group_name(copies)}" if copies else "the controls"
-    words = f"At step {count(last.step)}, {who} had a median exposure of "
-    words += f"{'at least ' if bound else ''}{bits(median)} bits"
-    if bound:
-        # The largest lower bound that so many draws can give, where none was as likely.
-        about = max(history.formats, key=lambda f: f.draws)
-        best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
-        draws = plural(about.draws, "draw")
-        words += f"; {draws} can show no more than about {bits(best.lower_bits)} bits"
-    if history.stopped_at is None:
-        return f"{words}."
-    reason = history.stop_reason or ""
-    if reason.startswith(PASSED_AT_THE_END):
-        return f"{reason[0].upper()}{reason[1:]}. {words}."
-    limit = history.settings.get("stop_above_bits")
-    why = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
-    why = f": {reason}" if reason else why
-    return f"The training was stopped at step {count(history.stopped_at)}{why}. {words}."
+    # The largest lower bound that so many draws can give, where none was as likely.
+    about = max(history.formats, key=lambda f: f.draws)
+    best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
+    limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
+    above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
+    stopped, too_late = history.stopped_at is not None, reason.startswith(PASSED_AT_THE_END)
+    return sentence(
+        "history.answer",
+        too_late=stopped and too_late,
+        stopped=stopped and not too_late,
+        passed=f"{reason[:1].upper()}{reason[1:]}",
+        at=history.stopped_at,
+        why=f": {reason}" if reason else above,
+        step=last.step,
+        copies=copies,
+        bound=bound,
+        median=bits(median),
+        draws=about.draws,
+        best=bits(best.lower_bits),
+    )
 
 
 def _tiles(history: History) -> Iterator[Tile]:
-    asked = f"of {plural(history.asked, 'step')} that {'was' if history.asked == 1 else 'were'} "
-    asked += "asked for"
-    if history.asked > len(history.moments):
-        asked += "; the others would have taken more time than the share"
+    asked = sentence(
+        "history.asked", asked=history.asked, fewer=history.asked > len(history.moments)
+    )
     yield Tile("Measured", plural(len(history.measured), "time"), asked)
     share, taken = history.share, "none"
     if share is not None and share < 1.0:
@@ -187,18 +190,15 @@ def how(history: History) -> Iterator[Block]:
     yield Heading("Model")
     yield Facts(in_words(history.model))
     yield Heading("Settings")
-    words = ""
-    if used := {moment.start_token for moment in history.measured}:
-        names = " and ".join(sorted(map(shown_start, used)))
-        words = f"Candidates were priced after {names}."
-    if after := history.batches.get("after"):
-        seen = ", ".join(f"{name} before {count(times)}" for name, times in after.items())
-        canaries = plural(history.batches["canaries"], "canary", "canaries")
-        words += f" Of {canaries} in the batches that were read, there was {seen}."
-    if words:
-        yield words.strip()
-    kept = {name: value for name, value in history.settings.items() if name != "marks"}
-    yield Facts(in_words(kept))
+    used = sorted({shown_start(moment.start_token) for moment in history.measured})
+    after = history.batches.get("after") or {}
+    yield from said(
+        "history.how",
+        used=" and ".join(used),
+        after=", ".join(f"{name} before {count(times)}" for name, times in after.items()),
+        canaries=history.batches.get("canaries"),
+    )
+    yield Facts(in_words({k: v for k, v in history.settings.items() if k != "marks"}))
 
 
 @figure_of.register

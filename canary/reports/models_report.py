@@ -17,7 +17,6 @@ from canary.reports.document import (
     Block,
     Figure,
     Heading,
-    Note,
     Report,
     Table,
     Tile,
@@ -25,7 +24,7 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.wording import (
-    brackets,
+    attacks_blocks,
     ends_of,
     in_lines,
     interval_of,
@@ -102,7 +101,6 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
 def attacks(survey: ModelsSurvey) -> Iterator[Block]:
     """What each attack reaches."""
     targets = len(survey.targets)
-    yield said_in_one("models.attacks")
     rows = []
     for attacked in survey.attacked:
         spread, models = attacked.across.auc, count(attacked.scores.models_trained)
@@ -114,18 +112,17 @@ def attacks(survey: ModelsSurvey) -> Iterator[Block]:
         rows.append((attacked.name, models, interval_of(attacked.auc), *several, *rates))
     several = ("SD",) if targets > 1 else ()
     columns = ("Attack", "Models", "AUC", *several, *rate_columns(survey.fprs))
-    yield Table("Attacks", columns, rows)
-    note = said_in_one(
-        "models.note",
-        several=count(targets) if targets > 1 else "",
-        brackets=brackets(survey),
-        fleets=survey.over_fleets,
-        these="this model" if targets == 1 else "these models",
-    )
-    yield Note(note)
     curves, undrawn = _curves(survey)
     caption = said_in_one("survey.roc", alone=targets == 1, undrawn=undrawn)
-    yield replace(rocs_figure(curves), caption=caption)
+    yield from attacks_blocks(
+        survey,
+        "models",
+        Table("Attacks", columns, rows),
+        replace(rocs_figure(curves), caption=caption),
+        targets=targets,
+        several=targets > 1,
+        fleets=survey.over_fleets,
+    )
 
 
 def _curves(survey: ModelsSurvey) -> tuple[list[Across], str]:

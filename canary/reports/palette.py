@@ -72,12 +72,15 @@ DASHED, DOTTED, SPARSE = (0, (5, 3)), (0, (1, 2)), (0, (1, 2.5))
 
 
 def with_variables(svg: str) -> str:
-    """An SVG whose styles name variables in place of the colours for light screens."""
+    """An SVG whose styles name variables in place of the colours for light screens.
 
-    def named(style: re.Match[str]) -> str:
-        return re.sub("#[0-9a-f]{6}", lambda colour: f"var(--{_NAMES[colour[0]]})", style[0])
+    A colour of somebody else's stays as it is.
+    """
 
-    return re.sub(r'style="[^"]*"', named, svg)
+    def named(colour: re.Match[str]) -> str:
+        return f"var(--{_NAMES[colour[0]]})" if colour[0] in _NAMES else colour[0]
+
+    return re.sub(r'style="[^"]*"', lambda style: re.sub("#[0-9a-f]{6}", named, style[0]), svg)
 
 
 def line(x: Any, y: Any, colour: str, width: float = 1.5, **style: Any) -> Mark:

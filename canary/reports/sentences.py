@@ -10,7 +10,6 @@ from typing import Literal
 
 from canary.audits.audit_result import (
     Audit,
-    CanaryResult,
     coarsest,
     least_p,
     median_bits,
@@ -19,7 +18,7 @@ from canary.audits.audit_result import (
 from canary.audits.extraction import Extraction
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
-from canary.statistics.numbers import bits, copies, count, odds, one_in, plural, probability
+from canary.statistics.numbers import bits, copies, count, odds, one_in, probability
 from canary.tokens.starts import start_flag
 
 LEVEL = 0.01
@@ -119,27 +118,32 @@ def answer(audit: Audit) -> Answer:
         (True, "not found", "not_found"),
     )
     verdict, key = next((verdict, key) for holds, verdict, key in cases if holds)
+    values: dict[str, object] = {"number": number, "controls": controls}
+    checked = audit.controls_p is not None and controls
+    for joint in ("while", "and"):
+        values[joint] = sentence("controls", joint=joint, checked=checked, controls=controls)
+    for name, share in (("alarm", alarm), ("odds", p), ("chance", chance)):
+        # Many canaries together underflow.
+        values[name] = odds(min(max(share, sys.float_info.min), LEVEL))
+    if group is not None:
+        values["among"] = among = _among(group.median_bits, group.bound, group.exact)
+        usual, times = group.median_bits < UNLEARNED_95_BITS, copies(group.repetitions)
+        values["place"] = sentence(
+            "answer.place", size=group.size, copies=times, among=among, usual=usual
+        )
+    if outlier is not None:
+        e = outlier.exposure
+        values["copies"] = copies(outlier.repetitions)
+        values["outlier"] = _among(e.lower_bits if e.bits is None else e.bits, e.censored, e.exact)
+    drawn = [draws for c in injected if (draws := only_draws(c.exposure)) is not None]
     noisy, apart = (bits(value) if value >= 1 else f"{value:.2g}" for value in (noise, spread))
     words = sentence(
         f"answer.{key}",
-        controls=_controls(audit, "while"),
-        and_controls=_controls(audit, "and"),
-        the_controls=_the(controls, "control"),
-        controls_look="looks" if controls == 1 else "look",
-        alarm=_odds(alarm),
-        place="" if group is None else _place(group),
-        among="" if group is None else _among(group.median_bits, group.bound, group.exact),
-        odds=_odds(p),
-        planned=_the(number, "canary", "canaries"),
-        injected=_the(number, "injected canary", "injected canaries"),
-        canaries=plural(number, "canary", "canaries"),
-        look="looks" if number == 1 else "look",
-        stand="stands" if number == 1 else "stand",
+        **values,
         cure="" if audit.start is None else audit.start.cure,
-        effort=_effort(audit) if injected else "",
+        draws=min(drawn, default=0),
+        space=min((audit.formats[c.format].space_size for c in injected), default=0),
         luck=max(round(100 * p), 2),
-        outlier="" if outlier is None else _outlier(outlier),
-        chance=_odds(chance),
         noise=noisy + (f" bits in {dtype}" if dtype else " bits"),
         spread=apart,
         fine=fine,
@@ -147,49 +151,9 @@ def answer(audit: Audit) -> Answer:
     return Answer(verdict, _LABELS[verdict], words)
 
 
-def _odds(p: float) -> str:
-    return odds(min(max(p, sys.float_info.min), LEVEL))  # many canaries together underflow
-
-
-def _place(group: Group) -> str:
-    who, are = ("the canary", "is") if group.size == 1 else ("half of the canaries", "are")
-    among = _among(group.median_bits, group.bound, group.exact)
-    text = f"{who} that stood {copies(group.repetitions)} in the corpus {are} {among}"
-    if group.median_bits < UNLEARNED_95_BITS:
-        text += " (1 in 2 is usual for text that was not learned)"
-    return text
-
-
-def _outlier(canary: CanaryResult) -> str:
-    e = canary.exposure
-    among = _among(e.lower_bits if e.bits is None else e.bits, e.censored, e.exact)
-    return f"stood {copies(canary.repetitions)} in the corpus is {among}"
-
-
 def _among(exposure_bits: float, bound: bool, exact: bool) -> str:  # noqa: FBT001
     share = one_in(exposure_bits, about=not (bound or exact))
     return f"{'at least ' if bound else ''}among the likeliest {share} possible secrets"
-
-
-def _controls(audit: Audit, joint: str) -> str:
-    number = len(audit.controls)
-    if audit.controls_p is None or not number:
-        return ", and there were no controls to check the audit itself"
-    show = "shows" if number == 1 else "show"
-    who = _the(number, "control")
-    return f", {joint} {who}, never put into the corpus, {show} nothing unusual"
-
-
-def _effort(audit: Audit) -> str:
-    drawn = [draws for c in audit.injected if (draws := only_draws(c.exposure)) is not None]
-    if drawn:
-        return plural(min(drawn), "draw")
-    size = min(audit.formats[c.format].space_size for c in audit.injected)
-    return f"only {plural(size, 'possible secret')}"
-
-
-def _the(number: int, singular: str, many: str = "") -> str:
-    return f"the {singular}" if number == 1 else f"the {plural(number, singular, many)}"
 
 
 def curve_verdict(fit: SkewNormalFit | None) -> str:
@@ -218,29 +182,26 @@ def extraction_sentence(audit: Audit, extraction: Extraction) -> str:
     injected = {c.id for c in audit.injected if audit.formats[c.format].format == extraction.format}
     candidates = extraction.candidates
     out = [c for c in candidates if c.canary in injected]
-    put_in = "injected canaries" if audit.canaries_in_corpus else "canaries, which were left out,"
-    sure = sum(c.proven for c in candidates)
-    rest = extraction.rest_bits
+    sure, rest = sum(c.proven for c in candidates), extraction.rest_bits
     return sentence(
         "extraction",
-        candidates=candidates,
         rest="any number of" if rest is None else f"{rest:.2f}",
         where="" if extraction.certified else " of a token tree that is not certified",
         why=extraction.why_stopped,
-        tried=plural(len(candidates), "candidate"),
+        tried=len(candidates),
         tree=extraction.certificate if candidates and not extraction.certified else "",
         proven=candidates and extraction.certified and extraction.proven,
-        met=candidates and extraction.certified and not extraction.proven,
-        proof=f"it is proven of the first{f' {sure:,}' if sure > 1 else ''} only"
-        if sure
-        else "it is not proven",
+        some=candidates and extraction.certified and not extraction.proven and sure,
+        none=candidates and extraction.certified and not extraction.proven and not sure,
+        sure=sure,
+        natural=candidates and audit.natural,
+        there=candidates and not audit.natural and audit.canaries_in_corpus,
+        left_out=candidates and not audit.natural and not audit.canaries_in_corpus,
         out=len(out),
-        injected=len(injected),
-        put_in="secrets" if audit.natural else put_in,
-        are="is" if len(out) == 1 else "are",
+        injected=count(len(injected)),
         first=", and the very first is one" if out and out[0] is candidates[0] else "",
-        queries=plural(extraction.queries, "token"),
-        guesses=plural(round(extraction.random_guesses), "guess", "guesses"),
+        queries=extraction.queries,
+        guesses=round(extraction.random_guesses),
     )
 
 

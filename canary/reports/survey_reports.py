@@ -13,12 +13,10 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.text_survey import TextSurvey
 from canary.membership.words_alone import FOLDS
 from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
-from canary.reports.builders import PlotOptions, figure_of, report_of, section
+from canary.reports.builders import report_of, section
 from canary.reports.document import (
     Block,
-    Figure,
     Heading,
-    Note,
     Report,
     Span,
     Table,
@@ -30,7 +28,7 @@ from canary.reports.document import (
 from canary.reports.wording import (
     attack_cells,
     attack_columns,
-    brackets,
+    attacks_blocks,
     ended,
     ends_of,
     in_lines,
@@ -47,13 +45,6 @@ from canary.statistics.numbers import count, plural, probability
 
 _MOST_ROWS = 20
 _HIGH_RISK = 0.9
-
-
-@figure_of.register(ShadowSurvey)
-@figure_of.register(TextSurvey)
-def plotted(survey: ShadowSurvey | TextSurvey, _: PlotOptions) -> Figure:
-    """That of `canary.plot`."""
-    return roc_figure(survey)
 
 
 @report_of.register
@@ -124,11 +115,9 @@ def class_risk_sentence(risks: ClassRisks) -> str:
 @section(ShadowSurvey, "Attacks")
 def attacks(survey: ShadowSurvey) -> Iterator[Block]:
     """What each attack reaches, and what follows for the privacy of the training."""
-    yield said_in_one("shadow.attacks")
     rows = [attack_cells(attacked) for attacked in survey.attacked]
-    yield Table("Attacks", attack_columns(survey), rows)
-    yield Note(said_in_one("shadow.note", brackets=brackets(survey)))
-    yield roc_figure(survey)
+    table = Table("Attacks", attack_columns(survey), rows)
+    yield from attacks_blocks(survey, "shadow", table, roc_figure(survey))
     if (private := epsilon_sentence(survey)) is not None:
         yield Heading("Privacy of the training")
         yield said_in_one("shadow.privacy", private=private)
@@ -299,10 +288,8 @@ def _attacks(survey: TextSurvey, *, intervals: bool) -> Table:
 @section(TextSurvey, "Attacks")
 def text_attacks(survey: TextSurvey) -> Iterator[Block]:
     """What each attack reaches."""
-    yield said_in_one("texts.attacks")
-    yield _attacks(survey, intervals=True)
-    yield Note(said_in_one("texts.note", brackets=brackets(survey)))
-    yield roc_figure(survey)
+    table = _attacks(survey, intervals=True)
+    yield from attacks_blocks(survey, "texts", table, roc_figure(survey))
 
 
 @section(TextSurvey, "Without any model")

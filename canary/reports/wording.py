@@ -4,14 +4,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from canary.audits.audit_result import FormatResult, largest_bits, median_bits, smallest_bits
 from canary.records.validation import versions
 from canary.reports.builders import sections_of
-from canary.reports.document import Block, Facts, Heading, Report, Text, Tile, sentence
-from canary.statistics.exposures import ENUMERATION, RANK, UNIFORM_DRAWS, Exposure
+from canary.reports.document import (
+    Block,
+    Facts,
+    Figure,
+    Heading,
+    Note,
+    Report,
+    Table,
+    Text,
+    Tile,
+    headings,
+    said,
+    said_in_one,
+    sentence,
+    words_of,
+)
+from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
 from canary.statistics.numbers import bits, count, plural
 
 if TYPE_CHECKING:
@@ -20,8 +36,6 @@ if TYPE_CHECKING:
 
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
-
-_Words = Callable[[Any], str]
 
 
 def exposure_cells(
@@ -49,22 +63,50 @@ def software() -> str:
 
 
 def run_blocks(model: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Block]:
-    """The model and the settings of a run, each below its heading; nothing of what is empty."""
-    for heading, facts in (("Model", model), ("Settings", settings)):
+    """The model and the settings of a run, each below its heading."""
+    yield from facts_blocks({"Model": in_words(model), "Settings": in_words(settings)})
+
+
+def facts_blocks(parts: Mapping[str, Mapping[str, str]]) -> Iterator[Block]:
+    """Facts by heading; nothing of what is empty."""
+    for heading, facts in parts.items():
         if facts:
-            yield Heading(heading)
-            yield Facts(in_words(facts))
+            yield from [Heading(heading)] if heading else ()
+            yield Facts(facts)
 
 
 def in_words(facts: Mapping[str, Any]) -> dict[str, str]:
     """What is known of a model and was asked for: name of a fact, and what it says.
 
-    Facts that this version does not know are shown as they are.
+    Those that ``words.md`` knows come in its order, whatever wrote them; others as they are.
     """
-    # Those that are known come in the order of their table, whatever wrote them.
-    names = (*(n for n in _FACTS if n in facts), *(n for n in facts if n not in _FACTS))
-    titled = ((_FACTS.get(n, (n.replace("_", " "), _shown)), facts[n]) for n in names)
-    return {title: words(value) for (title, words), value in titled}
+    known = [name for name in known_facts() if name in facts]
+    worded = {words_of(said(f"fact.{name}")[0]): _fact(name, facts[name]) for name in known}
+    others = {n.replace("_", " "): _shown(value) for n, value in facts.items() if n not in known}
+    return worded | others
+
+
+def known_facts() -> list[str]:
+    """Names of facts that ``words.md`` has words for."""
+    return [key.removeprefix("fact.") for key in headings() if key.startswith("fact.")]
+
+
+def _fact(name: str, value: Any) -> str:
+    """The words for a value: a line that begins with it, or with what it is; else as text."""
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_fact(name, item) for item in value) or "none"
+    if name == "versions" and isinstance(value, Mapping):
+        return _software(value)
+    empty, number = value in (None, ""), isinstance(value, (int, float))
+    text = _shown(value)
+    flags = {re.sub(r"\W", "_", text): True, "empty": empty, "some": not empty, "number": number}
+    shown = {
+        "count": count(value) if type(value) is int else text,
+        "quoted": json.dumps(text, ensure_ascii=False),
+        "percent": percent_of(value, digits=None) if number else "",
+    }
+    words = said(f"fact.{name}", **flags | shown)[1:]
+    return words_of(words[0]) if words else text
 
 
 def _shown(value: Any) -> str:
@@ -82,87 +124,9 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _number(value: Any) -> str:
-    return count(value) if type(value) is int else _shown(value)
-
-
-def _or(empty: str, words: _Words = _number) -> _Words:
-    return lambda value: empty if value in (None, "") else words(value)
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(_shown(value), ensure_ascii=False)
-
-
-def _one_of(words: Mapping[str, str]) -> _Words:
-    return lambda value: words.get(str(value)) or _shown(value)
-
-
-def _offers(value: Any) -> str:
-    if not isinstance(value, (list, tuple)):
-        return _shown(value)
-    return ", ".join(_OFFERS.get(str(offer), str(offer)) for offer in value) or "none"
-
-
-def _software(value: Any) -> str:
-    if not isinstance(value, Mapping):
-        return _shown(value)
+def _software(versions: Mapping[Any, Any]) -> str:
     names = {"python": "Python", "canary-lm": "canary"}
-    return ", ".join(f"{names.get(str(k), str(k))} {_shown(v)}" for k, v in value.items())
-
-
-def _share(value: Any) -> str:
-    return f"{100 * value:.3g} %" if isinstance(value, (int, float)) else "without limit"
-
-
-_OFFERS = {
-    "score": "whole texts",
-    "expand": "next tokens below a beginning",
-    "reuse": "continued from states that it keeps",
-    "share": "many at a time below one copy of the context",
-}
-
-_METHODS = {
-    "auto": "exact ranks where the budget allows them, draws elsewhere",
-    RANK: "ranks by branch and bound, as was asked for",
-    "sampling": "uniform draws, as was asked for",
-    "importance": "importance draws, as was asked for",
-    ENUMERATION: "enumeration, as was asked for",
-}
-
-_NO_START = (
-    "nothing but what the tokenizer adds by itself (no start token was named); if training put "
-    "another one before each text, the numbers may be too low"
-)
-
-_FACTS: dict[str, tuple[str, _Words]] = {
-    "name": ("Name", _shown),
-    "vocabulary": ("Tokens in its vocabulary", _number),
-    "length_limit": ("Longest text, in tokens", _or("no limit")),
-    "dtype": ("Arithmetic", _shown),
-    "attention": ("Attention", _shown),
-    "device": ("Device", _shown),
-    "fingerprint": ("Fingerprint (SHA-256)", _shown),
-    "noise_bits_per_token": ("Noise of the arithmetic, bits per token", _shown),
-    "capabilities": ("Gives probabilities of", _offers),
-    "start_token": (
-        "Before each candidate",
-        _or(_NO_START, lambda token: f"the start token {_quoted(token)}"),
-    ),
-    "context": ("Text before each candidate", _or("none", _quoted)),
-    "canaries_in_corpus": ("Canaries in the corpus", _one_of({"False": "no, none was put in"})),
-    "method": ("Method", _one_of(_METHODS)),
-    "budget": ("Most queries for the ranks of a format", _number),
-    "draws": ("Uniform draws of each format", _number),
-    "seed": ("Seed of the draws (not of the canaries)", _shown),
-    "batch_size": ("Batch size", _or("found by trial")),
-    "model_arguments": ("Model on the command line", _shown),
-    "every": ("Measured every so many steps", _shown),
-    "steps": ("And at the steps", _shown),
-    "share": ("Most of the training's time", _share),
-    "stop_above_bits": ("Stops above, in bits", _or("never")),
-    "versions": ("Software", _software),
-}
+    return ", ".join(f"{names.get(str(k), str(k))} {_shown(v)}" for k, v in versions.items())
 
 
 def format_facts(priced: FormatResult) -> dict[str, str]:
@@ -228,11 +192,12 @@ def undecided(survey: Survey[Any], did: str, of: str = "") -> str:
     `did` says what the best attack did, with ``{}`` for its share, as in ``had {} balanced
     accuracy``; `of` of what that was the mean.
     """
-    best, attacks = survey.corrected(), len(survey.attacked)
+    best = survey.corrected()
     return sentence(
         "survey.undecided",
         against=survey.against(),
-        attacks=attacks if attacks > 1 else "",
+        attacks=len(survey.attacked),
+        several=len(survey.attacked) > 1,
         best=survey.strongest.name,
         did=did.format(percent_of(best.value)),
         ends=ends_of(best),
@@ -253,14 +218,18 @@ def surest_tiles(survey: OneTargetSurvey) -> list[Tile]:
         return []
     point, tpr = best.point, best.point.tpr
     least, most = (100 * end for end in point.fpr_interval)
-    chosen = f"; the best of {best.attacks} attacks there, which the interval allows for"
-    note = (
-        f"({100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %) found by {best.name} while "
-        f"{point.false_positives} of {count(point.nonmembers)} nonmembers are called members by "
-        f"mistake ({least:.2g} to {most:.2g} % of all there could be)"
+    note = sentence(
+        "survey.surest",
+        found=f"{100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %",
+        name=best.name,
+        mistakes=point.false_positives,
+        nonmembers=point.nonmembers,
+        all=f"{least:.2g} to {most:.2g} %",
+        chosen=f"; the best of {best.attacks} attacks there, which the interval allows for"
+        if best.attacks > 1
+        else "",
     )
-    value = f"{percent_of(tpr.value)} of members"
-    return [Tile("Surest guesses", value, note + (chosen if best.attacks > 1 else ""))]
+    return [Tile("Surest guesses", f"{percent_of(tpr.value)} of members", note)]
 
 
 def attack_columns(survey: OneTargetSurvey) -> tuple[str, ...]:
@@ -284,17 +253,21 @@ def attack_cells(attacked: Attacked, *, intervals: bool = True) -> tuple[str, ..
     return attacked.name, *map(in_lines, numbers), *shown
 
 
-def brackets(survey: Survey[Any]) -> str:
-    """What the brackets in the table of attacks are."""
-    return sentence("survey.brackets", confidence=percent_of(survey.confidence, digits=None))
+def attacks_blocks(
+    survey: Survey[Any], kind: str, table: Table, roc: Figure, **values: object
+) -> Iterator[Block]:
+    """What each attack reaches; `kind` of survey is where its words are."""
+    confidence = percent_of(survey.confidence, digits=None)
+    brackets = sentence("survey.brackets", confidence=confidence)
+    yield said_in_one(f"{kind}.attacks")
+    yield table
+    yield Note(said_in_one(f"{kind}.note", brackets=brackets, **values))
+    yield roc
 
 
 def measured_blocks(facts: dict[str, dict[str, str]], limits: Text) -> Iterator[Block]:
     """How it was measured: facts by heading, what the numbers do not say, and the software."""
-    for heading, some in facts.items():
-        if heading:
-            yield Heading(heading)
-        yield Facts(some)
+    yield from facts_blocks(facts)
     yield from (Heading("Limits"), limits, Heading("Software"), software())
 
 

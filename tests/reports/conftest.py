@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawing import figures
-from gate_audits import space
+from gate_audits import assembled, space
 from html_pages import render
 
 from canary.audits.audit_result import Audit, CanaryResult
@@ -27,7 +27,6 @@ from canary.statistics.exposures import (
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.importance import ImportanceCount, RankCount, exposure_by_importance
-from canary.statistics.pvalues import fisher
 
 MODEL = {
     "name": "checkpoint-1200",
@@ -42,27 +41,11 @@ MODEL = {
 }
 
 
-def histogram(px):
-    builder = HistogramBuilder()
-    builder.add(np.asarray(px, np.float64))
-    return builder.build()
+SETTINGS = {"method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 0}
 
 
-def combine(canaries, shared):
-    return fisher([c.exposure.p_value for c in canaries], shared_draws=shared) if canaries else None
-
-
-def finish(canaries, formats, shared=None, **settings):
-    injected = [c for c in canaries if not c.control]
-    controls = [c for c in canaries if c.control]
-    return Audit(
-        canaries=tuple(canaries),
-        formats=tuple(formats),
-        injected_p=combine(injected, shared),
-        controls_p=combine(controls, shared),
-        model=MODEL,
-        settings={"method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 0, **settings},
-    )
+def finish(canaries, formats):
+    return replace(assembled(canaries, formats), model=MODEL, settings=SETTINGS)
 
 
 def make_audit(
@@ -105,19 +88,21 @@ def make_audit(
     skewed, fit = exposure_by_skew_normal(
         px, others[:20_000], space_size=space_size, rng=rng, replicates=20
     )
-    canaries = []
-    ordinal = {"canary": first, "control": first}
-    for n, p, e, s in zip(copies, px, found, skewed, strict=True):
-        kind = "canary" if n else "control"
-        canaries.append(CanaryResult(f"{kind}-{ordinal[kind]}", at, n, float(p), 9.25, e, s))
-        ordinal[kind] += 1
+    ids = [f"canary-{first + i}" for i in range(len(copies) - controls)]
+    ids += [f"control-{first + i}" for i in range(controls)]
+    canaries = [
+        CanaryResult(name, at, n, float(p), 9.25, e, s)
+        for name, n, p, e, s in zip(ids, copies, px, found, skewed, strict=True)
+    ]
+    histogram = HistogramBuilder()
+    histogram.add(others)
     priced = replace(
         space(text, size=space_size, method=method, draws=None if enumerated else draws),
         masked=masked,
         reason="1,000,000 candidates need 111,110 queries, within the budget of 1,000,000"
         if enumerated
         else "111,111,110 queries exceed the budget of 1,000,000",
-        histogram=histogram(others),
+        histogram=histogram.build(),
         skew_normal=fit,
         candidates=space_size if enumerated else draws,
         queries=111_110 if enumerated else draws * 9,
@@ -125,7 +110,7 @@ def make_audit(
         certificate="certified: one token per character" if enumerated else None,
         seconds=12.3,
     )
-    return finish(canaries, [priced], shared=None if enumerated else draws)
+    return finish(canaries, [priced])
 
 
 def ranked(method, *, learned=3.0, seed=0, **options):
@@ -173,7 +158,7 @@ def ranked(method, *, learned=3.0, seed=0, **options):
         candidates=draws + 30_000,
         certificate="certified: one token per character",
     )
-    return finish(canaries, [priced], shared=draws if method == RANK_AND_DRAWS else None)
+    return finish(canaries, [priced])
 
 
 def hostile():
@@ -203,7 +188,7 @@ def two_formats():
         method="uniform draws", space_size=10**9, at=1, first=17, seed=5, per_repetition=4,
         controls=8, text="My SSN is {digit:3}-{digit:2}-{digit:4}", masked="My SSN is •••-••-••••",
     )  # fmt: skip
-    return finish([*a.canaries, *b.canaries], [*a.formats, *b.formats], shared=20_000)
+    return finish([*a.canaries, *b.canaries], [*a.formats, *b.formats])
 
 
 AUDITS: dict[str, Callable[[], Audit]] = {
@@ -249,7 +234,7 @@ def audits():
     return Made(lambda name: AUDITS[name]())
 
 
-DRAWN = ("hostile", "two formats", "rank and draws", "many groups", "one canary", "no canaries")
+DRAWN = ("hostile", "rank and draws", "many groups")
 """Audits whose figures are drawn, too: one of each that draws in a way of its own."""
 
 

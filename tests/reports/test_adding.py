@@ -63,15 +63,6 @@ def test_a_section_is_one_function(added):
     assert "Where it was made" not in render(NOTHING)
 
 
-def test_a_section_goes_where_it_says():
-    for name, before in [("last", ""), ("two", "three"), ("three", "how"), ("four", "nowhere")]:
-        section(Audit, name, before=before)(block_of(name))
-    names = names_of(NOTHING)
-    assert names.index("how") == names.index("two") + 2 == names.index("three") + 1
-    assert names[-3:] == ["limits", "last", "four"]
-    assert names[0] == "exposure"
-
-
 def block_of(name):
     def blocks(_):
         yield "words"
@@ -80,16 +71,36 @@ def block_of(name):
     return blocks
 
 
-@pytest.mark.parametrize("name", ["mine", "another_name"])
-def test_a_section_of_another_package_is_an_entry_point(monkeypatch, name):
-    def load():
-        return section(Audit, "Mine", before="how")(block_of("mine"))
+def test_a_section_goes_where_it_says():
+    for name, before in [("last", ""), ("two", "three"), ("three", "how")]:
+        section(Audit, name, before=before)(block_of(name))
+    names = names_of(NOTHING)
+    assert names.index("how") == names.index("two") + 2 == names.index("three") + 1
+    assert names[-2:] == ["limits", "last"]
+    assert names[0] == "exposure"
+    section(Audit, "Odd", before="candidate")(block_of("odd"))
+    with pytest.raises(InputError, match="section odd goes before 'candidate', .* mean candidates"):
+        report_of(NOTHING)
 
+
+def added_by(monkeypatch, name, load):
     points = {"canary.audit_sections": [SimpleNamespace(name=name, load=load)]}
     monkeypatch.setattr("canary.registry.entry_points", lambda group: points.get(group, []))
+
+
+@pytest.mark.parametrize("name", ["mine", "another_name"])
+def test_a_section_of_another_package_is_an_entry_point(monkeypatch, name):
+    add = section(Audit, "Mine", before="how")
+    added_by(monkeypatch, name, lambda: add(block_of("mine")))
     names = names_of(NOTHING)
     assert names.count("mine") == 1
     assert names.index("mine") + 1 == names.index("how")
+
+
+def test_an_entry_point_that_is_no_section_says_the_cure_input(monkeypatch):
+    added_by(monkeypatch, "mine", lambda: block_of("mine"))
+    with pytest.raises(InputError, match=r"entry point mine is no .*; decorate .*section\(Audit, "):
+        report_of(NOTHING)
 
 
 def test_a_section_of_canary_is_a_file_and_an_entry(monkeypatch, tmp_path):

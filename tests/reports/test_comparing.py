@@ -1,22 +1,26 @@
-"""Which audits can be compared, and which are worth choosing."""
+"""Which audits can be compared, which are worth choosing, and the page of several."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from drawing import figures
+from html_pages import Page, check_page, render
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.errors import InputError
-from canary.reports.comparison import Point, View, compare, front
+from canary.reports.comparison import Point, View, compare, front, measured_losses
+from canary.reports.pages import report
 
 
-def point(loss, bits, *, bound=False, name="A"):
-    return Point(SimpleNamespace(name=name), loss, bits, bound)
+def point(loss, bits, *, bound=False):
+    return Point(SimpleNamespace(name="A"), loss, bits, bound)
 
 
 def changed(audit, **fields):
@@ -24,21 +28,15 @@ def changed(audit, **fields):
     return replace(audit, formats=(replace(audit.formats[0], **fields),))
 
 
+def words_of(*given, **options):
+    return Page(render(list(given), **options)).text("style")
+
+
 def test_front_golden():
     # c has the loss of b and is exposed more; d is worse than a in both.
     a, b, c, d = point(1.0, 9.0), point(1.5, 3.0), point(1.5, 4.0), point(1.2, 9.5)
     assert front([a, b, c, d]) == [b, a]
     assert front([]) == []
-
-
-def test_a_bound_beats_nothing_by_its_exposure_golden():
-    bound = point(1.0, 12.4, bound=True)
-    # Its exposure may be 20 bits, so it is not known to beat 15 bits at a higher loss.
-    above = point(1.1, 15.0)
-    assert set(front([bound, above])) == {bound, above}
-    # At least 12.4 is more than 11 at the same loss: it is beaten, and so is 15.
-    least = point(1.0, 11.0)
-    assert front([least, bound, above]) == [least]
 
 
 points_drawn = st.lists(
@@ -68,22 +66,15 @@ def test_front_oracle(drawn):
     assert best
 
 
-def test_alike_audits_are_one_group(audits):
-    found = compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.0, None])
-    assert [len(group) for group in found.groups] == [2]
-    assert found.reasons == ()
-    assert [one.name for one in found.strategies] == ["A", "B"]
-    assert [p.strategy.name for p in View(found.groups[0]).points(16)] == ["A"]
-
-
 def with_settings(**more):
     return lambda a: replace(a, settings={**a.settings, **more})
 
 
-OTHERS: Mapping[str, tuple] = {
+OTHERS = {
     "the format is 'PIN {digit:6}', not": lambda a: changed(a, format="PIN {digit:6}"),
     "the space has 7 candidates": lambda a: changed(a, space_size=7),
     "the method was 'uniform draws'": lambda a: changed(a, method="uniform draws"),
+    "there were 100 draws, not ": lambda a: changed(a, draws=100),
     "of canaries of 1 copy is 7, not 8": lambda a: replace(a, canaries=a.canaries[1:]),
     "of controls is 15, not 16": lambda a: replace(a, canaries=a.canaries[:-1]),
     "stood the text 'Dear', not ''": with_settings(context="Dear"),
@@ -97,7 +88,7 @@ OTHERS: Mapping[str, tuple] = {
 
 @pytest.mark.parametrize("words", OTHERS)
 def test_what_cannot_be_compared_is_said_golden(audits, words):
-    audit = audits["enumerated"]
+    audit = audits["draws" if "draws, not" in words else "enumerated"]
     found = compare([audit, OTHERS[words](audit), audit])
     assert [[one.name for one in group] for group in found.groups] == [["A", "C"], ["B"]]
     (reason,) = found.reasons
@@ -116,27 +107,28 @@ def test_what_cannot_be_compared_is_said_golden(audits, words):
         ({"test_losses": [math.inf, None]}, "a test loss of inf"),
     ],
 )
-def test_labels_and_losses_input(audits, options, message):
+def test_labels_and_losses_input(audits, tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         compare([audits["enumerated"], audits["nothing learned"]], **options)
+    with pytest.raises(InputError, match="are for comparing audits, and there is one"):
+        report(audits["one canary"], tmp_path / "r.html", **options)
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_labels_are_the_models_and_tell_apart(audits):
+def test_names_labels_and_notes_golden(audits):
+    found = compare([audits["enumerated"], audits["nothing learned"]], test_losses=[1.0, None])
+    assert (len(found.groups), found.reasons) == (1, ())
+    assert [p.strategy.name for p in View(found.groups[0]).points(16)] == ["A"]
     audit = audits["one canary"]
-    other = replace(audit, model={**audit.model, "name": "b", "fingerprint": "0"})
-    found = compare([audit, other, audit]).strategies
-    assert [one.label for one in found] == [
-        "checkpoint-1200, audit 1", "b", "checkpoint-1200, audit 3",
-    ]  # fmt: skip
+    other = replace(
+        audit,
+        model=audit.model | {"name": "b", "fingerprint": "0", "dtype": "half", "vocabulary": 5},
+        settings={**audit.settings, "start_token": "<s>"},
+    )
+    labels = [one.label for one in compare([audit, other, audit]).strategies]
+    assert labels == ["checkpoint-1200, audit 1", "b", "checkpoint-1200, audit 3"]
     many = compare([audit] * 27).strategies
     assert [many[0].name, many[26].name] == ["1", "27"]
-
-
-def test_notes_golden(audits):
-    audit = audits["one canary"]
-    model = {**audit.model, "fingerprint": "0", "dtype": "bfloat16", "vocabulary": 5}
-    settings = {**audit.settings, "start_token": "<s>"}
-    other = replace(audit, model=model, settings=settings)
     assert compare([audit, other]).notes == (
         "The audits of A and B were made with different start tokens.",
         "The models of A and B were audited in different arithmetic.",
@@ -145,27 +137,119 @@ def test_notes_golden(audits):
     assert compare([audit, audit]).notes == ("A and B are audits of the same weights.",)
 
 
-def test_bounds_of_the_curve_are_bounds_golden(audits):
+def test_bounds_of_the_curve_are_bounds_golden(audits, plain):
     """At Px = 0 the curve has nothing: its lower end is no estimate, and strikes nothing off."""
     audit = audits["draws"]
-
-    def lost(c):
-        return c if c.repetitions != 64 else replace(
-            c, skew_normal=replace(c.skew_normal, bits=None, lower_bits=8.0, upper_bits=math.inf)
-        )  # fmt: skip
-
-    other = replace(audit, canaries=tuple(map(lost, audit.canaries)))
+    none = {"bits": None, "lower_bits": 8.0, "upper_bits": math.inf}
+    lost = tuple(replace(c, skew_normal=replace(c.skew_normal, **none)) for c in audit.canaries)
+    other = replace(audit, canaries=lost)
     (group,) = compare([other, audit], test_losses=[1.0, 1.5]).groups
-    view = View(group, skew_normal=True)
-    assert view.median(group[0], 64) == (8.0, True)
-    found = view.points(64)
-    assert [p.bound for p in found] == [True, False]
+    found = View(group, skew_normal=True).points(64)
+    assert [(p.median_bits, p.bound) for p in found[:1]] == [(8.0, True)]
+    assert not found[1].bound
     # The bound is lower in both; but its exposure may lie anywhere above.
     assert found[0].median_bits < found[1].median_bits
     assert front(found) == found
+    html = render([other, audit])
+    rows = re.findall(r'<tr><th scope="row">A</th>(.*?)</tr>', html)[-5:]
+    assert all(re.findall("<td>(.*?)</td>", row)[2:] == ["≥ 8.00"] * 3 for row in rows)
+    assert "the curve has nothing as likely as those canaries" in Page(html).text("style")
 
 
-def test_numbers_of_draws_must_agree(audits):
-    drawn = audits["draws"]
-    found = compare([drawn, changed(drawn, draws=100)])
-    assert "there were 100 draws, not 20,000" in found.reasons[0]
+HOSTILE = '</title><script>x</script>\x1b[31m\u202e $\\frac{1}{0}$ "onload=1'
+CASES = {
+    "alike": (("enumerated", "nothing learned"), [1.25, 1.5]),
+    "draws": (("draws", "draws"), [1.0, 1.0]),
+    "ranks": (("rank and draws", "rank and draws"), None),
+    "mixed": (("enumerated", "draws", "hostile", "nothing learned"), [1.0, 1.1, None, 1.2]),
+    "two formats": (("two formats", "two formats"), [1.0, 2.0]),
+    "many groups": (("many groups", "many groups"), [1.0, 2.0]),
+    "no canaries": (("no canaries", "no canaries"), [1.0, 2.0]),
+    "one canary": (("one canary", "no controls"), [1.0, 2.0]),
+}
+DRAWN = ("mixed", "draws")
+"""The figures of the others are made of marks, and not drawn."""
+
+
+@pytest.fixture(scope="module")
+def made(audits):
+    """The pages of all cases."""
+    pages = {}
+    for case, (names, losses) in CASES.items():
+        labels = [HOSTILE, "b", "c", "d"] if case == "mixed" else None
+        with figures(drawn=case in DRAWN):
+            given = [audits[name] for name in names]
+            pages[case] = render(given, test_losses=losses, labels=labels)
+    return pages
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_every_page_keeps(made, case):
+    check_page(Page(made[case]))
+
+
+def test_the_answer_golden(audits, made, plain):
+    # Learned by heart at 16 copies against nothing learned, at a lower loss: both are worth it.
+    text = Page(made["alike"]).text("style")
+    assert "None is beaten by another in both test loss and exposure of canaries." in text
+    assert (
+        "Beaten by no other in both test loss and exposure of canaries: with 1 copy, B; with 4 "
+        "copies, B; with 16 copies, B; with 64 copies, B."
+    ) in words_of(audits["enumerated"], audits["nothing learned"], test_losses=[1.5, 1.25])
+
+
+def test_estimates_of_the_curve_stand_beside_bounds_only(audits, made, plain):
+    text, audit = Page(made["draws"]).text("style"), audits["draws"]
+    assert "Exposure by the skew-normal estimate" in text
+    assert "median skew-normal exposure (bits)" in text
+    assert "failed its test" not in text
+    assert "skew-normal estimate" not in Page(made["alike"]).text("style")
+    failed = replace(audit.formats[0].skew_normal, ks_p_value=1e-9)
+    text = words_of(audit, changed(audit, skew_normal=failed))
+    assert "The curve of B failed its test: do not rely on it" in text
+    bare = tuple(replace(c, skew_normal=None) for c in audit.canaries)
+    text = words_of(audit, replace(changed(audit, skew_normal=None), canaries=bare))
+    assert "Exposure by the skew-normal estimate" not in text
+
+
+def test_what_cannot_be_compared_is_not_joined_and_labels_are_only_text(made):
+    html = made["mixed"]
+    text = Page(html).text("style")
+    assert "B cannot be compared with A and D: the format is" in text
+    assert "C cannot be compared with A and D: the format is" in text
+    assert "B: alone" in text
+    assert '</title><script>x</script>[31m $\\frac{1}{0}$ "onload=1' in text
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", html)
+    # One figure of exposure and one of utility, each for a desk and for a phone.
+    drawings = re.findall(r"<svg.*?</svg>", html, re.DOTALL)
+    letters = [set(re.findall(r"<text[^>]*>([A-D])</text>", svg)) for svg in drawings]
+    assert letters == [{"A", "D"}] * 4
+
+
+def test_a_suspect_audit_is_named(audits, plain):
+    audit = audits["enumerated"]
+    suspect = replace(audit, controls_p=replace(audit.controls_p, p_value=1e-9))
+    text = words_of(audit, suspect)
+    assert "Do not rely on B: its own report calls the audit suspect" in text
+    assert "Do not rely on A" not in text
+
+
+ROWS = [{"line": 1, "px_bits": 10.0, "tokens": 4}, {"line": 3, "px_bits": 5.5, "tokens": 1}]
+
+
+def losses_of(folder, *files):
+    paths = [folder / f"{name}.jsonl" for name in "ab"[: len(files)]]
+    for path, rows in zip(paths, files, strict=True):
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return measured_losses(paths)
+
+
+def test_losses_out_of_files_of_scores_golden(tmp_path):
+    # 15.5 bits over 5 tokens: 3.1 bits, times ln 2.
+    found = losses_of(tmp_path, ROWS, [{**row, "px_bits": 2.0} for row in ROWS])
+    assert found == pytest.approx([3.1 * math.log(2), 0.8 * math.log(2)])
+    with pytest.raises(InputError, match=r"a\.jsonl:2: the model gives this text probability 0"):
+        losses_of(tmp_path, [ROWS[0], {**ROWS[1], "px_bits": None}])
+    for rows in (ROWS[:1], [{**ROWS[0], "tokens": 5}, ROWS[1]], [ROWS[0], {**ROWS[1], "line": 2}]):
+        with pytest.raises(InputError, match=r"b\.jsonl: its scores .* do not compare; score the"):
+            losses_of(tmp_path, ROWS, rows)

@@ -1,82 +1,98 @@
-"""The figures say what the audit says."""
+"""The figures say what the results say: as numbers, on the reader's own axes, and as files."""
 
 from __future__ import annotations
 
+import math
+import os
+import statistics
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as Drawing
 
+from canary import plot
+from canary.errors import InputError, OutputError, UnsupportedError
+from canary.reports.comparison_figures import kept_apart
+from canary.reports.document import Axis, Figure, Panel, mark
 from canary.reports.drawing import svg_of
 from canary.reports.exposure_figures import coarser, exposure_figure, histogram_figure
+from canary.reports.pages import plot_file
 from canary.statistics.histogram import Histogram
 
-
-def draw_exposure(audit, at, *, wide=True):
-    return svg_of(exposure_figure(audit, at), wide=wide)
+HEADS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
 
-def draw_histogram(audit, at, *, wide=True):
-    return svg_of(histogram_figure(audit, at), wide=wide)
+@pytest.fixture
+def axes():
+    return Drawing().subplots()
 
 
-def words(svg):
-    return [node.text for node in ET.fromstring(svg).iter("text")]
+@pytest.fixture
+def pair(audits):
+    return [audits["enumerated"], audits["nothing learned"]]
+
+
+def of_calls(panel, call):
+    return [one for one in panel.marks if one.call == call]
 
 
 def test_every_group_has_a_place_and_a_median_golden(audits):
-    found = words(draw_exposure(audits["draws"], 0))
-    assert {"0", "1", "4", "16", "64", "≥ 12.4"} <= set(found)
-    assert found.count("≥ 12.4") == 2
-    narrow = words(draw_exposure(audits["draws"], 0, wide=False))
+    made = exposure_figure(audits["draws"], 0)
+    (panel,) = made.panels
+    assert [*panel.x.ticks.values()] == ["0", "1", "4", "16", "64"]
+    medians = [one.data[0] for one in of_calls(panel, "annotate") if one.only == "wide"]
+    assert medians[-2:] == ["≥ 12.4"] * 2
+    svg = svg_of(made, wide=False)
+    narrow = [node.text for node in ET.fromstring(svg).iter("text")]
     assert narrow.count("≥ 12.4") == 2
+    assert {"0", "1", "4", "16", "64"} <= set(narrow)
+    assert svg == svg_of(made, wide=False)
 
 
 def test_every_canary_is_a_point_golden(audits):
-    # Markers of one group are one collection; 8 canaries in each of 4 groups, 16 controls.
-    audit = audits["enumerated"]
-    svg = draw_exposure(audit, 0)
-    assert svg.count("<use ") >= len(audit.canaries)
-    fewer = draw_exposure(replace(audit, canaries=audit.canaries[:-3]), 0)
-    assert svg.count("<use ") - fewer.count("<use ") == 3
+    for name in ("enumerated", "draws", "one canary"):
+        (panel,) = exposure_figure(audits[name], 0).panels
+        assert sum(len(one.data[0]) for one in of_calls(panel, "scatter")) == len(
+            audits[name].canaries
+        )
 
 
-@pytest.mark.parametrize("draw", [draw_exposure, draw_histogram])
+@pytest.mark.parametrize("draw", [exposure_figure, histogram_figure])
 def test_formats_do_not_mix(audits, draw):
     both = audits["two formats"]
     first = replace(both, canaries=tuple(c for c in both.canaries if c.format == 0))
-    assert draw(both, 0) == draw(first, 0)
-    assert draw(both, 0) != draw(both, 1)
+    assert repr(vars(draw(both, 0))) == repr(vars(draw(first, 0)))
+    assert repr(vars(draw(both, 0))) != repr(vars(draw(both, 1)))
 
 
 def test_histogram_names_its_rows_and_unit_golden(audits):
-    found = words(draw_histogram(audits["enumerated"], 0))
-    rows = [w for w in found if w and ("cop" in w or w == "controls")]
-    assert rows == ["controls", "1 copy", "4 copies", "16 copies", "64 copies"]
-    assert "candidates per 0.25 bits" in found
+    above, below = histogram_figure(audits["enumerated"], 0).panels
+    assert [*below.y.ticks.values()] == ["controls", "1 copy", "4 copies", "16 copies", "64 copies"]
+    assert above.y.label == "candidates per 0.25 bits"
     # 1,000 candidates in a bin and few in the tail: powers of ten.
-    assert {"1", "10", "100", "1,000"} <= set(found)
+    assert [*above.y.ticks.values()] == ["1", "10", "100", "1,000"]
 
 
-def test_few_candidates_stand_on_a_linear_scale(audits):
+def test_few_candidates_stand_on_a_linear_scale_and_none_are_said_degenerate(audits):
     audit = audits["one canary"]
-    few = Histogram(30.0, 0.125, (1, 2, 3, 2))
-    formats = (replace(audit.formats[0], histogram=few),)
-    found = words(draw_histogram(replace(audit, formats=formats), 0))
-    assert "candidates per 0.125 bits" in found
-    assert "10" not in found
 
+    def counts(histogram):
+        formats = (replace(audit.formats[0], histogram=histogram),)
+        return histogram_figure(replace(audit, formats=formats), 0).panels[0]
 
-def test_no_candidates_degenerate(audits):
-    audit = audits["one canary"]
-    formats = (replace(audit.formats[0], histogram=Histogram(0.0, 0.125, ())),)
-    assert "no candidate was priced" in words(draw_histogram(replace(audit, formats=formats), 0))
+    few = counts(Histogram(30.0, 0.125, (1, 2, 3, 2))).y
+    assert (few.label, few.log, few.ticks) == ("candidates per 0.125 bits", False, None)
+    (nothing,) = counts(Histogram(0.0, 0.125, ())).marks
+    assert nothing.data[0] == "no candidate was priced"
 
 
 @pytest.mark.parametrize("start", [-3.125, 17.5])
 @pytest.mark.parametrize("bins", [1, 120, 121, 4097])
-def testcoarser_bins_hold_the_same_candidates_oracle(start, bins):
+def test_coarser_bins_hold_the_same_candidates_oracle(start, bins):
     rng = np.random.default_rng(bins)
     fine = Histogram(start, 0.125, tuple(rng.integers(0, 50, bins).tolist()))
     counts, edges, width = coarser(fine)
@@ -93,10 +109,9 @@ def testcoarser_bins_hold_the_same_candidates_oracle(start, bins):
 
 def test_the_curve_lies_over_the_histogram_oracle(audits):
     """The points of the dashed line are the density in candidates."""
-    audit = audits["draws"]
-    priced = audit.formats[0]
-    panel = histogram_figure(audit, 0).panels[0]
-    x, y = next(mark.data for mark in panel.marks if mark.call == "plot")
+    priced = audits["draws"].formats[0]
+    panel = histogram_figure(audits["draws"], 0).panels[0]
+    ((x, y),) = (one.data for one in of_calls(panel, "plot"))
     _, _, unit = coarser(priced.histogram)
     curve = priced.skew_normal.curve
     half = unit / 2
@@ -105,3 +120,149 @@ def test_the_curve_lies_over_the_histogram_oracle(audits):
     assert np.allclose(y[middle], expected[middle], rtol=0.02)
     assert y.min() >= panel.y.limits[0]
     assert y.max() <= panel.y.limits[1]
+
+
+def drawn_lines(axes):
+    """Heights of the lines with markers: those of the audits."""
+    return [[*line.get_ydata()] for line in axes.get_lines() if line.get_marker() != "None"]
+
+
+def test_lines_go_through_the_medians_golden(pair, audits, axes):
+    assert plot(pair, axes, labels=["first", "second"]) is axes
+    groups = [audit.by_repetitions().values() for audit in pair]
+    assert drawn_lines(axes) == [
+        [statistics.median(c.exposure.bits for c in group) for group in some] for some in groups
+    ]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["A: first", "B: second"]
+    assert axes.get_ylim()[1] > math.log2(10**6)
+    drawn, curve = audits["draws"], Drawing().subplots()
+    plot([drawn, drawn], curve, skew_normal=True)
+    groups = drawn.by_repetitions().values()
+    medians = [statistics.median(c.skew_normal.bits for c in group) for group in groups]
+    assert drawn_lines(curve) == [medians, medians]
+
+
+def test_utility_golden(pair, axes):
+    plot(pair, axes, kind="utility", test_losses=[1.25, 1.5], copies=16)
+    found = {tuple(offset) for one in axes.collections for offset in one.get_offsets()}
+    medians = [
+        statistics.median(c.exposure.bits for c in audit.by_repetitions()[16]) for audit in pair
+    ]
+    assert found == {(medians[0], 1.25), (medians[1], 1.5)}
+    # The stairs: down to B, right to A, down, and on to the right.
+    stairs = next(line for line in axes.get_lines() if line.get_drawstyle() == "steps-post")
+    x, y = stairs.get_data()
+    assert list(x) == [medians[1], medians[1], medians[0], axes.get_xlim()[1]]
+    assert list(y) == [axes.get_ylim()[1], 1.5, 1.25, 1.25]
+
+
+def test_histogram_has_its_curve_and_canaries(audits, axes):
+    audit = audits["draws"]
+    plot(audit, axes, kind="histogram")
+    below, above = axes.child_axes
+    assert len(above.get_lines()) == 1
+    ticks = [segment[0][0] for rows in below.collections for segment in rows.get_segments()]
+    assert sorted(ticks) == sorted(c.px_bits for c in audit.canaries)
+
+
+def test_labels_are_text_only_and_short(pair, axes):
+    plot(pair, axes, labels=["$\\frac$\x1b", "x" * 100])
+    texts = axes.get_legend().get_texts()
+    assert [t.get_text() for t in texts] == ["A: $\\frac$", f"B: {'x' * 47}…"]
+    axes.figure.savefig("/dev/null", format="svg")  # would fail on $…$ as mathematics
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending", "options"),
+    [
+        # The second label has characters that the font lacks.
+        ("exposure", "svg", {"labels": ["<script>x</script>", "\u65e5\u672c"]}),
+        ("histogram", "png", {}),
+        ("utility", "pdf", {"test_losses": [1.0, 2.0]}),
+    ],
+)
+def test_files_are_whole_and_the_same_again(pair, tmp_path, kind, ending, options):
+    given = pair[0] if kind == "histogram" else pair
+    one = plot_file(given, tmp_path / f"1.{ending}", kind=kind, **options)
+    other = plot_file(given, tmp_path / f"2.{ending.upper()}", kind=kind, **options)
+    assert one.read_bytes() == other.read_bytes()
+    assert one.read_bytes().startswith(HEADS[ending])
+    if ending == "svg":  # needs no font, and is no markup
+        tags = {node.tag.rpartition("}")[2] for node in ET.parse(one).iter()}
+        assert not tags & {"text", "script", "image", "metadata"}
+
+
+@pytest.mark.parametrize(("bars", "height"), [(2, 1.8), (20, 9.0)])
+def test_bars_from_left_to_right_make_a_figure_as_high_as_they_need_golden(bars, height):
+    names = [f"bar {number}" for number in range(bars)]
+    panel = Panel([mark("barh", names, range(bars))], Axis("bits"))
+    for wide, width in ((True, 9.6), (False, 4.4)):
+        svg = svg_of(Figure("bars", "Bars", [panel]), wide=wide)
+        box = ET.fromstring(svg).get("viewBox")
+        assert [float(end) / 72 for end in box.split()] == pytest.approx([0, 0, width, height])
+
+
+TWO = {"kind": "utility", "test_losses": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        ("enumerated", {"kind": "pie"}, "there is no figure 'pie'"),
+        ("enumerated", {"kind": "utility"}, "for comparing, and there is one audit"),
+        ("enumerated,enumerated", {"kind": "histogram"}, "a histogram is of one audit"),
+        ("draws,bare", {"skew_normal": True}, "not every audit has a skew-normal curve"),
+        ("enumerated,enumerated", {"kind": "utility"}, "needs the test loss of each"),
+        ("enumerated,enumerated", {**TWO, "copies": 5}, "choose from 1, 4, 16, 64"),
+        ("only controls,only controls", TWO, "have no injected canary"),
+        ("enumerated,draws", {}, "B cannot be compared with A: the format is"),
+        ("enumerated", {"format": 1}, "has format 2, counted from 1"),
+        ("no canaries", {}, "no canary of the audit has format 1"),
+        ("", {}, "expected a result, or several audits"),
+    ],
+)
+def test_what_cannot_be_drawn_input(audits, axes, names, options, message):
+    drawn = audits["draws"]
+    bare = replace(drawn, formats=(replace(drawn.formats[0], skew_normal=None),))
+    given = [bare if name == "bare" else audits[name] for name in names.split(",") if name]
+    with pytest.raises(InputError, match=message):
+        plot(given, axes, **options)
+    assert axes.get_lines() == []
+
+
+def test_old_figure_stays_when_the_new_one_fails(pair, tmp_path):
+    path = tmp_path / "a.svg"
+    path.write_text("old")
+    with pytest.raises(InputError):
+        plot_file(pair, path, kind="histogram")
+    assert path.read_text() == "old"
+    with pytest.raises(OutputError):
+        plot_file(pair, tmp_path / "no" / "a.svg")
+    for name in ("figure", "figure.jpg", "figure.svg.gz"):
+        with pytest.raises(UnsupportedError, match=r"end with \.svg, \.png or \.pdf"):
+            plot_file(pair, tmp_path / name)
+    assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize(
+    ("heights", "expected"),
+    [
+        ([0.0, 10.0], [0.0, 10.0]),
+        ([5.0, 5.0], [4.5, 5.5]),
+        ([5.0, 0.0, 5.4, 5.0], [4.133, 0.0, 6.133, 5.133]),
+        ([], []),
+    ],
+)
+def test_names_keep_apart_golden(heights, expected):
+    assert kept_apart(heights, 1.0) == pytest.approx(expected, abs=0.001)
+
+
+def test_a_backend_that_matplotlib_does_not_know_ends_no_figure():
+    """``import matplotlib`` itself raises then."""
+    code = (
+        "import canary.reports.drawing as d\n"
+        "from canary.reports.document import Figure, Panel\n"
+        "assert d.file_of(Figure('', '', [Panel([])]), 'svg').startswith(b'<?xml')\n"
+    )
+    environment = {**os.environ, "MPLBACKEND": "nonsense"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 from histories import make_history
-from html_pages import Page, check_self_contained, render
+from html_pages import Page, check_page, render
+from matplotlib.figure import Figure
 
 import canary
 from canary.audits.history import PASSED_AT_THE_END, History
@@ -15,9 +16,15 @@ from canary.reports import drawing
 from canary.reports.drawing import draw_on
 from canary.reports.history_report import group_lines, history_figure
 
+pytestmark = pytest.mark.usefixtures("plain")
 
-def test_the_page_says_what_was_found_and_what_it_took(plain):
-    text = Page(render(make_history(stopped_at=60, broken=(2,)))).text("style")
+
+def words_of(history):
+    return Page(render(history)).text("style")
+
+
+def test_the_page_says_what_was_found_and_what_it_took():
+    text = words_of(make_history(stopped_at=60, broken=(2,)))
     assert "stopped at step 60 above 6 bits" in text
     assert (
         "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits; "
@@ -37,9 +44,9 @@ def test_every_name_of_the_narrow_figure_is_within_it():
         for at, c in enumerate(history.canaries)
     )
     for losses in (history.losses, ()):
-        with drawing._canvas(drawing._NARROW) as figure:
+        made = history_figure(replace(history, canaries=more, losses=losses), 0)
+        with drawing._canvas(made, drawing._NARROW) as figure:
             axes = figure.subplots()
-            made = history_figure(replace(history, canaries=more, losses=losses), 0)
             draw_on(axes, made, wide=False)
             figure.draw_without_rendering()
             main = next((part for part in axes.child_axes if part.get_legend()), axes)
@@ -49,25 +56,23 @@ def test_every_name_of_the_narrow_figure_is_within_it():
             assert box.y1 <= figure.bbox.y1
 
 
-def test_numbers_of_the_table_are_those_of_the_lines(plain):
+def test_numbers_of_the_table_are_those_of_the_lines():
     history = make_history()
-    page = Page(render(history))
-    assert "Step Epoch Loss controls 1 copy 16 copies" in page.text("style")
+    text = words_of(history)
+    assert "Step Epoch Loss controls 1 copy 16 copies" in text
     line = group_lines(history, 0)[2]
     assert (line.copies, line.steps) == (16, (10, 20, 30, 40, 50, 60))
     assert line.bounds[-1]
     assert not line.bounds[0]
-    row = f"60 1.50 {4.0 / 12:.4g}"
-    assert row in page.text("style")
-    assert f"≥ {line.medians[-1]:.2f}" in page.text("style")
+    assert f"60 1.50 {4.0 / 12:.4g}" in text
+    assert f"≥ {line.medians[-1]:.2f}" in text
     off_the_curve = group_lines(history, 0, skew_normal=True)[2]
     assert off_the_curve.medians[-1] > line.medians[-1]
     assert off_the_curve.most[-1] >= off_the_curve.medians[-1] >= off_the_curve.least[-1]
 
 
 def test_untrusted_text_of_a_history_is_escaped():
-    history = make_history()
-    evil = "<script>alert(1)</script>"
+    history, evil = make_history(), "<script>alert(1)</script>"
     history = replace(
         history,
         model={**history.model, "name": evil},
@@ -75,25 +80,24 @@ def test_untrusted_text_of_a_history_is_escaped():
         settings={**history.settings, "context": evil, "every": evil},
     )
     page = Page(render(history))
-    check_self_contained(page)
+    check_page(page)
     assert evil in page.text("style")
+    assert evil not in str([vars(panel) for panel in history_figure(history, 0).panels])
 
 
-def test_report_and_plot_refuse_what_is_for_audits(tmp_path):
+def test_report_and_plot_refuse_what_is_for_audits_input(tmp_path):
     history = make_history()
     with pytest.raises(InputError, match="are for comparing audits"):
         canary.report(history, tmp_path / "r.html", labels=["a"])
-    with pytest.raises(InputError, match="a history has one figure"):
-        canary.plot(history, kind="histogram")
+    for options in ({"kind": "histogram"}, {"copies": 1}):
+        with pytest.raises(InputError, match="a history has one figure"):
+            canary.plot(history, **options)
     with pytest.raises(InputError, match="canary of the history has format 2"):
         canary.plot(history, format=1)
 
 
 def test_the_figure_on_axes_of_ones_own():
-    from matplotlib import pyplot as plt
-
-    history = make_history(marks=(1, 41), stopped_at=60)
-    figure, axes = plt.subplots()
+    history, axes = make_history(marks=(1, 41), stopped_at=60), Figure().subplots()
     assert canary.plot(history, axes) is axes
     main = next(part for part in axes.child_axes if part.get_ylabel() == "exposure (bits)")
     loss = next(part for part in axes.child_axes if part.get_ylabel() == "loss")
@@ -104,10 +108,9 @@ def test_the_figure_on_axes_of_ones_own():
     assert loss.get_lines()[0].get_ydata().tolist() == [x.value for x in history.losses]
     upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
     assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}
-    plt.close(figure)
 
 
-def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show(plain):
+def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     why = "canaries with 16 copies have a median exposure of at least 7.0 bits, above the limit"
     batches = {
         "read": 9,
@@ -117,15 +120,12 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show(plai
     }
     made = make_history(stopped_at=60, stop_reason=f"{why} of 6", batches=batches)
     assert History.from_dict(made.to_dict()) == made
-    text = Page(render(made)).text("style")
+    text = words_of(made)
     assert f"stopped at step 60: {why} of 6." in text
     assert "Canaries were seen after <b>different</b> starts." in text
     assert "Candidates were priced after nothing. Of 5 canaries" in text
     assert "<|endoftext|> before 4, nothing before 1" in text
-
-
-def test_the_page_says_that_the_limit_was_passed_when_nothing_could_be_stopped(plain):
     reason = f"{PASSED_AT_THE_END}, at step 60: nothing was stopped; canaries with 16 copies"
-    text = Page(render(make_history(stopped_at=60, stop_reason=reason))).text("style")
+    text = words_of(make_history(stopped_at=60, stop_reason=reason))
     assert f"T{reason[1:]}. At step 60, the canaries" in text
     assert "was stopped at step" not in text

@@ -6,10 +6,10 @@ import re
 
 import numpy as np
 import pytest
+from classifiers import measured_outputs
 from gate_audits import exact, extraction
 from histories import make_history
 
-import canary
 from canary import attack
 from canary.corpus.canaries import generate
 from canary.corpus.verification import Count, Verification
@@ -24,21 +24,11 @@ from canary.models.experiments import Finding
 EVIL = "<script>alert(1)</script>\x1b[31m"
 
 
-def classifier(seed, samples=400):
-    """Members are right more often."""
-    rng = np.random.default_rng(seed)
-    label, member = rng.integers(0, 2, samples), np.arange(samples) < samples // 2
-    right = member | (rng.random(samples) < 0.7)
-    logits = np.zeros((samples, 2))
-    logits[np.arange(samples), np.where(right, label, 1 - label)] = rng.uniform(1, 3, samples)
-    return canary.measure(logits, y=label, member=member, outputs="logits")
-
-
 @pytest.fixture(scope="module")
 def results(audits):
+    """Results, and how many rows the table of each has, where that is known."""
     audit = exact({16: [20.0] * 8}, extractions=[extraction({1: EVIL})])
-    tables = [classifier(seed) for seed in (1, 2)]
-    found = survey(*tables, attacks="correctness,entropy", fprs=[0.1])
+    tables = [measured_outputs(seed, samples=400) for seed in (1, 2)]
     scores = attack(tables[0], "loss", shadow=tables[1])
     losses = np.random.default_rng(0).random((4, 50))
     return {
@@ -50,7 +40,7 @@ def results(audits):
         "set": (generate("The code is {digit:4}", repetitions=(2,), controls=3), None),
         "verification": (Verification((Count(EVIL, 2, 1, 0),), "text", 7), 1),
         "table": (tables[0], 400),
-        "survey": (found, 2),
+        "survey": (survey(*tables, attacks="correctness,entropy", fprs=[0.1]), 2),
         "scores": (scores, 400),
         "evaluation": (evaluate(scores, tables[0].member[0]), None),
         "forgetting": (forgotten([losses[0]], losses[1], list(losses[2:]), resamples=9), 3),
@@ -58,23 +48,16 @@ def results(audits):
     }
 
 
-NAMES = ("audit", "history", "extraction", "verdict", "plan", "set", "verification", "table",
-         "survey", "scores", "evaluation", "forgetting", "doctor")  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_every_result_is_short_and_a_table(results, name):
-    result, rows = results[name]
-    assert len(repr(result)) < 200
-    assert "\n" not in repr(result)
-    assert "\x1b" not in repr(result)
-    frame = result.to_frame()
-    assert len(frame) == (rows or len(frame)) > 0
-    html = result._repr_html_()
-    assert html.count("<tr") <= 25
-    assert "<table" in html
-    assert "<script" not in html
-    assert result.summary()
+def test_every_result_is_short_and_a_table(results):
+    for result, rows in results.values():
+        assert len(repr(result)) < 200
+        assert not {"\n", "\x1b"} & {*repr(result)}
+        frame, html = result.to_frame(), result._repr_html_()
+        assert len(frame) == (rows or len(frame)) > 0
+        assert html.count("<tr") <= 25
+        assert "<table" in html
+        assert "<script" not in html
+        assert result.summary()
 
 
 def test_no_secret_is_shown(results):
@@ -89,6 +72,5 @@ def test_the_numbers_are_those_of_the_result_golden(results):
     assert list(frame["id"]) == [c.id for c in audit.canaries]
     assert list(frame["bits"]) == [c.exposure.bits for c in audit.canaries]
     found, _ = results["survey"]
-    assert list(found.to_frame()["tpr_at_fpr_0.1"]) == [
-        one.points[0].tpr.value for one in found.attacked
-    ]
+    shown = list(found.to_frame()["tpr_at_fpr_0.1"])
+    assert shown == [one.points[0].tpr.value for one in found.attacked]

@@ -10,7 +10,8 @@ import pytest
 import canary.reports.pages
 from canary.reports.palette import DARK, LIGHT, SERIES, STEPS, with_variables
 
-TEMPLATES = Path(canary.reports.pages.__file__).with_name("templates")
+TEMPLATE = Path(canary.reports.pages.__file__).with_name("templates") / "page.html.j2"
+SCREEN, PRINT = TEMPLATE.read_text().split("@media print")
 TONES = ("memorized", "undecided", "not-found", "suspect")
 SERIES_NAMES = [f"series-{i}" for i in range(len(SERIES))]
 STEP_NAMES = [f"step-{i}" for i in range(len(STEPS))]
@@ -45,8 +46,7 @@ def contrast(one, other):
 
 def printed():
     """The colours of the light scheme with what the print style puts in their place."""
-    style = (TEMPLATES / "page.html.j2").read_text()
-    changed = re.search(r"@media print \{\s*:root \{([^}]*)\}", style)
+    changed = re.search(r"\s*:root \{([^}]*)\}", PRINT)
     short = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{3});", changed[1]))
     assert {"ink", "muted", "control"} <= short.keys()
     assert short["ink"] == "#000"
@@ -59,28 +59,21 @@ def test_contrast_golden():
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.005)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark", "print"])
+@pytest.mark.parametrize("colours", [LIGHT, DARK, printed()], ids=["light", "dark", "print"])
 @pytest.mark.parametrize(("least", "pairs"), [(4.5, TEXT), (3.0, GRAPHICS)])
-def test_contrast_of_every_pair(scheme, least, pairs):
-    colours = {"light": LIGHT, "dark": DARK, "print": printed()}[scheme]
+def test_contrast_of_every_pair(colours, least, pairs):
     found = {(a, b): round(contrast(colours[a], colours[b]), 2) for a, b in pairs}
     assert {pair: value for pair, value in found.items() if value < least} == {}
 
 
-def test_every_colour_that_carries_meaning_is_in_a_pair():
+def test_every_colour_that_carries_meaning_is_in_a_pair_and_a_variable():
     below = {"paper", "soft", "note", "band", "line", "note-line", "grid", "fill"}
     assert {name for name, _ in TEXT + GRAPHICS} | below == LIGHT.keys() == DARK.keys()
-
-
-def test_no_template_names_a_colour_outside_the_print_style():
-    for template in TEMPLATES.glob("*.j2"):
-        style = template.read_text().partition("@media print")[0]
-        assert re.findall(r"#[0-9a-f]{3}(?:[0-9a-f]{3})?\b", style) == [], template.name
-
-
-def test_colours_stand_for_one_variable_each():
     assert len(set(LIGHT.values())) == len(LIGHT)
-    drawn = f'<path style="fill: {LIGHT["ink"]}; stroke: {LIGHT["step-3"]}" id="a{LIGHT["ink"]}"/>'
+    assert re.findall(r"#[0-9a-f]{3}(?:[0-9a-f]{3})?\b", SCREEN) == []
+    ink, step = LIGHT["ink"], LIGHT["step-3"]
+    drawn = f'<path style="fill: {ink}; stroke: {step}" id="a{ink}"/><g style="fill: #123456"/>'
     assert with_variables(drawn) == (
-        f'<path style="fill: var(--ink); stroke: var(--step-3)" id="a{LIGHT["ink"]}"/>'
+        f'<path style="fill: var(--ink); stroke: var(--step-3)" id="a{ink}"/>'
+        '<g style="fill: #123456"/>'
     )

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gate_audits import of_groups, space
 from scipy.stats import norm
 
 from canary.audits.audit_result import (
     COARSE,
-    Audit,
-    CanaryResult,
-    FormatResult,
     coarsest,
     largest_bits,
     median_bits,
@@ -24,7 +22,6 @@ from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, s
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
-from canary.statistics.pvalues import fisher
 from canary.statistics.skewnormal import SkewNormal
 
 SIZE = 1_000_000
@@ -33,29 +30,17 @@ CHANCE = [500_000, 300_000, 700_000, 900_000]
 
 def audit_of(groups, *, size=SIZE, draws=None):
     """An audit from {copies: ranks}; with `draws`, from {copies: hits}."""
-    canaries = []
-    for repetitions, places in groups.items():
-        for place in places:
-            if draws is None:
-                found = exposure_by_rank(place, lower=place, upper=place, space_size=size)
-            else:
-                drawn = [float(i) for i in range(1, draws + 1)]
-                (found,) = exposure_by_draws([place + 0.5], drawn, space_size=size)
-            ordinal = f"canary-{len(canaries) + 1}"
-            canaries.append(CanaryResult(ordinal, 0, repetitions, 30.0, 9.0, found, None))
+    exposures = {}
+    for copies, places in groups.items():
+        if draws is None:
+            found = [exposure_by_rank(n, lower=n, upper=n, space_size=size) for n in places]
+        else:
+            drawn = [float(i) for i in range(1, draws + 1)]
+            found = exposure_by_draws([n + 0.5 for n in places], drawn, space_size=size)
+        exposures[copies] = found
     method = "uniform draws" if draws else "enumeration"
-    formats = (
-        FormatResult(
-            "x {digit:6}", "x ••••••", size, method, "", Histogram(0.0, 0.125, ()), None,
-            draws or size, draws, 1, 9, 0.0, None, 1.0,
-        ),
-    )  # fmt: skip
-    parts = ([c for c in canaries if not c.control], [c for c in canaries if c.control])
-    injected, controls = (
-        fisher([c.exposure.p_value for c in part], shared_draws=draws) if part else None
-        for part in parts
-    )
-    return Audit(tuple(canaries), formats, injected, controls, {}, {})
+    formats = [space("x {digit:6}", size=size, method=method, draws=draws, noise=0.0)]
+    return of_groups(exposures, formats=formats)
 
 
 def dry(audit):
@@ -236,12 +221,14 @@ def test_a_p_value_that_underflows_is_evidence_degenerate():
     assert "than one in a billion" in answer(dry(nothing)).sentence
 
 
-def test_one_lucky_hit_is_not_the_strongest_golden():
+def test_the_strongest_golden():
     # 1 hit of 20,000 is 14.3 bits with an interval from 11.8; no hit is 12.4 at least.
     group = strongest(audit_of({4: [1], 16: [0]}, size=10**9, draws=20_000))
-    assert group is not None
     assert (group.repetitions, group.size, group.bound) == (16, 1, True)
     assert group.median_bits == pytest.approx(12.40, abs=0.01)
+    # Of equals, the fewest copies.
+    assert strongest(audit_of({64: [1], 4: [1], 1: [500_000]})).repetitions == 4
+    assert strongest(audit_of({0: [1]})) is None
 
 
 # Hits of 20,000 draws as estimate and lower end of the interval: 200 are 6.64 and 6.44 bits,
@@ -269,7 +256,6 @@ def test_what_stands_after_at_least_is_a_bound_golden(hits, smallest, median, la
     wanted = [bits for bits, _ in (smallest, median, largest)]
     assert [bits for bits, _ in found] == pytest.approx(wanted, abs=0.01)
     group = strongest(audit)
-    assert group is not None
     assert (group.median_bits, group.bound) == found[1]
     words = "at least " if median[1] else ""
     assert f"   4 copies: {len(hits)} canaries, median {words}{found[1][0]:.2f} bits" in (
@@ -331,17 +317,9 @@ def test_the_coarsest_format_counts():
     assert answer(both).verdict == "undecided"
 
 
-def test_of_equals_the_fewest_copies_are_the_strongest_golden():
-    group = strongest(audit_of({64: [1], 4: [1], 1: [500_000]}))
-    assert group is not None
-    assert group.repetitions == 4
-    assert strongest(audit_of({0: [1]})) is None
-
-
 def test_unlearned_95_theory():
     # Pr[exposure >= t] = 2^-t = 5 %
-    share = 2.0**-UNLEARNED_95_BITS
-    assert share == pytest.approx(0.05, rel=1e-12)
+    assert pytest.approx(0.05, rel=1e-12) == 2.0**-UNLEARNED_95_BITS
 
 
 def fit_of(p=0.5, *, tail=10.0, error=0.1):

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+import canary
+from canary.signals.signal_table import SignalTable
+
 
 def save_outputs(path: Path, seed: int, *, samples: int = 2000, gap: float = 1.5) -> None:
     """Logits of 5 classes; the label's own is higher by `gap` for members."""
@@ -31,3 +34,14 @@ def save_models(folder: Path, models: int, *, samples: int = 300, gap: float = 2
             labels=labels,
             member=known.astype(np.int8),
         )
+
+
+def measured_outputs(seed: int, *, samples: int = 2000) -> SignalTable:
+    """Two classes: members are right more often, and of a tenth of them the model is very sure."""
+    rng = np.random.default_rng(seed)
+    label, member = rng.integers(0, 2, samples), np.arange(samples) < samples // 2
+    right = member | (rng.random(samples) >= 0.3)
+    size = rng.uniform(1, 3, samples) + 9 * (member & (rng.random(samples) < 0.1))
+    logits = np.zeros((samples, 2))
+    logits[np.arange(samples), np.where(right, label, 1 - label)] = size
+    return canary.measure(logits, y=label, member=member, outputs="logits")
