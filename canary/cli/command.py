@@ -210,7 +210,7 @@ def _names(word: str) -> str:
     return ", ".join(
         name
         for name, attack in ATTACKS.items()
-        if attack.score is not None
+        if attack.judge is None
         and attack.thresholds != "one"
         and (attack.signal not in SIGNALS or SIGNALS[attack.signal].of_outputs)
     )

@@ -250,6 +250,7 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
     from canary.membership.attacks import with_many_models
     from canary.signals.measuring import table_of_files
 
+    signals = {"loss", "correctness", *(kind.signal for kind in with_many_models().values())}
     folder = next((place for place in outputs if place.is_dir()), None)
     if folder and len(outputs) > 1:
         raise InputError(
@@ -258,10 +259,10 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
             where=str(folder),
         )
     if folder:
-        table = table_of_folder(folder, done=bars.stage("models", 0, unit="models"))
+        read = bars.stage("models", 0, unit="models")
+        table = table_of_folder(folder, outputs="outputs" in signals, done=read)
         return table, [f"model {number}" for number in table.numbers]
     read = bars.stage("models", len(outputs), unit="models")
-    signals = {"loss", "correctness", *(kind.signal for kind in with_many_models().values())}
     return table_of_files(outputs, signals=signals, done=read), [str(place) for place in outputs]
 
 

@@ -30,6 +30,7 @@ _ABOUT = {"classes": int, "seconds": float}
 _SHOWN = 60  # characters of a value
 _CODE = "its code or what it captures"
 _AGAIN = "run the fleet in this folder again (what is finished is not trained again)"
+_LOST = "run the fleet in this folder again, and it is trained again"
 
 
 def print_of(*arrays: NDArray[Any]) -> str:
@@ -69,26 +70,22 @@ class TrainedOn:
     ) -> SignalTable:
         """The results of all models that are not missing, by number, as a table."""
         there = sorted(results)
-        classes = {results[number]["classes"] for number in there}
+        rows = [results[number] for number in there]
+        classes = {row["classes"] for row in rows}
         if len(classes) > 1:
             problem = f"models of {' and '.join(map(str, sorted(classes)))} classes"
             cure = "let every model give outputs for the same classes"
             raise ModelError(problem, cure=cure, where=source)
-        first = results[there[0]]
-
-        def stacked(kind: str, *name: str) -> NDArray[Any]:
-            rows = (results[number][kind] for number in there)
-            return np.stack([row[name[0]] if name else row for row in rows])
-
+        values, outputs = rows[0]["values"], [row["outputs"] for row in rows]
         return SignalTable(
-            values={name: stacked("values", name) for name in first["values"]},
+            values={name: np.stack([row["values"][name] for row in rows]) for name in values},
             member=self.member[there],
             label=self.label,
             classes=classes.pop(),
             group=None if group is None else np.asarray(group),
             source=source,
             missing=self.missing,
-            outputs=None if first["outputs"] is None else stacked("outputs"),
+            outputs=None if outputs[0] is None else np.stack(outputs),
             origin=Origin(self.data, tuple(self.keys[number] for number in there), target),
         )
 
@@ -147,16 +144,19 @@ class Kept:
 
 
 def table_of_folder(
-    folder: str | os.PathLike[str], *, done: Callable[[int], object] = lambda models: None
+    folder: str | os.PathLike[str],
+    *,
+    outputs: bool = False,
+    done: Callable[[int], object] = lambda models: None,
 ) -> SignalTable:
-    """The table of the fleet that was run last in a folder, without groups and outputs.
+    """The table of the fleet that was run last in a folder, without groups.
 
     Of models that were made for another one, distilled say, the folder is not told.
 
     Parameters
     ----------
-    folder : path-like
-        Where `canary.Fleet.run` keeps its results.
+    folder, outputs : path-like, bool
+        Where `canary.Fleet.run` keeps its results; whether outputs that were kept are read.
     done : callable
         Told of every model that was read.
 
@@ -187,13 +187,13 @@ def table_of_folder(
     except _BROKEN as error:
         problem = f"does not say what its models were trained on ({_reason(error)})"
         raise RecordError(problem, cure=_AGAIN, where=str(series.path(len(series) - 1))) from error
-    results = {}
-    for number in numbers_there(len(fleet.keys) - len(missing), missing):
+    results, there = {}, numbers_there(len(fleet.keys) - len(missing), missing)
+    beside = (len(kept.run.series(f"{fleet.keys[number]}-outputs")) for number in there)
+    kept = Kept(kept.run, weights=False, outputs=outputs and all(beside))
+    for number in there:
         result = kept.get(fleet.keys[number])
         if result is None:
-            problem = f"lacks the result of model {number}"
-            cure = "run the fleet in this folder again, and it is trained again"
-            raise RecordError(problem, cure=cure, where=str(place))
+            raise RecordError(f"lacks the result of model {number}", cure=_LOST, where=str(place))
         results[number] = result
         done(1)
     return fleet.table(results, source=str(place))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.association import shadows_of
 from canary.membership.attacks import ATTACKS, Attack, AttackScores
 from canary.membership.many import attack_models
-from canary.signals.definitions import SIGNALS, Signal
+from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.tails import check_level
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 def applicable(table: SignalTable) -> list[str]:
     """Names of the attacks by a shadow that read what the table has."""
-    return [name for name, kind in ATTACKS.items() if kind.score is not None and kind.reads(table)]
+    return [name for name, kind in ATTACKS.items() if kind.judge is None and kind.reads(table)]
 
 
 def named_attacks(
@@ -39,7 +39,7 @@ def named_attacks(
     names = ATTACKS.names(asked, where="attacks")
     for name in names:
         kind = ATTACKS[name]
-        if kind.score is None:
+        if kind.judge is not None:
             raise InputError(
                 f"the attack {name} compares the target with many models",
                 cure="ask for it by canary membership models",
@@ -106,7 +106,7 @@ def attack(
     """
     if table.of_texts:
         text = TEXT_SIGNALS[name]
-        kind = Attack(name=name, help=text.help, signal=name, score=by_threshold, thresholds="one")
+        kind = Attack(name=name, help=text.help, signal=name, thresholds="one")
     else:
         kind = ATTACKS[name]
     if not 0 <= target < table.models:
@@ -117,6 +117,8 @@ def attack(
         )
     if kind.score is not None:
         return kind.score(table, kind, shadow=shadow, target=target, seed=seed)
+    if kind.judge is None:
+        return _by_threshold(table, kind, shadow=shadow, target=target)
     check_level(alpha, "attack")
     many = attack_models(table, name, shadow=shadow, targets=[target])
     scores = many.scores[0]
@@ -124,30 +126,8 @@ def attack(
     return AttackScores(name, many.signal, scores, guess, None, many.notes, many.blind)
 
 
-def attacks_by(signal: Signal) -> tuple[Attack, ...]:
-    """The attacks by a signal: with a threshold for each class, and with one for all.
-
-    Correctness needs none: it is its own guess.
-    """
-    of_class = Attack(
-        name=signal.name,
-        help=signal.help,
-        signal=signal.name,
-        score=by_threshold,
-        thresholds=None if signal.name == "correctness" else "class",
-    )
-    if of_class.thresholds is None:
-        return (of_class,)
-    return of_class, replace(of_class, name=f"{signal.name}-one-threshold", thresholds="one")
-
-
-def by_threshold(
-    table: SignalTable,
-    attack: Attack,
-    *,
-    shadow: SignalTable | None,
-    target: int,
-    **_options: object,
+def _by_threshold(
+    table: SignalTable, attack: Attack, *, shadow: SignalTable | None, target: int
 ) -> AttackScores:
     """Scores of one target, with the thresholds that its shadow teaches; see `attack`."""
     name, signal, per_class = attack.name, attack.signal, attack.thresholds == "class"

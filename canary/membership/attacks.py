@@ -6,16 +6,15 @@ point of the group ``canary.attacks``. A new signal brings its attacks with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.registry import Registry
-from canary.signals.definitions import SIGNALS
+from canary.signals.definitions import SIGNALS, Signal
 from canary.statistics.numbers import Shown
 
 if TYPE_CHECKING:
@@ -60,6 +59,10 @@ class AttackScores(Shown):
         return {"score": self.scores, **guess}
 
 
+Split = Literal["online", "offline"]
+ALWAYS: tuple[Split, ...] = ("online", "offline")
+
+
 @dataclass(frozen=True)
 class Tuning:
     """Options of attacks with many models.
@@ -86,9 +89,9 @@ class Attack:
         What it reads of each model: a signal, or ``outputs``.
     score : callable, optional
         ``score(table, attack, shadow=, target=, seed=)`` gives the `AttackScores` of one target
-        by what its shadow teaches.
+        by what its shadow teaches. Without it, and `judge`, the signal itself is the score.
     thresholds : {"class", "one"} or None
-        Whether it learns a threshold for each class, or one for all.
+        Whether the shadow teaches a threshold of the signal for each class, or one for all.
     judge : callable, optional
         Of an attack with many models: ``judge(references, tuning)`` gives scores of shape
         (targets, samples).
@@ -102,6 +105,11 @@ class Attack:
         The score from which on a sample is called a member, of a level; None if it has none.
     own : str
         The models of each target's own that it needs; empty for none.
+    usual : tuple of {"online", "offline"}
+        Of attacks with many models: whether ``all`` has it where each sample is a member of some
+        of the others, and where not.
+    few : bool or None
+        Whether ``all`` has it where models are few, or where they are many; None for both.
     """
 
     name: str
@@ -116,12 +124,28 @@ class Attack:
     points: bool = False
     threshold: Callable[[float], float] | None = None
     own: str = ""
+    usual: tuple[Split, ...] = ()
+    few: bool | None = None
 
     def reads(self, table: SignalTable) -> bool:
         """Whether a table has what it reads."""
         return self.signal in table.values or (
             self.signal == "outputs" and table.outputs is not None
         )
+
+
+def _by_signal(signal: Signal) -> Iterator[Attack]:
+    """The attacks by a signal: with a threshold for each class, and with one for all.
+
+    Correctness needs none: it is its own guess.
+    """
+    own = signal.name == "correctness"
+    of_class = Attack(
+        name=signal.name, help=signal.help, signal=signal.name, thresholds=None if own else "class"
+    )
+    yield of_class
+    if not own:
+        yield replace(of_class, name=f"{signal.name}-one-threshold", thresholds="one")
 
 
 class _Attacks(Registry[Attack]):
@@ -133,8 +157,7 @@ class _Attacks(Registry[Attack]):
 
     def _load(self) -> None:
         super()._load()
-        by_signal = import_module("canary.membership.attacking").attacks_by
-        attacks = [attack for signal in SIGNALS.values() for attack in by_signal(signal)]
+        attacks = [attack for signal in SIGNALS.values() for attack in _by_signal(signal)]
         self._things = {attack.name: attack for attack in attacks} | self._things
 
 

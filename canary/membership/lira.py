@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.attacks import Attack, Tuning
+from canary.membership.attacks import ALWAYS, Attack, Tuning
 from canary.membership.references import Compared, Kind, References
 from canary.signals.signal_table import SignalTable
 from canary.statistics.tails import bits_needed, gaussian_evidence
@@ -165,6 +165,8 @@ BUILT_IN = tuple(
         inside=when == "online",
         # The paper leaves the threshold of the online attack to the ROC.
         threshold=None if when == "online" else bits_needed,
+        usual=("online",) if when == "online" else ALWAYS,
+        few=fixed,
     )
     for when in ("online", "offline")
     for fixed in (False, True)

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
-from canary.membership.attacks import Attack, Tuning
+from canary.membership.attacks import ALWAYS, Attack, Tuning
 from canary.membership.lira import (
     LEAST_VARIANCE,
     Moments,
@@ -276,6 +276,7 @@ BUILT_IN = tuple(
         outside=judge is by_sample,
         points=name == "P",
         own=own,
+        usual=() if own else ALWAYS,
     )
     for name, judge, null, own in (
         ("S", by_class, "shadow models on samples of the class", ""),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,20 +37,36 @@ _MOST = 20
 class AttackedModels:
     """One attack and what it reaches over its targets.
 
-    `auc` and `tpr` are means over targets; `tpr` and `points`, which has each target's, are at each
-    false positive rate that was asked for. `rates` are those of decisions at levels, None for
-    online LiRA; intervals are those of `over`, if they speak of other fleets; `growth` is the AUC
-    against the number of models.
+    `rates` are those of decisions at levels, None for online LiRA; intervals are those of `over`,
+    if they speak of other fleets; `growth` is the AUC against the number of models.
     """
 
     scores: ManyScores
     across: Across
-    auc: Estimate
-    tpr: tuple[Estimate, ...]
-    points: tuple[tuple[OperatingPoint, ...], ...]
+    fprs: tuple[float, ...]
     rates: Rates | None
     over: OverFleets | None
     growth: Growth | None
+
+    @cached_property
+    def points(self) -> tuple[tuple[OperatingPoint, ...], ...]:
+        """Of each target at each false positive rate that was asked for."""
+        return tuple(
+            tuple(one.tpr_at_fpr(fpr) for one in self.across.evaluations) for fpr in self.fprs
+        )
+
+    @cached_property
+    def auc(self) -> Estimate:
+        """The mean over targets."""
+        own = [one.auc for one in self.across.evaluations]
+        return mean_estimate(own) if self.over is None else self.over.auc
+
+    @cached_property
+    def tpr(self) -> tuple[Estimate, ...]:
+        """The mean over targets at each false positive rate that was asked for."""
+        if self.over is not None:
+            return self.over.tpr
+        return tuple(mean_estimate([point.tpr for point in points]) for points in self.points)
 
     @property
     def name(self) -> str:
@@ -58,7 +75,7 @@ class AttackedModels:
 
     def rates_found(self) -> dict[float, Estimate]:
         """The mean true positive rate at each false positive rate that was asked for."""
-        return {some[0].asked_fpr: tpr for some, tpr in zip(self.points, self.tpr, strict=True)}
+        return dict(zip(self.fprs, self.tpr, strict=True))
 
     def auc_at(self, confidence: float) -> Estimate:
         """The mean AUC with an interval of another confidence."""
@@ -78,43 +95,39 @@ class AttackedModels:
         growth, rates = self.growth, self.rates
         at_fpr = [
             {
-                "asked_fpr": points[0].asked_fpr,
+                "asked_fpr": fpr,
                 "fpr": float(np.mean([point.fpr for point in points])),
                 "largest_fpr": max(point.fpr for point in points),
                 "tpr": {**plain(tpr), **_spread(Spread.of([p.tpr.value for p in points]))},
             }
-            for tpr, points in zip(self.tpr, self.points, strict=True)
+            for fpr, tpr, points in zip(self.fprs, self.tpr, self.points, strict=True)
         ]
+        kept = ("asked_fpr", "fpr", "fpr_interval", "tpr")
         targets = []
         for place, model in enumerate(models):
             fields = [point_fields(points[place]) for points in self.points]
-            kept = ("asked_fpr", "fpr", "fpr_interval", "tpr")
-            targets.append(
-                {
-                    **model,
-                    "auc": plain(self.across.evaluations[place].auc),
-                    "tpr_at_fpr": [{key: point[key] for key in kept} for point in fields],
-                }
-            )
-        levels = None
-        if rates is not None:
-            levels = rows_of({"alpha": rates.alphas, "fpr": rates.fpr, "tpr": rates.tpr})
-        grown = None
-        if growth is not None:
-            sizes = [
-                {"models": size, "auc": auc.mean, **_spread(auc)}
-                for size, auc in zip(growth.sizes, growth.auc, strict=True)
-            ]
-            grown = {"samples": growth.samples, "sizes": sizes}
+            reached = [{key: point[key] for key in kept} for point in fields]
+            auc = plain(self.across.evaluations[place].auc)
+            targets.append({**model, "auc": auc, "tpr_at_fpr": reached})
         return {
             "name": self.name,
             "signal": self.scores.signal,
             "models_trained": self.scores.models_trained,
             "auc": {**plain(self.auc), **_spread(self.across.auc)},
             "tpr_at_fpr": at_fpr,
-            "levels": levels,
+            "levels": None
+            if rates is None
+            else rows_of({"alpha": rates.alphas, "fpr": rates.fpr, "tpr": rates.tpr}),
             "targets": targets,
-            "growth": grown,
+            "growth": None
+            if growth is None
+            else {
+                "samples": growth.samples,
+                "sizes": [
+                    {"models": size, "auc": auc.mean, **_spread(auc)}
+                    for size, auc in zip(growth.sizes, growth.auc, strict=True)
+                ],
+            },
             "notes": list(self.scores.notes),
         }
 
@@ -191,6 +204,7 @@ class ModelsSurvey(Survey[AttackedModels]):
             named.append({"model": number, "name": name})
             models.append(named[-1] | {key: facts[key] for key in kept})
         targets = [named[row] for row in self.targets]
+        exposed = {"found": perfect, "by_chance_at_most": chance}
         return {
             "models": models,
             "missing": {str(model): why for model, why in self.table.missing.items()},
@@ -211,9 +225,7 @@ class ModelsSurvey(Survey[AttackedModels]):
                 targets[place]["model"] for place in self.most_vulnerable_models()
             ],
             "most_vulnerable_samples": self.most_vulnerable_samples(),
-            "samples_of_auc_1": None
-            if self.exposed is None
-            else {"found": perfect, "by_chance_at_most": chance},
+            "samples_of_auc_1": None if self.exposed is None else exposed,
             "notes": list(self.notes),
             "versions": versions(),
         }

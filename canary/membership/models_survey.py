@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,6 @@ from canary.membership.aggregate import (
     agreement,
     evaluate_models,
     groups_of,
-    mean_estimate,
     over_fleets,
     rates,
     sample_auc,
@@ -40,11 +40,8 @@ Places = NDArray[np.intp]
 LEVELS = (0.01, 0.1, 0.3)
 """Levels at which decisions are made unless others are asked for."""
 
-ALL = ("S", "P", "R", "lira-online", "lira-offline", "rmia")
-"""The attacks that need no models of the target's own."""
-
-_MANY_MODELS = 64
-"""From so many on LiRA has a variance for each sample."""
+MANY_MODELS = 64
+"""From so many on ``all`` has LiRA with a variance for each sample."""
 
 _GROWN_TARGETS, _GROWN_FROM = 4, 4
 """Curves against the number of models are of so many targets at most, and begin with so many
@@ -130,44 +127,40 @@ def survey_models(
     chosen, said = rates_of(fprs, nonmembers, confidence=None if fleets else confidence)
     notes += said
     if whole and not fleets:
-        own = "Intervals speak of these models and of other samples, not of other trainings"
-        # So many are left out at a time, and two have to be left, of which one is a target.
-        away = 2 - (-few.models // groups_of(few.models))
-        notes.append(
-            f"{own}: for that give {FEWEST} models or more"
-            if few.models < FEWEST
-            else f"{own}: some samples would have no model to be compared with if models were left "
-            f"out; --least {away} leaves them away"
-        )
+        notes.append(_own_intervals(few.models))
     done = stage("attacks", len(kinds) * (2 + (groups_of(few.models) if fleets else 0)))
-    plan = _Plan(few, rows, chosen, levels, rule, confidence, seed, fleets, notes, done)
-    attacked = tuple(plan.attacked(kind.name) for kind in kinds)
-    decided = [one.scores for one in attacked if one.scores.calibrated]
+    attacked = []
+    grid = np.geomspace(1.0 / nonmembers, 1.0, 200)
+    options: dict[str, Any] = {"rule": rule, "confidence": confidence}
+    for kind in kinds:
+        scores = attack_models(few, kind.name, targets=rows, rule=rule)
+        across = evaluate_models(scores, fprs=grid, confidence=confidence)
+        done(1)
+        over = None
+        if fleets:
+            over = over_fleets(few, kind.name, fprs=chosen, across=across, done=done, **options)
+        grown = _grown(few, kind, rows, notes, rule=rule, seed=seed)
+        decided = rates(scores, alphas=levels) if scores.calibrated else None
+        attacked.append(AttackedModels(scores, across, tuple(chosen), decided, over, grown))
+        done(1)
+    calibrated = [one.scores for one in attacked if one.scores.calibrated]
     best = max(attacked, key=lambda one: one.auc.value).scores
     notes += [note for one in attacked for note in one.scores.notes]
     # With all flags swapped, attacks that see models trained on a sample find members, too.
     aucs = {o.name: o.widest_auc for o in attacked if not ATTACKS[o.name].inside}
     doubts += upside_down(aucs, "flags")
     if rule != "gaussian" and any(kind.name == "R" for kind in kinds):
-        # The least level at which a loss is below all of m is 1 / (m + 1).
-        bench = resolve(few, "R", targets=rows)
-        counts = [bench.compared(part, "limited").count.max() for part in bench.parts()]
-        lowest = 1.0 / (int(max(counts)) + 1)
-        if min([*levels, *chosen]) < lowest * (1.0 - 1e-9):
-            notes.append(
-                f"Attack R calls nobody a member at a level below {lowest:.3g}: so few models say "
-                "no more. The rule gaussian goes on"
-            )
-    agreements = tuple(agreement(decided, alpha=alpha) for alpha in levels if len(decided) > 1)
+        notes += _silent_levels(few, rows, [*levels, *chosen])
+    alike = tuple(agreement(calibrated, alpha=alpha) for alpha in levels if len(calibrated) > 1)
     inside = best.member.sum(axis=0)
     several = (best.judged & (inside > 0) & (inside < len(best.member))).any()
     result = ModelsSurvey(
         table=few,
         names=called,
         targets=tuple(rows.tolist()),
-        attacked=attacked,
+        attacked=tuple(attacked),
         fprs=tuple(chosen),
-        agreements=agreements,
+        agreements=alike,
         exposed=sample_auc(best) if several else None,
         samples=np.flatnonzero(judged),
         given=table.samples,
@@ -183,65 +176,47 @@ def survey_models(
     return replace(result, notes=(*result.notes, positive_control("these models")))
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """How each attack is done."""
+def _own_intervals(models: int) -> str:
+    """Why intervals speak of no other trainings, and what would help."""
+    own = "Intervals speak of these models and of other samples, not of other trainings"
+    if models < FEWEST:
+        return f"{own}: for that give {FEWEST} models or more"
+    # So many are left out at a time, and two have to be left, of which one is a target.
+    away = 2 - (-models // groups_of(models))
+    return (
+        f"{own}: some samples would have no model to be compared with if models were left out; "
+        f"--least {away} leaves them away"
+    )
 
-    table: SignalTable
-    rows: Places
-    fprs: Sequence[float]
-    levels: Sequence[float]
-    rule: Rule
-    confidence: float
-    seed: int
-    fleets: bool
-    notes: list[str]
-    done: Callable[[int], object]
 
-    def attacked(self, name: str) -> AttackedModels:
-        """What an attack reaches."""
-        scores = attack_models(self.table, name, targets=self.rows, rule=self.rule)
-        nonmembers = int((~self.table.member[self.rows]).sum(axis=1).min())
-        grid = np.geomspace(1.0 / nonmembers, 1.0, 200)
-        across = evaluate_models(scores, fprs=grid, confidence=self.confidence)
-        points = tuple(
-            tuple(one.tpr_at_fpr(fpr) for one in across.evaluations) for fpr in self.fprs
-        )
-        auc = mean_estimate([one.auc for one in across.evaluations])
-        tpr = tuple(mean_estimate([point.tpr for point in at]) for at in points)
-        self.done(1)
-        over = None
-        if self.fleets:
-            over = over_fleets(
-                self.table,
-                name,
-                fprs=self.fprs,
-                confidence=self.confidence,
-                rule=self.rule,
-                across=across,
-                done=self.done,
-            )
-            auc, tpr = over.auc, over.tpr
-        decided = rates(scores, alphas=self.levels) if scores.calibrated else None
-        grown = self.grown(name)
-        self.done(1)
-        return AttackedModels(scores, across, auc, tpr, points, decided, over, grown)
+def _silent_levels(table: SignalTable, rows: Places, levels: Sequence[float]) -> list[str]:
+    """A note if R by its references cannot decide at the lowest of some levels."""
+    bench = resolve(table, "R", targets=rows)
+    counts = [bench.compared(part, "limited").count.max() for part in bench.parts()]
+    lowest = 1.0 / (int(max(counts)) + 1)  # where a loss is below all of its references
+    if min(levels) >= lowest * (1.0 - 1e-9):
+        return []
+    return [
+        f"Attack R calls nobody a member at a level below {lowest:.3g}: so few models say no more. "
+        "The rule gaussian goes on"
+    ]
 
-    def grown(self, name: str) -> Growth | None:
-        """The AUC against the number of models, where there are enough beside some targets."""
-        of = self.rows[: max(min(_GROWN_TARGETS, self.table.models // _GROWN_FROM), 1)]
-        free = self.table.models - len(of)
-        if name == "P" or free <= _GROWN_FROM:
-            return None
-        doubled = (_GROWN_FROM * 2**k for k in range(free.bit_length()))
-        sizes = sorted({*(size for size in doubled if size <= free), free})
-        try:
-            return growth(self.table, name, sizes, targets=of, seed=self.seed, rule=self.rule)
-        except (InputError, EstimationError) as error:
-            self.notes.append(
-                f"The AUC of {name} against the number of models is not shown: {error}"
-            )
-            return None
+
+def _grown(
+    table: SignalTable, kind: Attack, rows: Places, notes: list[str], *, rule: Rule, seed: int
+) -> Growth | None:
+    """The AUC against the number of models, where there are enough beside some targets."""
+    of = rows[: max(min(_GROWN_TARGETS, table.models // _GROWN_FROM), 1)]
+    free = table.models - len(of)
+    if not kind.others or free <= _GROWN_FROM:
+        return None
+    doubled = (_GROWN_FROM * 2**k for k in range(free.bit_length()))
+    sizes = sorted({*(size for size in doubled if size <= free), free})
+    try:
+        return growth(table, kind.name, sizes, targets=of, seed=seed, rule=rule)
+    except (InputError, EstimationError) as error:
+        notes.append(f"The AUC of {kind.name} against the number of models is not shown: {error}")
+        return None
 
 
 def _chosen_attacks(
@@ -304,24 +279,23 @@ def _all_attacks(
     table: SignalTable, targets: Places, least: int | None
 ) -> tuple[list[Attack], list[str]]:
     """The attacks that ``all`` stands for: online ones if the samples are members of others."""
-    names: tuple[str, ...] = ALL
-    notes, inside = [], table.member.sum(axis=0)
+    notes, inside, few = [], table.member.sum(axis=0), table.models < MANY_MODELS
     if least is None:
         online = not resolve(table, "all", targets=targets, alone=True).alone("inside").any()
     else:
         online = ((inside >= least) & (table.models - inside >= least)).any()
     if not online:
-        names = ("S", "P", "R", "lira-offline", "rmia-offline")
         notes.append(
             "Some samples are members of no other model, so all has the attacks that need "
             "none: rmia-offline for rmia, and no lira-online"
         )
-    fixed = table.models < _MANY_MODELS
-    if fixed:
+    if few:
         notes.append(
-            f"LiRA has one variance for all samples, as there are fewer than {_MANY_MODELS} models"
+            f"LiRA has one variance for all samples, as there are fewer than {MANY_MODELS} models"
         )
-    return [ATTACKS[name + "-fixed" * (fixed and "lira" in name)] for name in names], notes
+    kinds = with_many_models().values()
+    usual = [kind for kind in kinds if ("online" if online else "offline") in kind.usual]
+    return [kind for kind in usual if kind.few in (None, few)], notes
 
 
 def _left_out_safely(table: SignalTable, kinds: Sequence[Attack]) -> bool:

@@ -92,6 +92,7 @@ BUILT_IN = tuple(
         points=True,
         # Of shares, 1 - alpha of the population have to be dominated.
         threshold=lambda alpha: 1.0 - alpha - 1e-12,
+        usual=("online",) if online else ("offline",),
     )
     for online in (True, False)
 )

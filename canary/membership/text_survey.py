@@ -25,8 +25,6 @@ from canary.statistics.roc import Estimate, balanced_accuracy, roc
 KIND = "canary membership text"
 
 _MOST = 20
-_OF_LENGTH = ("total-loss", "zlib", "total-zlib")
-_OF_LOSS = ("loss", "reference", "min-k", "min-k++")
 _CONTROL = (
     "That nothing was found says as much about the files as about the model: it would be so of "
     "texts that the model never saw, too. Check that the members are what it was trained on. "
@@ -92,7 +90,7 @@ class TextSurvey(OneTargetSurvey):
             return None
         auc = self.length.auc
         which = "longer" if auc.value > 0.5 else "shorter"
-        seen = [name for name in _OF_LENGTH if name in self.measured.table.values]
+        seen = [one.name for one in self.attacked if TEXT_SIGNALS[one.name].sees == "length"]
         told = f", and may tell {', '.join(seen)} more than the model does" if seen else ""
         return (
             f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
@@ -104,8 +102,8 @@ class TextSurvey(OneTargetSurvey):
 
     def doubted(self) -> bool:
         """Whether the strongest attack may see words or lengths that differ without any model."""
-        by_length = self.differ_in_length() and self.strongest.name in _OF_LENGTH
-        return by_length or self.warning() is not None
+        by_length = TEXT_SIGNALS[self.strongest.name].sees == "length"
+        return (by_length and self.differ_in_length()) or self.warning() is not None
 
     def most_member_like(self, most: int = _MOST) -> list[dict[str, Any]]:
         """The members that the strongest attack is surest of: line, tokens, and signal."""
@@ -202,7 +200,8 @@ def survey_texts(
         scores = replace(scores, thresholds=learned.thresholds)
         attacked.append(Attacked(scores, evaluation, points))
         done(1)
-    doubts = upside_down({o.name: o.auc_at for o in attacked if o.name in _OF_LOSS}, "files")
+    by_loss = {o.name: o.auc_at for o in attacked if TEXT_SIGNALS[o.name].sees == "loss"}
+    doubts = upside_down(by_loss, "files")
     if measured.beside is not None:
         auc = roc(-measured.beside, member).auc(confidence=SURE)
         if auc.lower > 0.5:

@@ -32,9 +32,7 @@ Names = tuple[str, ...]
 
 _LAST_CHARACTER = 0x10FFFF
 _BYTES = 1 << 25  # of the numbers of a piece, as float64
-_MOST_BYTES = (
-    1 << 30
-)  # of what is held whole: a row, an array beside the outputs, outputs by columns
+_MOST_BYTES = 1 << 30  # of what is held whole: a row, an array beside the outputs, columns
 _HEADER_BYTES = 1 << 14  # numpy refuses headers of more than 10,000
 _PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # the others unpack without bound
 
@@ -119,9 +117,8 @@ def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
             for rows in outputs.rows(archive):
                 part = slice(begin, begin + len(rows))
                 begin = part.stop
-                yield Piece(
-                    rows, labels[part], member[part], None if group is None else group[part]
-                )
+                beside = None if group is None else group[part]
+                yield Piece(rows, labels[part], member[part], beside)
 
     return kind, pieces()
 

@@ -199,6 +199,9 @@ class TextSignal:
     needs : {"", "moments", "reference", "masked"}
         What it takes beside the model: that it tells the distribution of each token; a
         reference model; a masked one.
+    sees : {"", "loss", "length"}
+        The loss alone, so that training makes no member look like a nonmember; or also the length
+        of the text, which is seen without the model.
     """
 
     name: str
@@ -206,6 +209,7 @@ class TextSignal:
     help: str
     value: Callable[[PricedTexts], Floats]
     needs: Literal["", "moments", "reference", "masked"] = ""
+    sees: Literal["", "loss", "length"] = ""
 
 
 TEXT_SIGNALS: Registry[TextSignal] = Registry("attack on texts", group="text_signals")
@@ -227,14 +231,17 @@ def _ratio(ours: Floats, theirs: Floats) -> Floats:
 
 
 for _signal in (
-    TextSignal("loss", -1, "nats per token", lambda of: of.losses),
-    TextSignal("total-loss", -1, "nats of the whole text", lambda of: of.totals),
-    TextSignal("zlib", -1, "loss per byte under zlib", lambda of: of.losses / of.compressed),
+    TextSignal("loss", -1, "nats per token", lambda of: of.losses, sees="loss"),
+    TextSignal("total-loss", -1, "nats of the whole text", lambda of: of.totals, sees="length"),
+    TextSignal(
+        "zlib", -1, "loss per byte under zlib", lambda of: of.losses / of.compressed, sees="length"
+    ),
     TextSignal(
         "total-zlib",
         -1,
         "bits by the model per bit by zlib",
         lambda of: of.totals / (8.0 * math.log(2) * of.compressed),
+        sees="length",
     ),
     TextSignal(
         "lower-case",
@@ -248,12 +255,14 @@ for _signal in (
         "loss less that of a reference model",
         lambda of: _difference(of.totals, of.reference) / of.prices.counts,
         needs="reference",
+        sees="loss",
     ),
     TextSignal(
         "min-k",
         1,
         "mean of the lowest log-probabilities",
         lambda of: lowest(of.prices.log_probs, of.prices.counts, share=of.share),
+        sees="loss",
     ),
     TextSignal(
         "min-k++",
@@ -261,6 +270,7 @@ for _signal in (
         "the same, standardised at each place",
         lambda of: lowest(standardised(of.prices), of.prices.counts, share=of.share),
         needs="moments",
+        sees="loss",
     ),
     TextSignal(
         "neighbourhood",

@@ -49,10 +49,7 @@ class Texts:
 
 
 def read_texts(
-    members: str | os.PathLike[str],
-    nonmembers: str | os.PathLike[str],
-    *,
-    column: str = "text",
+    members: str | os.PathLike[str], nonmembers: str | os.PathLike[str], *, column: str = "text"
 ) -> Texts:
     """The texts of two JSONL files, one JSON object on each line.
 

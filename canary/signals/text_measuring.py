@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 from typing import Any, Unpack
 
 import numpy as np
@@ -21,16 +22,11 @@ from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.scoring.batcher import Stage
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.scoring.texts import encode_placed
 from canary.signals.output_checks import check_lengths, check_members
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS, PricedTexts
-from canary.signals.text_pricing import (
-    Passes,
-    Pricer,
-    Rewriter,
-    compared_beside,
-    pricer_beside,
-)
+from canary.signals.text_pricing import Passes, Pricer, Rewriter, compared_beside, pricer_beside
 from canary.statistics.numbers import plural
 
 _WHERE = "measure_texts"
@@ -169,27 +165,30 @@ def measure_texts(
     pricer = Pricer(seam, scoring, **sizes)
     notes: list[str] = []
     if names is None:
-        there = {"": seam, "reference": reference, "masked": masked, "moments": None}
-        if isinstance(seam, TellsMoments):
-            there["moments"] = seam
-        else:
+        moments = seam if isinstance(seam, TellsMoments) else None
+        there = {"": seam, "reference": reference, "masked": masked, "moments": moments}
+        if moments is None:
             notes.append(
                 "min-k++ is left out: the model tells nothing of the tokens that a text does not "
                 "have"
             )
         names = [n for n, signal in TEXT_SIGNALS.items() if there[signal.needs] is not None]
     needs = {TEXT_SIGNALS[name].needs for name in names}
-    encodings = pricer.encode(texts, place)
-    second = named = theirs = rewriter = None
+    encodings = encode_placed(pricer.encoder, texts, place)
+    second = named = theirs = None
+    rewriter: Rewriter | None = None
     if "reference" in needs:
         second = _second(reference, seam)
         named = scoring.start_token
         if reference_start_token is not None:
             named = reference_start_token or None
         theirs = pricer_beside(second, replace(scoring, start_token=named), **sizes)
-        notes += compared_beside(pricer, encodings, theirs, theirs.encode(texts, place))
+        others = encode_placed(theirs.encoder, texts, place)
+        notes += compared_beside(pricer, encodings, theirs, others)
     if "masked" in needs:
-        rewriter = _rewriter(masked)
+        from canary.models.masked import load_masked
+
+        rewriter = load_masked(masked) if isinstance(masked, str | os.PathLike) else masked
     settings = {
         "neighbours": neighbours,
         "masked_share": masked_share,
@@ -212,24 +211,17 @@ def measure_texts(
         )
         kept = np.flatnonzero((prices.counts > 0) & np.array([bool(text) for text in texts]))
         notes += _left_out(flags, kept)
-        chosen = [texts[number] for number in kept.tolist()]
-        places_kept = kept.tolist()
+        numbers = kept.tolist()
+        chosen = [texts[number] for number in numbers]
         passes = Passes(
-            chosen,
-            lambda text: place(places_kept[text]),
-            stage,
-            run,
-            pricer,
-            theirs,
-            rewriter,
-            asked,
+            chosen, lambda text: place(numbers[text]), stage, run, pricer, theirs, rewriter, asked
         )
         priced = PricedTexts(chosen, prices.of(kept), share, passes.ask, passes.rewrite)
         values = {name: TEXT_SIGNALS[name].value(priced)[None, :] for name in names}
     notes += _notes(pricer, windowed, priced.totals)
-    for asked_model in filter(None, (seam, second)):
-        notes += filter(None, [note_on_vocabulary(asked_model, results="attacks")])
-        notes += filter(None, [note_on_english(asked_model, results="attacks")])
+    models = filter(None, (seam, second))
+    for asked_model, note_on in product(models, (note_on_vocabulary, note_on_english)):
+        notes += filter(None, [note_on(asked_model, results="attacks")])
     return TextTable(
         table=SignalTable(
             values=values,
@@ -320,15 +312,6 @@ def _second(reference: Any, target: LanguageModel) -> LanguageModel:
         cure = "name one that was not trained on the members"
         raise InputError(problem, cure=cure, where="reference")
     return second
-
-
-def _rewriter(masked: Any) -> Rewriter:
-    if not isinstance(masked, str | os.PathLike):
-        rewriter: Rewriter = masked
-        return rewriter
-    from canary.models.masked import load_masked
-
-    return load_masked(masked)
 
 
 def _left_out(flags: NDArray[np.bool_], kept: NDArray[np.int64]) -> list[str]:

@@ -55,7 +55,7 @@ class Pricer:
         overlap: int | None = None,
     ) -> None:
         self.model = model
-        self._encoder, self._batch_size = options.encoder(model), options.batch_size
+        self.encoder, self._batch_size = options.encoder(model), options.batch_size
         limit = model.facts.length_limit
         if window is not None and window < 2:
             raise InputError(
@@ -74,14 +74,6 @@ class Pricer:
             problem = f"overlap={self.overlap} does not fit windows of {self.window} tokens"
             cure = f"give 1 to {self.window - 1}; half a window is usual"
             raise InputError(problem, cure=cure, where="overlap")
-
-    def encode(self, texts: Sequence[str], place: Callable[[int], str]) -> list[Encoding]:
-        """Each text as tokens; `place` says where a text stands, for messages."""
-        return encode_placed(self._encoder, texts, place)
-
-    def bare(self, encodings: Sequence[Encoding]) -> bool:
-        """Whether nothing stands before the texts, so that their first tokens have no price."""
-        return self._encoder.starts_bare(encodings)
 
     def price(
         self,
@@ -133,7 +125,7 @@ class Pricer:
     def _windows(self, encoding: Encoding) -> list[tuple[tuple[int, ...], int]]:
         """Parts of a text, the tokens of a context before it not priced."""
         start = 1
-        if self._encoder.context:
+        if self.encoder.context:
             if encoding.spans is None:
                 raise UnsupportedError(
                     "the tokenizer does not tell where a context ends and the text begins",
@@ -191,7 +183,10 @@ def compared_beside(
     """Refuse a reference that prices other parts of the texts; say so if it has other tokens."""
     if all(mine.ids == other.ids for mine, other in zip(encodings, others, strict=True)):
         return []
-    both = {"target": ours.bare(encodings), "reference model": theirs.bare(others)}
+    both = {
+        "target": ours.encoder.starts_bare(encodings),
+        "reference model": theirs.encoder.starts_bare(others),
+    }
     bare = [name for name, starts_bare in both.items() if starts_bare]
     if bare:
         raise InputError(
@@ -252,5 +247,5 @@ class Passes:
     def _price(
         self, versions: list[str], by: Pricer, name: str, shards: Series | None = None
     ) -> TokenPrices:
-        encodings = by.encode(versions, self.place)
+        encodings = encode_placed(by.encoder, versions, self.place)
         return by.price(encodings, stage=self.stage, name=name, shards=shards)[0]

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fleets import made, means
 
 import canary
 from canary.corpus.file_formats import FILE_FORMATS
 from canary.corpus.line_formats import PlainText
 from canary.errors import InputError
+from canary.fleet.splits import halves
 from canary.membership.attacks import ATTACKS, Attack, AttackScores, with_many_models
 from canary.membership.many import attack_models
 from canary.signals.definitions import SIGNALS, Signal
@@ -113,22 +115,40 @@ def test_an_attack_by_the_outputs(added, command, tmp_path, monkeypatch):
     assert said["attacks"][0]["auc"]["value"] > 0.8
 
 
-def test_a_signal_and_an_attack_on_many_models_by_it(added, command, tmp_path, monkeypatch):
+def of_fleet(folder):
+    """The folder of a fleet of four models that keeps their outputs."""
+    options = {"outputs": "logits", "keep_outputs": True}
+    canary.Fleet(means, made(), halves(), 4, 0, **options).run(folder=folder / "fleet")
+    return ["fleet"]
+
+
+def of_files(folder):
+    """Two models on the same samples."""
+    with np.load("shadow.npz") as given:
+        both = {name: given[name] for name in given.files}
+    logits = np.roll(both["logits"], 1, axis=0)
+    np.savez("other.npz", **{**both, "logits": logits, "member": ~both["member"]})
+    return ["shadow.npz", "other.npz"]
+
+
+@pytest.mark.parametrize("kind", [("own", of_files), ("outputs", of_files), ("outputs", of_fleet)])
+def test_an_attack_on_many_models_by_what_it_reads(added, command, tmp_path, monkeypatch, kind):
+    reads, given = kind
+
     def value(log_probs, labels):
         assert log_probs.dtype == np.float64
         return log_probs[np.arange(len(labels)), labels]
 
     def judge(references, tuning):
-        return references.table.signal("own")[references.targets]
+        table, label = references.table, references.table.label
+        if reads == "own":
+            return table.signal("own")[references.targets]
+        return table.outputs[references.targets][:, np.arange(len(label)), label].astype(float)
 
     added(SIGNALS, Signal("own", 1, "log-probability of the label", value=value))
-    added(ATTACKS, Attack(name="many", help="by own", signal="own", judge=judge, outside=False))
+    added(ATTACKS, Attack(name="many", help="by it", signal=reads, judge=judge, outside=False))
     files(tmp_path, monkeypatch)
-    with np.load("shadow.npz") as given:
-        both = {name: given[name] for name in given.files}
-    logits = np.roll(both["logits"], 1, axis=0)
-    np.savez("other.npz", **{**both, "logits": logits, "member": ~both["member"]})
-    words = ["shadow.npz", "other.npz", "--attacks", "many", "--out", "out", "--json"]
+    words = [*given(tmp_path), "--attacks", "many", "--out", "out", "--json"]
     said = command("membership", "models", *words).document
     assert [one["name"] for one in said["attacks"]] == ["many"]
     probs = np.array([[1e-50, 1.0]])

@@ -52,8 +52,7 @@ def write(path, kind):
 
 @pytest.mark.parametrize("size", [files._BYTES, 8 * 3 * 7])
 @pytest.mark.parametrize(
-    "kind",
-    ["npz", "npz packed, columns first", "parquet of lists", "parquet of columns", "csv"],
+    "kind", ["npz", "npz packed, columns first", "parquet of lists", "parquet of columns", "csv"]
 )
 def test_every_file_gives_the_table_of_the_arrays_property(tmp_path, monkeypatch, kind, size):
     monkeypatch.setattr(files, "_BYTES", size)  # pieces of 7 samples
