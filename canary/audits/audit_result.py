@@ -273,32 +273,19 @@ def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(note for priced in formats for note in priced.notes))
 
 
-def median_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
+def median_bits(
+    group: Sequence[Exposure], of: Callable[[Iterable[float]], float] = statistics.median
+) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
     It is one if it depends on how high the censored exposures are: then it is the median of
-    the lower ends of all intervals, and otherwise that of the estimates.
+    the lower ends of all intervals, and otherwise that of the estimates. `of` takes the place of
+    the median: `min`, `max`.
     """
-    return _summarized(group, statistics.median)
-
-
-def smallest_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
-    """`median_bits` for the smallest of some exposures."""
-    return _summarized(group, min)
-
-
-def largest_bits(group: Sequence[Exposure]) -> tuple[float, bool]:
-    """`median_bits` for the largest of some exposures."""
-    return _summarized(group, max)
-
-
-def _summarized(
-    exposures: Sequence[Exposure], of: Callable[[Iterable[float]], float]
-) -> tuple[float, bool]:
-    least = of([e.lower_bits if e.bits is None else e.bits for e in exposures])
-    most = of([e.upper_bits if e.bits is None else e.bits for e in exposures])
+    least = of([e.lower_bits if e.bits is None else e.bits for e in group])
+    most = of([e.upper_bits if e.bits is None else e.bits for e in group])
     if most > least:
-        return of([e.lower_bits for e in exposures]), True
+        return of([e.lower_bits for e in group]), True
     return least, False
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.audit_result import largest_bits, median_bits, smallest_bits
+from canary.audits.audit_result import median_bits
 from canary.audits.history import PASSED_AT_THE_END, History
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
@@ -280,7 +280,7 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
             curve = [moment.curve_bits[place] for place in places] if skew_normal else []
             known = [value for value in curve if value is not None]
             if not skew_normal:
-                least, most = smallest_bits(group)[0], largest_bits(group)[0]
+                least, most = median_bits(group, min)[0], median_bits(group, max)[0]
                 rows.append((moment.step, *median_bits(group), least, most))
             elif len(known) == len(places):
                 rows.append((moment.step, statistics.median(known), False, min(known), max(known)))

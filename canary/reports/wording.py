@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from canary.audits.audit_result import FormatResult, largest_bits, median_bits, smallest_bits
+from canary.audits.audit_result import FormatResult, median_bits
 from canary.records.validation import versions
 from canary.reports.builders import sections_of
 from canary.reports.document import (
@@ -42,7 +42,7 @@ def exposure_cells(
     repetitions: int, exposures: Sequence[Exposure], *, controls: str = "0 (controls)"
 ) -> tuple[str, ...]:
     """Of the canaries of one number of copies: that, their number, median, least and most."""
-    values = (measure(exposures) for measure in (median_bits, smallest_bits, largest_bits))
+    values = (median_bits(exposures), median_bits(exposures, min), median_bits(exposures, max))
     copies = count(repetitions) if repetitions else controls
     return copies, count(len(exposures)), *(bound_or_bits(*value) for value in values)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.number_checks import check_confidence, real_array
+from canary.statistics.number_checks import check_confidence, halved, real_array
 from canary.statistics.roc import Estimate
 
 Floats = NDArray[np.float64]
@@ -21,7 +21,7 @@ _NUMBERS = 1 << 21
 _FIRST = 200
 """Resamples that say how large the noise is."""
 
-_HALVINGS, _DOUBLINGS = 50, 40
+_DOUBLINGS = 40
 _STEP = 1e-3
 _FAR = 1e9
 _FEWEST = 4
@@ -179,23 +179,13 @@ def ratio_interval(
         return not above.value - ratio * below.value < error  # NaN of an infinite ratio is not
 
     seen = above.value / below.value if below.value else math.inf
-    lower = _edge(too_low, 0.0, seen) if too_low(0.0) else 0.0
+    lower = halved(too_low, 0.0, min(seen, _FAR))[0] if too_low(0.0) else 0.0
     most = seen
     for _ in range(_DOUBLINGS):
         if not not_too_high(most):
-            return lower, _edge(not_too_high, seen, most)
+            return lower, halved(not_too_high, seen, most)[0]
         most = 2.0 * most + _STEP
     return lower, math.inf
-
-
-def _edge(holds: Callable[[float], bool], start: float, end: float) -> float:
-    """Where, on the way from `start` to `end`, something ceases to hold."""
-    if not math.isfinite(end):
-        end = _FAR
-    for _ in range(_HALVINGS):
-        middle = (start + end) / 2.0
-        start, end = (middle, end) if holds(middle) else (start, middle)
-    return (start + end) / 2.0
 
 
 def _numbers(sample: ArrayLike) -> Floats:

@@ -9,10 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.number_checks import check_confidence, positive_integer, real_array
+from canary.statistics.number_checks import (
+    check_confidence,
+    halved,
+    positive_integer,
+    real_array,
+)
 
 _MOST_EPSILON = 700.0
-_STEPS = 60
 
 
 def guessing_p_value(
@@ -100,10 +104,7 @@ def epsilon_lower_bound(
     low, high = 0.0, 1.0
     while excluded(high) and high < _MOST_EPSILON:
         low, high = high, 2.0 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2.0
-        low, high = (middle, high) if excluded(middle) else (low, middle)
-    return low
+    return halved(excluded, low, high)[0]
 
 
 def correct_guesses(scores: ArrayLike, heads: ArrayLike, *, guesses: SupportsIndex) -> int:

@@ -1,9 +1,10 @@
-"""What estimators are given, checked; and the unit that log-perplexities are in."""
+"""What estimators are given, checked; the unit that log-perplexities are in; and a search."""
 
 from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, SupportsIndex
 
@@ -97,6 +98,16 @@ def finite_array(values: ArrayLike, name: str, where: str) -> NDArray[np.float64
             where=where,
         )
     return array
+
+
+def halved(
+    holds: Callable[[float], bool], start: float, end: float, *, steps: int = 60
+) -> tuple[float, float]:
+    """On the way from `start`, where something holds, to `end`: where it last does, and no more."""
+    for _ in range(steps):
+        middle = (start + end) / 2.0
+        start, end = (middle, end) if holds(middle) else (start, middle)
+    return start, end
 
 
 def softmaxed(rows: NDArray[Any], *, coarse: bool = False) -> bool:

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.medians import agreeing
-from canary.statistics.number_checks import LN2, check_confidence, exact_size, positive_integer
+from canary.statistics.number_checks import (
+    LN2,
+    check_confidence,
+    exact_size,
+    halved,
+    positive_integer,
+)
 from canary.statistics.pvalues import MOST, MOST_DRAWS, urn_critical
 
 Floats = NDArray[np.float64]
@@ -32,7 +38,6 @@ _EXACT_HITS = 64
 _MOST_CANARIES = 4_096
 _MOST_DRAWS = 10**12
 _DENSE_BITS = 50  # beyond it ranks are as good as continuous
-_STEPS = 24
 _TAIL = 0.025  # what the interval of a canary's draws misses at one end
 
 
@@ -177,13 +182,7 @@ def smallest_seen(
     """
     if power_at(high) < wanted:
         return None
-    for _ in range(_STEPS):
-        middle = (low + high) / 2.0
-        if power_at(middle) >= wanted:
-            high = middle
-        else:
-            low = middle
-    return high
+    return halved(lambda bits: power_at(bits) < wanted, low, high, steps=24)[1]
 
 
 def canaries_for(power_of: Callable[[int], float], wanted: float) -> int | None:

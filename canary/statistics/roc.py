@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.statistics.number_checks import check_confidence, real_array
+from canary.statistics.number_checks import check_confidence, halved, real_array
 from canary.statistics.shares import clopper_pearson, difference_interval, tpr_interval
-
-_HALVINGS = 50
 
 
 @dataclass(frozen=True)
@@ -291,10 +289,10 @@ def _variance(shares: NDArray[np.float64], weights: NDArray[np.float64], total: 
 def _newcombe(area: float, members: int, nonmembers: int, reach: float) -> float:
     """The least area whose own standard error, times `reach`, reaches up to the one seen."""
     more = (members + nonmembers) / 2.0 - 1.0
-    low, high = 0.0, area
-    for _ in range(_HALVINGS):
-        true = (low + high) / 2.0
+
+    def too_low(true: float) -> bool:
         spread = 1.0 + more * ((1.0 - true) / (2.0 - true) + true / (1.0 + true))
         error = math.sqrt(true * (1.0 - true) * spread / (members * nonmembers))
-        low, high = (true, high) if area - true - reach * error > 0.0 else (low, true)
-    return low
+        return area - true - reach * error > 0.0
+
+    return halved(too_low, 0.0, area, steps=50)[0]

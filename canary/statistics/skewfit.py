@@ -232,8 +232,7 @@ def _climb(
     at = at.copy()
     if inverse is None:
         inverse = np.diag([1.0, 0.5, 1.0]) / weights.sum(axis=1)[:, None, None]
-    first = np.broadcast_to(inverse, (len(at), 3, 3))
-    inverse, fresh = first.copy(), np.ones(len(at), bool)
+    inverse = np.broadcast_to(inverse, (len(at), 3, 3)).copy()
     value, gradient = _likelihood(x, weights, at)
     rows = np.arange(len(at))
     for _ in range(200):
@@ -269,12 +268,7 @@ def _climb(
         growth = 1.0 + share * np.einsum("ki,ki->k", turned, along)[:, None, None]
         change = growth * moved[:, :, None] * moved[:, None, :] - outer - outer.transpose(0, 2, 1)
         inverse[rows] += np.where(bent[:, None, None], share * change, 0.0)
-        stuck = np.zeros(len(rows), bool)
-        stuck[left] = True
-        inverse[rows[stuck]] = first[rows[stuck]]
-        ended = stuck & fresh[rows]  # also along the first matrix
-        fresh[rows] = stuck
-        rows = rows[~ended]
+        rows = np.delete(rows, left)
     return at, value, inverse
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -29,6 +30,15 @@ def recipe():
         yield found
 
 
+def refused(recipe, monkeypatch, script, *options):
+    """What a script says when it ends with an error."""
+    monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
+    with pytest.raises(SystemExit) as told:
+        recipe[script].main()
+    return str(told.value)
+
+
 def made_up(samples):
     """Records whose features say the class with much noise."""
     rng = np.random.default_rng(0)
@@ -50,9 +60,7 @@ def test_target_and_shadow_share_no_record(recipe, dataset, records):
         assert len(np.unique(everything)) == sum(own)
         if name != "target":
             assert not np.isin(everything, np.concatenate(parts["target"])).any()
-
-
-def test_too_few_records_are_said_with_how_many_it_takes(recipe):
+    # Too few records are said with how many it takes.
     sizes = recipe["data"].DATASETS["cifar10"].sizes
     with pytest.raises(InputError, match=r"3,999 records, where target and shadow take 4,000"):
         recipe["train"].split(3999, 0, sizes)
@@ -139,20 +147,16 @@ def test_private_training_spends_what_the_accountant_says(recipe, shape):
     y = rng.integers(0, 3, 320)
     x = (rng.normal(size=(320, *shape)) + rng.normal(size=(3, *shape))[y]).astype(np.float32)
     told = []
+    options = {"classes": 3, "seed": 7, "clip": 1.0, "rate": 0.05, "delta": 1e-4, "epochs": 3}
 
     def trained(noise):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of opacus are its own
             return recipe["networks"].train_privately(
                 *(x, y),
-                classes=3,
-                seed=7,
                 noise=noise,
-                clip=1.0,
-                rate=0.05,
-                delta=1e-4,
-                epochs=3,
                 each=lambda epochs, model: told.append((epochs, model.training)),
+                **options,
             )
 
     (model, epsilon), (again, _), (noisy, less) = (trained(noise) for noise in (0.6, 0.6, 20.0))
@@ -188,10 +192,8 @@ def test_a_file_that_is_not_there_is_told_without_a_traceback(
 ):
     options = ["--data", tmp_path, "--work", tmp_path / "work", "--dataset", "cifar100"]
     options += ["--defences", "undefended"] if script == "train" else []
-    monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
-    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    with pytest.raises(SystemExit, match=rf"{script}\.py: .*train\.bin: no such file; unpack"):
-        recipe[script].main()
+    told = refused(recipe, monkeypatch, script, *options)
+    assert re.search(rf"{script}\.py: .*train\.bin: no such file; unpack", told)
 
 
 def test_means_and_intervals_golden(recipe):
@@ -247,9 +249,8 @@ def test_training_something_else_into_a_work_is_refused(recipe, tmp_path, monkey
     train.main()
     assert len(trained) == 3
     more = ["--dataset", "agnews"] if other == "--dataset" else ["--dataset", "cifar10", other]
-    monkeypatch.setattr(sys, "argv", [*common, *more])
-    with pytest.raises(SystemExit, match=r"train\.py: .*begun with another (data set|schedule)"):
-        train.main()
+    told = refused(recipe, monkeypatch, *common, *more)
+    assert re.search(r"train\.py: .*begun with another (data set|schedule)", told)
     assert len(trained) == 3
 
 
@@ -266,30 +267,25 @@ def test_results_bear_the_name_of_what_the_work_holds(recipe, tmp_path):
 
 
 def test_scripts_say_what_to_run_first(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-
-    def refused(script, *options):
-        monkeypatch.setattr(sys, "argv", [script, *map(str, options)])
-        with pytest.raises(SystemExit) as told:
-            recipe[script].main()
-        return str(told.value)
+    def refused_by(script, *options):
+        return refused(recipe, monkeypatch, script, *options)
 
     work = ("--work", tmp_path / "work")
     for script in ("table", "risk", "figures"):
         more = ("--data", tmp_path) if script == "figures" else ()
-        assert "holds no models; run train.py" in refused(script, *work, *more)
-    assert "no location30.json or mnist.json" in refused("of_paper", "--out", tmp_path)
+        assert "holds no models; run train.py" in refused_by(script, *work, *more)
+    assert "no location30.json or mnist.json" in refused_by("of_paper", "--out", tmp_path)
     recipe["works"].begin(tmp_path / "work", ABOUT)
     (tmp_path / "work" / "seed-0").mkdir()
-    assert "0 of 1 seeds are attacked; run attacks.py" in refused("table", *work)
-    assert "holds no undefended target and shadow; run train.py" in refused("risk", *work)
+    assert "0 of 1 seeds are attacked; run attacks.py" in refused_by("table", *work)
+    assert "holds no undefended target and shadow; run train.py" in refused_by("risk", *work)
     figures = ("figures", *work, "--data", tmp_path)
-    assert "location30.json: no such file; run table.py" in refused(*figures)
+    assert "location30.json: no such file; run table.py" in refused_by(*figures)
     (tmp_path / "work" / "location30.json").write_text("{}")
-    assert "location30-risk.json: no such file; run risk.py" in refused(*figures)
+    assert "location30-risk.json: no such file; run risk.py" in refused_by(*figures)
     (tmp_path / "work" / "location30-risk.json").write_text("{}")
     monkeypatch.setattr(recipe["figures"].importlib.util, "find_spec", lambda name: None)
-    assert "needs scikit-learn; pip install scikit-learn" in refused(*figures)
+    assert "needs scikit-learn; pip install scikit-learn" in refused_by(*figures)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["work"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,7 @@ from scipy.stats import norm
 from canary.audits.audit_result import (
     COARSE,
     coarsest,
-    largest_bits,
     median_bits,
-    smallest_bits,
     spread_bits,
 )
 from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, strongest
@@ -251,7 +250,7 @@ def test_the_strongest_golden():
 def test_what_stands_after_at_least_is_a_bound_golden(hits, smallest, median, largest):
     audit = audit_of({4: hits}, size=10**9, draws=20_000)
     exposures = [c.exposure for c in audit.canaries]
-    found = [of(exposures) for of in (smallest_bits, median_bits, largest_bits)]
+    found = [median_bits(exposures, of) for of in (min, statistics.median, max)]
     assert [bound for _, bound in found] == [bound for _, bound in (smallest, median, largest)]
     wanted = [bits for bits, _ in (smallest, median, largest)]
     assert [bits for bits, _ in found] == pytest.approx(wanted, abs=0.01)

@@ -24,7 +24,7 @@ PARENTS = np.array([0, 0, 0, 0, 1, 1, 2, 2, 3])
 LEVELS = (1, 3, 5)
 
 
-def test_variance_oracle() -> None:
+def test_variance_oracle():
     """Over all outcomes of independent draws, the mean estimate is the variance of the count."""
     rng = np.random.default_rng(1)
     for _ in range(3):
@@ -52,7 +52,7 @@ def test_variance_oracle() -> None:
 
 
 @pytest.mark.parametrize("heavy", [1e200, 2.0**990])
-def test_counts_of_large_spaces_property(heavy: float) -> None:
+def test_counts_of_large_spaces_property(heavy):
     """(1 / w - 1 / w') S^2 grows with the scale of the weights, as their squares do not fit."""
     counts, weights = np.arange(9), np.arange(1.0, 10.0)
     plain = count_deviation(counts, weights, PARENTS, LEVELS)
@@ -65,13 +65,11 @@ def test_counts_of_large_spaces_property(heavy: float) -> None:
     assert (low / heavy, high / heavy) == pytest.approx((32.36, 81.11), abs=0.02)
 
 
-def by_importance(
-    total=50.0, deviation=10.0, found=20, heaviest=8.0, unseen=10**6
-) -> ImportanceCount:
+def by_importance(total=50.0, deviation=10.0, found=20, heaviest=8.0, unseen=10**6):
     return ImportanceCount(total, deviation, found, heaviest, unseen)
 
 
-def test_interval_golden() -> None:
+def test_interval_golden():
     """Quantiles of gamma distributions, by another implementation, rounded to whole numbers."""
     low = gamma.ppf(0.025, 50**2 / 100, scale=100 / 50)
     found = gamma(50**2 / 100, scale=100 / 50)
@@ -82,7 +80,7 @@ def test_interval_golden() -> None:
     assert by_importance().effective == 25.0
 
 
-def test_interval_degenerate() -> None:
+def test_interval_degenerate():
     # With nothing found: a quantile of an exponential distribution, half of the time.
     nothing = by_importance(total=0.0, deviation=0.0, found=0)
     assert nothing.interval(0.95) == (0, math.floor(8 * math.log(20)))
@@ -98,7 +96,7 @@ def test_interval_degenerate() -> None:
 
 
 @pytest.mark.parametrize("heavy", [1.0, 5.0, 50.0])
-def test_interval_coverage(heavy: float) -> None:
+def test_interval_coverage(heavy):
     """Bernoulli trials of leaves, a tenth of them with the larger weight: 95 % or more."""
     rng = np.random.default_rng(2)
     covered = []
@@ -107,28 +105,30 @@ def test_interval_coverage(heavy: float) -> None:
         for _ in range(400):
             found = rng.random(true) < 1 / weights
             variance = float(((1 - 1 / weights) * weights**2)[found].sum())
-            low, high = by_importance(
-                float(weights[found].sum()),
-                math.sqrt(variance),
-                int(found.sum()),
-                weights.max(),
-            ).interval(0.95)
+            total, number = float(weights[found].sum()), int(found.sum())
+            count = by_importance(total, math.sqrt(variance), number, weights.max())
+            low, high = count.interval(0.95)
             covered.append(low <= true <= high)
     assert np.mean(covered) >= 0.94
 
 
-def rank_count(count: ImportanceCount, known: int = 1) -> RankCount:
+def rank_count(count, known=1):
     return RankCount(count, count, count, known, known, known)
 
 
-def uniform(hits: int, draws: int = 99) -> Exposure:
+def uniform(hits, draws=99):
     px = np.concatenate([np.zeros(hits), np.full(draws - hits, 2.0)])
     return exposure_by_draws([1.0], px, space_size=2**20)[0]
 
 
-def test_exposure_golden() -> None:
+def exposure(count, drawn=0, size=2**20):
+    (found,) = exposure_by_importance([count], [uniform(drawn)], space_size=size)
+    return found
+
+
+def test_exposure_golden():
     """Rank 1 + 50 of 2^20, from 34 to 82; p beside bounds is (2 + 0) / 100."""
-    (found,) = exposure_by_importance([rank_count(by_importance())], [uniform(0)], space_size=2**20)
+    found = exposure(rank_count(by_importance()))
     assert found.method == "importance draws"
     assert found.bits == pytest.approx(20 - math.log2(51))
     assert found.lower_bits == pytest.approx(20 - math.log2(82))
@@ -139,10 +139,10 @@ def test_exposure_golden() -> None:
     assert Exposure.from_dict(found.to_dict()) == found
 
 
-def test_exact_counts_are_certain() -> None:
+def test_exact_counts_are_certain():
     """3 canaries and 4 others, all found: rank 7 without confidence, p = 7 / 2^20."""
     exact = by_importance(total=4.0, deviation=0.0, found=4, heaviest=1.0, unseen=0)
-    (found,) = exposure_by_importance([rank_count(exact, 3)], [uniform(0)], space_size=2**20)
+    found = exposure(rank_count(exact, 3))
     assert found.confidence is None
     assert found.lower_bits == found.bits == found.upper_bits == 20 - math.log2(7)
     assert found.p_value == pytest.approx(7 / 2**20)
@@ -150,37 +150,35 @@ def test_exact_counts_are_certain() -> None:
     assert (found.rank, found.rank_lower, found.rank_upper) == (7, 7, 7)
 
 
-def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts() -> None:
+def test_refusal_keeps_the_bound_of_uniform_draws_and_certain_facts():
     lost = by_importance(heaviest=None)
-    (drawn,) = exposure_by_importance([rank_count(lost)], [uniform(0)], space_size=2**20)
+    drawn = exposure(rank_count(lost))
     assert drawn.censored
     assert (drawn.method, drawn.effective_draws) == ("rank and draws", None)
     assert drawn.lower_bits == uniform(0).lower_bits
     assert drawn.upper_bits == pytest.approx(20 - math.log2(21))
-    blind = replace(lost, found=0)
-    (plain,) = exposure_by_importance([rank_count(blind)], [uniform(3)], space_size=2**20)
+    plain = exposure(rank_count(replace(lost, found=0)), 3)
     assert (plain.method, plain.effective_draws) == ("uniform draws", None)
     assert (plain.bits, plain.lower_bits) == (uniform(3).bits, uniform(3).lower_bits)
-    few = replace(lost, unseen=100)
-    (sure,) = exposure_by_importance([rank_count(few)], [uniform(0)], space_size=2**20)
+    sure = exposure(rank_count(replace(lost, unseen=100)))
     assert sure.lower_bits == pytest.approx(20 - math.log2(121))
     assert sure.lower_bits > drawn.lower_bits
     assert sure.p_value == pytest.approx(121 / 2**20)
 
 
-def test_noise_widens_the_interval() -> None:
+def test_noise_widens_the_interval():
     below, up_to = by_importance(total=30.0, found=10), by_importance(total=90.0, found=40)
     noisy = RankCount(by_importance(), below, up_to, known=3, known_below=1, known_up_to=5)
-    (found,) = exposure_by_importance([noisy], [uniform(1)], space_size=2**20)
+    found = exposure(noisy, 1)
     low, high = below.interval(0.95)[0], up_to.interval(0.95)[1]
     assert found.bits == pytest.approx(20 - math.log2(53))
     assert found.upper_bits == pytest.approx(20 - math.log2(1 + low))
     assert found.lower_bits == pytest.approx(20 - math.log2(5 + high))
 
 
-def test_the_space_bounds_the_rank() -> None:
+def test_the_space_bounds_the_rank():
     """An estimate above the size of the space has exposure 0, not less."""
-    (found,) = exposure_by_importance([rank_count(by_importance())], [uniform(1)], space_size=45)
+    found = exposure(rank_count(by_importance()), 1, size=45)
     assert found.bits == found.lower_bits == 0.0
     assert found.upper_bits == pytest.approx(math.log2(45 / 34))
     assert found.p_value <= 1.0

@@ -18,25 +18,25 @@ from canary.statistics.tails import (
 )
 
 
-def parts(null, value):
-    """What `rank_evidence` asks for."""
+def around(null, place):
+    """The order statistic at a place, counted from 1, and the next."""
     null = np.sort(np.asarray(null, np.float64))
-    below = int(np.searchsorted(null, value, side="right"))
-    low = null[max(below - 1, 0)]
-    high = null[below] if below < len(null) else np.nan
-    return tuple(map(np.asarray, (float(value), below, len(null), low, high)))
+    return null[max(place - 1, 0)], np.asarray(null[place] if place < len(null) else np.nan)
+
+
+def evidence_of(null, value, rule):
+    below = int(np.sum(np.asarray(null) <= value))
+    given = map(np.asarray, (float(value), below, len(null), *around(null, below)))
+    return float(rank_evidence(*given, rule=rule))
 
 
 def level_of(null, value, rule):
-    return float(2.0 ** -rank_evidence(*parts(null, value), rule=rule))
+    return 2.0 ** -evidence_of(null, value, rule)
 
 
 def quantile(null, alpha, rule):
-    null = np.sort(np.asarray(null, np.float64))
     place, beyond = quantile_place(alpha, np.asarray(len(null)))
-    low = null[max(int(place) - 1, 0)]
-    high = null[int(place)] if place < len(null) else np.nan
-    return float(rank_quantile(place, beyond, np.asarray(low), np.asarray(high), rule))
+    return float(rank_quantile(place, beyond, *around(null, int(place)), rule))
 
 
 @pytest.mark.parametrize(
@@ -87,8 +87,7 @@ def test_whole_numbers_of_levels_are_reached():
 )
 def test_evidence_and_quantile_are_one_decision_property(null, value, alpha, rule):
     rejected = value <= quantile(null, alpha, rule)
-    evidence = rank_evidence(*parts(null, value), rule=rule)
-    assert rejected == (evidence >= bits_needed(alpha))
+    assert rejected == (evidence_of(null, value, rule) >= bits_needed(alpha))
 
 
 @given(st.lists(st.integers(0, 5), min_size=2, max_size=12), st.floats(0.01, 0.99))

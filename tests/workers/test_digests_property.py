@@ -254,16 +254,10 @@ def test_processes_folders_and_orders_do_not_count_and_imported_modules_do(tmp_p
     assert in_a_process(tmp_path / "c", "1", TRAINING, other) != first
 
 
-BASE = "def train(a, b=1):\n    'why'\n    return a + 2 if a in {'x', 'y', 'z'} else b"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("\n", "\n    # why\n\n"), ("'why'", "'because'"), ("'x', 'y', 'z'", "'z', 'x', 'y'")],
-    ids=["comment", "docstring", "order of a set"],
-)
-def test_what_changes_nothing_keeps_the_digest(old, new):
-    assert of(BASE.replace(old, new)) == of(BASE)
+def test_comments_docstrings_and_the_order_of_a_set_change_nothing():
+    base = "def train(a, b=1):\n    'why'\n    return a + 2 if a in {'x', 'y', 'z'} else b"
+    for old, new in (("\n", "\n    # why\n\n"), ("why", "because"), ("'x', 'y'", "'y', 'x'")):
+        assert of(base.replace(old, new)) == of(base)
 
 
 def test_a_function_of_a_module_is_told_by_what_it_is_now(monkeypatch):
@@ -319,7 +313,7 @@ WRAPPERS = [
     "functools.lru_cache",
     "np.errstate(all='ignore')",
     "threadpoolctl.threadpool_limits.wrap(limits=1)",
-    pytest.param("torch.compile", marks=pytest.mark.slow),
+    "torch.compile",
 ]
 
 HELPER = "RATE = {}\n@{}\ndef helper(a): yield a * RATE + {}\ndef train(task): return helper(task)"
@@ -335,6 +329,19 @@ REGISTERED = (
 )
 
 
+WRAPPED = {
+    **{
+        wrapper: [HELPER.format(*of) for of in ((1, wrapper, 1), (1, wrapper, 2), (2, wrapper, 1))]
+        for wrapper in WRAPPERS
+    },
+    "a method": [METHOD.format("torch.no_grad()", rate) for rate in (1, 2)],
+    "a member": [MEMBER.format("torch.no_grad()", rate) for rate in (1, 2)],
+    "what the wrapper is given": [SETTING.format(value) for value in (True, False)],
+    "what is registered": [REGISTERED.format(value) for value in (1, 2)],
+}
+SLOW = ("torch.compile",)
+
+
 def of_module(source, monkeypatch):
     """The digest where names lead to what the module holds."""
     module = ModuleType("somewhere")
@@ -343,24 +350,14 @@ def of_module(source, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # as torch.compile is imported
-@pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_what_a_wrapped_helper_does_counts(wrapper, monkeypatch):
-    kinds = [HELPER.format(*parts) for parts in ((1, wrapper, 1), (1, wrapper, 2), (2, wrapper, 1))]
-    first, body, constant = (of_module(source, monkeypatch) for source in kinds)
-    assert len({first, body, constant}) == 3
-    assert first == of_module(kinds[0], monkeypatch)  # nothing of it is by chance
-
-
-@pytest.mark.parametrize("source", [METHOD, MEMBER])
-def test_what_a_wrapped_method_does_counts(source, monkeypatch):
-    one, two = (of_module(source.format("torch.no_grad()", rate), monkeypatch) for rate in (1, 2))
-    assert one != two
-
-
-@pytest.mark.parametrize(("source", "values"), [(SETTING, (True, False)), (REGISTERED, (1, 2))])
-def test_what_the_wrapper_is_given_counts(source, values, monkeypatch):
-    one, two = (of_module(source.format(value), monkeypatch) for value in values)
-    assert one != two
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, marks=pytest.mark.slow if c in SLOW else ()) for c in WRAPPED]
+)
+def test_what_a_wrapped_helper_does_counts(case, monkeypatch):
+    sources = WRAPPED[case]
+    found = [of_module(source, monkeypatch) for source in sources]
+    assert len(set(found)) == len(found)
+    assert found[0] == of_module(sources[0], monkeypatch)  # nothing of it is by chance
 
 
 def test_a_dispatcher_that_was_used_is_the_same(monkeypatch):
