@@ -36,7 +36,6 @@ from canary.cli.outputs import (
     resumable,
 )
 from canary.cli.standard_streams import check_stdout
-from canary.errors import ModelError
 from canary.statistics.numbers import bits_between, count, plural
 
 if TYPE_CHECKING:
@@ -56,16 +55,11 @@ def doctor(model: str, *, options: ModelOptions = PLAIN, tokens: Count | None = 
     Each line is a check, its result and what was measured. Exit code 0: no check refused the
     model; 2: one did, and its numbers must not be used.
     """
-    from canary.models.doctor import examine, unloadable
+    from canary.models.doctor import examine
     from canary.models.examining import TOKENS_BY_DEFAULT
 
-    try:
-        loaded = options.load(model)
-    except ModelError as error:
-        examined = unloadable(model, error)
-    else:
-        length = tokens or TOKENS_BY_DEFAULT
-        examined = examine(loaded, start_token=options.start_token, tokens=length)
+    length = tokens or TOKENS_BY_DEFAULT
+    examined = examine(lambda: options.load(model), model, options.start_token, length)
     rows = ((finding.check, finding.verdict, finding.figure) for finding in examined.findings)
     show_table(("check", "result", "measured"), rows)
     for finding in examined.findings:

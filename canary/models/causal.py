@@ -72,6 +72,9 @@ class CausalModel(TorchModel):
         finite, or lets a token's probability depend on what comes after it.
     """
 
+    may_share = True
+    """Whether all rows may attend to one copy of the context, if a probe finds that right."""
+
     def __init__(self, module: Any, tokenizer: Tokenizer, *, name: str = "causal") -> None:
         super().__init__(module, tokenizer)
         plain = module.get_base_model() if hasattr(module, "get_base_model") else module
@@ -89,7 +92,8 @@ class CausalModel(TorchModel):
         self._refuse_unless_causal()
         self._shares, self._horizon = False, 0.0
         farthest = horizon(config) if held_bytes else 0
-        for shares in (True, False) if farthest else ():
+        ways = (True, False) if self.may_share else (False,)
+        for shares in ways if farthest else ():
             self._shares, self._horizon = shares, farthest
             if reuse_is_right(self, longest=farthest):
                 known = (*self.facts.capabilities, "reuse", *(("share",) if shares else ()))
@@ -264,7 +268,7 @@ def reuse_is_right(model: LanguageModel, *, longest: float = math.inf) -> bool:
     whole = row_table(model, ids)
     try:
         walked = chain_log_probs(model, ids, split=split)
-    except (*_NO_SUCH_STATES, UnsupportedError):
+    except _NO_SUCH_STATES:
         return False
     alone = row_table(model, ids[:, split - 1 :])
     if not all(np.isfinite(part).all() for part in (whole, walked, alone)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -104,34 +104,28 @@ def doctor(
     """
     # An adapter is not loaded: its refusal there would hide the other checks.
     adapter = all(hasattr(model, name) for name in ("score", "open", "facts"))
-    try:
-        loaded = model if adapter else load(model, **loading)
-    except ModelError as error:
-        named = isinstance(model, str | os.PathLike)
-        return unloadable(os.fspath(model) if named else type(model).__name__, error)
-    return examine(loaded, start_token=start_token, tokens=tokens)
-
-
-def unloadable(name: str, error: ModelError) -> Examination:
-    """The examination of a model that cannot be loaded."""
-    where = f"{error.where}: " if error.where else ""
-    finding = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
-    return Examination(name, (finding,))
+    name = os.fspath(model) if isinstance(model, str | os.PathLike) else type(model).__name__
+    opening = partial(load, model, **loading)
+    return examine((lambda: model) if adapter else opening, name, start_token, tokens)
 
 
 def examine(
-    model: LanguageModel, *, start_token: str | None = None, tokens: int = TOKENS_BY_DEFAULT
+    opening: Callable[[], LanguageModel], name: str, start_token: str | None, tokens: int
 ) -> Examination:
-    """`doctor` of a model that is loaded."""
+    """`doctor` of the model that `opening` gives, or a ModelError."""
+    try:
+        model = opening()
+    except ModelError as error:
+        where = f"{error.where}: " if error.where else ""
+        finding = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
+        return Examination(name, (finding,))
     tokens = whole_number(tokens, "tokens", at_least=1)
-    named = named_start(start_token)
-    if named is not None:
-        CandidateEncoder(model.tokenizer, named)  # raises if it is no token, or to be chosen
-    return Examination(model.facts.name, tuple(_findings(model, named, tokens)))
+    encoder = CandidateEncoder(model.tokenizer, named_start(start_token))  # raises if it is none
+    return Examination(model.facts.name, tuple(_findings(model, encoder, tokens)))
 
 
-def _findings(model: LanguageModel, start_token: str | None, tokens: int) -> Iterator[Finding]:
-    facts, encoder = model.facts, CandidateEncoder(model.tokenizer, start_token)
+def _findings(model: LanguageModel, encoder: CandidateEncoder, tokens: int) -> Iterator[Finding]:
+    facts = model.facts
     figure = f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}"
     yield Finding(_LOADS, "fine", figure)
     if facts.device == "served":
@@ -139,7 +133,7 @@ def _findings(model: LanguageModel, start_token: str | None, tokens: int) -> Ite
         yield Finding("its arithmetic", "not checked", reason)
     else:
         yield from examined(model)
-        yield from reading(model, tokens=tokens, start_token=start_token)
+        yield from reading(model, tokens=tokens, start_token=encoder.start_token)
         says = "ordinary English is likelier than the same tokens shuffled, and than random ones"
         yield finding_of(says, _english, model)
     says = "a token comes before the first token of a text, which is priced then"

@@ -45,7 +45,7 @@ class Decoder(Protocol):
     ) -> tuple[torch.Tensor, Any]:
         """One token of each row behind a shared context and the row's own `cache`.
 
-        An UnsupportedError or a ValueError if the model's attention cannot be done that way.
+        A ValueError if the model's attention cannot be done that way.
         """
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from canary.errors import InputError, ModelError, UnsupportedError
+from canary.errors import InputError, ModelError
 from canary.models.causal import CausalModel
 from canary.models.key_values import KeysAndValues
 from canary.models.language_model import IntArray
@@ -65,6 +65,8 @@ class Seq2SeqModel(CausalModel):
         If the model does not say with which token its decoder starts.
     """
 
+    may_share = False  # its attention has position biases, or takes no positions
+
     def __init__(
         self, module: Any, tokenizer: Tokenizer, *, source_text: str | None, name: str = "seq2seq"
     ) -> None:
@@ -113,13 +115,6 @@ class Seq2SeqModel(CausalModel):
                 layers = states.cross_attention_cache.layers
                 self._held = hidden, [(layer.keys, layer.values) for layer in layers]
             return out.logits, states.self_attention_cache
-
-    def below(
-        self, ids: torch.Tensor, cache: Any, context: KeysAndValues
-    ) -> tuple[torch.Tensor, Any]:
-        """Not done: the decoder's attention has position biases, or no positions to give."""
-        problem = "a sequence-to-sequence decoder does not share its context's keys and values"
-        raise UnsupportedError(problem, cure="copy them for each row")
 
     def reading(self, source: IntArray | None) -> Self:
         """The same model reading `source`, or this one's source, for one walk."""

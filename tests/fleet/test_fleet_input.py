@@ -138,6 +138,9 @@ WRONG = {
     "checkpoints": (lambda: fleet(checkpoints=True).run(), "give a folder"),
     "losses": (lambda: fleet(outputs="losses", keep_outputs=True), "leave keep_outputs out"),
     "no model": (lambda: fleet(fleets.hopeless).run(), "none of 6 models .* 0: ValueError: no"),
+    "optimizer": (lambda: TorchTraining(build=fleets.small_net, optimizer="x"), '"sgd" or "adam"'),
+    "epochs": (lambda: TorchTraining(build=fleets.small_net, epochs=0), "at least 1"),
+    "batches": (lambda: TorchTraining(build=fleets.small_net, batch_size=0), "at least 1"),
     "schedule": (
         lambda: fleet(TorchTraining(build=fleets.small_net, schedule=fleets.broken_schedule)).run(),
         "the schedule gave nan at step 0",

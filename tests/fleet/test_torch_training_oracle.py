@@ -11,7 +11,7 @@ import pytest
 import torch
 from rounding import REPEATS, assert_within_rounding, nudged, trained_nudged
 
-from canary.errors import InputError, OutOfMemory, UnsupportedError
+from canary.errors import OutOfMemory, UnsupportedError
 from canary.fleet import torch_training
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves
@@ -257,12 +257,6 @@ def test_too_many_at_once_are_halved_and_faults_are_found_one_by_one():
 
     near = [loss(nudged(X, seed)) for seed in range(REPEATS)]
     assert_within_rounding(loss(X, Here(at_once=6)), loss(X), near)
-
-
-@pytest.mark.parametrize("wrong", [{"optimizer": "lbfgs"}, {"epochs": 0}, {"batch_size": 0}])
-def test_settings_refused(wrong):
-    with pytest.raises(InputError, match="at least 1"):
-        TorchTraining(build=fleets.small_net, **wrong)
 
 
 def test_many_samples_are_asked_for_in_parts():

@@ -11,31 +11,14 @@ import numpy as np
 import pytest
 import torch
 from command_line import save_model
-from safetensors.torch import save_file
 from small_models import CHARACTERS, causal_module, character_tokenizer, recurrent_module
+from toys import fresh, save
 
 from canary.errors import CanaryError, InputError, ModelError
 from canary.models.language_model import Rows
 from canary.models.loading import load
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-FACTORY = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self, size, width):
-        super().__init__()
-        self.embed = torch.nn.Embedding(size, width)
-        self.cell = torch.nn.GRU(width, width, 2, batch_first=True)
-        self.out = torch.nn.Linear(width, size)
-
-    def forward(self, ids, state=None):
-        hidden, state = self.cell(self.embed(ids), state)
-        return self.out(hidden), state
-
-def make(config):
-    return Net(**config)
-"""
 
 
 @pytest.fixture
@@ -49,13 +32,11 @@ def folder(tmp_path):
 @pytest.fixture
 def recurrent(tmp_path, monkeypatch):
     """The working folder, with a recurrent model in it, and the module."""
-    module = recurrent_module("GRU", width=16)
-    (tmp_path / CONFIG).write_text(json.dumps({"size": len(CHARACTERS), "width": 16}))
-    save_file(module.state_dict(), tmp_path / WEIGHTS)
-    character_tokenizer().save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "net.py").write_text(FACTORY)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path, module
+    module = fresh()
+    folder = save(module, tmp_path / "own")
+    (folder / "net.py").write_text("from canary.demo import build as make")
+    monkeypatch.chdir(folder)
+    return folder, module
 
 
 def test_pretrained_folder(folder) -> None:
@@ -130,7 +111,7 @@ def test_loading_input_of_incomplete_folders(tmp_path, folder) -> None:
         ("missing.py:make", CONFIG, "{}", "cannot be imported"),
         ("make", CONFIG, "{}", "does not name a factory"),
         ("no_such_module_here:make", CONFIG, "{}", "cannot be imported"),
-        ("net.py:make", CONFIG, '{"size": 7, "width": 16}', "do not give a model"),
+        ("net.py:make", CONFIG, '{"size": 7}', "do not give a model"),
         ("net.py:make", CONFIG, "[]", "not a JSON object"),
         ("net.py:make", WEIGHTS, None, r"no model\.safetensors"),
     ],

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections import namedtuple
 
-import numpy as np
 import pytest
 import torch
 import transformers
 from small_models import CHARACTERS, _spread, causal_module, loaded, recurrent_module
-from tokenizers import Tokenizer
-from tokenizers.models import BPE
 
 import canary
 from canary.errors import ModelError
-from canary.models.english import SENTENCES, note_on_english, note_on_vocabulary, price_english
+from canary.models.english import note_on_vocabulary
 from canary.models.language_model import Rows
-from canary.models.loading import load
 
 SMALL = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "pad_token_id": 0}
 SMALL |= {"vocab_size": len(CHARACTERS), "bos_token_id": None, "eos_token_id": None}
@@ -125,24 +121,6 @@ def test_wrong_modules_are_refused(fault: str) -> None:
         loaded(make())
 
 
-def test_reuse_is_probed_not_believed() -> None:
-    """A model whose cache is silently ignored is walked in whole rows, and rightly."""
-
-    class Forgetful(transformers.GPT2LMHeadModel):
-        def forward(self, input_ids=None, past_key_values=None, **options):
-            if past_key_values is not None and past_key_values.get_seq_length():
-                out = super().forward(input_ids=input_ids, use_cache=True)
-                return transformers.modeling_outputs.CausalLMOutputWithPast(
-                    logits=out.logits, past_key_values=past_key_values
-                )
-            return super().forward(input_ids=input_ids, past_key_values=past_key_values, **options)
-
-    honest = causal_module("gpt2")
-    module = Forgetful(honest.config)
-    module.load_state_dict(honest.state_dict())
-    assert "reuse" not in loaded(module).facts.capabilities
-
-
 def test_a_module_without_states_is_computed_as_whole_rows() -> None:
     """`forward(ids) -> logits` prices what the same module with states prices.
 
@@ -228,25 +206,3 @@ def test_a_tokenizer_of_a_far_smaller_vocabulary_is_a_note() -> None:
     canaries = canary.generate("a{digit:3}", repetitions=[1], per_repetition=2, seed=0)
     assert note in canary.audit(model, canaries, draws=10, method="sampling").notes
     assert note_on_vocabulary(loaded(gpt2(vocab_size=128))) is None
-
-
-def test_a_trained_model_has_no_note_and_one_with_another_tokenizer_has() -> None:
-    """A GRU that has learned a few hundred English characters by heart."""
-    torch.manual_seed(0)
-    module = recurrent_module("GRU")
-    texts = [s.lower().replace(",", "").ljust(90, "\n") for s in SENTENCES]
-    ids = torch.tensor([[CHARACTERS.index(c) for c in text] for text in texts])
-    rate = torch.optim.Adam(module.parameters(), lr=0.02)
-    for _ in range(40):
-        logits, _state = module(ids[:, :-1], None)
-        rate.zero_grad()
-        torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
-        rate.step()
-    right = loaded(module.eval())
-    assert note_on_english(right) is None
-    found = price_english(right)
-    assert found.bits_per_token < found.shuffled
-    order = np.random.default_rng(0).permutation(SIZE)
-    mixed = {c: int(order[i]) for i, c in enumerate(CHARACTERS)}
-    wrong = load(module, tokenizer=Tokenizer(BPE(vocab=mixed, merges=[])))
-    assert "is this its tokenizer?" in (note_on_english(wrong) or "")

@@ -82,19 +82,6 @@ def test_every_door_refuses_a_forgotten_shift(door: str) -> None:
         DOORS[door](Own("forgotten shift"))
 
 
-@pytest.mark.parametrize(
-    ("fault", "told"),
-    [
-        ("cuts at 24", "after the first 24 tokens all cost the same"),
-        ("drops the start", r"'\\n' changes no price after it.*every token of a row"),
-    ],
-)
-def test_rows_that_are_not_read_whole_are_refused(fault: str, told: str) -> None:
-    """Load looks at short rows; the door knows the longest candidate and the start token."""
-    with pytest.raises(ModelError, match=told):
-        canary.extract(load(Own(fault)), LONG, start_token="\n", budget=20)
-
-
 def test_a_window_is_noted_where_the_candidate_is_longer() -> None:
     told = "only the last 23 matter to the next one. Does the adapter cut rows"
     for text, there in ((LONG, True), (FORMAT, False)):
@@ -282,38 +269,38 @@ SAID += ("held states", "English is likelier", "before the first token", "make a
 
 
 def test_a_sound_model_passes_every_check_with_a_figure_coverage() -> None:
-    found = canary.doctor(build("lstm"), start_token="\n")
+    found = canary.doctor(build("lstm"), start_token="\n", tokens=40)
     assert found.sound
     told = [finding.check for finding in found.findings]
     assert all(any(part in check for check in told) for part in SAID)
     assert all(finding.figure for finding in found.findings)
+    assert not [f for f in found.findings if f.check.startswith(ROWS) and f.verdict != "fine"]
     assert len(found.to_dict()["findings"]) == len(found.findings) >= 20
     assert json.dumps(found.to_dict(), allow_nan=False)
 
 
+ROWS = ("each token of a row of 40", "the last token of a row of 40", "a start token changes")
+
+
 @pytest.mark.parametrize(
-    ("fault", "cure"),
-    [("dropout", "evaluation mode"), ("forgotten shift", "log-softmax"), ("bits", "multiply by")],
+    ("fault", "verdict", "check", "cure"),
+    [
+        ("dropout", "refused", "a row costs the same when it is asked for twice", "evaluation"),
+        ("bits", "refused", "the probabilities of all next tokens sum to 1", "multiply by"),
+        ("cuts at 24", "refused", ROWS[0], "do not cut rows"),
+        ("keeps 24", "noted", ROWS[1], "does the adapter cut rows"),
+        ("drops the start", "refused", ROWS[2], "every token of a row"),
+    ],
 )
-def test_a_wrong_adapter_is_refused_and_its_other_checks_are_shown(fault: str, cure: str) -> None:
-    found = canary.doctor(Own(fault))
-    assert not found.sound
-    assert all(finding.cure for finding in found.findings if finding.verdict == "refused")
+def test_a_fault_is_seen_and_all_other_checks_are_shown(fault, verdict, check, cure) -> None:
+    found = canary.doctor(Own(fault), start_token="\n", tokens=40)
+    assert found.sound == (verdict != "refused")
     assert len(found.findings) >= 20
+    (seen,) = (f for f in found.findings if f.check.startswith(check))
+    assert seen.verdict == verdict
+    assert cure in seen.cure
     assert cure in str(found)
-
-
-def test_rows_that_are_not_read_whole_are_seen() -> None:
-    checks = {
-        "cuts at 24": ("refused", "each token of a row of 40"),
-        "keeps 24": ("noted", "the last token of a row of 40"),
-        "drops the start": ("refused", "a start token changes"),
-    }
-    honest = canary.doctor(Own(), start_token="\n", tokens=40)
-    for fault, (verdict, check) in checks.items():
-        faulty = canary.doctor(Own(fault), start_token="\n", tokens=40)
-        for examined, wanted in ((faulty, verdict), (honest, "fine")):
-            assert [f.verdict for f in examined.findings if f.check.startswith(check)] == [wanted]
+    assert all(finding.cure for finding in found.findings if finding.verdict == "refused")
 
 
 def test_what_is_no_fault_of_the_model_and_a_model_that_cannot_be_loaded(tmp_path) -> None:

@@ -21,7 +21,7 @@ from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers import models as backends
 
 import canary
-from canary.errors import CanaryError, InputError, MissingExtraError, ModelError, ServerError
+from canary.errors import InputError, MissingExtraError, ModelError, ServerError
 from canary.models.language_model import Rows
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.token_texts import Texts
@@ -88,12 +88,8 @@ def values(change, *, echoed=False):
 
 def number(written):
     """A number as it stands in JSON."""
-
-    def fault(answer):
-        shown(answer)["token_logprobs"][2] = "HERE"
-        return json.dumps(answer).replace('"HERE"', written).encode()
-
-    return answers(fault)
+    here = values(lambda v: [*v[:2], "HERE", *v[3:]])
+    return lambda *given: json.dumps(here(*given)).replace('"HERE"', written).encode()
 
 
 def prepending(shows, counts):
@@ -381,25 +377,6 @@ def test_an_answer_without_end_is_cut(tmp_path):
     assert written[0] < 100_000_000  # what was under way, besides the 8 MB
 
 
-@pytest.mark.parametrize(("fine", "kept"), [(70, "64 answers are kept"), (30, "no answer is kept")])
-def test_how_many_answers_are_kept_is_said_as_it_is(tmp_path, fine, kept):
-    """When the server goes, the probe that vouches for the last of them cannot be asked for."""
-    left = [10**9]
-
-    def fault(server, number, answer):
-        left[0] -= 1
-        return answer if left[0] > 0 else Status(500)
-
-    rows = Rows.of([[1, 2, a, b] for a in range(10) for b in range(10)])
-    with FakeServer(build("table"), fault=fault) as server:
-        model = load_served(server, tmp_path, attempts=1)
-        left[0] = fine
-        with pytest.raises(CanaryError, match=kept):
-            model.score(rows)
-        again = len(model._asking._answers)
-    assert kept.startswith(str(again) if again else "no")
-
-
 @pytest.mark.parametrize("names", [True, False])
 def test_another_model_in_mid_run_is_an_error_and_no_mixture(tmp_path, names):
     """Whether or not it says its name; what the first one answered stays, and no more."""
@@ -419,7 +396,7 @@ def test_another_model_in_mid_run_is_an_error_and_no_mixture(tmp_path, names):
             model.score(rows)
         # The other model stays: it is not taken for the one whose answers are kept.
         server.fault = answers(lambda a: a)
-        assert len(model._asking._answers) == 64
+        assert len(model._answers) == 64
         del model
         with pytest.raises(ServerError, match="another model under this name than when 64"):
             load_served(server, tmp_path)
@@ -437,22 +414,25 @@ def test_another_model_in_mid_run_is_an_error_and_no_mixture(tmp_path, names):
         ("http://host:port", {}, "cannot be read"),
         ("http://user:hunter2@host/v1", {}, "more than a host and a path.*--key-env"),
         ("http://host/v1?api_key=hunter2", {}, "more than a host and a path"),
-        ("http://127.0.0.1:9", {"tokenizer": None}, "needs the tokenizer .*--tokenizer"),
-        ("http://127.0.0.1:9", {"dtype": "float32"}, "this one is served"),
+        ("http://host", {"max_requests": 0}, "max_requests.* got 0"),
+        ("http://host", {"in_flight": 0}, "in_flight.* got 0"),
+        ("http://host", {"timeout": 0}, "timeout.* got 0"),
+        ("http://host", {"top_k": 1000}, "top_k.* at most 100"),
     ],
 )
-def test_addresses(url, options, message):
+def test_addresses_and_options(url, options, message):
     with pytest.raises(InputError, match=message) as caught:
-        canary.load(url, **{"tokenizer": character_tokenizer(), **options})
+        Endpoint(url, **options)
     assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("max_requests", 0), ("in_flight", 0), ("timeout", 0), ("top_k", 1000)]
+    ("options", "message"),
+    [({"tokenizer": None}, "needs the tokenizer .*--tokenizer"), ({"dtype": "float32"}, "served")],
 )
-def test_options_out_of_range(name, value):
-    with pytest.raises(InputError, match=f"{name}.* (got 0|at most 100)"):
-        Endpoint("http://host", **{name: value})
+def test_options_of_load(options, message):
+    with pytest.raises(InputError, match=message):
+        canary.load("http://127.0.0.1:9", **{"tokenizer": character_tokenizer(), **options})
 
 
 def test_a_missing_library_names_the_extra(monkeypatch):

@@ -46,9 +46,11 @@ def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path, monkeypatch, ending
             )
         if ending == "interrupt":
             _interrupt_after(monkeypatch, 100)
-        with pytest.raises(KeyboardInterrupt if ending == "interrupt" else ServerError):
+        with pytest.raises(KeyboardInterrupt if ending == "interrupt" else ServerError) as caught:
             model.score(ROWS)
-        del model
+        kept = len(model._answers)
+        assert ending == "interrupt" or f"{kept} answers are kept" in str(caught.value)
+        del model, caught
         for thread in threading.enumerate():
             if thread.name.endswith("(worker)"):  # what is in hand goes to the server late
                 thread.join(60)
@@ -75,7 +77,7 @@ def _interrupt_after(monkeypatch, count):
             left[0] -= 1
             yield outcome
 
-    monkeypatch.setattr("canary.models.served.verified_cache.in_parallel", interrupted)
+    monkeypatch.setattr("canary.models.served.served_model.in_parallel", interrupted)
 
 
 def test_no_more_requests_than_allowed_are_sent(tmp_path):
@@ -88,7 +90,7 @@ def test_no_more_requests_than_allowed_are_sent(tmp_path):
             model.score(ROWS)
         # One more goes to the list of models, which is counted, too.
         assert server.count() - before == 10
-        assert len(model._asking._answers) == 9
+        assert len(model._answers) == 9
 
 
 def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
@@ -158,9 +160,7 @@ def test_no_more_than_so_many_are_in_flight(tmp_path, in_flight):
         ids = [[1, 2, k] for k in range(4 * in_flight)]
         # Not through `score`: the probe at its end is alone.
         for _, outcome in in_parallel(
-            lambda row: model._asking._client.post(
-                "/completions", model._asking._manner.request(row)
-            ),
+            lambda row: model._client.post("/completions", model._manner.request(row)),
             ids,
             at_once=in_flight,
         ):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from canary.errors import ServerError
 from canary.models.answered import not_finite
 from canary.models.served.token_texts import Texts
-from canary.models.served.wire import Choice, completion, read_choice
+from canary.models.served.wire import Choice, read_choice
 
 Floats = NDArray[np.float64]
 
@@ -86,9 +86,14 @@ class Manner:
         return self.body(prompt, following or self.top)
 
     def body(self, prompt: str | list[int], top: int | None) -> dict[str, Any]:
-        """The body of a request for a prompt of either kind."""
-        echo, most = top is None, top or 1
-        return completion(self.model, prompt, echo=echo, top=most, numbered=self.numbered)
+        """The body of a request for the `top` likeliest tokens after a prompt; None: for an echo.
+
+        One token is always generated: some servers take no fewer, and others read 0 as no limit.
+        """
+        body = {"model": self.model, "prompt": prompt, "max_tokens": 1, "temperature": 0}
+        options = {"echo": top is None, "return_tokens_as_token_ids": self.numbered}
+        wanted = {name: True for name, value in options.items() if value}
+        return body | {"logprobs": top or 1} | wanted
 
     def numbers(self, answer: Any, ids: Sequence[int]) -> Floats:
         """What an answer says of a row.

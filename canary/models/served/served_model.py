@@ -1,9 +1,13 @@
-"""From the address of a server to a model behind the seam."""
+"""From the address of a server to a model behind the seam.
+
+It asks nothing twice, many things at once, and never mixes two models.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,14 +27,18 @@ from canary.models.language_model import (
     Rows,
     Walker,
 )
-from canary.models.served.client import Client
+from canary.models.served.client import Client, in_parallel
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import Agreed, check_aligned_at, model_served, shake_hands
 from canary.models.served.request_format import Floats, log_probs_of
-from canary.models.served.verified_cache import Answers, Asking, open_answers
+from canary.models.served.verified_cache import Answers, open_answers
+from canary.models.served.wire import PATH
 from canary.tokens.tokenizer import Tokenizer
 
 _FREE_BYTES = 2**30
+_BLOCK = 64
+
+Row = tuple[int, ...]
 
 
 def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageModel:
@@ -76,7 +84,7 @@ def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageMo
         capabilities=("score", "expand") if top is None else ("expand",),
     )
     kind = EchoedModel if top is None else LikeliestModel
-    return kind(Asking(client, endpoint, answers, agreed), facts, client, agreed)
+    return kind(client, endpoint, answers, agreed, facts)
 
 
 def _first(agreed: Agreed, answers: Answers, where: str) -> Floats:
@@ -100,28 +108,130 @@ def _first(agreed: Agreed, answers: Answers, where: str) -> Floats:
 
 
 class ServedModel:
-    """What all served models have in common.
+    """What all served models have in common: they ask, and keep what a probe has vouched for.
+
+    A block of answers is kept, and used, only after a row that was asked for at the
+    beginning has been asked for again and has its numbers still: whoever answers the block
+    and the probes at both its ends is taken for one model.
 
     The tokenizer is the one that was named; without its special tokens where prompts are texts.
     """
 
-    def __init__(self, asking: Asking, facts: ModelFacts, client: Client, agreed: Agreed) -> None:
-        self._asking, self.facts = asking, facts
-        self.tokenizer = agreed.manner.texts.tokenizer
-        self._client, self._agreed = client, agreed
-        self._checked = max(len(probe.ids) for probe in agreed.probes)
-
-    def expect(self, rows: int, *, at_most: int = 0) -> None:
-        """See `Asking.expect`."""
-        self._asking.expect(rows, at_most=at_most)
+    def __init__(
+        self,
+        client: Client,
+        endpoint: Endpoint,
+        answers: Answers,
+        agreed: Agreed,
+        facts: ModelFacts,
+    ) -> None:
+        self._client, self._endpoint, self._answers = client, endpoint, answers
+        self._agreed, self._manner, self.facts = agreed, agreed.manner, facts
+        self.tokenizer = self._manner.texts.tokenizer
+        self._probed = 0
 
     def memory(self) -> Memory:
         """Nothing is held here."""
         return Memory(_FREE_BYTES, 1)
 
+    def expect(self, rows: int, *, at_most: int = 0) -> None:
+        """Say how many requests are to come, and refuse a run that would not be done.
+
+        As many as `rows` are sure, if no answer to them is known; a search may need `at_most`
+        besides. If more are sure than may be sent, that is an InputError.
+        """
+        known, sent = len(self._answers), self._client.sent
+        sure = rows + -(-rows // _BLOCK)
+        limit = self._endpoint.max_requests
+        if self._endpoint.tell is not None:
+            more = f", and at most {at_most:,} for the search" if at_most else ""
+            kept = f"; {known:,} earlier answers are kept and not asked for again" if known else ""
+            self._endpoint.tell(
+                f"Requests to {self._endpoint.base}: {sent:,} to see what it can do, about "
+                f"{sure:,} to come{more}{kept}"
+            )
+        if limit is not None and sent + sure - known > limit:
+            raise InputError(
+                f"about {sent + max(sure - known, 0):,} requests are needed, and {limit:,} allowed",
+                cure="allow more with --max-requests, or ask for less: fewer --draws, a smaller "
+                "--budget",
+                where=self._endpoint.base,
+            )
+
+    def ask(self, rows: Sequence[Row]) -> dict[Row, Floats]:
+        """What is answered to each row; the same one may stand in it several times.
+
+        Raises
+        ------
+        ServerError
+            If the server fails, refuses, or is another than at the beginning. It says how many
+            answers are kept: those that were vouched for until then.
+        """
+        known: dict[Row, Floats] = {}
+        todo: list[tuple[Row, bytes, dict[str, Any]]] = []
+        for row in dict.fromkeys(rows):
+            body = self._manner.request(row)
+            key = self._answers.key(body)
+            numbers = self._answers.get(key)
+            if numbers is None:
+                todo.append((row, key, body))
+            else:
+                known[row] = numbers
+        for first in range(0, len(todo), _BLOCK):
+            known |= self._ask_block(todo[first : first + _BLOCK])
+        return known
+
+    def _ask_block(self, todo: Sequence[tuple[Row, bytes, dict[str, Any]]]) -> dict[Row, Floats]:
+        def post(item: tuple[Row, bytes, dict[str, Any]]) -> Floats:
+            return self._manner.numbers(self._client.post(PATH, item[2]), item[0])
+
+        answered: list[tuple[int, Floats]] = []
+        failed: BaseException | None = None
+        try:
+            for place, outcome in in_parallel(post, todo, at_once=self._endpoint.in_flight):
+                if outcome.exception() is None:
+                    answered.append((place, outcome.result()))
+                else:
+                    failed = failed or outcome.exception()
+            if failed is not None:
+                raise failed
+        except BaseException as error:
+            if answered and self._same_still(hurried=True):
+                self._answers.add([(todo[place][1], numbers) for place, numbers in answered])
+            if isinstance(error, ServerError):
+                kept = len(self._answers)
+                told = f"{kept:,} answers are kept and not asked for again"
+                error.cure += f": {told if kept else 'no answer is kept'}"
+            raise
+        if not self._same_still(hurried=False):
+            raise ServerError(
+                "does not answer as it did: another model is served there now",
+                cure="see to it that one model is served from beginning to end, and start again: "
+                "what the first one answered is kept",
+                where=self._endpoint.base,
+            )
+        self._answers.add([(todo[place][1], numbers) for place, numbers in answered])
+        return {todo[place][0]: numbers for place, numbers in answered}
+
+    def _same_still(self, *, hurried: bool) -> bool:
+        """Whether a probe has its numbers still; `hurried` where something else is being raised."""
+        self._probed += 1
+        probe = self._agreed.probes[self._probed % len(self._agreed.probes)]
+        request = self._manner.request(probe.ids)
+        try:
+            answer = self._client.post(PATH, request, hurried=hurried, last=True, quote=True)
+            moved = self._manner.apart(self._manner.numbers(answer, probe.ids), probe.numbers)
+        except Exception:
+            if hurried:
+                return False
+            raise
+        return moved <= self._agreed.tolerance
+
 
 class EchoedModel(ServedModel):
     """Scores whole rows, each with a request of its own."""
+
+    _checked = 0  # tokens of the longest row whose numbers are known to be in their places
 
     def score(self, rows: Rows) -> FloatArray:
         """Log-probability of each scored token, flat, in nats.
@@ -138,10 +248,11 @@ class EchoedModel(ServedModel):
         scored = zip(sequences, rows.scored.tolist(), strict=True)
         asked = [(ids, count) for ids, count in scored if count]
         longest = max((ids for ids, _ in asked), key=len, default=())
-        if len(longest) > self._checked:
+        probed = max(len(probe.ids) for probe in self._agreed.probes)
+        if len(longest) > max(self._checked, probed):
             check_aligned_at(self._client, self._agreed, longest)
             self._checked = len(longest)
-        numbers = self._asking.ask([ids for ids, _ in asked])
+        numbers = self.ask([ids for ids, _ in asked])
         values = [numbers[ids][len(ids) - 1 - count :] for ids, count in asked]
         return np.concatenate([np.zeros(0), *values]).astype(np.float32)
 
@@ -159,7 +270,7 @@ class LikeliestModel(ServedModel):
     def score(self, rows: Rows) -> FloatArray:
         """Refused: what is not among the likeliest has no log-probability, only a bound."""
         raise UnsupportedError(
-            f"the server of {self.facts.name!r} tells only the {self._asking.top} likeliest next "
+            f"the server of {self.facts.name!r} tells only the {self._manner.top} likeliest next "
             "tokens, so whole texts have no log-perplexity",
             cure="use canary exposure or extract, which give bounds, or a server that echoes "
             "prompts with log-probabilities (vLLM)",
@@ -167,18 +278,16 @@ class LikeliestModel(ServedModel):
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker that asks for the next tokens at each node and holds nothing."""
-        return _Below(self._asking, context)
+        return _Below(self, context)
 
 
-class _Below:
+class _Below(RowWalker):
     """Costs below a context. The context's own is left out: no server of this kind tells it."""
 
-    room = 0
-
-    def __init__(self, asking: Asking, context: Context) -> None:
-        self._asking = asking
-        self._context = tuple(np.asarray(context.ids).tolist())
-        self.context_log_probs: FloatArray = np.zeros(len(self._context) - 1, np.float32)
+    def __init__(self, model: ServedModel, context: Context) -> None:
+        super().__init__(model, context)
+        self._before = tuple(self._context.tolist())
+        self.context_log_probs: FloatArray = np.zeros(len(self._before) - 1, np.float32)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
         """See `canary.models.language_model.Walker.expand`; upper bounds where a token is not told.
@@ -189,23 +298,23 @@ class _Below:
         paths = [tuple(p[:k].tolist()) for p, k in zip(nodes.paths, nodes.lengths, strict=True)]
         priced = np.asarray(nodes.priced, np.int64).tolist()
         wanted = [
-            self._context + path[:depth]
+            self._before + path[:depth]
             for path, first in zip(paths, priced, strict=True)
             for depth in range(first, len(path) + 1)
         ]
-        told = self._asking.ask(wanted)
+        told = self._model.ask(wanted)
         path_log_probs, values, exact = np.zeros(n), [], []
         for node, (path, first) in enumerate(zip(paths, priced, strict=True)):
             sure = True
             for depth in range(first, len(path)):
                 token = np.array(path[depth : depth + 1], np.int32)
-                value, known = log_probs_of(told[self._context + path[:depth]], token)
+                value, known = log_probs_of(told[self._before + path[:depth]], token)
                 path_log_probs[node] += value[0]
                 sure &= bool(known[0])
             children: Any = tokens.tokens
             if tokens.offsets is not None:
                 children = children[tokens.offsets[node] : tokens.offsets[node + 1]]
-            below, known = log_probs_of(told[self._context + path], children)
+            below, known = log_probs_of(told[self._before + path], children)
             values.append(below)
             exact.append(known & sure)
         shape = (n, -1) if tokens.offsets is None else (-1,)
@@ -221,12 +330,3 @@ class _Below:
         """See `canary.models.language_model.TellsQueries`: one for each token without a price."""
         queries: NDArray[np.int64] = np.asarray(nodes.lengths) - np.asarray(nodes.priced) + 1
         return queries
-
-    def release(self, handles: IntArray) -> None:
-        """Nothing is held."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None

@@ -1,11 +1,11 @@
-"""Requests and answers as they go over the wire of the completions API."""
+"""Answers as they come over the wire of the completions API."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,25 +32,6 @@ class Choice:
     tokens: tuple[str, ...] | None = field(repr=False)
     log_probs: tuple[float | None, ...] = ()
     top: tuple[Mapping[str, float], ...] = field(default=(), repr=False)
-
-
-def completion(
-    model: str, prompt: str | Sequence[int], *, echo: bool, top: int, numbered: bool
-) -> dict[str, Any]:
-    """The body of a request for the `top` likeliest tokens after a prompt.
-
-    With `echo` for the tokens of the prompt as well; `numbered`: by their numbers (vLLM). One
-    token is always generated: some servers take no fewer, and others read 0 as no limit.
-    """
-    body = {
-        "model": model,
-        "prompt": prompt if isinstance(prompt, str) else list(prompt),
-        "max_tokens": 1,
-        "temperature": 0,
-        "logprobs": top,
-    }
-    options = {"echo": echo, "return_tokens_as_token_ids": numbered}
-    return body | {name: True for name, wanted in options.items() if wanted}
 
 
 def read_json(text: str, rewrite: Callable[[str], str]) -> Any:
