@@ -32,11 +32,6 @@ class Kept(Standing, Record, written=("format", ...)):
     format: int
 
     @property
-    def standing(self) -> Standing:
-        """It, as a finding names it."""
-        return Standing(self.id, self.repetitions, self.bits, self.lower_bits, self.upper_bits)
-
-    @property
     def middle_bits(self) -> float:
         """The estimate, or what it is at least."""
         return self.lower_bits if self.bits is None else self.bits

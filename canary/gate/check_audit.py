@@ -117,8 +117,8 @@ def check(
     InputError
         If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
-        canaries were left out of the corpus on purpose, the verification is of another set or
-        given with `trust_injection`, or the audit extracted nothing and `no_extraction` is given.
+        canaries were left out of the corpus on purpose, the verification is of another set,
+        or the audit extracted nothing and `no_extraction` is given.
     EstimationError
         If canaries did not survive and none is memorized, or p-values of natural secrets were
         asked for.
@@ -143,14 +143,6 @@ def check(
     >>> bool(verdict), str(verdict)  # doctest: +SKIP
     (False, 'memorized: the median exposure of canaries with 16 copies ...')
     """
-    if not no_extraction and all(
-        limit is None for limit in (max_exposure_bits, max_p, baseline, max_epsilon)
-    ):
-        raise InputError(
-            "there is nothing to check",
-            cure="give a limit, such as max_exposure_bits 10; the others are max_p, no_extraction, "
-            "baseline and max_epsilon",
-        )
     one_of(undecided, "policy of undecided", get_args(Policy))
     one_of(statistic, "statistic", get_args(Statistic))
     if confidence is not None:
@@ -162,28 +154,32 @@ def check(
     if verification is not None:
         cure = "give what canary.verify returned"
         of_kind(verification, Verification, "verification", cure=cure)
-    if verification is not None and trust_injection:
-        raise InputError(
-            "a verification is given, so nothing is taken on trust",
-            cure="leave one of them out",
-            where="trust_injection",
-        )
-    bound = partial(_epsilon, canaries=canaries, copies=repetitions, guesses=guesses, delta=delta)
-    judges = bound(max_epsilon, confidence=confidence or _EPSILON_CONFIDENCE)
     audits = _audits(audit)
-    if no_extraction:
-        judges.insert(0, extracted)
-    if max_p is not None:
-        judges.insert(0, partial(evidence, level=check_level(max_p)))
+    judges: list[_Judge] = []
     if max_exposure_bits is not None:
         sure, limit = confidence or _MEDIAN_CONFIDENCE, check_limit(max_exposure_bits)
         judge = {"median": medians, "maximum": largest}[statistic]
-        judges.insert(0, partial(judge, limit=limit, confidence=sure))
+        judges.append(partial(judge, limit=limit, confidence=sure))
+    if max_p is not None:
+        judges.append(partial(evidence, level=check_level(max_p)))
+    if no_extraction:
+        judges.append(extracted)
+    judges += _epsilon(
+        *(max_epsilon, canaries),
+        copies=repetitions, guesses=guesses, delta=delta,
+        confidence=confidence or _EPSILON_CONFIDENCE,
+    )  # fmt: skip
+    if not judges and baseline is None:
+        raise InputError(
+            "there is nothing to check",
+            cure="give a limit, such as max_exposure_bits 10; the others are max_p, no_extraction, "
+            "baseline and max_epsilon",
+        )
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
         groups = groups_of(each, repetitions)
-        judged = [finding for judge in judges for finding in judge(each, groups)]
-        mine = [*doubts_before(each, verification), *judged, *controls(each)]
+        judged = (finding for judge in judges for finding in judge(each, groups))
+        mine = (*doubts_before(each, verification), *judged, *controls(each))
         which = f"audit {number}: " if len(audits) > 1 else ""
         findings += [
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
@@ -238,8 +234,8 @@ def new_baseline(
 
 def _epsilon(
     limit: float | None,
-    *,
     canaries: CanarySet | None,
+    *,
     copies: Sequence[int] | None,
     guesses: int | None,
     delta: float,
@@ -262,7 +258,6 @@ def _epsilon(
             cure="give canaries (--canaries FILE)",
             where="max_epsilon",
         )
-    canary_set(canaries)
     asked = [None] if copies is None else sorted(set(copies))
     if len(asked) != 1:
         raise InputError(
@@ -270,15 +265,11 @@ def _epsilon(
             cure="give one number of copies with max_epsilon, or leave repetitions out for all",
             where="repetitions",
         )
-
-    def judge(audit: Audit, _: Sequence[int]) -> list[Finding]:
-        bound = epsilon_bound(
-            *(audit, canaries),
-            copies=asked[0], guesses=guesses, delta=delta, confidence=confidence,
-        )  # fmt: skip
-        return [within_epsilon(bound, limit)]
-
-    return [judge]
+    bound = partial(
+        epsilon_bound, canaries=canary_set(canaries),
+        copies=asked[0], guesses=guesses, delta=delta, confidence=confidence,
+    )  # fmt: skip
+    return [lambda audit, _: [within_epsilon(bound(audit), limit)]]
 
 
 def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
@@ -291,21 +282,16 @@ def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Au
 def _notes(audits: Sequence[Audit]) -> list[str]:
     """What the audits note, with the number of the audit where not all note it."""
     shared = set.intersection(*(set(audit.notes) for audit in audits))
-    notes = (
-        note if note in shared else f"audit {number}: {note}"
-        for number, audit in enumerate(audits, 1)
-        for note in audit.notes
-    )
-    return list(dict.fromkeys(notes))
+    numbered = ((f"audit {n}: ", note) for n, a in enumerate(audits, 1) for note in a.notes)
+    return list(dict.fromkeys(note if note in shared else which + note for which, note in numbered))
 
 
 def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> list[str]:
     """That a verdict is of some of the canaries alone."""
     copies = {c.repetitions for audit in audits for c in audit.injected}
     others = sorted(copies - set(copies if repetitions is None else repetitions))
-    if not others:
-        return []
-    return [
+    told = (
         f"canaries with {', '.join(map(count, others))} copies were left out, as was asked; "
         "this verdict does not speak of them"
-    ]
+    )
+    return [told] if others else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from canary.audits.audit_result import CANARY_SET, Audit
+from canary.audits.audit_result import CANARY_SET, Audit, median_bits
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
@@ -112,12 +112,9 @@ def epsilon_bound(
                 where="guesses",
             )
     # The most exposed first; what the order is made of knows nothing of coins.
-    middles = [
-        c.exposure.lower_bits if c.exposure.bits is None else c.exposure.bits for c in chosen
-    ]
-    order = sorted(zip(middles, chosen, strict=True), key=lambda pair: (-pair[0], pair[1].px_bits))
-    chosen = [c for _, c in order]
-    scores = [-place for place in range(len(chosen))]
+    middles = {c.id: median_bits([c.exposure])[0] for c in chosen}
+    chosen.sort(key=lambda c: (-middles[c.id], c.px_bits))
+    scores = range(0, -len(chosen), -1)
     right = correct_guesses(scores, [not c.control for c in chosen], guesses=made)
 
     def bound(correct: int) -> float:

@@ -73,8 +73,7 @@ def medians(
                 fewer = ", fewer with exact ranks" if max(misses) > 0.0 else ""
                 cure = f"{count(needed)} that agree would do{fewer}"
         else:
-            outcome = _outcome(lower, upper, limit)
-            place = _place(lower, upper, limit, outcome)
+            outcome, place = _placed(lower, upper, limit)
             told = f"the median exposure of {name} ({who}, {share(confidence)}) {place}"
             if needed is not None:
                 chance = float(bdtrc(needed - 1, len(group), 2.0**-limit)) if needed else 1.0
@@ -134,12 +133,11 @@ def largest(
         )
         cure = f"rank exactly (--method rank), or lower the confidence to {1 - error:.2g}"
     else:
-        outcome = _outcome(lower, upper, limit)
-        told = f"the largest exposure of {who} {_place(lower, upper, limit, outcome)}"
+        outcome, place = _placed(lower, upper, limit)
+        told = f"the largest exposure of {who} {place}"
         if outcome == "memorized":
             which = f"{top.id} with {plural(top.repetitions, 'copy', 'copies')}"
-            told = f"{which} has an exposure of {bits(lower)} bits or more, above the limit of "
-            told, cure = f"{told}{limit:g}", _AGAINST
+            told, cure = f"{which} has an exposure of {place.removeprefix('is ')}", _AGAINST
         elif outcome == "undecided":
             cure = _draws_cure([c.exposure for c in chosen], limit)
     finding = Finding(
@@ -176,8 +174,6 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
     by_copies = audit.by_repetitions()
     combined = [combined_p(by_copies[copies]) for copies in groups]
     raw = [test.p_value for test in combined if test is not None]
-    if len(raw) < len(groups):
-        raise InputError("canaries have no p-values", cure="audit them again", where="max_p")
     blind, findings = coarsest(audit) is not None, []
     for copies, p, alone in zip(groups, holm(raw).tolist(), raw, strict=True):
         group, name = by_copies[copies], group_name(copies)
@@ -219,15 +215,20 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
     return findings
 
 
-def check_limit(limit: float) -> float:
-    """A limit in bits, if it is a finite number from 1 on; an `InputError` otherwise."""
-    if 1.0 <= (value := as_real(limit)) < math.inf:
+def check_limit(limit: float, *, most: float = math.inf) -> float:
+    """A limit in bits from 1 on that some exposure could exceed; an `InputError` otherwise.
+
+    `most` is the largest exposure that there can be.
+    """
+    value, cure = as_real(limit), "lower the limit, or take a format with more candidates"
+    problem = f"no exposure could exceed the limit of {value:g} bits: the largest space "
+    problem += f"holds {most:.4g}"
+    if not 1.0 <= value < math.inf:
+        problem = f"a limit of {limit!r} bits makes no sense"
+        cure = "give a number from 1 bit on, which is what chance gives; 10 is usual"
+    elif value < most:
         return value
-    raise InputError(
-        f"a limit of {limit!r} bits makes no sense",
-        cure="give a number from 1 bit on, which is what chance gives; 10 is usual",
-        where="max_exposure_bits",
-    )
+    raise InputError(problem, cure=cure, where="max_exposure_bits")
 
 
 def check_level(level: float) -> float:
@@ -266,13 +267,7 @@ def _within_reach(
 ) -> tuple[list[CanaryResult], str]:
     """The canaries whose space holds more bits than the limit, and a clause on the others."""
     room = [math.log2(audit.formats[c.format].space_size) for c in asked]
-    if limit >= max(room):
-        raise InputError(
-            f"no exposure could exceed the limit of {limit:g} bits: the largest space holds "
-            f"{max(room):.4g}",
-            cure="lower the limit, or take a format with more candidates",
-            where="max_exposure_bits",
-        )
+    check_limit(limit, most=max(room))
     chosen = [c for c, holds in zip(asked, room, strict=True) if holds > limit]
     others = len(asked) - len(chosen)
     if not others:
@@ -284,18 +279,14 @@ def _within_reach(
     )
 
 
-def _outcome(lower: float, upper: float, limit: float) -> Outcome:
+def _placed(lower: float, upper: float, limit: float) -> tuple[Outcome, str]:
+    """What an interval says of a limit, and a clause on it."""
     if lower > limit:
-        return "memorized"
-    return "passed" if upper <= limit else "undecided"
-
-
-def _place(lower: float, upper: float, limit: float, outcome: Outcome) -> str:
-    if outcome == "memorized":
-        return f"is {bits(lower)} bits or more, above the limit of {limit:g}"
-    if outcome == "passed":
-        return f"is at most {bits(upper)} bits, within the limit of {limit:g}"
-    return f"lies from {bits(lower)} to {bits(upper)} bits, on both sides of the limit of {limit:g}"
+        return "memorized", f"is {bits(lower)} bits or more, above the limit of {limit:g}"
+    if upper <= limit:
+        return "passed", f"is at most {bits(upper)} bits, within the limit of {limit:g}"
+    ends = f"lies from {bits(lower)} to {bits(upper)} bits"
+    return "undecided", f"{ends}, on both sides of the limit of {limit:g}"
 
 
 def _above(chosen: Sequence[CanaryResult], limit: float, outcome: Outcome) -> tuple[Standing, ...]:

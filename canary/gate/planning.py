@@ -13,7 +13,7 @@ from canary.formats.format import Format
 from canary.gate.exposure_limit import check_level, check_limit, exceeding, share
 from canary.records.record import Record
 from canary.records.validation import real_number, some, whole_number
-from canary.statistics.number_checks import check_confidence, exact_size, positive_integer
+from canary.statistics.number_checks import check_confidence, exact_size
 from canary.statistics.numbers import Shown, bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
 
@@ -194,8 +194,7 @@ def plan(
     check_confidence(power, "plan: power")
     if draws is not None:
         cure = "leave it out for exact ranks"
-        draws = positive_integer(draws, "draws", "plan", cure=cure)
-        whole_number(draws, "plan: draws", at_least=1, cure=cure)
+        draws = whole_number(draws, "plan: draws", at_least=1, cure=cure)
     most = math.log2(size)
     if most <= 1.0:
         raise InputError(
@@ -203,17 +202,10 @@ def plan(
             cure="take a format with more",
             where="plan",
         )
-    limit = None if max_exposure_bits is None else check_limit(max_exposure_bits)
-    if limit is not None and limit >= most:
-        raise InputError(
-            f"no exposure could exceed the limit of {limit:g} bits: the space holds {most:.4g}",
-            cure="lower the limit, or take a format with more candidates",
-            where="max_exposure_bits",
-        )
+    limit = None if max_exposure_bits is None else check_limit(max_exposure_bits, most=most)
     asked = exposure_bits
     if asked is not None:
-        cure = "give a median in bits, or leave it out"
-        asked = real_number(asked, "exposure_bits", cure=cure)
+        asked = real_number(asked, "exposure_bits", cure="give a median in bits, or leave it out")
         if not 1.0 <= asked <= most:
             raise InputError(
                 f"a median exposure of {asked!r} bits cannot be in this space",

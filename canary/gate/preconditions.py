@@ -15,6 +15,12 @@ from canary.statistics.numbers import clean, count, plural, probability
 CONTROLS_LEVEL = 0.001
 """Controls that look learned at this level make an audit unfit for a verdict."""
 
+_UNTRAINED_CURE = (
+    "verify the corpus of the training (canary verify --json) and give the result with "
+    "--verification FILE, in Python verification; or, if you know that they were in it, say so "
+    "with --trust-injection, in Python trust_injection"
+)
+
 SHOWN_LEARNED = 0.01
 """At this p-value the canaries with the most copies show that the model was trained on them."""
 
@@ -65,8 +71,8 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             "what training put before each text could not be found out, so the numbers may be low"
         )
         if start.rivals:
-            worst = start.rivals[0].sentence(start.token)
-            told = f"the result depends on the start token or the context: {worst}"
+            told = "the result depends on the start token or the context: "
+            told += start.rivals[0].sentence(start.token)
         findings.append(Finding("start token", "start token", "undecided", told, start.cure))
     if verification is not None and (before := verification.follows):
         context = str(audit.settings.get("context") or "")
@@ -135,7 +141,7 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
         if named != verification.fingerprint or mine != expected:
             older = "" if named else ", and audit again: the audit is of an earlier version"
             raise InputError(
-                f"{_file(verification)} is of another canary set than "
+                f"{clean(verification.file or 'the verification')} is of another canary set than "
                 f"{clean(audit.file or 'the audit')}, or one of the sets was edited",
                 cure="verify the corpus of the training with the set that was audited "
                 f"(canary verify --json){older}",
@@ -153,10 +159,6 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
                 where="verification",
             )
     return None
-
-
-def _file(verification: Verification) -> str:
-    return clean(verification.file or "the verification")
 
 
 def in_training(
@@ -190,21 +192,21 @@ def in_training(
         return replace(verdict, notes=(note,))
     if verdict.outcome == "memorized":
         return verdict
+    drawn = [(place, audit) for place, audit in enumerate(audits, 1) if not audit.natural]
     vouched = trusted or verification is not None
-    drawn = [(number, audit) for number, audit in enumerate(audits, 1) if not audit.natural]
     findings: list[Finding] = []
     notes: list[str] = []
-    if verification is not None and drawn:
+    if drawn and verification is not None:
         there = [counted for counted in verification.canaries if counted.expected]
         number = plural(len(there), "canary", "canaries")
         copies = plural(sum(counted.found for counted in there), "copy", "copies")
         notes.append(
             f"{count(len(there))} of {number} ({copies}) are in the corpus of "
-            f"{_file(verification)}; it does not show that this model was trained on that corpus, "
-            "nor that the training left its text as it is (spaces between digits, masks, padding "
-            "before it): ExposureMonitor looks at the batches"
+            f"{clean(verification.file or 'the verification')}; it does not show that this model "
+            "was trained on that corpus, nor that the training left its text as it is (spaces "
+            "between digits, masks, padding before it): ExposureMonitor looks at the batches"
         )
-    elif trusted and drawn:
+    elif drawn and trusted:
         notes.append(f"that the canaries were in the training data is your word: {_TO_SHOW_IT}")
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
@@ -217,31 +219,22 @@ def in_training(
             f"even the {who} do not look learned (p = {p}), and a model that never read the corpus "
             "would look the same"
         )
-        if value <= SHOWN_LEARNED:
-            if not vouched:
-                notes.append(
-                    f"{which}the {who} look learned (p = {p}), and nothing here shows that the "
-                    f"others were in the training data as well: {_TO_SHOW_IT}"
-                )
-        elif vouched or audit.settings.get("canaries_in_corpus") is True:
+        if value > SHOWN_LEARNED and (vouched or audit.settings.get("canaries_in_corpus") is True):
             notes.append(
                 f"{which}{unlearned}: to make sure, add canaries with many more copies (generate "
                 "--repetitions), which a model that read them has learned"
             )
-        else:
+        elif value > SHOWN_LEARNED:
             told = f"nothing shows that the canaries were in the training data: {unlearned}"
-            cure = (
-                "verify the corpus of the training (canary verify --json) and give the result with "
-                "--verification FILE, in Python verification; or, if you know that they were in "
-                "it, say so with --trust-injection, in Python trust_injection"
-            )
-            findings.append(
-                Finding(
-                    *("training data", f"{which}{who}", "undecided", f"{which}{told}", cure),
-                    limit=SHOWN_LEARNED,
-                    value=value,
-                    chance=SHOWN_LEARNED,
-                )
+            finding = Finding(
+                *("training data", which + who, "undecided", which + told, _UNTRAINED_CURE),
+                limit=SHOWN_LEARNED, value=value, chance=SHOWN_LEARNED,
+            )  # fmt: skip
+            findings.append(finding)
+        elif not vouched:
+            notes.append(
+                f"{which}the {who} look learned (p = {p}), and nothing here shows that the others "
+                f"were in the training data as well: {_TO_SHOW_IT}"
             )
     judged = replace(verdict, findings=(*verdict.findings, *findings))
     return replace(judged, notes=tuple(notes) if judged else ())

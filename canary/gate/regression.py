@@ -10,7 +10,7 @@ from typing import Any
 from canary.audits.designs import differences
 from canary.errors import InputError
 from canary.gate.baselines import Baseline, Measured
-from canary.gate.verdict import Finding, Outcome
+from canary.gate.verdict import Finding, Outcome, Standing
 from canary.statistics.numbers import plural, probability
 from canary.statistics.resampling import (
     larger_in_groups,
@@ -87,10 +87,8 @@ def more_than(
         return (larger_in_pairs if paired else larger_in_groups)(*values, seed=seed)
 
     value, surely = p_value("middle_bits", "middle_bits"), p_value("lower_bits", "upper_bits")
-    possibly = p_value("most_bits", "middle_bits")
-    if paired:
-        least = least_in_pairs(len(names))
-    else:
+    possibly, least = p_value("most_bits", "middle_bits"), least_in_pairs(len(names))
+    if not paired:
         sides = (_values(side, "middle_bits", paired=False) for side in (now, before))
         least = least_in_groups([(len(a), len(b)) for a, b in zip(*sides, strict=True)])
     level, how = PROCEDURE_LEVEL, f"{len(now)} seeds against {len(before)}"
@@ -128,7 +126,10 @@ def more_than(
     who = "all injected canaries"
     if repetitions is not None:
         who = f"injected canaries with {', '.join(map(str, sorted(set(repetitions))))} copies"
-    named = sorted(now[0].canaries, key=lambda c: -c.lower_bits)
+    standings = tuple(
+        Standing(c.id, c.repetitions, c.bits, c.lower_bits, c.upper_bits)
+        for c in sorted(now[0].canaries, key=lambda c: -c.lower_bits)
+    )
     return Finding(
         *("baseline", who, outcome, told, cure),
         limit=level,
@@ -136,7 +137,7 @@ def more_than(
         lower=possibly,
         upper=surely,
         chance=level,
-        canaries=tuple(c.standing for c in named) if alone and outcome == "memorized" else (),
+        canaries=standings if alone and outcome == "memorized" else (),
     )
 
 

@@ -16,16 +16,9 @@ SCHEMA = 1
 Outcome = Literal["passed", "memorized", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
-    "exposure",
-    "p-value",
-    "extraction",
-    "baseline",
-    "epsilon",
-    "controls",
-    "start token",
-    "context",
-    "training data",
-]
+    "exposure", "p-value", "extraction", "baseline", "epsilon",
+    "controls", "start token", "context", "training data",
+]  # fmt: skip
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "undecided": 3}
 """Of the command line; 2 is for what cannot be judged at all."""

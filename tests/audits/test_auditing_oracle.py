@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from small_models import build
 
-from canary.audits.audit_result import Audit, median_bits
+from canary.audits.audit_result import Audit
 from canary.audits.auditing import audit, exposure
 from canary.corpus.canaries import CanarySet, generate
 from canary.errors import (
@@ -38,7 +38,7 @@ def brute_rank(model, format: Format, fill: str) -> int:
     return int((px <= own).sum())
 
 
-@pytest.mark.parametrize("name", ["table", "lstm", "gpt2"])
+@pytest.mark.parametrize("name", ["table", "lstm"])
 def test_exposure_oracle(name: str) -> None:
     model = build(name)
     canaries = generate("The code {digit:3}.", repetitions=[1, 4], per_repetition=3, seed=1)
@@ -161,48 +161,29 @@ def test_draws_are_not_the_canaries_of_the_same_seed(monkeypatch) -> None:
     assert not {c.fill for c in canaries} & set(draws)
 
 
-def test_audit_property_same_seed_same_numbers() -> None:
-    canaries = generate("The {digit:6}", repetitions=[1, 2], per_repetition=2, seed=5)
-    options = {"method": "sampling", "draws": 300, "batch_size": 64}
-    first = audit(build("table"), canaries, **options)
-    again = audit(build("table"), canaries, **options)
-    other = audit(build("table"), canaries, **options, seed=1)
-    assert first.canaries == again.canaries
-    assert first.canaries != other.canaries
-    assert first.injected_p.shared_draws == 300
-
-
-def test_audit_round_trip(tmp_path) -> None:
+def test_an_audit_at_rest_holds_no_secret(tmp_path) -> None:
     canaries = generate(["The {digit:2}", "AB {digit:5}"], repetitions=[1, 3], seed=5)
     found = audit(build("table"), canaries, budget=1000, draws=20)
     found.save(tmp_path / "audit.json")
     assert Audit.load(tmp_path / "audit.json") == found
     text = (tmp_path / "audit.json").read_text()
-    data = json.loads(text, parse_constant=pytest.fail)
-    assert data["kind"] == "canary audit"
+    json.loads(text, parse_constant=pytest.fail)
     secrets = {c.fill for c in canaries if c.format == 1}
     assert not any(f'"{s}"' in text or f" {s}" in text for s in secrets)
-    assert "copies" in found.summary()
-    assert "controls" in found.summary()
 
 
 SPOILED = {
     "no canaries": lambda d, c, f: d.pop("canaries"),
-    "no exposure": lambda d, c, f: c.pop("exposure"),
     "extra field": lambda d, c, f: f.update(extra=1),
-    "wrong type": lambda d, c, f: d.update(canaries=3),
     "one estimate gone": lambda d, c, f: c.update(skew_normal=None),
     "an estimate that was counted": lambda d, c, f: c.update(skew_normal=c["exposure"]),
     "an exposure that was not": lambda d, c, f: c.update(exposure=c["skew_normal"]),
-    "no field for the curve": lambda d, c, f: f.pop("skew_normal"),
     "no curve": lambda d, c, f: f.update(skew_normal=None),
-    "extra field of the curve": lambda d, c, f: f["skew_normal"].update(extra=1),
     "not one canary": lambda d, c, f: d["canaries"].clear(),
     "too many copies": lambda d, c, f: c.update(repetitions=10**30),
     "another space": lambda d, c, f: f.update(space_size=10**6),
     "negative bits": lambda d, c, f: c["exposure"].update(bits=-1.0, lower_bits=-1.0),
     "bits beyond the space": lambda d, c, f: c["exposure"].update(bits=1e308, upper_bits=1e308),
-    "bits beyond any": lambda d, c, f: c["skew_normal"].update(bits=1e308, upper_bits=1e308),
     "ends of the interval swapped": lambda d, c, f: c["exposure"].update(
         lower_bits=6.0, upper_bits=5.0
     ),
@@ -210,7 +191,6 @@ SPOILED = {
     "ranks swapped": lambda d, c, f: c["exposure"].update(rank_lower=10**400),
     "more hits than draws": lambda d, c, f: c["exposure"].update(draws=3, hits=4),
     "no extraction": lambda d, c, f: d.update(extractions=[None]),
-    "no list of extractions": lambda d, c, f: d.update(extractions=None),
 }
 
 
@@ -249,30 +229,12 @@ def test_audit_input() -> None:
             audit(build("gpt2"), long, method=method, start_token=None)
 
 
-def test_only_controls_and_only_injected_degenerate() -> None:
-    model = build("table")
-    bare = audit(model, generate("The {digit:2}", repetitions=[2], controls=0, seed=1))
-    assert bare.controls_p is None
-    assert bare.injected_p.count == 8
-    assert list(bare.by_repetitions()) == [2]
-
-
 def test_a_space_of_one_candidate_degenerate() -> None:
     canaries = generate("only {choice:one}", repetitions=[1], per_repetition=1, controls=0, seed=1)
     (result,) = audit(build("table"), canaries).canaries
     assert (result.exposure.bits, result.exposure.rank, result.exposure.p_value) == (0.0, 1, 1.0)
-
-
-def test_median_of_censored_is_a_bound() -> None:
-    canaries = generate("The {digit:9}", repetitions=[1], per_repetition=4, controls=0, seed=1)
-    results = audit(build("lstm"), canaries, method="sampling", draws=3).canaries
-    value, censored = median_bits([r.exposure for r in results])
-    assert value >= 0
-    exposures = [c.exposure for c in results]
-    highest = np.median([e.upper_bits if e.censored else e.bits for e in exposures])
-    assert censored == (
-        highest > np.median([e.lower_bits if e.censored else e.bits for e in exposures])
-    )
+    bare = audit(build("table"), generate("The {digit:2}", repetitions=[2], controls=0, seed=1))
+    assert (bare.controls_p, bare.injected_p.count) == (None, 8)
 
 
 @pytest.mark.parametrize(

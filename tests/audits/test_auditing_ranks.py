@@ -19,7 +19,7 @@ from canary.search.bounded import BoundedWalk
 TEXTS = ["The code {digit:3}.", "AB {digit:2}-{choice:1|23|24}"]
 
 
-@pytest.mark.parametrize("name", ["table", "lstm", "gpt2"])
+@pytest.mark.parametrize("name", ["table", "gpt2"])
 def test_rank_and_enumeration_agree_oracle(name: str) -> None:
     """Exactly without noise, within the band of both with it."""
     canaries = generate(TEXTS, repetitions=[1, 4], per_repetition=4, seed=1)
@@ -159,7 +159,7 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
     options = {"budget": 10**7, "draws": 100, "start_token": None}
     truth = exposure(model, canaries, method="enumeration", **options)
     held, widths = [], []
-    for seed in range(10):  # two canaries share their draws, so misses come in pairs
+    for seed in range(6):  # two canaries share their draws, so misses come in pairs
         options = {"budget": 6_000, "draws": 200, "seed": seed, "start_token": None}
         found = audit(model, canaries, **options)
         by_draws = exposure(model, canaries, method="sampling", **options)
@@ -170,7 +170,7 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
                 before = drawn.exposure.upper_bits - drawn.exposure.lower_bits
                 widths.append((e.upper_bits - e.lower_bits) / before)
         assert "importance draws told of" in found.formats[0].reason
-    assert len(held) >= 25
+    assert len(held) >= 15
     assert np.mean(held) >= 0.9
     assert np.median(widths) < 1.0
 

@@ -79,7 +79,7 @@ def test_states_that_do_not_carry_are_caught_on_the_canaries() -> None:
 def test_the_budget_holds_for_models_without_reuse() -> None:
     """Without held states there are no cheap siblings: rows are what it costs."""
     canaries = canary_set("The {digit:2}")
-    found = audit(build("by_rows"), canaries, budget=250, method="auto").formats[0]
+    found = audit(build("by_rows"), canaries, budget=250).formats[0]
     assert found.method == "enumeration"
     assert "row by row" in found.reason
     assert found.queries <= 250 + 2 * len(canaries.canaries)

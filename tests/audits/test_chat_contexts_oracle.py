@@ -18,8 +18,7 @@ from canary.tokens.tree import compile_tree
 CONTEXT = "<|im_start|>user\nThe code, naïve 中?<|im_end|>\n<|im_start|>assistant\n"
 FORMATS = [
     "The code is {digit:2}",
-    "{digit:2}<|im_end|>",  # nothing but added tokens around the hole
-    "code {digit:1}<|im_end|>\n<|im_start|>user\nno {digit:1}<|im_end|>",  # and between two
+    "{digit:1}<|im_end|>\n<|im_start|>user\nno {digit:1}<|im_end|>",  # added tokens all around
 ]
 
 

@@ -24,51 +24,6 @@ def flat_model(row=None, *, columns=SIZE):
     return TableModel(np.zeros((1, columns), int), logs[None], tokenizer)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"budget": 0}, "budget .* at least 1, got 0"),
-        ({"top": 0}, "top .* at least 1, got 0"),
-        ({"most_open": 0}, "most_open .* at least 1, got 0"),
-        ({"beam": 0}, "beam .* at least 1, got 0"),
-        ({"seconds": 0.0}, "seconds must be a number above 0, got 0.0"),
-        ({"seconds": float("nan")}, "seconds must be a number above 0, got nan"),
-        ({"stop": "soon"}, "unknown stop 'soon'.*proof, paper"),
-        ({"known": 2}, "known: 2 characters are known, and the secret has 2; .*from 0 to 1"),
-        ({"known": -1}, "known .* at least 0, got -1"),
-        ({"batch_size": 0}, "batch_size .* at least 1, got 0"),
-    ],
-)
-def test_numbers_out_of_range_input(options, message):
-    with pytest.raises(InputError, match=message):
-        extract(flat_model(), "a{digit:2}", **options)
-
-
-def test_a_format_that_is_not_prefix_free_is_refused_input():
-    with pytest.raises(FormatError, match="not prefix-free.*fixed text"):
-        extract(flat_model(), "a{choice:b|bc}")
-    with pytest.raises(FormatError, match="not prefix-free"):
-        completions(flat_model(), "a{choice:b|bc}", {"it": "bc"}, known=1)
-
-
-def test_a_set_without_the_format_is_refused_input():
-    chosen = CanarySet.from_fills("b{digit:2}", ["12"])
-    with pytest.raises(InputError, match="no canary of the format 'a{digit:2}'; name one of 'b"):
-        extract(flat_model(), "a{digit:2}", canaries=chosen)
-
-
-def test_a_space_that_cannot_be_numbered_is_refused_with_a_cure_that_fits_input():
-    with pytest.raises(UnsupportedError, match="beyond the range") as caught:
-        extract(flat_model(), "a{digit:400}")
-    assert "--method" not in str(caught.value)
-
-
-def test_known_characters_that_no_fill_has_are_refused_unseen_input():
-    with pytest.raises(FormatError, match="no fill begins with these 2 characters") as caught:
-        Format("a{digit:2}").given("7x")
-    assert "7x" not in str(caught.value)
-
-
 class Failing:
     """A model whose walks give NaN, in the context's price or below it."""
 
@@ -93,16 +48,44 @@ class Failing:
         return walker
 
 
-@pytest.mark.parametrize("context", [False, True])
-def test_nan_is_refused_degenerate(context):
-    with pytest.raises(ModelError, match="not finite numbers"):
-        extract(Failing(context=context), "ab{digit:2}")
+B_SET = CanarySet.from_fills("b{digit:2}", ["12"])
+NOTHING = np.full(SIZE, -np.inf)
 
 
-def test_probability_0_for_every_candidate_is_refused_degenerate():
-    for text in ("a{digit:2}", "ab{digit:2}"):
-        with pytest.raises(ModelError, match="gives every candidate of .* probability 0"):
-            extract(flat_model(np.full(SIZE, -np.inf)), text)
+@pytest.mark.parametrize(
+    ("text", "options", "error", "message"),
+    [
+        ("a{digit:2}", {"budget": 0}, InputError, "budget .* at least 1, got 0"),
+        ("a{digit:2}", {"top": 0}, InputError, "top .* at least 1, got 0"),
+        ("a{digit:2}", {"most_open": 0}, InputError, "most_open .* at least 1, got 0"),
+        ("a{digit:2}", {"beam": 0}, InputError, "beam .* at least 1, got 0"),
+        ("a{digit:2}", {"seconds": 0.0}, InputError, "seconds must be a number above 0, got 0.0"),
+        ("a{digit:2}", {"seconds": np.nan}, InputError, "seconds must be a number above 0"),
+        ("a{digit:2}", {"stop": "soon"}, InputError, "unknown stop 'soon'.*proof, paper"),
+        ("a{digit:2}", {"known": 2}, InputError, "known: 2 characters .* has 2; .*from 0 to 1"),
+        ("a{digit:2}", {"known": -1}, InputError, "known .* at least 0, got -1"),
+        ("a{digit:2}", {"batch_size": 0}, InputError, "batch_size .* at least 1, got 0"),
+        ("a{digit:2}", {"canaries": B_SET}, InputError, "format 'a{digit:2}'; name one of 'b"),
+        ("{digit:2}a", {"start_token": None}, InputError, "begins with a hole.*start_token"),
+        ("a{choice:b|bc}", {}, FormatError, "not prefix-free.*fixed text"),
+        ("a{digit:400}", {}, UnsupportedError, "beyond the range(?!.*--method)"),
+        ("ab{digit:2}", {"model": Failing(context=False)}, ModelError, "not finite numbers"),
+        ("ab{digit:2}", {"model": Failing(context=True)}, ModelError, "not finite numbers"),
+        ("a{digit:2}", {"model": flat_model(NOTHING)}, ModelError, "every candidate of .* prob"),
+        ("ab{digit:2}", {"model": flat_model(NOTHING)}, ModelError, "every candidate of .* prob"),
+    ],
+)
+def test_what_is_refused_input(text, options, error, message):
+    with pytest.raises(error, match=message):
+        extract(**{"model": flat_model(), "format": text, **options})
+
+
+def test_what_completion_refuses_input():
+    with pytest.raises(FormatError, match="not prefix-free"):
+        completions(flat_model(), "a{choice:b|bc}", {"it": "bc"}, known=1)
+    with pytest.raises(FormatError, match="no fill begins with these 2 characters") as caught:
+        Format("a{digit:2}").given("7x")
+    assert "7x" not in str(caught.value)
 
 
 def test_candidates_of_probability_0_are_left_out_degenerate():
@@ -185,9 +168,7 @@ def test_a_context_longer_than_the_model_takes_is_refused_input():
         completions(build("gpt2"), "a{digit:3}", {"it": "123"}, known=1, context="x" * 62)
 
 
-def test_a_start_token_is_asked_for_where_the_format_begins_with_a_hole_input():
-    with pytest.raises(InputError, match="begins with a hole.*start_token"):
-        extract(flat_model(), "{digit:2}a", start_token=None)
+def test_what_stands_before_is_noted():
     assert extract(flat_model(), "{digit:2}a", start_token="\n").proven
     bare = extract(flat_model(), "a{digit:2}", start_token=None)
     assert "start token" in bare.notes[0]

@@ -48,9 +48,9 @@ def test_candidates_are_brute_force_in_order_oracle(case):
 
 
 def test_exposure_from_the_place_contains_the_true_one_oracle():
-    """70 models, some with ties, whole walks and cut ones; equal ends are the exposure itself."""
+    """40 models, some with ties, whole walks and cut ones; equal ends are the exposure itself."""
     sharp = 0
-    for seed, case in cases(70):
+    for seed, case in cases(40):
         possible = case.costs[np.isfinite(case.costs)]
         if not len(possible):
             continue
@@ -61,7 +61,7 @@ def test_exposure_from_the_place_contains_the_true_one_oracle():
             true = np.log2(case.format.size) - np.log2(rank)
             assert c.exposure_lower_bits - 1e-9 <= true <= c.exposure_upper_bits + 1e-9
             sharp += c.exposure_lower_bits == c.exposure_upper_bits
-    assert sharp > 35
+    assert sharp > 20
 
 
 def test_exact_ties_of_known_number_have_one_exposure_golden():
@@ -107,14 +107,6 @@ def test_a_leaf_without_a_fill_leaves_the_others_their_numbers(case, monkeypatch
         assert [c.secret for c in left.completions] == ["candidate 1", "candidate 2", "candidate 3"]
 
 
-def test_canaries_are_named_by_their_ids(case):
-    best, second = fills_in_order(case)[:2]
-    chosen = CanarySet.from_fills(TEXT, [second, best])
-    found = extract(case.model, TEXT, top=3, canaries=chosen)
-    ids = {c.fill: c.id for c in chosen}
-    assert [c.canary for c in found.candidates] == [ids[best], ids[second], None]
-
-
 def test_batch_size_changes_nothing_property(case):
     shown = {
         tuple(
@@ -139,12 +131,14 @@ def test_completion_is_greedy_search_below_what_is_known_oracle(case):
         assert two.beam == (last == secret)
 
 
-def test_known_characters_of_candidates_or_of_canaries(case):
+def test_canaries_are_named_by_their_ids(case):
     best, second = fills_in_order(case)[:2]
     found = extract(case.model, TEXT, top=2, known=2)
     assert [c.secret for c in found.completions] == ["candidate 1", "candidate 2"]
     chosen = CanarySet.from_fills(TEXT, [second, best])
-    found = extract(case.model, TEXT, top=2, known=2, canaries=chosen)
+    found = extract(case.model, TEXT, top=3, known=2, canaries=chosen)
+    ids = {c.fill: c.id for c in chosen}
+    assert [c.canary for c in found.candidates] == [ids[best], ids[second], None]
     assert [c.secret for c in found.completions] == [c.id for c in chosen]
     assert {c.known for c in found.completions} == {2}
 

@@ -32,7 +32,6 @@ def _broken_by(change):
 
 
 DAMAGE = {
-    "no field": lambda d: d.pop("moments"),
     "a field more": lambda d: d.update(more=1),
     "no canaries": lambda d: d.update(canaries=[]),
     "an unknown format": lambda d: d["canaries"][0].update(format=7),
@@ -40,19 +39,14 @@ DAMAGE = {
     "no draws": lambda d: d["formats"][0].update(draws=0),
     "more draws than candidates": lambda d: d["formats"][0].update(space_size=3),
     "a column too short": lambda d: d["moments"][1]["px_bits"].pop(),
-    "a column too many": lambda d: d["moments"][1].update(more=[]),
     "a reason and numbers": lambda d: d["moments"][1].update(reason="none"),
     "text for bits": lambda d: d["moments"][1]["bits"].__setitem__(0, "12"),
-    "text for px": lambda d: d["moments"][1]["px_bits"].__setitem__(0, "12"),
-    "text for the curve": lambda d: d["moments"][1]["curve_bits"].__setitem__(0, "12"),
     "more hits than draws": lambda d: d["moments"][1]["hits"].__setitem__(0, 401),
     "no hits": lambda d: d["moments"][1]["hits"].__setitem__(0, None),
     "bits beyond the space": lambda d: d["moments"][1]["upper_bits"].__setitem__(0, 21.0),
     "steps that fall": lambda d: d["moments"].reverse(),
     "a step twice": lambda d: d["losses"].append(d["losses"][-1]),
     "a loss of three": lambda d: d["losses"][0].append(3),
-    "seconds that are text": lambda d: d.update(own_seconds="1"),
-    "a number for settings": lambda d: d.update(settings=3),
 }
 
 

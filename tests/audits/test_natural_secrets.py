@@ -53,14 +53,11 @@ def test_controls_are_others_and_follow_the_seed():
     assert [c.px_bits for c in one.controls] != [c.px_bits for c in other.controls]
 
 
-def test_a_whole_space_leaves_no_controls():
+def test_what_has_no_p_value():
     every = CanarySet.from_fills("The code {digit:1}.", [str(n) for n in range(10)])
-    found = audit(build("table"), every)
+    found = audit(build("table"), every)  # a whole space leaves no controls
     assert found.controls_p is None
     assert "no controls" in answer(found).sentence
-
-
-def test_a_p_value_of_natural_secrets_is_not_read():
     data = audit(build("table"), SECRETS).to_dict()
     with pytest.raises(RecordError, match="natural"):
         Audit.from_dict({**data, "injected_p": data["controls_p"]})

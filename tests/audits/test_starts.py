@@ -8,15 +8,13 @@ from functools import partial
 
 import numpy as np
 import pytest
-from small_models import build
-from started import OTHER, START, TEXT, really_trained, table, tokenizer
+from started import OTHER, START, TEXT, really_trained, table
 
 from canary.audits import auditing
 from canary.audits.audit_result import Audit
-from canary.audits.auditing import exposure, exposure_with
+from canary.audits.auditing import exposure
 from canary.audits.extracting import extract, with_extractions
-from canary.audits.question import AuditOptions
-from canary.audits.start_notes import RivalStart, StartChoice
+from canary.audits.start_notes import StartChoice
 from canary.audits.start_search import choose_start
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
@@ -113,14 +111,6 @@ def test_where_nothing_decides_the_verdict_is_undecided():
         new_baseline(found)
 
 
-def test_a_memorized_verdict_stays():
-    """One that the chosen token shows is no less true for another that shows more."""
-    found = audit(table([], {None: LEARNED}), CANARIES)
-    rival = RivalStart(START, 4, 19.0, 12.0, 1e-9)
-    found = replace(found, start=replace(found.start, rivals=(rival,)))
-    assert check(found, max_exposure_bits=8).outcome == "memorized"
-
-
 def test_a_model_that_knows_no_canary_passes():
     for begins in ([], [START], ["\n"]):
         found = audit(table(begins), CANARIES)
@@ -136,12 +126,6 @@ def test_what_the_tokenizer_itself_puts_there_is_the_choice():
     assert found.notes == (
         f"Each candidate was priced after {START}, which the tokenizer puts there.",
     )
-
-
-def test_nothing_is_priced_where_nothing_can_be_chosen():
-    model = table(special=())
-    model.tokenizer.encode  # noqa: B018 - the newline is a token, so it can
-    assert choose_start(model, CANARIES.formats, RunOptions()).why == "evidence"
 
 
 def test_of_hundreds_of_special_tokens_the_right_one_is_found():
@@ -166,6 +150,8 @@ def test_texts_of_the_corpus_are_the_evidence():
     assert (found.token, found.texts) == (START, 3)
     many = choose_start(model, CANARIES.formats, RunOptions(start_texts=ORDINARY * 40))
     assert many.texts == 64
+    below = choose_start(model, CANARIES.formats, RunOptions(context="In 1998 "))
+    assert (below.token, below.texts) == (START, 1 + len(ORDINARY))  # the context is one of them
 
 
 def test_texts_that_hold_a_canary_are_refused_input():
@@ -195,12 +181,6 @@ def test_a_hole_at_the_beginning_is_priced_after_the_best_token():
     found = audit(table([OTHER]), canaries)
     assert found.start.token == OTHER
     assert None not in {each.token for each in found.start.tried}
-
-
-def test_the_context_is_part_of_the_evidence():
-    found = choose_start(table([START]), CANARIES.formats, RunOptions(context="In 1998 "))
-    assert found.token == START
-    assert found.texts == 1 + len(ORDINARY)
 
 
 def test_a_model_that_gives_no_rows_is_undecided():
@@ -265,12 +245,3 @@ def test_flags_name_the_token_for_a_shell(token, flag):
     assert start_flag(token) == flag
     word = unescaped(shlex.split(flag)[1])
     assert word == ("none" if token is None else token)
-
-
-def test_a_random_model_of_other_tests_needs_no_start():
-    """Its exposures are those without a start token, where that is the choice."""
-    canaries = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=0)
-    results, notes, start = exposure_with(build("table"), canaries, AuditOptions(draws=500))
-    assert start.notes == notes[: len(start.notes)]
-    assert results == exposure(build("table"), canaries, draws=500, start_token=start.token)
-    assert tokenizer() is not None

@@ -44,20 +44,34 @@ def test_p_values_golden():
     assert "Holm" not in str(check(audit, max_p=0.001, repetitions=[1]))
 
 
-def test_an_audit_without_power_is_undecided():
-    # Two canaries and nine draws: one of 55 multisets of hits is none at all, 1.8 %.
-    audit = of_groups({4: by_draws([0.0, 0.0], draws=9, rng=np.random.default_rng(0))})
-    verdict = check(audit, max_p=0.01)
-    assert verdict.outcome == "undecided"
-    assert "cannot reach a p-value below 0.018" in str(verdict)
-    assert "canary plan" in str(verdict)
+NINE_DRAWS = by_draws([0.0, 0.0], draws=9, rng=np.random.default_rng(0))
+SUSPECT = [12.0, 13.0, 14.0]
 
 
-def test_an_audit_that_saw_nothing_is_undecided():
-    audit = of_groups({4: by_bits([1.0] * 8)}, formats=[space(noise=5.0)])
-    verdict = check(audit, max_p=0.01)
-    assert verdict.outcome == "undecided"
-    assert "the noise of the arithmetic could hide what was learned" in str(verdict)
+@pytest.mark.parametrize(
+    ("audit", "limit", "outcome", "said"),
+    [
+        # Two canaries and nine draws: one of 55 multisets of hits is none at all, 1.8 %.
+        (
+            *(of_groups({4: NINE_DRAWS}), {"max_p": 0.01}, "undecided"),
+            "cannot reach a p-value below 0.018.*canary plan",
+        ),
+        (
+            of_groups({4: by_bits([1.0] * 8)}, formats=[space(noise=5.0)]),
+            *({"max_p": 0.01}, "undecided", "the noise of the arithmetic could hide what was"),
+        ),
+        (
+            *(exact({1: [1.0] * 8, 0: SUSPECT}), {"max_exposure_bits": 10}, "undecided"),
+            "3 controls, never put into the corpus, look learned",
+        ),
+        (exact({1: [20.0] * 8, 0: SUSPECT}), {"max_exposure_bits": 10}, "memorized", ""),
+    ],
+    ids=["without power", "blurred", "suspect controls", "suspect controls, memorized"],
+)
+def test_audits_that_cannot_be_relied_on(audit, limit, outcome, said):
+    verdict = check(audit, **limit)
+    assert verdict.outcome == outcome
+    assert re.search(said, str(verdict))
 
 
 def natural():
@@ -75,14 +89,6 @@ def test_natural_secrets_have_no_p_value():
     assert verdict.outcome == "memorized"
     assert verdict.findings[0].chance is None
     assert "never learned" not in str(verdict)
-
-
-def test_controls_that_look_learned_leave_it_undecided():
-    verdict = check(exact({1: [1.0] * 8, 0: [12.0, 13.0, 14.0]}), max_exposure_bits=10)
-    assert verdict.outcome == "undecided"
-    assert "3 controls, never put into the corpus, look learned" in str(verdict)
-    worse = check(exact({1: [20.0] * 8, 0: [12.0, 13.0, 14.0]}), max_exposure_bits=10)
-    assert worse.outcome == "memorized"
 
 
 # --- null audits, through the gate ----------------------------------------------------
@@ -131,31 +137,104 @@ def extracted(found, *, canaries=8, size=SIZE, **options):
     return replace(audit, formats=(space(size=size),)) if size != SIZE else audit
 
 
-def test_extraction_golden():
-    verdict = check(extracted({1: "canary-3", 4: "canary-1"}), no_extraction=True)
-    assert verdict.outcome == "memorized"
-    assert "brought out 2 of 8 injected canaries, canary-3 with 16 copies as number 1" in str(
-        verdict
-    )
-    found = verdict.findings[0]
+def secrets(size):
+    """Four natural secrets, of which one is the second candidate."""
+    audit = exact({3: [1.0] * 4}, extractions=[extraction({2: "canary-3"}, size=size)])
+    found = tuple(replace(c, natural=True) for c in audit.canaries)
+    return replace(audit, canaries=found, formats=(space(size=size),), injected_p=None)
+
+
+def ended_early(exposures):
+    """A search for as many candidates as there are canaries, which brought out none."""
+    empty = replace(extraction({}, top=0, proven=False), top=len(exposures))
+    return of_groups({16: exposures}, extractions=[empty])
+
+
+def nothing_possible():
+    """No other candidate has a probability above 0, which is an answer."""
+    ended = extracted({}, top=0, proven=False)
+    nothing = replace(ended.extractions[0], top=8, rest_bits=None, stopped="proof")
+    return replace(ended, extractions=(nothing,))
+
+
+def other_came_out(bits, rest):
+    """What came out in twelve queries need not be what comes first."""
+    other = replace(extraction({1: "control-1"}, top=1, proven=False), top=1, rest_bits=rest)
+    return of_groups({16: by_bits([bits])}, extractions=[other])
+
+
+def of_copies():
+    found = [extraction({1: "canary-9", 2: "canary-10"})]
+    return exact({1: [1.0] * 8, 64: [29.0] * 8}, extractions=found)
+
+
+EARLY = "ended before it brought out any candidate"
+AMONG = f"{EARLY}, and 1 of 3 injected canaries may be among the first 3.*--extraction-budget"
+BEHIND = f"{EARLY}; what it left costs at least 30.0 bits, and none of 3 canaries is among"
+DRAWN = [
+    by_draws([least, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)) for least in (0.2, 0.0)
+]
+
+
+@pytest.mark.parametrize(
+    ("audit", "copies", "outcome", "said"),
+    [
+        (
+            *(extracted({1: "canary-3", 4: "canary-1"}), None, "memorized"),
+            "brought out 2 of 8 injected canaries, canary-3 with 16 copies as number 1",
+        ),
+        (
+            *(extracted({2: "control-1"}), None, "passed"),
+            "1,234 queries .*brought out none of 8 injected canaries",
+        ),
+        (extracted({}, proven=False), None, "passed", "not proven"),
+        # 1 - 0.93^8 = 44 %, and one of eight among eight of a hundred 49 %; doubled.
+        (
+            *(extracted({7: "canary-3"}, size=100), None, "undecided"),
+            "which luck does in 88 % of audits.*larger space",
+        ),
+        (ended_early(by_bits([1.0, 4.0, math.log2(SIZE / 4)])), None, "passed", BEHIND),
+        (ended_early(by_bits([1.0, 4.0, math.log2(SIZE / 3)])), None, "undecided", AMONG),
+        (ended_early(by_bits([1.0, 4.0, math.log2(SIZE)])), None, "undecided", AMONG),
+        (ended_early(DRAWN[0]), None, "passed", BEHIND),
+        (ended_early(DRAWN[1]), None, "undecided", AMONG),  # it may be the first
+        *(
+            case
+            for rest in (None, 30.0)
+            for case in (
+                (
+                    *(other_came_out(math.log2(SIZE), rest), None, "undecided"),
+                    "brought out 1 candidate and no canary, and 1 of 1 injected canary",
+                ),
+                (other_came_out(4.0, rest), None, "passed", "the injected canary is not among"),
+            )
+        ),
+        (nothing_possible(), None, "passed", ""),
+        (of_copies(), None, "memorized", ""),
+        (of_copies(), [1], "passed", "none of 8 injected canaries"),
+        (of_copies(), [64], "memorized", "brought out 2 of 8 injected canaries, canary-9"),
+        # Two candidates of 16, four secrets: 1 - (7/8)^4 = 41 %; doubled.
+        (
+            *(secrets(16), None, "undecided"),
+            "luck would do in 83 % of audits of as many drawn secrets",
+        ),
+        (secrets(SIZE), None, "memorized", ""),
+    ],
+)
+def test_extraction(audit, copies, outcome, said):
+    verdict = check(audit, no_extraction=True, repetitions=copies)
+    assert verdict.outcome == outcome
+    assert re.search(said, str(verdict))
+
+
+def test_the_chance_of_luck_golden():
+    found = check(extracted({1: "canary-3", 4: "canary-1"}), no_extraction=True).findings[0]
     # Any of 8 first among 10^9, twice for having looked in two ways; two among 8 are rarer:
     # 28 pairs * (8e-9)^2.
     assert found.chance == pytest.approx(2 * 28 * (8e-9) ** 2, rel=1e-3)
     assert [c.id for c in found.canaries] == ["canary-3", "canary-1"]
-    passed = check(extracted({2: "control-1"}), no_extraction=True)
-    assert passed
-    assert "1,234 queries" in str(passed)
-    assert "brought out none of 8 injected canaries" in str(passed)
-    unproven = check(extracted({}, proven=False), no_extraction=True)
-    assert "(not proven)" in str(unproven)
-
-
-def test_what_luck_brings_out_decides_nothing():
-    verdict = check(extracted({7: "canary-3"}, size=100), no_extraction=True)
-    assert verdict.outcome == "undecided"
-    # 1 - 0.93^8 = 44 %, and one of eight among eight of a hundred 49 %; doubled.
-    assert "which luck does in 88 % of audits" in str(verdict)
-    assert "larger space" in str(verdict)
+    # Natural secrets were not drawn.
+    assert check(secrets(SIZE), no_extraction=True).findings[0].chance is None
 
 
 def test_luck_in_extraction_theory():
@@ -169,91 +248,6 @@ def test_luck_in_extraction_theory():
         verdict = check(extracted(found, size=size, top=top), no_extraction=True)
         alarms += verdict.outcome == "memorized"
     assert alarms / 1_500 <= 0.01 + 3 * np.sqrt(0.01 / 1_500)
-
-
-def ended_early(exposures):
-    """A search for as many candidates as there are canaries, which brought out none."""
-    empty = replace(extraction({}, top=0, proven=False), top=len(exposures))
-    return of_groups({16: exposures}, extractions=[empty])
-
-
-@pytest.mark.parametrize(
-    ("exposures", "outcome"),
-    [
-        (by_bits([1.0, 4.0, math.log2(SIZE / 4)]), "passed"),  # the fourth of three
-        (by_bits([1.0, 4.0, math.log2(SIZE / 3)]), "undecided"),
-        (by_bits([1.0, 4.0, math.log2(SIZE)]), "undecided"),  # rank 1 never passes
-        (by_draws([0.2, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)), "passed"),
-        (
-            by_draws([0.0, 0.3, 0.5], draws=1_000, rng=np.random.default_rng(0)),
-            "undecided",
-        ),  # it may be the first
-    ],
-)
-def test_a_search_that_brought_out_nothing_is_decided_by_where_canaries_stand(exposures, outcome):
-    verdict = check(ended_early(exposures), no_extraction=True)
-    assert verdict.outcome == outcome
-    assert "ended before it brought out any candidate" in str(verdict)
-    if outcome == "passed":
-        assert "costs at least 30.0 bits, and none of 3 canaries is among the first 3" in str(
-            verdict
-        )
-    else:
-        assert "1 of 3 injected canaries may be among the first 3" in str(verdict)
-        assert "--extraction-budget" in str(verdict)
-
-
-@pytest.mark.parametrize("rest", [None, 30.0])
-def test_others_out_of_a_search_without_a_proof_excuse_no_canary_regression(rest):
-    """What came out in twelve queries need not be what comes first."""
-    other = replace(extraction({1: "control-1"}, top=1, proven=False), top=1, rest_bits=rest)
-    first = of_groups({16: by_bits([math.log2(SIZE)])}, extractions=[other])
-    verdict = check(first, no_extraction=True)
-    assert verdict.outcome == "undecided"
-    assert "brought out 1 candidate and no canary, and 1 of 1 injected canary" in str(verdict)
-    behind = of_groups({16: by_bits([4.0])}, extractions=[other])
-    assert check(behind, no_extraction=True).outcome == "passed"
-
-
-def test_no_candidate_of_a_probability_above_0_is_an_answer():
-    ended = extracted({}, top=0, proven=False)
-    empty = replace(ended.extractions[0], top=8)
-    nothing = replace(empty, rest_bits=None, stopped="proof")
-    assert check(replace(ended, extractions=(nothing,)), no_extraction=True)
-
-
-def test_extractions_of_the_copies_that_were_asked_for():
-    audit = exact(
-        {1: [1.0] * 8, 64: [29.0] * 8}, extractions=[extraction({1: "canary-9", 2: "canary-10"})]
-    )
-    assert check(audit, no_extraction=True).outcome == "memorized"
-    passed = check(audit, no_extraction=True, repetitions=[1])
-    assert passed
-    assert "none of 8 injected canaries" in str(passed)
-    found = check(audit, no_extraction=True, repetitions=[64])
-    assert "brought out 2 of 8 injected canaries, canary-9" in str(found)
-
-
-def secrets(size):
-    """Four natural secrets, of which one is the second candidate."""
-    audit = exact({3: [1.0] * 4})
-    return replace(
-        audit,
-        canaries=tuple(replace(c, natural=True) for c in audit.canaries),
-        formats=(space(size=size),),
-        injected_p=None,
-        extractions=(extraction({2: "canary-3"}, size=size),),
-    )
-
-
-def test_natural_secrets_that_luck_would_bring_out():
-    # Two candidates of 16, four secrets: 1 - (7/8)^4 = 41 %; doubled.
-    verdict = check(secrets(16), no_extraction=True)
-    assert verdict.outcome == "undecided"
-    assert "luck would do in 83 % of audits of as many drawn secrets" in str(verdict)
-    clear = check(secrets(SIZE), no_extraction=True)
-    assert clear.outcome == "memorized"
-    assert clear.findings[0].chance is None  # they were not drawn
 
 
 def test_formats_that_were_not_searched():

@@ -8,18 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gate_audits import (
-    SIZE,
-    assembled,
-    by_bits,
-    by_draws,
-    exact,
-    of_groups,
-    space,
-)
-from gate_audits import (
-    trusting as check,
-)
+from gate_audits import SIZE, assembled, by_bits, by_draws, exact, of_groups, space
+from gate_audits import trusting as check
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -35,6 +25,7 @@ from canary.statistics.exposures import (
 
 HIGH = [14.0, 15.0, 16.0, 17.0, 18.0, 19.0, 20.0, 29.0]
 LOW = [0.1, 0.5, 0.8, 1.0, 1.3, 2.0, 3.0, 6.0]
+SPREAD = [4.0, 5.0, 6.0, 11.0, 12.0, 13.0, 14.0, 15.0]
 
 
 def one(verdict):
@@ -43,42 +34,50 @@ def one(verdict):
     return found
 
 
-def test_memorized_golden():
-    verdict = check(exact({16: HIGH}), max_exposure_bits=10)
-    assert (verdict.outcome, bool(verdict), verdict.exit_code) == ("memorized", False, 1)
+def censored(draws, number=8):
+    """Canaries that no draw was as likely as."""
+    return exposure_by_draws(np.zeros(number), np.ones(draws), space_size=SIZE)
+
+
+def bounded(**ends):
+    return [exposure_by_bounds(space_size=SIZE, **ends)] * 8
+
+
+def ranked(exposures, formats):
+    """Sixteen copies of each canary, one format after another."""
+    canaries = [
+        CanaryResult(f"canary-{i}", i % len(formats), 16, 10.0, 9.0, e, None)
+        for i, e in enumerate(exposures)
+    ]
+    return assembled(canaries, formats)
+
+
+# --- the median -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("bits", "outcome", "code", "ends", "said"),
+    [
+        # Seven of eight must agree: the second smallest and the second largest.
+        (HIGH, "memorized", 1, (15.0, 20.0), "is 15.0 bits or more, above the limit of 10; "),
+        (LOW, "passed", 0, (0.5, 3.0), "is at most 3.0 bits, within the limit of 10"),
+        (SPREAD, "undecided", 3, (5.0, 14.0), "lies from 5.0 to 14.0 bits, on both sides"),
+    ],
+)
+def test_the_median_golden(bits, outcome, code, ends, said):
+    verdict = check(exact({16: bits}), max_exposure_bits=10)
+    assert (verdict.outcome, bool(verdict), verdict.exit_code) == (outcome, code == 0, code)
     found = one(verdict)
-    # Seven of eight must agree: the second smallest and the second largest.
-    assert (found.lower, found.upper) == pytest.approx((15.0, 20.0), abs=1e-3)
-    assert found.value == pytest.approx(17.5, abs=1e-3)
-    assert str(verdict).startswith(
-        "memorized: the median exposure of canaries with 16 copies (8 canaries, 90 %) is "
-        "15.0 bits or more, above the limit of 10; "
-    )
-    assert [c.id for c in found.canaries] == [f"canary-{n}" for n in range(8, 0, -1)]
+    assert (found.lower, found.upper) == pytest.approx(ends, abs=1e-3)
+    assert found.value == pytest.approx(np.median(bits), abs=1e-3)
+    told = "the median exposure of canaries with 16 copies (8 canaries, 90 %)"
+    assert str(verdict).startswith(f"{outcome}: {told} {said}")
+    if outcome == "memorized":
+        assert [c.id for c in found.canaries] == [f"canary-{n}" for n in range(8, 0, -1)]
 
 
-def test_passed_golden():
-    verdict = check(exact({1: LOW, 0: LOW}), max_exposure_bits=10)
-    assert (verdict.outcome, bool(verdict), verdict.exit_code) == ("passed", True, 0)
-    assert str(verdict) == (
-        "passed: the median exposure of canaries with 1 copy (8 canaries, 90 %) is at most "
-        "3.0 bits, within the limit of 10"
-    )
-
-
-def test_undecided_golden():
-    # Five of eight lie above. 5/8 of 37 are 23 whole ones, and 23 or more of 37 coins are heads
-    # in 9.4 % of cases; of fewer than 37, always in more than 10 %.
-    audit = exact({16: [4.0, 5.0, 6.0, 11.0, 12.0, 13.0, 14.0, 15.0]})
-    verdict = check(audit, max_exposure_bits=10)
-    assert (verdict.outcome, bool(verdict), verdict.exit_code) == ("undecided", False, 3)
-    found = one(verdict)
-    assert (found.lower, found.upper) == pytest.approx((5.0, 14.0), abs=1e-3)
-    assert found.cure == (
-        "about 37 canaries in place of 8 would decide, if the same share of them lies above "
-        "the limit"
-    )
-    allowed = check(audit, max_exposure_bits=10, undecided="pass")
+def test_undecided_may_pass():
+    allowed = check(exact({16: SPREAD}), max_exposure_bits=10, undecided="pass")
     assert (allowed.outcome, bool(allowed), allowed.exit_code) == ("undecided", True, 0)
     assert str(allowed).startswith("undecided, which passes here: ")
 
@@ -88,11 +87,8 @@ def test_the_worst_group_counts():
     assert [f.outcome for f in verdict.findings] == ["passed", "undecided", "memorized"]
     assert verdict.outcome == "memorized"
     assert "with 16 copies" in str(verdict)
-    assert [line.split(":")[0] for line in verdict.summary().splitlines()] == [
-        "memorized",
-        "undecided",
-        "passed",
-    ]
+    lines = verdict.summary().splitlines()
+    assert [line.split(":")[0] for line in lines] == ["memorized", "undecided", "passed"]
     assert check(exact({1: LOW, 16: HIGH}), max_exposure_bits=10, repetitions=[1])
     # The line names the group that is nearest to the limit, or highest above it.
     passed = check(exact({1: LOW, 4: [5.0] * 4, 16: [4.0] * 4}), max_exposure_bits=10)
@@ -101,35 +97,48 @@ def test_the_worst_group_counts():
     assert "with 16 copies" in str(worse)
 
 
-def bounded(**ends):
-    return [exposure_by_bounds(space_size=SIZE, **ends)] * 8
-
-
 SOME = by_draws([0.5, 2**-10.1], draws=2_000, rng=np.random.default_rng(1))
 
 
 @pytest.mark.parametrize(
-    ("exposures", "options", "cure"),
+    ("exposures", "options", "outcome", "cure"),
     [
-        (by_bits([8.0, 12.0] * 4), {}, "no number of canaries would decide"),
-        (bounded(lower=100, upper=SIZE // 8), {}, "larger budget"),
-        (bounded(lower=10, rank=1000, upper=SIZE // 4), {}, "float32"),
-        (SOME, {"statistic": "maximum"}, r"draws \(--draws \d+\) or exact ranks"),
+        (by_bits([8.0, 12.0] * 4), {}, "undecided", "no number of canaries would decide"),
+        # Five of eight lie above. 5/8 of 37 are 23 whole ones, and 23 or more of 37 coins are
+        # heads in 9.4 % of cases; of fewer than 37, always in more than 10 %.
+        (by_bits(SPREAD), {}, "undecided", "^about 37 canaries in place of 8 .* above the limit$"),
+        (bounded(lower=100, upper=SIZE // 8), {}, "undecided", "larger budget"),
+        (bounded(lower=10, rank=1000, upper=SIZE // 4), {}, "undecided", "float32"),
+        (SOME, {"statistic": "maximum"}, "undecided", r"draws \(--draws \d+\) or exact ranks"),
+        # Four decide, and three do not.
+        (by_bits([20.0] * 4), {}, "memorized", "de-duplication"),
+        (by_bits([20.0] * 3), {}, "undecided", "^4 that agree would do"),
+        (by_bits([20.0] * 4), {"confidence": 0.95}, "undecided", "^5 that agree would do"),
+        # No hit among 200 draws is more than 5.8 bits; 3,776 draws without a hit are more than 10.
+        (
+            *(censored(200), {}, "undecided"),
+            r"about 3,800 draws \(--draws 3800\) or exact ranks \(--method rank --budget ",
+        ),
+        (censored(3_700), {}, "undecided", "draws"),
+        (censored(3_800), {}, "memorized", ""),
+        # 0.025 + 0.975/16 is within 10 %, but not within 5 %, where five exact ranks would do.
+        (censored(20_000, 4), {}, "memorized", ""),
+        (censored(20_000, 5), {"confidence": 0.95}, "undecided", "6 that agree"),
+        (censored(20_000, 6), {"confidence": 0.95}, "memorized", ""),
     ],
 )
-def test_what_would_decide(exposures, options, cure):
+def test_what_decides_and_what_would(exposures, options, outcome, cure):
     found = one(check(of_groups({16: exposures}), max_exposure_bits=10, **options))
-    assert found.outcome == "undecided"
+    assert found.outcome == outcome
     assert re.search(cure, found.cure)
 
 
-def test_four_decide_and_three_do_not():
-    assert check(exact({16: [20.0] * 4}), max_exposure_bits=10).outcome == "memorized"
+def test_what_cannot_be_told_has_no_numbers():
     found = one(check(exact({16: [20.0] * 3}), max_exposure_bits=10))
-    assert (found.outcome, found.lower, found.upper) == ("undecided", None, None)
-    assert found.cure.startswith("4 that agree would do")
-    found = one(check(exact({16: [20.0] * 4}), max_exposure_bits=10, confidence=0.95))
-    assert found.cure.startswith("5 that agree would do")
+    assert (found.lower, found.upper) == (None, None)
+    found = one(check(of_groups({16: censored(200)}), max_exposure_bits=10))
+    assert (found.value, found.upper) == (None, pytest.approx(math.log2(SIZE)))
+    assert len(found.canaries) == 8  # that may exceed it
 
 
 def test_a_limit_that_is_just_kept():
@@ -138,43 +147,14 @@ def test_a_limit_that_is_just_kept():
     assert check(exact({1: [8.0] * 4}), max_exposure_bits=bits - 1e-6).outcome == "memorized"
 
 
-def censored(draws, number=8):
-    """Canaries that no draw was as likely as."""
-    return exposure_by_draws(np.zeros(number), np.ones(draws), space_size=SIZE)
-
-
-def test_more_draws_would_decide():
-    # No hit among 200 draws is more than 5.8 bits; 3,776 draws without a hit are more than 10.
-    audit = of_groups({16: censored(200)})
-    found = one(check(audit, max_exposure_bits=10))
-    assert found.outcome == "undecided"
-    assert (found.value, found.upper) == (None, pytest.approx(math.log2(SIZE)))
-    assert "about 3,800 draws (--draws 3800) or exact ranks (--method rank --budget " in found.cure
-    assert len(found.canaries) == 8  # that may exceed it
-    assert check(of_groups({16: censored(3_800)}), max_exposure_bits=10).outcome == "memorized"
-    assert check(of_groups({16: censored(3_700)}), max_exposure_bits=10).outcome == "undecided"
-
-
-def test_draws_take_more_canaries_than_exact_ranks():
-    # 0.025 + 0.975/16 is within 10 %, but not within 5 %, where five exact ranks would do.
-    four, five, six = (of_groups({16: censored(20_000, n)}) for n in (4, 5, 6))
-    assert check(four, max_exposure_bits=10).outcome == "memorized"
-    assert check(five, max_exposure_bits=10, confidence=0.95).outcome == "undecided"
-    assert check(six, max_exposure_bits=10, confidence=0.95).outcome == "memorized"
-
-
 def test_several_formats_are_one_group():
     formats = [space(), space("My PIN is {digit:9}")]
-    canaries = [
-        CanaryResult(f"canary-{i}", i % 2, 16, 10.0, 9.0, e, None)
-        for i, e in enumerate(by_bits(HIGH), 1)
-    ]
-    verdict = check(assembled(canaries, formats), max_exposure_bits=10)
-    assert one(verdict).lower == pytest.approx(15.0, abs=1e-3)
+    audit = ranked(by_bits(HIGH), formats)
+    assert one(check(audit, max_exposure_bits=10)).lower == pytest.approx(15.0, abs=1e-3)
     # With draws in either, each may miss on its own: 4.9 % for seven of eight, not 3.5.
     drawn = [space(f.format, method=IMPORTANCE, draws=200) for f in formats]
-    canaries = [replace(c, exposure=replace(c.exposure, confidence=0.95)) for c in canaries]
-    verdict = check(assembled(canaries, drawn), max_exposure_bits=10, confidence=0.955)
+    exposures = [replace(e, confidence=0.95) for e in by_bits(HIGH)]
+    verdict = check(ranked(exposures, drawn), max_exposure_bits=10, confidence=0.955)
     assert one(verdict).lower == pytest.approx(14.0, abs=1e-3)
 
 
@@ -208,22 +188,19 @@ def test_the_maximum_over_many_formats_with_draws():
     formats = [space(f"Code {i} is {{digit:9}}", method=UNIFORM_DRAWS, draws=9) for i in range(5)]
 
     def judged(exposures, limit):
-        canaries = [
-            CanaryResult(f"canary-{i}", i, 16, 10.0, 9.0, e, None) for i, e in enumerate(exposures)
-        ]
-        audit = assembled(canaries, formats)
+        audit = ranked(exposures, formats)
         return one(check(audit, max_exposure_bits=limit, statistic="maximum"))
 
     drawn = censored(9, 5)
     found = judged(drawn, 2)
     assert found.outcome == "undecided"
     assert "lower the confidence to 0.88" in found.cure
-    ranked = [by_bits([29.0])[0], *drawn[1:]]
-    found = judged(ranked, 10)
+    sure = [by_bits([29.0])[0], *drawn[1:]]
+    found = judged(sure, 10)
     assert (found.outcome, found.confidence) == ("memorized", 1.0)
     assert found.sentence.startswith("canary-0 with 16 copies has an exposure of 28.9 bits")
     # Four formats whose canaries rest on draws are 9.6 %, and the fifth adds nothing.
-    assert judged(ranked, 29.5).confidence == pytest.approx(0.975**4)
+    assert judged(sure, 29.5).confidence == pytest.approx(0.975**4)
 
 
 # --- spaces that are smaller than the limit -------------------------------------------
@@ -233,13 +210,10 @@ def mixed(small, large, *, memorized=True):
     """Canaries in 1,000 and in 10^9 candidates, all of them the likeliest or none."""
     formats = [space("The code is {digit:3}", size=1_000), space()]
     bits = 99.0 if memorized else 1.0
-    exposures = [
-        by_bits([bits] * n, size=s.space_size) for n, s in zip((small, large), formats, strict=True)
-    ]
     canaries = [
-        CanaryResult(f"canary-{at}-{i}", at, 64, 5.0, 2.0, e, None)
-        for at, group in enumerate(exposures)
-        for i, e in enumerate(group)
+        CanaryResult(f"canary-{at}-{i}", at, 64, 5.0, 2.0, exposure, None)
+        for at, number in enumerate((small, large))
+        for i, exposure in enumerate(by_bits([bits] * number, size=formats[at].space_size))
     ]
     return assembled(canaries, formats)
 
@@ -299,15 +273,20 @@ def test_the_confidence_is_that_of_each_group_theory():
 
 # --- input ----------------------------------------------------------------------------
 
+BOTH = exact({1: LOW, 16: HIGH})
+
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({}, "there is nothing to check; give a limit, such as max_exposure_bits"),
-        ({"max_exposure_bits": math.nan}, "a limit of nan bits makes no sense"),
-        ({"max_exposure_bits": math.inf}, "a limit of inf bits makes no sense"),
+        *(
+            ({"max_exposure_bits": limit}, f"a limit of {shown} bits makes no sense")
+            for limit, shown in (
+                (math.nan, "nan"), (math.inf, "inf"), ("ten", "'ten'"), (np.True_, ".*True.*"),
+            )
+        ),
         ({"max_exposure_bits": 0.5}, "from 1 bit on, which is what chance gives"),
-        ({"max_exposure_bits": "ten"}, "a limit of 'ten' bits makes no sense"),
         ({"max_exposure_bits": 30}, "no exposure could exceed the limit of 30 bits: .* 29.9"),
         ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
         ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
@@ -318,19 +297,18 @@ def test_the_confidence_is_that_of_each_group_theory():
         ({"max_exposure_bits": 10, "repetitions": []}, "repetitions: no number"),
         ({"max_p": math.nan}, "a limit of nan on p-values makes no sense"),
         ({"max_p": 0}, "above 0 and below 1"),
-        ({"max_epsilon": 1.0}, "a limit on epsilon needs the canary set"),
-        ({"max_exposure_bits": np.True_}, "bits makes no sense"),
         ({"max_p": "0.01"}, "a limit of '0.01' on p-values makes no sense"),
+        ({"max_epsilon": 1.0}, "a limit on epsilon needs the canary set"),
         ({"max_p": 0.01, "delta": 0.1}, "delta given, and no limit.*give max_epsilon as well"),
         ({"max_p": 0.01, "delta": "3", "guesses": 2}, "guesses and delta given, and no limit"),
         ({"baseline": 0}, "baseline must be a path"),
         ({"baseline": b"3"}, "baseline must be a path"),
         ({"no_extraction": True}, "the audit extracted nothing.*--extraction-budget 10000"),
     ],
-)
+)  # fmt: skip
 def test_input(options, message):
     with pytest.raises((InputError, EstimationError), match=message):
-        check(exact({1: LOW, 16: HIGH}), **options)
+        check(BOTH, **options)
 
 
 @pytest.mark.parametrize("limit", [{"max_exposure_bits": 10}, {"max_p": 0.01}])
@@ -341,11 +319,11 @@ def test_canaries_that_no_training_read_are_not_judged(limit):
         check(exact({0: LOW}), **limit)
 
 
-@pytest.mark.parametrize("given", [[], [3], None, object(), b"3", np.array(3), np.array([3])])
+@pytest.mark.parametrize("given", [[], [3], None, b"3", np.array([3])])
 def test_no_audit(given, tmp_path):
     with pytest.raises(InputError, match="expected an audit, the path"):
         check(given, max_exposure_bits=10)
     with pytest.raises(InputError, match="expected a result|no report of"):
         report(given, tmp_path / "report.html")
     with pytest.raises(InputError, match="path must be a path"):
-        report(exact({16: LOW}), given)
+        report(BOTH, given)

@@ -105,7 +105,7 @@ def test_round_trip_to_json():
     [
         (0, {}, "space_size must be a positive integer"),
         (2, {}, "a space of 2 candidates tells nothing"),
-        (SIZE, {"draws": 0}, "draws must be a positive integer"),
+        (SIZE, {"draws": 0}, "plan: draws must be .* at least 1, got 0"),
         (SIZE, {"draws": 10**30}, "plan: draws must be a whole number.*less than 2"),
         (SIZE, {"per_repetition": 0}, "per_repetition"),
         (SIZE, {"repetitions": []}, "plan: repetitions: no number of copies"),

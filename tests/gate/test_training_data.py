@@ -1,0 +1,222 @@
+"""Whether the model was trained on the canaries: what a verdict asks for, notes and refuses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from drawing import figures
+from gate_audits import SET, by_bits, exact, of_groups, space
+from html_pages import render
+
+from canary.corpus.canaries import CanarySet, generate
+from canary.corpus.verification import Count, Verification, verify
+from canary.errors import EstimationError, InputError
+from canary.gate.baselines import Baseline
+from canary.gate.check_audit import check, new_baseline
+from canary.reports.verdicts import explained, junit, markdown
+
+TRUSTED = "that the canaries were in the training data is your word: give --verification what "
+LEARNED = "the canaries with 4 copies look learned (p = "
+UNLEARNED = (
+    "even the canaries with 4 copies do not look learned (p = 0.8), and a model that never read "
+    "the corpus would look the same: to make sure, add canaries with many more copies (generate "
+    "--repetitions), which a model that read them has learned"
+)
+START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
+NEVER = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
+
+
+def noted(*notes, bits=1.0):
+    audit = exact({4: [bits] * 8, 0: [1.0] * 4})
+    return replace(audit, formats=(replace(audit.formats[0], notes=notes),))
+
+
+def verified(audit):
+    counts = tuple(Count(c.id, c.repetitions, c.repetitions, 0) for c in audit.canaries)
+    formats = tuple(one.format for one in audit.formats)
+    return Verification(counts, "text", 99, formats, fingerprint=SET, file="verify.json")
+
+
+# --- without evidence -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "limit", [{"max_exposure_bits": 10}, {"max_p": 0.01}, {"baseline": Baseline.of(NEVER)}], ids=str
+)
+def test_a_low_number_alone_is_no_pass(limit):
+    """Whatever the limit: a model that never read the canaries would keep it as well."""
+    verdict = check(NEVER, **limit)
+    assert (verdict.outcome, verdict.exit_code, verdict.notes) == ("undecided", 3, ())
+    assert verdict.reason.check == "training data"
+    assert verdict.reason.sentence == (
+        "nothing shows that the canaries were in the training data: even the canaries with 4 "
+        "copies do not look learned (p = 0.8), and a model that never read the corpus would "
+        "look the same"
+    )
+    assert "--verification FILE" in verdict.reason.cure
+    assert "--trust-injection" in verdict.reason.cure
+    assert check(NEVER, verification=verified(NEVER), **limit)
+    assert check(NEVER, trust_injection=True, **limit)
+    assert check(replace(NEVER, settings={"canaries_in_corpus": True}), **limit)  # the demo's
+
+
+def test_never_injected_canaries_pass_in_one_audit_of_a_hundred_theory():
+    """At a level of 1 %: 1,000 audits of four unlearned canaries, within three deviations."""
+    rng = np.random.default_rng(0)
+    audits = (exact({4: -np.log2(rng.random(4))}) for _ in range(1_000))
+    passed = np.mean([bool(check(audit, max_exposure_bits=20)) for audit in audits])
+    assert 0.003 <= passed <= 0.02
+
+
+def test_of_several_audits_each_must_show_it():
+    other = exact({4: [1.0] * 8}, fingerprint="b" * 64)
+    verdict = check([exact({4: [9.0] * 8}), other], max_exposure_bits=10)
+    assert verdict.outcome == "undecided"
+    assert verdict.reason.subject == "audit 2: canaries with 4 copies"
+
+
+# --- notes ----------------------------------------------------------------------------
+
+
+def test_a_pass_without_a_verification_says_what_it_does_not_know():
+    note, unlearned = check(NEVER, max_exposure_bits=10, trust_injection=True).notes
+    assert note.startswith(TRUSTED)
+    assert unlearned == UNLEARNED
+    (note,) = check(exact({4: [9.0] * 8}), max_exposure_bits=10).notes
+    assert note.startswith(LEARNED)
+    assert check(exact({4: [20.0] * 8}), max_exposure_bits=10).notes == ()
+
+
+def test_a_pass_with_a_verification_says_what_that_shows():
+    audit = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    (note,) = check(audit, max_exposure_bits=10, verification=verified(audit)).notes
+    assert note == (
+        "16 of 16 canaries (40 copies) are in the corpus of verify.json; it does not show that "
+        "this model was trained on that corpus, nor that the training left its text as it is "
+        "(spaces between digits, masks, padding before it): ExposureMonitor looks at the batches"
+    )
+    learned = exact({1: [20.0] * 8, 4: [20.0] * 8})
+    assert check(learned, max_exposure_bits=10, verification=verified(learned)).notes == ()
+    verdict = check(NEVER, max_exposure_bits=10, verification=verified(NEVER))
+    assert verdict.notes == (note, UNLEARNED)
+
+
+def test_a_pass_says_which_canaries_it_does_not_speak_of():
+    audit = exact({1: [1.0] * 8, 4: [20.0] * 8, 16: [20.0] * 8, 0: [1.0] * 4})
+    options = {"max_exposure_bits": 10, "verification": verified(audit)}
+    note, _ = check(audit, repetitions=[1], **options).notes
+    assert note.startswith("canaries with 4, 16 copies were left out, as was asked")
+    assert check(audit, repetitions=[1, 4], **options).notes == ()  # it did not pass
+
+
+def test_of_several_audits_what_not_all_note_says_whose_it_is():
+    several = [noted(START), noted(START, TOKENIZER), noted(START)]
+    verdict = check(several, max_exposure_bits=10)
+    assert verdict.notes[:2] == (START, f"audit 2: {TOKENIZER}")
+
+
+@pytest.mark.parametrize("policy", ["pass", "fail"])
+@pytest.mark.parametrize("bits", [9.0, 20.0, [8.0, 12.0]], ids=["passed", "memorized", "undecided"])
+def test_every_face_of_a_verdict_shows_them(bits, policy):
+    audit = exact({4: [bits] * 8 if isinstance(bits, float) else bits * 4})
+    audit = replace(audit, formats=(replace(audit.formats[0], notes=(START, TOKENIZER)),))
+    verdict = check(audit, max_exposure_bits=10, undecided=policy)
+    # What a pass does not know is said of an undecided verdict that counts as one, too.
+    assert len([note for note in verdict.notes if note.startswith(LEARNED)]) == bool(verdict)
+    notes = list(verdict.notes)
+    assert notes[:2] == [START, TOKENIZER] == list(audit.notes)
+    assert verdict.summary().splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
+    assert json.loads(json.dumps(verdict.to_dict()))["notes"] == notes
+    (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")
+    properties = [p.get("value") for p in case.findall("properties/property[@name='note']")]
+    assert properties == notes
+    shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
+    assert shown.splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
+    assert f"Note: {START}" in markdown(verdict).splitlines()
+    assert "<trained>" not in markdown(verdict)
+    assert explained(verdict).splitlines()[-len(notes) :] == [f"- note: {note}" for note in notes]
+
+
+def test_reports_show_them():
+    with figures(drawn=False):
+        assert START in render(noted(START))
+        page = render([noted(START), noted(START, bits=3.0)], labels=["x", "y"])
+    assert f"A and B: {START}" in page
+
+
+# --- a verification that contradicts --------------------------------------------------
+
+FORMAT = "The code is {digit:6}"
+SHAPE = {"formats": FORMAT, "repetitions": [2], "per_repetition": 4, "controls": 2, "seed": 0}
+CANARIES = generate(**SHAPE)
+AUDIT = replace(
+    of_groups(
+        {2: by_bits([2.0] * 4), 0: by_bits([1.0] * 2)},
+        formats=[space(FORMAT)],
+        canary_set=CANARIES.fingerprint,
+    ),
+    file="audit.json",
+)
+
+
+def found_in(tmp_path, canaries=CANARIES, *, drop=0):
+    """What is found in a corpus from which so many copies were lost."""
+    texts = [canaries.text(c) for c in canaries for _ in range(c.repetitions)][drop:]
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in [*texts, "other"]))
+    return replace(verify(path, canaries), file="verify.json")
+
+
+def test_lost_canaries_are_refused(tmp_path):
+    assert check(AUDIT, max_exposure_bits=10, verification=found_in(tmp_path))
+    match = "1 of 6 .* 'canary-1' was to stand 2 times .* and stood there 1 times; inject into a"
+    with pytest.raises(EstimationError, match=match):
+        check(AUDIT, max_exposure_bits=10, verification=found_in(tmp_path, drop=1))
+
+
+@pytest.mark.parametrize(
+    ("audit", "other", "message"),
+    [
+        (AUDIT, {"repetitions": [3]}, "verify.json is of another canary set than audit.json"),
+        (AUDIT, {"controls": 3}, "another canary set"),  # all of the audit's ids are in it
+        (AUDIT, {"seed": 1}, "another canary set"),  # same ids and copies, other fills
+        (AUDIT, {"formats": "The pin is {digit:6}"}, "another canary set"),
+        (replace(AUDIT, settings={}), {}, "and audit again: the audit is of an earlier version"),
+        (
+            replace(AUDIT, canaries=tuple(replace(c, natural=True) for c in AUDIT.injected)),
+            *({}, "no verification speaks of them; leave"),
+        ),
+    ],
+)
+def test_a_verification_of_something_else_is_refused(tmp_path, audit, other, message):
+    found = found_in(tmp_path, generate(**{**SHAPE, **other}))
+    with pytest.raises(InputError, match=message):
+        check(audit, max_exposure_bits=10, verification=found)
+
+
+def test_an_edited_fill_is_another_set():
+    fills = [c.fill for c in CANARIES]
+    edited = replace(CANARIES.canaries[0], fill="0" * 5 + str(1 + int(fills[0][-1]) % 9))
+    changed = replace(CANARIES, canaries=(edited, *CANARIES.canaries[1:]))
+    assert changed.fingerprint != CANARIES.fingerprint
+    assert generate(**SHAPE).fingerprint == CANARIES.fingerprint
+    drawn = {generate(FORMAT, repetitions=[2]).seed.bit_length() for _ in range(8)}
+    assert max(drawn) > 100  # nobody finds the key by trying
+    assert CanarySet.from_fills(FORMAT, fills).fingerprint is None
+
+
+def test_a_memorized_model_is_memorized_whatever_the_file_lacks(tmp_path):
+    found = found_in(tmp_path, drop=2)
+    learned = of_groups({2: by_bits([20.0] * 4)}, formats=AUDIT.formats)
+    learned = replace(AUDIT, canaries=(*learned.canaries, *AUDIT.controls))
+    verdict = check(learned, max_exposure_bits=10, verification=found)
+    assert (verdict.outcome, verdict.exit_code) == ("memorized", 1)
+    (note,) = verdict.notes
+    assert note.startswith("1 of 6 canaries did not survive as they should: 'canary-1' was to")
+    assert "so this is not the file that the training read" in note
+    with pytest.raises(EstimationError, match="1 of 6 canaries did not survive"):
+        new_baseline(learned, verification=found)
