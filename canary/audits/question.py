@@ -20,8 +20,9 @@ from canary.scoring.run_options import RunOptions
 from canary.search.pricing import Pricer
 from canary.search.rank_counter import tokens_below
 from canary.statistics.pvalues import fisher
+from canary.tokens.arrays import TokenTree
 from canary.tokens.candidates import CandidateEncoder, misread
-from canary.tokens.tree import TokenTree, check_certified, compile_tree
+from canary.tokens.tree import check_certified, compile_tree
 
 DRAWS_STREAM = 0x64726177
 """Of the uniform draws, whatever the method: see `Question.rng`."""

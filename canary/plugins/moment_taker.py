@@ -18,7 +18,7 @@ from canary.plugins.live import any_process, undisturbed, unwrapped
 from canary.plugins.training_batches import TrainingBatches
 from canary.plugins.training_log import TrainingLog
 from canary.records.validation import AUTO, named_start
-from canary.scoring.batcher import Batcher, score_encodings
+from canary.scoring.batcher import Batcher, encoding_bits
 from canary.scoring.run_options import RunOptions
 from canary.statistics.exposures import Exposure
 from canary.tokens.candidates import CandidateEncoder, check_kept_apart
@@ -100,7 +100,7 @@ class MomentTaker:
         batcher.check_length(max(sample.rows.longest for sample in self._first))
         some = [row for sample in self._first for row in sample.rows.encodings][:_TRIED]
         began = now()
-        score_encodings(batcher, some)
+        encoding_bits(batcher, some)
         tokens = sum(sample.rows.tokens(model) for sample in self._first)
         cost = (now() - began) * tokens / sum(len(row.ids) for row in some)
         if model.facts.dtype in _COARSE:

@@ -38,6 +38,7 @@ from canary.models.language_model import (
 )
 from canary.records.validation import whole_number
 from canary.scoring.batch_loop import BatchLoop
+from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Encoding
 
 Progress = Callable[[int], object]
@@ -135,11 +136,10 @@ class Batcher:
             If not even one row fits.
         """
 
-        def ask(batches: Sequence[Rows]) -> list[FloatArray]:
-            answers = zip(self._answers("score", batches), batches, strict=True)
-            return [checked_scores(values, rows, self.model)[:, None] for values, rows in answers]
+        def read(values: Any, batch: Rows) -> FloatArray:
+            return checked_scores(values, batch, self.model)[:, None]
 
-        return self._run(rows, ask, 1)[:, 0]
+        return self._run(rows, "score", read, 1)[:, 0]
 
     def moments(self, rows: Rows) -> Moments:
         """`score`, with the moments of the distribution at each place.
@@ -160,40 +160,38 @@ class Batcher:
                 "here instead of asking its server",
             )
 
-        def ask(batches: Sequence[Rows]) -> list[FloatArray]:
-            answers = zip(self._answers("moments", batches), batches, strict=True)
-            told = [checked_moments(moments, rows, model) for moments, rows in answers]
+        def read(moments: Any, batch: Rows) -> FloatArray:
+            told = checked_moments(moments, batch, model)
             # Neither is ever above 0: a mean of log-probabilities, and minus a square root.
-            columns = [(part.log_probs, part.means, -part.deviations) for part in told]
-            return [np.stack(three, axis=1, dtype=np.float32) for three in columns]
+            columns = told.log_probs, told.means, -told.deviations
+            return np.stack(columns, axis=1, dtype=np.float32)
 
-        values = self._run(rows, ask, 3)
+        values = self._run(rows, "moments", read, 3)
         return Moments(values[:, 0], values[:, 1], -values[:, 2])
 
-    def _answers(self, method: str, batches: Sequence[Rows]) -> list[Any]:
-        if self._spread:
-            return list(getattr(self._spread, f"{method}_each")(batches))
-        return [getattr(self.model, method)(batch) for batch in batches]
-
     def _run(
-        self, rows: Rows, ask: Callable[[Sequence[Rows]], list[FloatArray]], numbers: int
+        self, rows: Rows, method: str, read: Callable[[Any, Rows], FloatArray], numbers: int
     ) -> NDArray[np.float32]:
-        """What `ask` gives for each scored token, `numbers` of them, in the order of the rows."""
+        """`numbers` that a method gives for each scored token, in the order of the rows."""
         top = self.model.facts.vocabulary - 1
-        _check_whole("rows.ids", rows.ids, 0, top)
-        _check_whole("rows.start", rows.start, 1)
+        _check_whole("rows.ids", rows.ids, low=0, high=top)
+        _check_whole("rows.start", rows.start, low=1)
         _check_spans("rows.offsets", rows.offsets, len(rows.start), len(rows.ids))
         self.check_length(int(rows.lengths.max(initial=0)))
         lengths, scored = rows.lengths, rows.scored
         first = np.append(0, np.cumsum(scored))
         out = np.empty((int(first[-1]), numbers), np.float32)
         order = np.argsort(-lengths, kind="stable")  # longest first: trouble comes early
-        batches = self._tokens.run(
-            len(rows),
-            lambda parts: ask([rows.take(order[part]) for part in parts]),
-            weights=lengths[order],
-        )
-        for part, values in batches:
+
+        def ask(parts: Sequence[slice]) -> list[FloatArray]:
+            batches = [rows.take(order[part]) for part in parts]
+            if self._spread:
+                answers = getattr(self._spread, f"{method}_each")(batches)
+            else:
+                answers = map(getattr(self.model, method), batches)
+            return [read(answer, batch) for answer, batch in zip(answers, batches, strict=True)]
+
+        for part, values in self._tokens.run(len(rows), ask, weights=lengths[order]):
             self.check_numbers(values)
             counts = scored[order[part]]
             within = np.arange(len(values)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -279,12 +277,11 @@ def row_sums(
     return sums
 
 
-def score_encodings(
-    batcher: Batcher, encodings: Sequence[Encoding]
-) -> tuple[NDArray[np.float32], Rows]:
-    """Log-probabilities of all tokens but the first of each encoding, and their rows."""
+def encoding_bits(batcher: Batcher, encodings: Sequence[Encoding]) -> NDArray[np.float64]:
+    """Log-perplexity of each encoding in bits, of all its tokens but the first; shape (n,)."""
     rows = Rows.of([encoding.ids for encoding in encodings])
-    return batcher.score(rows), rows
+    bits: NDArray[np.float64] = -row_sums(batcher.score(rows), rows) / LN2
+    return bits
 
 
 def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0) -> None:
@@ -310,35 +307,39 @@ def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0)
 
 def _check_nodes(nodes: Nodes, children: Children, top: int) -> None:
     """Refuse nodes whose arrays do not fit together, or that hold no token up to `top`."""
-    _check_whole("nodes.paths", nodes.paths, 0, top, dimensions=2)
+    _check_whole("nodes.paths", nodes.paths, low=0, high=top, dimensions=2)
     count, depth = nodes.paths.shape
-    for name in ("lengths", "priced", "handles"):
-        array, low = getattr(nodes, name), None if name == "handles" else 0
-        _check_whole(f"nodes.{name}", array, low, depth if name == "lengths" else None)
-        if len(array) != count:
-            raise _misfit(f"nodes.{name}", f"has {len(array)} numbers for {count}")
+    _check_whole("nodes.lengths", nodes.lengths, low=0, high=depth, count=count)
+    _check_whole("nodes.priced", nodes.priced, low=0, count=count)
+    _check_whole("nodes.handles", nodes.handles, count=count)
     if (nodes.priced > nodes.lengths).any():
         raise _misfit("nodes.priced", "is beyond nodes.lengths")
-    _check_whole("children.tokens", children.tokens, 0, top)
+    _check_whole("children.tokens", children.tokens, low=0, high=top)
     if children.offsets is not None:
         _check_spans("children.offsets", children.offsets, count, len(children.tokens))
 
 
 def _check_spans(name: str, offsets: Any, count: int, total: int) -> None:
-    _check_whole(name, offsets)
-    if len(offsets) != count + 1 or offsets[0] != 0 or offsets[-1] != total:
+    _check_whole(name, offsets, count=count + 1)
+    if offsets[0] != 0 or offsets[-1] != total or (offsets[1:] < offsets[:-1]).any():
         raise _misfit(name, f"does not part {total} tokens into {count}")
-    if (offsets[1:] < offsets[:-1]).any():
-        raise _misfit(name, "descends")
 
 
 def _check_whole(
-    name: str, array: Any, low: int | None = None, high: int | None = None, *, dimensions: int = 1
+    name: str,
+    array: Any,
+    *,
+    low: int | None = None,
+    high: int | None = None,
+    count: int | None = None,
+    dimensions: int = 1,
 ) -> None:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu":
         raise _misfit(name, f"is {getattr(array, 'dtype', type(array).__name__)}, not integers")
     if array.ndim != dimensions:
         raise _misfit(name, f"has the shape {array.shape}, not {dimensions} dimensions")
+    if count is not None and len(array) != count:
+        raise _misfit(name, f"has {len(array)} numbers for {count}")
     if not array.size or low is None:
         return
     least, most = int(array.min()), int(array.max())
@@ -348,7 +349,5 @@ def _check_whole(
 
 
 def _misfit(name: str, problem: str) -> InputError:
-    return InputError(
-        f"{name} {problem}",
-        cure="see canary.models.language_model for what rows, nodes and children are",
-    )
+    cure = "see canary.models.language_model for what rows, nodes and children are"
+    return InputError(f"{name} {problem}", cure=cure)

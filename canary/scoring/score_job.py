@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from canary.corpus.line_formats import JsonLines
 from canary.corpus.lines import Progress as ByteProgress
 from canary.errors import CorpusError, InputError, ModelError, OutputError, RecordError
-from canary.models.language_model import Rows
+from canary.models.language_model import LanguageModel, Rows
 from canary.models.loading import load
 from canary.records.files import JSON_LINES, check_writable
 from canary.records.sealing import sealed
@@ -27,7 +28,6 @@ from canary.scoring.batcher import Batcher, announce, row_sums
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.scoring.texts import Block, encode_placed, file_digest, read_blocks, windows
 from canary.statistics.number_checks import LN2
-from canary.tokens.candidates import CandidateEncoder
 
 _SHARD_BYTES = 2**24
 _SHARD_SECONDS = 2.0
@@ -142,9 +142,8 @@ def score_file(
         most = f" and less than {limit}; half of it is usual" if limit else ""
         problem = f"overlap={overlap} does not fit windows of {limit} tokens"
         raise InputError(problem, cure=f"give at least 1{most}", where="overlap")
-    meter = _Meter(progress or (lambda done, total: None), size)
-    batcher = Batcher(seam, batch_size=asked.batch_size, progress=meter.add)
-    scorer = _Scorer(asked.encoder(seam), batcher, meter, source, limit, overlap)
+    report = progress or (lambda done, total: None)
+    scorer = _Scorer(seam, asked, source, overlap, lambda done: report(done, size))
     identity = {
         "task": "score",
         "input": file_digest(source),
@@ -157,23 +156,23 @@ def score_file(
     corpus.check_unchanged()
     with open_run(parts_of(target), identity) as run:
         series = run.series("scores")
-        tally = _Tally()
-        for shard in series:
-            tally.add(shard.state)
-        resumed = tally.texts
-        meter.reach(tally.offset)
-        announce(seam, lambda: _lines(source, tally.offset))
-        for state, body in _shards(scorer, read_blocks(source, column, tally.offset, tally.line)):
+        done = functools.reduce(_joined, (shard.state for shard in series), _NOTHING)
+        resumed = done["texts"]
+        scorer.reach(done["offset"])
+        announce(seam, lambda: _lines(source, done["offset"]))
+        for state, body in _shards(
+            scorer, read_blocks(source, column, done["offset"], done["line"])
+        ):
             corpus.check_unchanged()
             series.append(state, body)
-            tally.add(state)
-        if not tally.texts:
+            done = _joined(done, state)
+        if not done["texts"]:
             raise CorpusError(
                 "holds no record", cure="name a file with at least one", where=str(source)
             )
         run.merge(series, target, replaces=(JSON_LINES,))
         run.discard()
-    return ScoredFile(target, tally.texts, tally.tokens, tally.px_bits, resumed)
+    return ScoredFile(target, done["texts"], done["tokens"], done["px_bits"], resumed)
 
 
 def parts_of(target: Path) -> Path:
@@ -188,89 +187,69 @@ def _lines(source: Path, offset: int) -> int:
         return sum(part.count(b"\n") for part in iter(lambda: file.read(2**20), b""))
 
 
-@dataclass
-class _Tally:
-    """Where the finished shards end, and what they hold together."""
-
-    offset: int = 0
-    line: int = 0
-    texts: int = 0
-    tokens: int = 0
-    px_bits: float | None = 0.0
-
-    def add(self, state: dict[str, Any]) -> None:
-        self.offset, self.line = state["offset"], state["line"]
-        self.texts += state["texts"]
-        self.tokens += state["tokens"]
-        if self.px_bits is not None:
-            self.px_bits = None if state["px_bits"] is None else self.px_bits + state["px_bits"]
+# What the blocks of a shard, or shards, hold together, and where they end.
+_NOTHING: dict[str, Any] = {"offset": 0, "line": 0, "texts": 0, "tokens": 0, "px_bits": 0.0}
 
 
-@dataclass
-class _Meter:
-    """Tells how far a file is done, within a block by its share of the tokens."""
-
-    report: ByteProgress
-    size: int
-    at: int = 0  # bytes that are done
-    end: int = 0  # of the block that is being done
-    done: int = 0  # tokens of it
-    to_do: int = 1
-
-    def reach(self, offset: int) -> None:
-        self.at = offset
-        self.report(offset, self.size)
-
-    def begin(self, end: int, tokens: int) -> None:
-        self.end, self.done, self.to_do = end, 0, max(tokens, 1)
-
-    def add(self, tokens: int) -> None:
-        self.done += tokens
-        self.report(self.at + (self.end - self.at) * self.done // self.to_do, self.size)
+def _joined(first: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
+    """Both of two that follow each other."""
+    sums = {name: first[name] + then[name] for name in ("texts", "tokens")}
+    both = first["px_bits"], then["px_bits"]
+    return {**then, **sums, "px_bits": None if None in both else sum(both)}
 
 
 def _shards(scorer: _Scorer, blocks: Iterable[Block]) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Blocks joined to shards that took a few seconds each, with their states."""
-    body, part, began = bytearray(), _Tally(), time.monotonic()
+    body, state, began = bytearray(), _NOTHING, time.monotonic()
     for block in blocks:
-        bits, tokens = scorer.score(block)
-        body += _records(block.lines, bits, tokens)
-        total = float(bits.sum())
-        state = {"offset": block.offset, "line": block.line, "texts": len(block.texts)}
-        px_bits = total if math.isfinite(total) else None
-        part.add({**state, "tokens": int(tokens.sum()), "px_bits": px_bits})
+        more, records = scorer.score(block)
+        state = _joined(state, more)
+        body += records
         if time.monotonic() - began >= _SHARD_SECONDS or len(body) >= _SHARD_BYTES:
-            yield vars(part), bytes(body)
-            body, part, began = bytearray(), _Tally(), time.monotonic()
+            yield state, bytes(body)
+            body, state, began = bytearray(), _NOTHING, time.monotonic()
     if body:
-        yield vars(part), bytes(body)
+        yield state, bytes(body)
 
 
-def _records(lines: list[int], bits: NDArray[np.float64], tokens: NDArray[np.int64]) -> bytes:
-    records = (
-        json.dumps({"line": line, "px_bits": px if px < math.inf else None, "tokens": count})
-        for line, px, count in zip(lines, bits.tolist(), tokens.tolist(), strict=True)
-    )
-    return "".join(f"{record}\n" for record in records).encode()
-
-
-@dataclass(frozen=True)
 class _Scorer:
-    """Texts to bits, long ones in windows where an overlap is given."""
+    """Texts to records, long ones in windows where an overlap is given.
 
-    encoder: CandidateEncoder
-    batcher: Batcher
-    meter: _Meter
-    source: Path
-    limit: int | None
-    overlap: int | None
+    `report` is told how many bytes of the file are done: within a block by its share of the
+    tokens.
+    """
 
-    def score(self, block: Block) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Bits and number of priced tokens of each text of a block."""
-        places = [f"{self.source}:{line}" for line in block.lines]
-        encodings = encode_placed(self.encoder, block.texts, places.__getitem__)
+    def __init__(
+        self,
+        model: LanguageModel,
+        asked: ScoreOptions,
+        source: Path,
+        overlap: int | None,
+        report: Callable[[int], object],
+    ) -> None:
+        self._encoder = asked.encoder(model)
+        self._batcher = Batcher(model, batch_size=asked.batch_size, progress=self._add)
+        self._source, self._limit = source, model.facts.length_limit
+        self._overlap, self._report = overlap, report
+        self._at = self._end = 0  # bytes before the block that is being done, and up to its end
+        self._done, self._to_do = 0, 1  # tokens of it
+
+    def reach(self, offset: int) -> None:
+        """So many bytes are done."""
+        self._at = offset
+        self._report(offset)
+
+    def _add(self, tokens: int) -> None:
+        self._done += tokens
+        self._report(self._at + (self._end - self._at) * self._done // self._to_do)
+
+    def score(self, block: Block) -> tuple[dict[str, Any], bytes]:
+        """The state of a block, and a record of each of its texts."""
+        places = [f"{self._source}:{line}" for line in block.lines]
+        encodings = encode_placed(self._encoder, block.texts, places.__getitem__)
         bits, tokens = np.zeros(len(encodings)), np.zeros(len(encodings), np.int64)
-        self.meter.begin(block.offset, sum(max(len(each.ids) - 1, 0) for each in encodings))
+        to_do = sum(max(len(each.ids) - 1, 0) for each in encodings)
+        self._end, self._done, self._to_do = block.offset, 0, max(to_do, 1)
         cut = (
             (text, ids, start)
             for text, (encoding, where) in enumerate(zip(encodings, places, strict=True))
@@ -280,20 +259,33 @@ class _Scorer:
             texts, parts, starts = zip(*some, strict=True)
             rows = Rows.of(parts, starts)
             # Minus 0.0 is what a text without a priced token would get, but for the sum.
-            np.add.at(bits, [*texts], -row_sums(self.batcher.score(rows), rows) / LN2)
+            np.add.at(bits, [*texts], -row_sums(self._batcher.score(rows), rows) / LN2)
             np.add.at(tokens, [*texts], rows.scored)
-        self.meter.reach(block.offset)
-        return bits, tokens
+        self.reach(block.offset)
+        total = float(bits.sum())
+        state = {
+            "offset": block.offset,
+            "line": block.line,
+            "texts": len(block.texts),
+            "tokens": int(tokens.sum()),
+            "px_bits": total if math.isfinite(total) else None,
+        }
+        numbers = zip(block.lines, bits.tolist(), tokens.tolist(), strict=True)
+        records = (
+            {"line": line, "px_bits": px if px < math.inf else None, "tokens": count}
+            for line, px, count in numbers
+        )
+        return state, "".join(f"{json.dumps(record)}\n" for record in records).encode()
 
     def _windows(self, ids: tuple[int, ...], where: str) -> Iterable[tuple[tuple[int, ...], int]]:
         """Parts of a text that the model takes, and where pricing starts in each."""
-        if self.limit is None or len(ids) <= self.limit:
+        if self._limit is None or len(ids) <= self._limit:
             return [(ids, 1)]
-        if self.overlap is None:
-            problem = f"the text has {len(ids):,} tokens, the model takes {self.limit:,}"
+        if self._overlap is None:
+            problem = f"the text has {len(ids):,} tokens, the model takes {self._limit:,}"
             cure = "give an overlap (--overlap) to score long texts in windows, or leave it out"
             raise ModelError(problem, cure=cure, where=where)
-        return windows(ids, limit=self.limit, overlap=self.overlap)
+        return windows(ids, limit=self._limit, overlap=self._overlap)
 
 
 def _some_at_a_time(cut: Iterable[_Window]) -> Iterator[list[_Window]]:

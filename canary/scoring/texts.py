@@ -17,9 +17,8 @@ from canary.errors import CorpusError, ModelError
 from canary.models.loading import load
 from canary.records.sealing import sealed
 from canary.records.validation import function, some, text
-from canary.scoring.batcher import Batcher, Progress, announce, row_sums, score_encodings
+from canary.scoring.batcher import Batcher, Progress, announce, encoding_bits
 from canary.scoring.run_options import ScoreOptions, Scoring
-from canary.statistics.number_checks import LN2
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
@@ -73,10 +72,7 @@ def score(
     seam = load(model)
     encodings = asked.encoder(seam).encode(given)
     announce(seam, lambda: len(encodings))
-    batcher = Batcher(seam, batch_size=asked.batch_size, progress=progress)
-    log_probs, rows = score_encodings(batcher, encodings)
-    bits: NDArray[np.float64] = -row_sums(log_probs, rows) / LN2
-    return bits
+    return encoding_bits(Batcher(seam, batch_size=asked.batch_size, progress=progress), encodings)
 
 
 @dataclass

@@ -19,14 +19,13 @@ from canary.scoring.batcher import Batcher
 from canary.search.rank_counter import Limits, RankBounds, most_leaves, tokens_below
 from canary.search.step import Frontier, at_once, expand, joined, root_frontier, worst_queries
 from canary.statistics.number_checks import LN2
-from canary.tokens.tree import TokenTree
+from canary.tokens.arrays import TokenTree
 
 _MOST_PARKED = 2**20  # about 100 bytes each
 _AGAIN_BITS = 1.0
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _NONE = np.zeros(0, np.int64)
 
@@ -37,53 +36,6 @@ class _Due:
 
     frontier: Frontier
     parents: Ints
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """All that a walk knows: replaced as a whole, so that an interruption leaves no half.
-
-    Canaries are in ascending order of their costs here.
-
-    Parameters
-    ----------
-    levels : tuple of _Due
-        A stack: the last one is deepest.
-    parked : tuple of Frontier
-        Nodes above `threshold` and up to `ceiling`, for later passes.
-    pinned : int
-        Held states that parked nodes stand on, or did when the pass began.
-    threshold, ceiling : float
-        Bits: nodes up to the first are expanded in this pass, beyond the second forgotten.
-    found : int64 array of shape (4, k)
-        Others surely below each canary, at most as dear, and not surely above, as far as
-        they were priced; and those among the last of which the model gives bounds only.
-    lower, rank, upper : int64 arrays of shape (k,)
-        What earlier walks made certain.
-    exact : int
-        So many canaries are done with.
-    unsure : bool array of shape (k,)
-        Of those, the ones whose ranks bounds of the model leave open.
-    """
-
-    levels: tuple[_Due, ...]
-    parked: tuple[Frontier, ...]
-    pinned: int
-    threshold: float
-    ceiling: float
-    found: Ints
-    lower: Ints
-    rank: Ints
-    upper: Ints
-    exact: int
-    unsure: Flags
-    candidates: int = 0
-    queries: int = 0
-
-    @property
-    def open_nodes(self) -> tuple[Frontier, ...]:
-        """Nodes that are open: of this pass, and of later ones."""
-        return (*(level.frontier for level in self.levels), *self.parked)
 
 
 class BoundedWalk:
@@ -114,9 +66,6 @@ class BoundedWalk:
     half of them is forgotten. Canaries beyond those keep the bounds that they had, and
     their pass begins anew at the root, at a threshold at least one bit above the last: it
     costs every node up to that threshold.
-
-    `run` may be interrupted (KeyboardInterrupt passes through); `bounds` is then still right,
-    and `run` may go on.
     """
 
     def __init__(
@@ -140,19 +89,21 @@ class BoundedWalk:
         self._most_parked = most_parked
         self._most_pinned = walker.room // 2
         k = len(px)
-        self._state = _State(
-            levels=(),
-            parked=(root_frontier(batcher, walker, tree),),
-            pinned=0,
-            threshold=-math.inf,
-            ceiling=float(self._limits[-1]) if k else -math.inf,
-            found=np.zeros((4, k), np.int64),
-            lower=np.ones(k, np.int64),
-            rank=np.ones(k, np.int64),
-            upper=np.full(k, tree.size, tree.leaves.dtype),
-            exact=0,
-            unsure=np.zeros(k, np.bool_),
-        )
+        # A stack of levels, the last one deepest: nodes up to the threshold, of this pass.
+        self._levels: list[_Due] = []
+        # Nodes beyond it and up to the ceiling, for later passes; those beyond that are forgotten.
+        self._parked = [root_frontier(batcher, walker, tree)]
+        self._threshold, self._ceiling = -math.inf, float(self._limits[-1]) if k else -math.inf
+        self._pinned = 0  # held states that parked nodes stand on, or did when the pass began
+        # Others surely below each canary, at most as dear, and not surely above, as far as they
+        # were priced; and those among the last of which the model gives bounds only.
+        self._found = np.zeros((4, k), np.int64)
+        # What is certain of each canary: they are in ascending order of their costs.
+        self._lower, self._rank = np.ones((2, k), np.int64)
+        self._upper = np.full(k, tree.size, tree.leaves.dtype)
+        # So many are done with; of those, the ones whose ranks bounds of the model leave open.
+        self._exact, self._unsure = 0, np.zeros(k, np.bool_)
+        self._candidates = self._queries = 0
 
     def run(self, *, budget: int | None = None) -> bool:
         """Walk on, until all ranks are exact, or so many more queries are spent.
@@ -160,23 +111,23 @@ class BoundedWalk:
         Never takes more queries than the budget; up to one per token of a path are left
         where the next node might cost that many. Gives whether all ranks are exact.
         """
-        most = math.inf if budget is None else self._state.queries + budget
-        while self._state.exact < len(self._limits):
-            state = self._state
-            if not state.levels:
-                self._state = self._next_pass(state)
+        most = math.inf if budget is None else self._queries + budget
+        while self._exact < len(self._limits):
+            if not self._levels:
+                self._next_pass()
                 continue
-            frontier = state.levels[-1].frontier
+            frontier = self._levels[-1].frontier
             if not len(frontier):
-                self._release(state.levels[-1].parents)
-                self._state = replace(state, levels=state.levels[:-1])
+                self._release(self._levels.pop().parents)
                 continue
             part = frontier[: at_once(self._batcher, self._walker, self._tree, frontier.states)]
             queries = np.cumsum(worst_queries(self._walker, self._tree, part))
-            count = int(np.searchsorted(queries, most - state.queries, side="right"))
+            count = int(np.searchsorted(queries, most - self._queries, side="right"))
             if not count:
                 return False
-            self._state = self._lowered(self._expanded(state, count))
+            self._expand(count)
+            if sum(map(len, self._parked)) > self._most_parked:
+                self._forget()
         return True
 
     def bounds(self) -> RankBounds:
@@ -192,156 +143,133 @@ class BoundedWalk:
 
         O(k n) for n open nodes.
         """
-        state = self._with_bounds(self._state)
-        lower, rank, upper = map(np.empty_like, (state.lower, state.rank, state.upper))
-        lower[self._order], rank[self._order] = state.lower, state.rank
-        upper[self._order] = state.upper
+        self._make_certain()
+        lower, rank, upper = map(np.empty_like, (self._lower, self._rank, self._upper))
+        lower[self._order], rank[self._order] = self._lower, self._rank
+        upper[self._order] = self._upper
         exact = np.zeros(len(lower), np.bool_)
-        exact[self._order[: state.exact]] = ~state.unsure[: state.exact]
-        return RankBounds(lower, upper, rank, exact, state.candidates, state.queries)
+        exact[self._order[: self._exact]] = ~self._unsure[: self._exact]
+        return RankBounds(lower, upper, rank, exact, self._candidates, self._queries)
 
     def close(self) -> None:
         """Let go of all states that are held; the walk does not go on after it."""
-        state = self._state
-        self._release(*(level.parents for level in state.levels))
-        self._release(*(part.handles for part in state.open_nodes))
+        self._release(*(level.parents for level in self._levels))
+        self._release(*(part.handles for part in self._open_nodes))
 
-    def _next_pass(self, state: _State) -> _State:
+    @property
+    def _open_nodes(self) -> list[Frontier]:
+        """Nodes that are open: of this pass, and of later ones."""
+        return [*(level.frontier for level in self._levels), *self._parked]
+
+    def _next_pass(self) -> None:
         """The canaries of the pass that ended are done with; the next one begins."""
-        done = int(np.searchsorted(self._limits, state.threshold, side="right"))
-        if done > state.exact:
-            ranks, unsure = np.stack([state.lower, state.rank, state.upper]), state.unsure.copy()
-            new = slice(state.exact, done)
-            ranks[:, new] = 1 + state.found[:3, new]
-            unsure[new] = state.found[3, new] > 0
-            lower, rank = ranks[:2].astype(np.int64)
-            state = replace(
-                state, lower=lower, rank=rank, upper=ranks[2], exact=done, unsure=unsure
-            )
+        done = int(np.searchsorted(self._limits, self._threshold, side="right"))
+        if done > self._exact:
+            new = slice(self._exact, done)
+            self._lower[new], self._rank[new], self._upper[new] = 1 + self._found[:3, new]
+            self._unsure[new] = self._found[3, new] > 0
+            self._exact = done
         if done == len(self._limits):
-            self._release(*(part.handles for part in state.parked))
-            return replace(state, parked=(), pinned=0)
+            self._release(*(part.handles for part in self._parked))
+            self._parked, self._pinned = [], 0
+            return
         threshold = float(self._limits[done])
-        if threshold > state.ceiling:
+        if threshold > self._ceiling:
             # From the root again, with what is certain kept and what was found forgotten.
-            self._release(*(part.handles for part in state.parked))
-            top = float(self._limits[-1])
-            return replace(
-                self._with_bounds(state),
-                levels=(_Due(root_frontier(self._batcher, self._walker, self._tree), _NONE),),
-                parked=(),
-                pinned=0,
-                threshold=min(max(threshold, state.threshold + _AGAIN_BITS), top),
-                ceiling=top,
-                found=np.zeros_like(state.found),
-            )
-        if not state.parked:
-            return replace(state, threshold=threshold)
-        parked = joined(state.parked)
-        due = parked.costs / LN2 <= threshold
-        now, later = parked[np.flatnonzero(due)], parked[np.flatnonzero(~due)]
-        return replace(
-            state,
-            levels=_by_length(now, np.setdiff1d(now.handles, later.handles)),
-            parked=(later,) if len(later) else (),
-            pinned=_held(parked.handles),
-            threshold=threshold,
-        )
+            self._make_certain()
+            self._release(*(part.handles for part in self._parked))
+            self._levels = [_Due(root_frontier(self._batcher, self._walker, self._tree), _NONE)]
+            self._parked, self._pinned, self._found[:] = [], 0, 0
+            self._ceiling = float(self._limits[-1])
+            self._threshold = min(max(threshold, self._threshold + _AGAIN_BITS), self._ceiling)
+            return
+        self._threshold = threshold
+        if self._parked:
+            parked = joined(self._parked)
+            due = parked.costs / LN2 <= threshold
+            now, later = parked[np.flatnonzero(due)], parked[np.flatnonzero(~due)]
+            self._levels = _by_length(now, np.setdiff1d(now.handles, later.handles))
+            self._parked = [later] if len(later) else []
+            self._pinned = _held(parked.handles)
 
-    def _expanded(self, state: _State, count: int) -> _State:
-        """The state after the first `count` nodes of the deepest level."""
-        level = state.levels[-1]
+    def _expand(self, count: int) -> None:
+        """Expand the first `count` nodes of the deepest level."""
+        level = self._levels[-1]
         part = level.frontier[:count]
         step = expand(self._batcher, self._walker, self._tree, part, bounds=True)
         bits, leaves = step.costs / LN2, step.leaves
-        inner = np.flatnonzero(~leaves & (bits <= state.ceiling))
-        now = inner[bits[inner] <= state.threshold]
-        later = inner[bits[inner] > state.threshold]
+        inner = np.flatnonzero(~leaves & (bits <= self._ceiling))
+        now = inner[bits[inner] <= self._threshold]
+        later = inner[bits[inner] > self._threshold]
 
         below_now, below_later = (np.zeros(count, np.bool_) for _ in range(2))
         below_now[step.parents[now]] = True
         below_later[step.parents[later]] = True
         more = _held(step.handles[below_later])
-        if state.pinned + more > self._most_pinned:
+        if self._pinned + more > self._most_pinned:
             below_later[:], more = False, 0
+        self._pinned += more
         self._release(step.handles[~(below_now | below_later)])
 
-        levels = (*state.levels[:-1], replace(level, frontier=level.frontier[count:]))
+        self._levels[-1] = replace(level, frontier=level.frontier[count:])
         if len(now):
             parents = step.handles[below_now & ~below_later]
-            levels = (*levels, _Due(step.open_nodes(now), parents))
-        parked = state.parked
+            self._levels.append(_Due(step.open_nodes(now), parents))
         if len(later):
             nodes = step.open_nodes(later)
             if not more:
                 nodes = replace(nodes, handles=np.full(len(nodes), -1, np.int64))
-            parked = (*parked, nodes)
+            self._parked.append(nodes)
 
         which = np.flatnonzero(leaves & (bits <= self._limits[-1]))
         which = which[step.canonical(which)]
-        found = state.found.copy()
         sure = which[step.exact[which]]
         if len(sure):
             numbers = step.first_leaf[sure]
             ends = int(numbers.min()), int(numbers.max()) + 1
-            found[:3] += self._counting.count(np.sort(bits[sure]), bits[sure], ends, numbers.copy)
+            ordered = np.sort(bits[sure])
+            self._found[:3] += self._counting.count(ordered, bits[sure], ends, numbers.copy)
         # A canary among these has no cost to rank it by, and its upper bound says nothing.
         possible = np.sort(bits[which[~step.exact[which]]])
-        found[2:] += np.searchsorted(possible, self._limits, side="right")
-        return replace(
-            state,
-            levels=levels,
-            parked=parked,
-            pinned=state.pinned + more,
-            found=found,
-            candidates=state.candidates + int(np.count_nonzero(leaves)),
-            queries=state.queries + step.queries,
-        )
+        self._found[2:] += np.searchsorted(possible, self._limits, side="right")
+        self._candidates += int(np.count_nonzero(leaves))
+        self._queries += step.queries
 
-    def _lowered(self, state: _State) -> _State:
-        """Without the dearest half of the parked nodes, if there are too many."""
-        if sum(map(len, state.parked)) <= self._most_parked:
-            return state
-        parked = joined(state.parked)
+    def _forget(self) -> None:
+        """Forget the dearest half of the parked nodes."""
+        parked = joined(self._parked)
         bits = parked.costs / LN2
         middle = np.partition(bits, len(bits) // 2)[len(bits) // 2]
         ceiling = float(np.nextafter(middle, -math.inf))
+        self._make_certain(above=ceiling)
         kept = parked[np.flatnonzero(bits <= ceiling)]
         # Nodes of this pass may stand on the same states: they go with its last one.
-        first = state.levels[0]
+        first = self._levels[0]
         free = np.setdiff1d(parked.handles, kept.handles)
-        first = replace(first, parents=np.concatenate([first.parents, free]))
-        return replace(
-            self._with_bounds(state, above=ceiling),
-            levels=(first, *state.levels[1:]),
-            parked=(kept,) if len(kept) else (),
-            ceiling=ceiling,
-        )
+        self._levels[0] = replace(first, parents=np.concatenate([first.parents, free]))
+        self._parked, self._ceiling = [kept] if len(kept) else [], ceiling
 
-    def _with_bounds(self, state: _State, *, above: float = -math.inf) -> _State:
-        """The state with what is certain now of canaries that are not done with.
+    def _make_certain(self, *, above: float = -math.inf) -> None:
+        """Take down what is certain now of canaries that are not done with.
 
         Their upper bounds need all open nodes that may hold leaves for them, so those of
-        canaries beyond the state's ceiling stay. Only those of canaries `above` some bits
-        are looked at.
+        canaries beyond the ceiling stay. Only those of canaries `above` some bits are looked at.
         """
-        todo = slice(state.exact, None)
-        lower, upper, rank = state.lower.copy(), state.upper.copy(), state.rank.copy()
-        lower[todo] = np.maximum(lower[todo], 1 + state.found[0, todo])
-        rank[todo] = np.maximum(rank[todo], 1 + state.found[1, todo])
-        parts = state.open_nodes
+        todo = slice(self._exact, None)
+        self._lower[todo] = np.maximum(self._lower[todo], 1 + self._found[0, todo])
+        self._rank[todo] = np.maximum(self._rank[todo], 1 + self._found[1, todo])
+        parts = self._open_nodes
         bits = np.concatenate([np.zeros(0), *(part.costs for part in parts)]) / LN2
         first = np.concatenate([_NONE, *(part.first_leaf for part in parts)])
         leaves = self._tree.leaves[np.concatenate([_NONE, *(part.states for part in parts)])]
-        for place in range(state.exact, len(upper)):
+        for place in range(self._exact, len(self._upper)):
             limit, own = self._limits[place], self._numbers[place]
-            if above < limit <= state.ceiling:
+            if above < limit <= self._ceiling:
                 here = bits <= limit
                 more = most_leaves(limit - bits[here], leaves[here], excess_bits=self.excess_bits)
                 holding = (first[here] <= own) & (own - first[here] < leaves[here])
-                others = int(state.found[2, place]) + int(more.sum()) - int(holding.any())
-                upper[place] = min(upper[place], 1 + others)
-        return replace(state, lower=lower, rank=rank, upper=upper)
+                others = int(self._found[2, place]) + int(more.sum()) - int(holding.any())
+                self._upper[place] = min(self._upper[place], 1 + others)
 
     def _release(self, *several: Ints) -> None:
         for handles in several:
@@ -349,17 +277,17 @@ class BoundedWalk:
                 self._walker.release(handles)
 
 
-def _by_length(nodes: Frontier, parents: Ints) -> tuple[_Due, ...]:
+def _by_length(nodes: Frontier, parents: Ints) -> list[_Due]:
     """Levels of nodes of one length each, held ones apart: what a walker expands fastest."""
     order = np.lexsort((nodes.first_leaf, nodes.handles < 0, nodes.lengths))
     nodes = nodes[order]
     alike = (np.diff(nodes.lengths) == 0) & (np.diff(nodes.handles < 0) == 0)
     ends = [0, *(np.flatnonzero(~alike) + 1).tolist(), len(nodes)]
-    return tuple(
+    return [
         # The first level is the last to be done.
         _Due(nodes[slice(start, stop)], _NONE if start else parents)
         for start, stop in itertools.pairwise(ends)
-    )
+    ]
 
 
 def _held(handles: Ints) -> int:

@@ -83,7 +83,7 @@ class OpenNodes:
         self._parent = _reaching(self._parent, self._places.size)
         self._parent[places] = parents
         np.add.at(self._children, parents, 1)
-        self._file(places)
+        self.put_back(places)
 
     def hold(self, handles: Ints, depths: Ints, places: Ints, families: Ints) -> Ints:
         """Hold the states of expanded nodes for their children; gives what `add` needs.
@@ -127,8 +127,16 @@ class OpenNodes:
         return np.concatenate(taken)
 
     def put_back(self, places: Ints) -> None:
-        """Undo a `take`."""
-        self._file(places)
+        """File nodes at some places by their costs and depths: it undoes a `take`."""
+        if not len(places):
+            return
+        bucket = np.floor(self._costs[places] / WIDTH_NATS).astype(np.int64)
+        keys = bucket * _DEPTHS + (_DEPTHS - 1 - self._columns["lengths"][places])
+        order = np.argsort(keys, kind="stable")
+        keys, places = keys[order], places[order]
+        starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
+        for key, part in zip(keys[starts].tolist(), np.split(places, starts[1:]), strict=True):
+            self._buckets.setdefault(key, []).append(part)
 
     def states(self, places: Ints) -> Ints:
         """States in the token tree of the nodes at some places."""
@@ -211,17 +219,6 @@ class OpenNodes:
         least = float(self._costs[dropped].min(initial=np.inf))
         self.close(dropped)
         return least
-
-    def _file(self, places: Ints) -> None:
-        if not len(places):
-            return
-        bucket = np.floor(self._costs[places] / WIDTH_NATS).astype(np.int64)
-        keys = bucket * _DEPTHS + (_DEPTHS - 1 - self._columns["lengths"][places])
-        order = np.argsort(keys, kind="stable")
-        keys, places = keys[order], places[order]
-        starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1))
-        for key, part in zip(keys[starts].tolist(), np.split(places, starts[1:]), strict=True):
-            self._buckets.setdefault(key, []).append(part)
 
 
 class _Places:

@@ -10,7 +10,7 @@ import numpy as np
 from canary.models.language_model import Walker
 from canary.scoring.batcher import Batcher
 from canary.search.step import expand_all, joined, root_frontier, worst_queries
-from canary.tokens.tree import TokenTree
+from canary.tokens.arrays import TokenTree
 
 
 @dataclass(frozen=True)

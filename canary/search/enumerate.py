@@ -20,8 +20,7 @@ from canary.search.step import (
     joined,
     root_frontier,
 )
-from canary.tokens.arrays import branches
-from canary.tokens.tree import TokenTree
+from canary.tokens.arrays import TokenTree, branches
 
 Ints = NDArray[np.int64]
 
@@ -175,32 +174,25 @@ def enumerate_leaves(
 
 
 def leaf_costs(
-    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints
-) -> tuple[NDArray[np.float64], int]:
+    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
     """Costs of some leaves, read off the walk's own arithmetic along their paths.
 
     Parameters
     ----------
     index : int64 array of shape (n,)
         Leaves by their number in the tree; repeats are allowed.
+    bounds : bool
+        Whether a model may give bounds for some tokens.
 
     Returns
     -------
     costs : float64 array of shape (n,)
-        Nats, of the whole candidate.
+        Nats, of the whole candidate: the least that it can cost.
+    exact : bool array of shape (n,)
+        Whether it does cost that.
     queries : int
         One per distinct inner node above the leaves, and forced token.
-    """
-    costs, _, queries = leaf_bounds(tree, walker, batcher, index, bounds=False)
-    return costs, queries
-
-
-def leaf_bounds(
-    tree: TokenTree, walker: Walker, batcher: Batcher, index: Ints, *, bounds: bool = True
-) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    """`leaf_costs` of a model that may give bounds for some tokens: the least that each can cost.
-
-    Between costs and queries it gives whether each leaf does cost that, of shape (n,).
     """
     if not len(index):
         return np.zeros(0), np.zeros(0, np.bool_), 0

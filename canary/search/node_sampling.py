@@ -28,7 +28,7 @@ from canary.search.step import (
     joined,
     root_frontier,
 )
-from canary.tokens.tree import TokenTree
+from canary.tokens.arrays import TokenTree
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

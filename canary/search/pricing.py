@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError, RecordError, UnsupportedError
 from canary.formats.format import Format
-from canary.models.language_model import Context, LanguageModel, Walker
+from canary.models.language_model import Context, LanguageModel, Rows, Walker
 from canary.records.shards import Series
-from canary.scoring.batcher import Batcher, row_sums, score_encodings
+from canary.scoring.batcher import Batcher, encoding_bits, row_sums
 from canary.search.enumerate import leaf_costs
 from canary.search.step import context_nats
 from canary.statistics.number_checks import LN2
+from canary.tokens.arrays import TokenTree
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
-from canary.tokens.tree import TokenTree, leaf_numbers, list_tree
+from canary.tokens.tree import leaf_numbers, list_tree
 
 Floats = NDArray[np.float64]
 
@@ -111,7 +112,7 @@ class Pricer:
         """
         if self.tree is None or not self.walks:
             return price_rows(batcher, self.format, self.encoder, fills)
-        costs, queries = leaf_costs(self.tree, self.walker, batcher, self.leaves(fills))
+        costs, _, queries = leaf_costs(self.tree, self.walker, batcher, self.leaves(fills))
         return Priced(costs / LN2, np.full(len(fills), self.context_bits)), queries
 
     def canaries(self, batcher: Batcher, fills: Sequence[str]) -> tuple[Priced, int]:
@@ -187,15 +188,15 @@ class ListedRows:
         model, tree = batcher.model, self._tree
         batcher.check_length(self.longest)
         if tree is None or "reuse" not in model.facts.capabilities:
-            return _row_bits(batcher, self.encodings)
+            return encoding_bits(batcher, self.encodings)
         with model.open(Context(tree.context), memory_bytes=_walk_memory(model)) as walker:
             if not walker.room:
-                return _row_bits(batcher, self.encodings)
+                return encoding_bits(batcher, self.encodings)
             bits = leaf_costs(tree, walker, batcher, self._leaves)[0] / LN2
         some = self.encodings[: _checked(len(tree.context))]
-        off = _difference(bits[: len(some)], _row_bits(batcher, some))
+        off = _difference(bits[: len(some)], encoding_bits(batcher, some))
         fine = off <= model.facts.noise_bits(self.longest)
-        return bits if fine else _row_bits(batcher, self.encodings)
+        return bits if fine else encoding_bits(batcher, self.encodings)
 
 
 def _walk_memory(model: LanguageModel) -> int:
@@ -212,7 +213,8 @@ def price_rows(
 ) -> tuple[Priced, int]:
     """Whole candidates scored as rows, and the tokens below their contexts."""
     encodings = encoder.candidates(format, fills)
-    log_probs, rows = score_encodings(batcher, encodings)
+    rows = Rows.of([encoding.ids for encoding in encodings])
+    log_probs = batcher.score(rows)
     px = -row_sums(log_probs, rows) / LN2
     lengths = [encoder.context_length(format, encoding) for encoding in encodings]
     known = [length for length in lengths if length is not None]
@@ -221,12 +223,6 @@ def price_rows(
     context = np.array(known, np.int64)
     context_bits = -row_sums(log_probs, rows, at_most=context - 1) / LN2
     return Priced(px, context_bits), int((rows.lengths - context).sum())
-
-
-def _row_bits(batcher: Batcher, encodings: Sequence[Encoding]) -> Floats:
-    log_probs, rows = score_encodings(batcher, encodings)
-    bits: Floats = -row_sums(log_probs, rows) / LN2
-    return bits
 
 
 def _difference(walked: Floats, rows: Floats) -> float:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.statistics.histogram import Histogram, HistogramBuilder
-from canary.tokens.arrays import exact_counts
-from canary.tokens.tree import LARGEST, LEAF, TokenTree
+from canary.tokens.arrays import LEAF, TokenTree, exact_counts
+from canary.tokens.tree import LARGEST
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

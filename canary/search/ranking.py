@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
-from canary.search.enumerate import enumerate_leaves, leaf_bounds, leaf_costs
+from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.search.node_sampling import importance_sample
 from canary.search.pricing import FILLS_AT_ONCE, FLOATS, Priced, Pricer, resumed
 from canary.search.rank_counter import Census, CensusResult, RankBounds, most_leaves
@@ -99,12 +99,11 @@ def rank_all(
     if shards is None:
         queries += counted(census, 0, size)
         return Ranking(canaries, census.result(), queries)
-    each, done = grain or 1, 0
+    each, done, pace = grain or 1, 0, Pace()
     for number in range(1, len(shards)):
         shard = shards[number]
         census.merge(json.loads(shard.body))
         done, queries = shard.state["stop"], queries + shard.state["queries"]
-    pace = Pace()
     while done < size:
         stop = min(max((done + pace.items) // each, done // each + 1) * each, size)
         part, began = census.part(), time.perf_counter()
@@ -227,7 +226,7 @@ def rank_by_bounds(
     tree, size = pricer.tree, pricer.format.size  # a tree may hold more leaves than fills
     assert tree is not None
     numbers = pricer.leaves(fills)
-    least, known, queries = leaf_bounds(tree, pricer.walker, batcher, numbers)
+    least, known, queries = leaf_costs(tree, pricer.walker, batcher, numbers, bounds=True)
     chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
     walk = BoundedWalk(
         tree,
@@ -303,7 +302,7 @@ def rank_by_importance(
     """
     assert pricer.tree is not None
     numbers = pricer.leaves(fills)
-    costs, queries = leaf_costs(pricer.tree, pricer.walker, batcher, numbers)
+    costs, _, queries = leaf_costs(pricer.tree, pricer.walker, batcher, numbers)
     noise = pricer.noise_bits * LN2
     sample = importance_sample(
         pricer.tree,

@@ -18,7 +18,7 @@ from canary.models.language_model import Walker
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
 from canary.search.step import at_once, expand, root_frontier, worst_queries
-from canary.tokens.tree import LEAF, TokenTree
+from canary.tokens.arrays import LEAF, TokenTree
 
 Ints = NDArray[np.int64]
 Stop = Literal["proof", "paper"]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from canary.errors import UnsupportedError
 from canary.models.language_model import Children, Nodes, Walker, most_queries
 from canary.scoring.batcher import Batcher
-from canary.tokens.tree import LEAF, TokenTree
+from canary.tokens.arrays import LEAF, TokenTree
 
 Ints = NDArray[np.int64]
 

@@ -21,7 +21,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,34 +44,13 @@ _NEVER_USED = 2**62
 _MOST_SIMULATED = 200_000  # pairs of tokens whose merges are not in ascending order
 
 
-class Machine(Protocol):
-    """States within a piece, by the tokens read so far; tokens are numbered from 0.
-
-    Every canonical tokenization of a piece can be read.
-    """
-
-    @property
-    def start(self) -> States:
-        """State after a token that begins a piece, `NEVER` where it cannot; shape (tokens,)."""
-        ...
-
-    def rows(self, states: Ints) -> tuple[States, Ints]:
-        """The states after one more token: a table, and the row of each of `states`.
-
-        `NEVER` where the token cannot follow.
-        """
-        ...
-
-    def ends(self, states: Ints) -> Bools:
-        """Whether the piece may end, for each of `states`."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A machine whose states are all known.
+    """A machine whose states are all known: those within a piece, by the tokens read so far.
 
-    `start` has shape (tokens,), `follow` (states, tokens), and `final` (states,).
+    Tokens are numbered from 0; every canonical tokenization of a piece can be read. `start` has
+    shape (tokens,): the state after a token that begins a piece, `NEVER` where it cannot;
+    `follow` (states, tokens), and `final` (states,).
     """
 
     start: States
@@ -80,11 +58,14 @@ class Table:
     final: Bools
 
     def rows(self, states: Ints) -> tuple[States, Ints]:
-        """See `Machine`."""
+        """The states after one more token: a table, and the row of each of `states`.
+
+        `NEVER` where the token cannot follow.
+        """
         return self.follow, states
 
     def ends(self, states: Ints) -> Bools:
-        """See `Machine`."""
+        """Whether the piece may end, for each of `states`."""
         return self.final[states]
 
 

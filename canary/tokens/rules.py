@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -215,7 +216,9 @@ def _normalized(spec: Spec | None, texts: Automaton, parts: Sequence[tuple[int, 
             continue
         written = [lead, *normalized.values()]
         if kind == "Replace" and literal is not None and len(literal) == 1:
-            change: Callable[[str], str] = functools.partial(_replaced, literal, part["content"])
+            change: Callable[[str], str] = operator.methodcaller(
+                "replace", literal, part["content"]
+            )
         elif (kind in _BY_CHARACTER and all(map(_stands_alone, written))) or (
             kind == "Precompiled" and "\r" not in "".join(written) and "".join(written).isascii()
         ):
@@ -225,10 +228,6 @@ def _normalized(spec: Spec | None, texts: Automaton, parts: Sequence[tuple[int, 
         normalized = {char: change(text) for char, text in normalized.items()}
         lead = change(lead)
     return Searched(texts, parts, normalized, lead)
-
-
-def _replaced(old: str, new: str, text: str) -> str:
-    return text.replace(old, new)
 
 
 def _normalizing(part: Spec | None) -> Callable[[str], str]:

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.tokens.arrays import END, MOST_PATHS, TokenGraph, exact_counts, ranges
-from canary.tokens.machines import NEVER, Machine, Table
+from canary.tokens.machines import NEVER, Table
 from canary.tokens.pattern import UnknownRuleError
 from canary.tokens.textgraph import TextGraph
+from canary.tokens.unigram import UnigramMachine
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Symbols = tuple[str, ...]
+Machine = Table | UnigramMachine
 K = TypeVar("K")
 
 MAX_EDGES = 12_000_000
@@ -74,34 +76,25 @@ class _Fits:
     order: Ints
 
 
-class _Trie:
-    """Tokens by their symbols, as a table of (node, symbol) -> node; the roots come first."""
+def _trie(texts: Sequence[Sequence[Symbols]], names: Mapping[str, int]) -> tuple[Ints, Ints, Ints]:
+    """Tokens by their symbols, a root for each list.
 
-    def __init__(self, texts: Sequence[Sequence[Symbols]], names: Mapping[str, int]) -> None:
-        self._width = max(1, len(names))
-        moves: dict[int, int] = {}
-        token_at = [NEVER] * len(texts)
-        number = 0
-        for root, some in enumerate(texts):
-            for text in some:
-                node = root
-                for symbol in text:
-                    node = moves.setdefault(node * self._width + names[symbol], len(token_at))
-                    if node == len(token_at):
-                        token_at.append(NEVER)
-                token_at[node] = number
-                number += 1
-        self._keys = np.array(sorted(moves), np.int64)
-        self._ends = np.array([moves[key] for key in self._keys.tolist()], np.int64)
-        self.tokens = np.array(token_at, np.int64)
-
-    def move(self, nodes: Ints, symbols: Ints) -> Ints:
-        """The node below each by a symbol; `NEVER` if there is none."""
-        if not len(self._keys):
-            return np.full(len(nodes), NEVER, np.int64)
-        wanted = nodes * self._width + symbols
-        place = np.minimum(np.searchsorted(self._keys, wanted), len(self._keys) - 1)
-        return np.where(self._keys[place] == wanted, self._ends[place], NEVER)
+    By ascending keys, a node times the symbols and a symbol: the node that they lead to. And the
+    token that ends at each node, or `NEVER`.
+    """
+    moves: dict[int, int] = {}
+    token_at = [NEVER] * len(texts)
+    for number, (root, text) in enumerate((r, t) for r, some in enumerate(texts) for t in some):
+        node = root
+        for symbol in text:
+            node = moves.setdefault(node * len(names) + names[symbol], len(token_at))
+            if node == len(token_at):
+                token_at.append(NEVER)
+        token_at[node] = number
+    if not moves:
+        raise _uncut()
+    keys = np.array(sorted(moves), np.int64)
+    return keys, np.array([moves[key] for key in keys.tolist()]), np.array(token_at)
 
 
 def _fitting(
@@ -112,47 +105,47 @@ def _fitting(
     one = first is within
     vocabularies = [first] if one else [first, within]
     texts = [[text for text in words if names.keys() >= set(text)] for words in vocabularies]
-    trie = _Trie(texts, names)
-    nodes = np.arange(len(graph.final), dtype=np.int64)
+    keys, below, token_of = _trie(texts, names)
     degrees = np.diff(graph.offsets)
-    source, reached = nodes, nodes
-    place, cut = np.full(len(nodes), NEVER, np.int64), np.zeros(len(nodes), np.bool_)
+    # First every edge of every node, then one more symbol of the same piece in each round.
+    source, edges, cut = (
+        np.repeat(np.arange(len(degrees)), degrees),
+        np.arange(len(graph.symbols)),
+        graph.cuts,
+    )
+    place = np.where(cut | one, 0, 1)
     parts: list[tuple[Ints, Ints, Bools, Ints]] = []
-    total, begins = 0, True
-    while len(source):
-        counts = degrees[reached]
-        rows = np.repeat(np.arange(len(reached)), counts)
-        edges = ranges(graph.offsets[reached], counts)
-        cuts = graph.cuts[edges]
-        if begins:
-            place = np.where(cuts | one, 0, 1)
-            cut = cuts
-        else:
-            rows, edges = rows[~cuts], edges[~cuts]
-            place, cut = place[rows], cut[rows]
-        begins = False
-        place = trie.move(place, graph.symbols[edges])
-        there = place != NEVER
-        source, reached = source[rows][there], graph.targets[edges][there]
-        place, cut = place[there], cut[there]
-        tokens = trie.tokens[place]
+    total = 0
+    while len(edges):
+        wanted = place * len(names) + graph.symbols[edges]
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        there = keys[at] == wanted
+        source, reached, cut = source[there], graph.targets[edges[there]], cut[there]
+        place = below[at[there]]
+        tokens = token_of[place]
         whole = tokens != NEVER
         parts.append((source[whole], tokens[whole], cut[whole], reached[whole]))
         total += int(whole.sum())
         if total > MAX_EDGES or len(source) > MAX_EDGES:
             raise _too_large()
+        counts = degrees[reached]
+        rows, edges = (
+            np.repeat(np.arange(len(reached)), counts),
+            ranges(graph.offsets[reached], counts),
+        )
+        inside = ~graph.cuts[edges]
+        rows, edges = rows[inside], edges[inside]
+        source, place, cut = source[rows], place[rows], cut[rows]
     if not parts:
-        raise UnknownRuleError("texts that cannot be cut into its tokens")
-    sources, tokens, cuts, targets = (
-        np.concatenate(columns) for columns in zip(*parts, strict=True)
-    )
+        raise _uncut()
+    sources, tokens, cuts, targets = map(np.concatenate, zip(*parts, strict=True))
     used, tokens = np.unique(tokens, return_inverse=True)
     split = int(np.searchsorted(used, len(texts[0])))
     all_texts = [text for some in texts for text in some]
     mine = [all_texts[number] for number in used.tolist()]
     ids = [(first if k < split else within)[text] for k, text in enumerate(mine)]
     by_source = np.argsort(sources, kind="stable")
-    offsets = np.searchsorted(sources[by_source], np.arange(len(nodes) + 1))
+    offsets = np.searchsorted(sources[by_source], np.arange(len(graph.offsets)))
     order = np.empty(len(mine), np.int64)
     order[sorted(range(len(mine)), key=mine.__getitem__)] = np.arange(len(mine))
     return _Fits(
@@ -255,7 +248,7 @@ def _backward(walked: Sequence[_Level], fits: _Fits) -> TokenGraph:
         number += len(kept)
     root = int(classes[0][0])
     if root == NEVER:
-        raise UnknownRuleError("texts that cannot be cut into its tokens")
+        raise _uncut()
     sources, tokens, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
     return TokenGraph(root, sources, tokens, targets, np.concatenate(paths))
 
@@ -335,6 +328,10 @@ def graph_of(root: K, moves: Callable[[K], Mapping[int, K]]) -> TokenGraph:
     pairs = np.array(kept, np.int64).reshape(-1, 2)
     by = np.array(sources, np.int64)
     return TokenGraph(numbers[root], by, pairs[:, 0], pairs[:, 1], exact_counts(paths))
+
+
+def _uncut() -> UnknownRuleError:
+    return UnknownRuleError("texts that cannot be cut into its tokens")
 
 
 def _too_large() -> UnknownRuleError:

@@ -24,7 +24,6 @@ from canary.errors import ModelError, UnsupportedError
 from canary.formats.building import concatenate, literal
 from canary.formats.format import Format
 from canary.tokens.arrays import (
-    LEAF,
     MISSING,
     NOT_CERTIFIED,
     TokenGraph,
@@ -34,23 +33,13 @@ from canary.tokens.arrays import (
 )
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import FastTokenizer
-from canary.tokens.machines import Machine, bpe_machine, word_machine, wordpiece_machine
+from canary.tokens.machines import bpe_machine, word_machine, wordpiece_machine
 from canary.tokens.pattern import OddTextError, UnknownRuleError
 from canary.tokens.rules import Symbols, read_rules
 from canary.tokens.textgraph import TextGraph
-from canary.tokens.token_lattice import graph_of, spellings, token_graph
+from canary.tokens.token_lattice import Machine, graph_of, spellings, token_graph
 from canary.tokens.tokenizer import Encoding
 from canary.tokens.unigram import UnigramMachine
-
-__all__ = [
-    "LEAF",
-    "MISSING",
-    "TokenTree",
-    "check_certified",
-    "compile_tree",
-    "leaf_numbers",
-    "list_tree",
-]
 
 CHECKED_FILLS = 1_000
 LISTED_FILLS = 100_000

@@ -61,7 +61,7 @@ class UnigramMachine:
         self.start = np.array(self._usual, np.int32)
 
     def rows(self, states: Ints) -> tuple[NDArray[np.int32], Ints]:
-        """See `canary.tokens.machines.Machine`."""
+        """See `canary.tokens.machines.Table`."""
         wanted, place = np.unique(states, return_inverse=True)
         for state in wanted.tolist():
             if state not in self._rows:
@@ -69,7 +69,7 @@ class UnigramMachine:
         return np.stack([self._rows[state] for state in wanted.tolist()]), place.reshape(-1)
 
     def ends(self, states: Ints) -> NDArray[np.bool_]:
-        """See `canary.tokens.machines.Machine`."""
+        """See `canary.tokens.machines.Table`."""
         return np.ones(len(states), np.bool_)
 
     def _row(self, rivals: Rivals) -> NDArray[np.int32]:

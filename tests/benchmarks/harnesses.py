@@ -127,7 +127,7 @@ def ours(model: LanguageModel, encoder: CandidateEncoder, task: Task) -> Found:
                     by_leaf[leaves.index()] = leaves.costs
                     queries += spent
             else:
-                costs, queries = leaf_costs(tree, walker, batcher, numbers)
+                costs, _, queries = leaf_costs(tree, walker, batcher, numbers)
     assert len(tree.context) == CONTEXT_TOKENS
     if task.whole:  # only for the comparison: a census counts leaves
         costs = by_leaf[leaf_numbers(tree, task.format, encoder, task.fills)]

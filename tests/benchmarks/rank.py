@@ -31,7 +31,7 @@ def main() -> None:
         times.bare.append(bare_rate(module, given.bare))
         with model.open(Context(tree.context), memory_bytes=2**29) as opened:
             walker = TimedWalker(opened)
-            costs, _ = leaf_costs(tree, walker, batcher, numbers)
+            costs, *_ = leaf_costs(tree, walker, batcher, numbers)
             ranking = BoundedWalk(
                 tree, walker, batcher, numbers=numbers, costs=costs, noise_bits=1e-3
             )

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import sys
-from contextlib import contextmanager, suppress
 
 import numpy as np
 import pytest
 from small_models import CHARACTERS, character_tokenizer
-from walk_cases import Case, cases, count_tokens, ctrl_c, told
+from walk_cases import Case, cases, count_tokens, told
 
 from canary.audits.extracting import extract
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
-from canary.search import bounded
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import leaf_costs
 from canary.search.node_sampling import sample_nodes
@@ -37,7 +34,7 @@ def some_of(case, seed, most=5):
 def opened(case, numbers, *, memory_bytes=2**18, batch_size=None, **options):
     """A walk over some leaves, its walker, and what the model computes for it."""
     batcher, walker = Batcher(case.model, batch_size=batch_size), case.open(memory_bytes)
-    options["costs"], _ = leaf_costs(case.tree, walker, batcher, numbers)
+    options["costs"], *_ = leaf_costs(case.tree, walker, batcher, numbers)
     computed = count_tokens(walker)
     walk = BoundedWalk(case.tree, walker, batcher, numbers=numbers, noise_bits=0.0, **options)
     return walk, walker, computed
@@ -151,49 +148,3 @@ def test_parked_nodes_leave_half_of_the_room() -> None:
             least = min(least, walker.room)
         assert least >= whole // 2 - 3
         assert walker.room == whole
-
-
-def test_an_interrupted_walk_tells_what_is_certain_and_goes_on() -> None:
-    """Ctrl-C between any two lines of the walk, and in the model."""
-    (*_, (seed, case)) = cases(7 + 7)
-    numbers, ranks = some_of(case, seed)
-    options = {"batch_size": 4, "most_parked": 12}
-    line, whole = 1, False
-    while not whole:
-        walk, *_ = opened(case, numbers, **options)
-        with interruption(line), suppress(KeyboardInterrupt):
-            whole = walk.run()
-        found = walk.bounds()
-        assert (found.lower <= ranks).all()
-        assert (ranks <= found.upper).all()
-        assert walk.run()
-        np.testing.assert_array_equal(walk.bounds().rank, ranks)
-        line += 151
-    assert line > 300
-    walk, walker, _ = opened(case, numbers, **options)
-    walker.expand = told(walker.expand, ctrl_c(3))
-    with pytest.raises(KeyboardInterrupt):
-        walk.run()
-    del walker.expand
-    assert walk.run()
-    np.testing.assert_array_equal(walk.bounds().rank, ranks)
-
-
-@contextmanager
-def interruption(after: int):
-    """A KeyboardInterrupt before a line of the walk, that many lines on."""
-    stop = ctrl_c(after - 1)
-
-    def trace(frame, event, _argument):
-        if frame.f_code.co_filename != bounded.__file__:
-            return None
-        if event == "line":
-            stop()
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)

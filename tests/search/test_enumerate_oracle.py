@@ -58,7 +58,7 @@ def test_enumeration_oracle(name: str, text: str) -> None:
     with case.open() as walker:
         room = walker.room
         twice = np.concatenate([some, some[:1]])
-        along, spent = leaf_costs(case.tree, walker, Batcher(case.model), twice)
+        along, _, spent = leaf_costs(case.tree, walker, Batcher(case.model), twice)
         assert walker.room == room
     np.testing.assert_allclose(along, case.costs[twice], rtol=0, atol=case.noise)
     assert spent <= queries

@@ -60,9 +60,8 @@ def all_that_is_said(model, text):
     return said
 
 
-@pytest.mark.parametrize("seed", [6, 7])  # with ties and a ragged format, and without
-def test_python_integers_say_what_int64_says_oracle(seed, monkeypatch) -> None:
-    model, text = random_model(seed), FORMATS[seed % len(FORMATS)]
+def test_python_integers_say_what_int64_says_oracle(monkeypatch) -> None:
+    model, text = random_model(6), FORMATS[6]  # with ties
     wanted = all_that_is_said(model, text)
     for module in (arrays, token_lattice):
         monkeypatch.setattr(module, "MOST_PATHS", 1.0)

@@ -80,7 +80,7 @@ def test_enumeration_by_tree_is_that_by_rows(name: str, text: str) -> None:
                 found[fill] = float(cost)
             queries += spent
         some = case.encoder.candidates(case.format, fills[::7])
-        along, _ = leaf_costs(tree, walker, batcher, tree.numbers([e.ids for e in some]))
+        along, *_ = leaf_costs(tree, walker, batcher, tree.numbers([e.ids for e in some]))
     assert found.keys() == wanted.keys()
     difference = [found[fill] - wanted[fill] for fill in fills]
     np.testing.assert_allclose(difference, 0, atol=case.noise)

@@ -33,7 +33,7 @@ SOME = np.arange(0, WORDS**3, 11)
 
 
 def bounded(tree, walker, batcher, numbers, *, budget=None, **options):
-    costs, _ = leaf_costs(tree, walker, batcher, numbers)
+    costs, *_ = leaf_costs(tree, walker, batcher, numbers)
     options |= {"numbers": numbers, "costs": costs, "noise_bits": 0.0}
     walk = BoundedWalk(tree, walker, batcher, **options)
     walk.run(budget=budget)

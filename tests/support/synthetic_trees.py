@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from canary.models.language_model import Children, Expansion, Memory, ModelFacts, Nodes
-from canary.tokens.tree import LEAF, TokenTree
+from canary.tokens.arrays import LEAF, TokenTree
 
 EDGES = {
     "normal": lambda rng, size: rng.normal(size=size),

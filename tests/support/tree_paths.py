@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.tokens.tree import LEAF
+from canary.tokens.arrays import LEAF
 
 
 def paths(tree):

@@ -134,48 +134,31 @@ def test_large_spaces_are_certified(name: str, text: str) -> None:
     assert tree.fills(numbers) == some
 
 
-def counterexample():
+def test_a_count_alone_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the encodings of pairs, abc has no path (ab is a token) and xyz has two."""
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
 
-    vocabulary = {t: k for k, t in enumerate(["a", "b", "c", "x", "y", "z", "ab", "xyz", "<s>"])}
+    vocabulary = {t: k for k, t in enumerate([*"abcxyz", "ab", "xyz", "<s>"])}
     backend = Tokenizer(BPE(vocab=vocabulary, merges=[], ignore_merges=True))
-    return CandidateEncoder(as_tokenizer(backend), "<s>"), vocabulary
-
-
-def test_a_count_alone_certifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the encodings of pairs, abc has no path (ab is a token) and xyz has two."""
-    encoder, vocabulary = counterexample()
-    format = Format("{choice:abc|xyz}")
-    texts = [token for token in vocabulary if token != "<s>"]
-
-    def encode(text):
-        return [vocabulary[t] for t in ([text] if text in vocabulary else text)]
-
-    pairs = {
-        (a, b) for a in texts for b in texts if encode(a + b) == [vocabulary[a], vocabulary[b]]
-    }
-    ways = (["a", "b", "c"], ["ab", "c"], ["x", "y", "z"], ["xyz"])
-    allowed = [way for way in ways if pairs >= set(itertools.pairwise(way))]
-    assert allowed == [["x", "y", "z"], ["xyz"]]  # as many as fills, and wrong
-
-    # The rules know better, and a tree that holds those two paths is found out.
-    own = [encode("abc"), encode("xyz")]
-    assert own == [[vocabulary[c] for c in "abc"], [vocabulary["xyz"]]]
-    start = vocabulary["<s>"]
-    assert {row[1:] for row in paths(compile_tree(format, encoder))} == set(map(tuple, own))
+    encoder, format = CandidateEncoder(as_tokenizer(backend), "<s>"), Format("{choice:abc|xyz}")
+    own = {tuple(vocabulary[t] for t in ("<s>", *row)) for row in ("abc", ["xyz"])}
+    assert set(paths(compile_tree(format, encoder))) == own
 
     def naive(tokens, _merges, **_):
         names = ["".join(token) for token in tokens]
-        follow = [[j if (a, b) in pairs else -1 for j, b in enumerate(names)] for a in names]
+        follow = [
+            [j if (a, b) in {("x", "y"), ("y", "z")} else -1 for j, b in enumerate(names)]
+            for a in names
+        ]
         every = np.arange(len(names), dtype=np.int32)
         return Table(every, np.array(follow, np.int32), np.ones(len(names), bool))
 
-    monkeypatch.setattr(trees, "bpe_machine", naive)
+    monkeypatch.setattr(trees, "bpe_machine", naive)  # such a tree is found out
     with pytest.raises(trees.UnknownRuleError, match="not in the tree"):
         by_rules(format, encoder)
     tree = compile_tree(format, encoder)  # from the encodings of all fills
-    assert set(paths(tree)) == {(start, *row) for row in map(tuple, own)}
+    assert set(paths(tree)) == own
     assert tree.certificate == "certified: all 2 fills were encoded"
 
 
@@ -228,16 +211,13 @@ def test_leaves_below_a_long_context_are_those_of_whole_texts_oracle() -> None:
 
 def test_unused_and_special_tokens_are_no_children() -> None:
     """Not even where their text stands in no candidate but their pieces would fit."""
-    backend = trained("gpt2")
-    spec = json.loads(backend.to_str())
     from tokenizers import Tokenizer
 
-    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    spec = json.loads(trained("gpt2").to_str())
+    added = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized"], False)
     spec["added_tokens"].append({"id": 100, "content": "unheard of", "special": True, **added})
-    spec["model"]["vocab"] = {
-        ("unheard of" if number == 100 else token): number
-        for token, number in spec["model"]["vocab"].items()
-    }
+    names = {number: token for token, number in spec["model"]["vocab"].items()}
+    spec["model"]["vocab"]["unheard of"] = spec["model"]["vocab"].pop(names[100])
     tokenizer = as_tokenizer(Tokenizer.from_str(json.dumps(spec)))
     never = {t["id"] for t in spec["added_tokens"]}
     tree = compile_tree(Format("The code is {digit:3}"), CandidateEncoder(tokenizer))

@@ -22,11 +22,11 @@ from canary.tokens.tree import compile_tree
 CHAT = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
 
-def tokenizer(*special, bos=False):
+def tokenizer(*, bos=False):
     from tokenizers import Tokenizer, processors
 
     made = Tokenizer.from_str(trained("qwen").to_str())
-    made.add_special_tokens(["<|im_start|>", "<|im_end|>", *special])
+    made.add_special_tokens(["<|im_start|>", "<|im_end|>"])
     if bos:
         number = made.token_to_id("<|im_start|>")
         made.post_processor = processors.TemplateProcessing(
@@ -40,17 +40,18 @@ def notes(context, format="The code is {digit:3}", made=None, start=None):
     return misread(encoder, Format(format))
 
 
-def test_a_chat_template_that_the_tokenizer_knows_has_no_note() -> None:
-    assert notes(CHAT) == notes(CHAT, "Is {digit:3}<|im_end|>") == ()
-    assert notes("", "a < b |> c [x] <b>{digit:3}") == ()
+ORDINARY = "The {} holds {}, which is ordinary text to this tokenizer; its special tokens"
 
 
 @pytest.mark.parametrize(
     ("context", "format", "where", "name"),
     [
+        (CHAT, "The code is {digit:3}", None, None),
+        (CHAT, "Is {digit:3}<|im_end|>", None, None),
+        ("", "a < b |> c [x] <b>{digit:3}", None, None),
+        ("<s>", "The {digit:3}", None, None),  # a token of this tokenizer
         (CHAT.replace("start", "strat"), "The {digit:3}", "context", "<|im_strat|>"),
         ("[INST] What? [/INST]", "The {digit:3}", "context", "[INST]"),
-        ("<s>", "The {digit:3}", "context", None),  # a token of this tokenizer
         ("<bos>x", "The {digit:3}", "context", "<bos>"),
         ("", "<|eot_id|>The {digit:3}", "format", "<|eot_id|>"),
         (CHAT, "The {digit:3}<|im_ends|>", "format", "<|im_ends|>"),
@@ -61,9 +62,7 @@ def test_what_looks_like_a_special_token_and_is_none(context, format, where, nam
     if name is None:
         assert found == ()
         return
-    assert found[0].startswith(
-        f"The {where} holds {name}, which is ordinary text to this tokenizer; its special tokens"
-    )
+    assert found[0].startswith(ORDINARY.format(where, name))
     assert "<|im_start|>" in found[0]
 
 
@@ -75,16 +74,11 @@ def test_a_tokenizer_saved_without_its_added_tokens() -> None:
     assert len(rest) == 1
 
 
-def test_a_first_token_that_is_there_twice() -> None:
-    assert (
-        "tokenizer already puts the first token of the context"
-        in notes(CHAT, made=tokenizer(bos=True))[0]
-    )
+def test_what_is_read_twice_or_across_the_end_of_the_context() -> None:
+    twice = "already puts the first token of the context"
+    assert f"tokenizer {twice}" in notes(CHAT, made=tokenizer(bos=True))[0]
     assert "start token already puts" in notes(CHAT, start="<|im_start|>")[0]
     assert notes(CHAT.removeprefix("<|im_start|>"), made=tokenizer(bos=True)) == ()
-
-
-def test_a_token_across_the_end_of_the_context() -> None:
     assert "One token covers the end of the context" in notes("The ", "number {digit:3}")[0]
     assert notes("The", " number {digit:3}") == ()
 
