@@ -51,7 +51,7 @@ class ParquetRows(FileCorpus):
     def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
         with self._opened() as file:
             for start, table in self._tables(file, self.names):
-                for row, record in enumerate(plain_rows(table, self.names), start):
+                for row, record in enumerate(table.to_pylist(), start):
                     yield row, row + 1, slots_of(record, self.names)
 
     def count(self) -> None:
@@ -94,7 +94,7 @@ class ParquetRows(FileCorpus):
         if at is not None:
             rows = [row for row in rows if start + row in at]
             texts = _taken(rows, texts)
-        numbered = zip((start + row for row in rows), plain_rows(texts, self.names), strict=True)
+        numbered = zip((start + row for row in rows), texts.to_pylist(), strict=True)
         record = lambda position: table.slice(position - start, 1).to_pylist()[0]  # noqa: E731
         return {
             position - start: changes
@@ -176,13 +176,6 @@ def _holds_chats(schema: Any, name: str, where: str) -> bool:
             where=where,
         )
     return True
-
-
-def plain_rows(table: Any, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The named columns of each row, as plain Python."""
-    columns = [table.column(name).to_pylist() for name in names]
-    for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=True))
 
 
 def decided(

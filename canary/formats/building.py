@@ -33,29 +33,21 @@ def repeated(alphabet: str, count: int) -> Automaton:
 
     A FormatError if that takes more than 500,000 edges or makes more than 2^4096 texts.
     """
-    chars = sorted(set(alphabet))
-    width = len(chars)
-    if width * count > MAX_EDGES:
+    chars = set(alphabet)
+    if len(chars) * count > MAX_EDGES:
         raise too_large()
-    check_size(width**count)
-    return Automaton(
-        offsets=np.append(np.arange(count + 1) * width, width * count).astype(np.int64),
-        chars=tuple(chars) * count,
-        targets=np.repeat(np.arange(1, count + 1), width).astype(np.int32),
-        final=np.arange(count + 1) == count,
-        counts=tuple(width**left for left in range(count, -1, -1)),
+    check_size(len(chars) ** count)
+    return minimal(
+        (left, left == 0, [(char, left - 1) for char in chars] if left else [])
+        for left in range(count + 1)
     )
 
 
 def literal(text: str) -> Automaton:
     """One text alone."""
-    states = np.arange(len(text) + 1)
-    return Automaton(
-        offsets=np.append(states, len(text)).astype(np.int64),
-        chars=tuple(text),
-        targets=states[1:].astype(np.int32),
-        final=states == len(text),
-        counts=(1,) * len(states),
+    last = len(text)
+    return minimal(
+        (at, at == last, [(text[at], at + 1)] if at < last else []) for at in range(last, -1, -1)
     )
 
 

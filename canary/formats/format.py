@@ -71,9 +71,9 @@ class Format:
     known: str = field(repr=False)
 
     def __init__(self, text: str, *, words: Iterable[str] | None = None) -> None:
-        object.__setattr__(self, "text", text)
-        object.__setattr__(self, "known", "")
-        object.__setattr__(self, "words", None if words is None else _check_words(words))
+        self.__dict__.update(
+            text=text, known="", words=None if words is None else _check_words(words)
+        )
         _ = self.automaton  # what is wrong with the text shows now, not at first use
         if self.words is not None and "_words" not in self.__dict__:
             raise self._refusal(

@@ -17,7 +17,7 @@ from canary.formats.format import Format
 FORMATS = ["The random number is {digit:9}", "My {choice:red|green} word: {letter:5}."]
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(
     formats=st.sampled_from([FORMATS[0], FORMATS[1], FORMATS, [Format(FORMATS[1])]]),
     repetitions=st.lists(st.integers(1, 1000), max_size=4, unique=True),

@@ -63,7 +63,7 @@ modes = pytest.mark.parametrize("mode", ["record", "splice"])
 
 @kinds
 @modes
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(rows=st.integers(1, 30), seed=st.integers(0, 2**63 - 1))
 def test_in_and_out_again(kind, mode, rows, seed):
     base, column = _dataset(kind, rows), _column(kind)
@@ -258,15 +258,6 @@ def test_a_spliced_canary_stands_between_separators_at_a_boundary():
     ends = ["thing. ", "“thing.” ", "… ", "next?\n", "this"]
     boundaries = {"", *(SENTENCE[: SENTENCE.index(end) + len(end)] for end in ends)}
     assert {left for left, _ in sides} == boundaries
-
-
-def test_a_canary_in_a_chat_goes_into_an_answer():
-    base = _texts(CHAT)
-    for mode in ("record", "splice"):
-        (*_, last) = inject(base, CANARIES, mode=mode)["text"]
-        assert all(not (m["role"] != "assistant" and "The code is" in m["content"]) for m in last)
-    own = [row for row in inject(base, CANARIES)["text"] if row != CHAT]
-    assert all([m["role"] for m in row] == ["user", "assistant"] for row in own)
 
 
 def test_chats_are_known_by_their_features():

@@ -106,7 +106,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("mode", ["record", "splice"])
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(data=st.data(), seed=st.integers(0, 2**63 - 1))
 def test_exact_copies_in_and_out_again(tmp_path_factory, case, mode, data, seed):
     corpus, formats, column = CASES[case]
@@ -207,7 +207,7 @@ def _table(rows, kind="text", *, long=False):
 
 @pytest.mark.parametrize("mode", ["record", "splice"])
 @pytest.mark.parametrize("kind", ["text", "chat", "pair"])
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     seed=st.integers(0, 2**63 - 1),
     rows=st.integers(2, 60),

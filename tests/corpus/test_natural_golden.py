@@ -66,7 +66,7 @@ def test_several_formats_keep_their_order():
     assert repr(found) == "<CanarySet of 3 natural secrets>"
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(
     text=st.text("ab1- .", max_size=40),
     format=st.sampled_from(

@@ -16,7 +16,7 @@ from canary.corpus.places import Homes
 from canary.errors import CorpusError
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(homes=st.lists(st.booleans(), min_size=1), copies=st.integers(1, 9), seed=st.integers(0, 99))
 def test_copies_are_spread_over_their_homes(homes, copies, seed):
     pool = Homes(None, seed, [copies, 2])

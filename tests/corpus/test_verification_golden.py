@@ -116,7 +116,7 @@ def test_the_texts_of_a_dataset_are_searched_not_how_it_shows_them():
         assert (result.records, result.canaries[0].found) == (3, 2)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     words=st.lists(st.text("ab.", min_size=2, max_size=4), min_size=1, max_size=4, unique=True),
     texts=st.lists(st.text("ab.", max_size=12), min_size=1, max_size=5),

@@ -26,67 +26,43 @@ from canary.formats.building import (
 )
 from canary.formats.format import Format
 
-_TEXTS = st.lists(st.text("ab\0é", min_size=1, max_size=4), min_size=1, max_size=8, unique=True)
+_TEXTS = st.lists(st.text("ab\0é", min_size=1, max_size=4), min_size=1, max_size=5, unique=True)
 
 
-def same(one, other):
-    """Whether two minimal automata are one but for the numbers of their states."""
-    pairs, pending = {0: 0}, [0]
-    while pending:
-        a = pending.pop()
-        b = pairs[a]
-        edges, others = (_edges(x, state) for x, state in ((one, a), (other, b)))
-        if (one.final[a], one.counts[a], {*edges}) != (other.final[b], other.counts[b], {*others}):
-            return False
-        for char, target in edges.items():
-            if target not in pairs:
-                pending.append(target)
-            if pairs.setdefault(target, others[char]) != others[char]:
-                return False
-    return len(one.counts) == len(other.counts) == len(pairs)
-
-
-def _edges(automaton, state):
-    begin, stop = automaton.offsets[state : state + 2]
-    targets = automaton.targets[begin:stop].tolist()
-    return dict(zip(automaton.chars[begin:stop], targets, strict=True))
-
-
-def minimal_of(texts):
-    """The minimal automaton by way of subsets, for comparison."""
-    nfa = Nfa()
-    return determinize(nfa, nfa.join([nfa.graft(0, literal(text)) for text in texts]))
-
-
-def in_order(automaton):
-    """Whether edges lead onwards and only the last state has none."""
-    sources = np.repeat(np.arange(len(automaton.counts)), np.diff(automaton.offsets))
-    return bool((automaton.targets > sources).all()) and (
-        (np.diff(automaton.offsets) == 0).nonzero()[0].tolist() == [len(automaton.counts) - 1]
+def is_minimal(automaton, texts):
+    """Whether it has the texts in their order, and no state too many (Myhill and Nerode)."""
+    beginnings = {text[:length] for text in texts for length in range(len(text) + 1)}
+    rests = {frozenset(t[len(b) :] for t in texts if t.startswith(b)) for b in beginnings}
+    sources = np.repeat(np.arange(len(rests)), np.diff(automaton.offsets))
+    last = len(automaton.counts) - 1
+    return (
+        [automaton.unrank(at) for at in range(automaton.size)] == sorted(texts) == list(automaton)
+        and len(automaton.counts) == len(rests)
+        # Edges lead onwards, and only the last state has none.
+        and (automaton.targets > sources).all()
+        and (np.diff(automaton.offsets) == 0).nonzero()[0].tolist() == [last]
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(_TEXTS, min_size=1, max_size=3), st.text("ab\0é", max_size=8))
 def test_lists_and_their_concatenation_are_minimal(lists, text):
     parts = [from_texts(texts) for texts in lists]
     whole = {"".join(chosen) for chosen in itertools.product(*lists)}
     for automaton, texts in ((parts[0], set(lists[0])), (concatenate(parts), whole)):
-        assert list(automaton) == sorted(texts)
+        assert is_minimal(automaton, texts)
         assert automaton.longest == max(map(len, texts))
-        assert same(automaton, minimal_of(texts))
-        assert in_order(automaton)
         for start in range(len(text) + 1):
             expected = sorted(start + len(t) for t in texts if text.startswith(t, start))
             assert list(automaton.ends(text, start)) == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.lists(_TEXTS, min_size=1, max_size=3), st.text("ab\0é", max_size=4))
 def test_unions_and_prefixes(lists, suffix):
     automaton = any_of([from_texts(texts) for texts in lists])
-    texts = sorted(set(itertools.chain.from_iterable(lists)))
-    assert list(automaton) == texts
+    texts = {*itertools.chain.from_iterable(lists)}
+    assert is_minimal(automaton, texts)
     whole = sorted(text + suffix for text in texts)
     expected = not any(b.startswith(a) for a, b in itertools.pairwise(whole))
     assert automaton.prefix_free_before(suffix) is expected
@@ -102,7 +78,7 @@ def test_empty_parts():
     assert list(concatenate([optional, optional, literal("b")])) == ["aab", "ab", "b"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(_TEXTS, st.integers(2, 5))
 def test_checksums_select(texts, modulus):
     def weight(text):
@@ -115,7 +91,7 @@ def test_checksums_select(texts, modulus):
         return checked(automaton, 0, lambda s, c: (s + ord(c)) % modulus, lambda s: s == 0)
 
     if kept:
-        assert same(select(), minimal_of(kept))
+        assert is_minimal(select(), kept)
     else:
         with pytest.raises(FormatError, match="no fill at all"):
             select()
@@ -179,7 +155,7 @@ def test_small_ibans_by_brute_force(country, first):
     assert len(expected) == len(accounts)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(_TEXTS, st.integers(1, 3), st.data())
 def test_many_are_unranked_as_one_is(texts, holes, data):
     automaton = concatenate([from_texts(texts)] * holes)

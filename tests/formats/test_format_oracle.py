@@ -48,7 +48,7 @@ def _escape(text):
     return text.replace("{", "{{").replace("}", "}}")
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(_format(), st.lists(st.text("ab1{}09z", max_size=6), max_size=20))
 def test_the_whole_space_is_enumerated_in_order(case, others):
     text, prefix, suffix, fills = case
@@ -83,7 +83,7 @@ _HUGE = [
 ]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.data())
 def test_index_and_unrank_are_inverse_in_huge_spaces(data):
     space = data.draw(st.sampled_from(_HUGE))

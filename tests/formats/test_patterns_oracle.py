@@ -29,7 +29,7 @@ def _grow(inner):
 _PATTERNS = st.recursive(st.sampled_from(_ATOMS), _grow, max_leaves=6)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(_PATTERNS)
 def test_a_pattern_matches_what_re_matches(pattern):
     automaton = from_pattern(pattern)
@@ -42,7 +42,7 @@ def test_a_pattern_matches_what_re_matches(pattern):
             assert (automaton.index(text) is not None) == bool(compiled.fullmatch(text))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.text(r"ab01()[]{}|?*+.^$\-,dwsx", max_size=14))
 def test_what_is_read_is_read_as_re_reads_it(pattern):
     try:

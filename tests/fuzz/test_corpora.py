@@ -151,7 +151,7 @@ def folder(tmp_path_factory):
 NAMES = ["x.jsonl"] * 3 + ["x.csv", "x.tsv", "x.txt"]
 
 
-@cases(19_000, default=60)
+@cases(19_000, default=40)
 @given(data=st.data(), name=st.sampled_from(NAMES), options=OPTIONS)
 def test_lines(folder, data, name, options):
     content = data.draw(TABLE if name.endswith("sv") else lines())
@@ -229,7 +229,7 @@ def test_parquet(folder, data, table, options):
         assert found.to_pylist() == table.to_pylist()
 
 
-@cases(1_000, default=20)
+@cases(1_000, default=10)
 @given(table=tables(), options=OPTIONS)
 def test_datasets(table, options):
     from datasets import Dataset

@@ -111,13 +111,13 @@ WRITERS = {
 }
 
 
-@cases(10_000, default=50)
+@cases(10_000, default=30)
 @given(made=MADE, ending=st.sampled_from(sorted(WRITERS)), data=st.data())
 def test_files_of_damaged_bytes(folder, made, ending, data):
     tried(folder / f"x.{ending}", data.draw(damaged(st.just(WRITERS[ending](made)))))
 
 
-@cases(6_000, default=30)
+@cases(6_000, default=15)
 @given(made=MADE, data=st.data())
 def test_npz_of_damaged_arrays(folder, made, data):
     """With checksums that fit, so that what is damaged is read."""
@@ -141,7 +141,7 @@ HEADERS = st.fixed_dictionaries(
 )
 
 
-@cases(6_000, default=30)
+@cases(6_000, default=15)
 @given(made=MADE, header=HEADERS, data=st.data())
 def test_npz_of_any_headers(folder, made, header, data):
     members = {name: npy(array) for name, array in made.items()}
@@ -172,7 +172,7 @@ COLUMNS = {
 }
 
 
-@cases(3_000, default=30)
+@cases(3_000, default=15)
 @given(data=st.data(), rows=st.integers(0, 5))
 def test_parquet_of_any_columns(folder, data, rows):
     names = ["logits", "probs", "losses", "labels", "member", "group", "logits_0", "logits_1"]

@@ -13,7 +13,7 @@ PROFILE = "fuzz"
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-def cases(fuzz, *, default=20):
+def cases(fuzz, *, default=10):
     """Settings for a test of `fuzz` cases with ``--fuzz``, else of `default`."""
     fuzzing = settings.get_current_profile_name() == PROFILE
     return settings(max_examples=fuzz if fuzzing else default, suppress_health_check=SLOW)
