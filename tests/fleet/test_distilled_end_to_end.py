@@ -119,32 +119,21 @@ def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
     assert (whole.signal("loss") == fleet.run().signal("loss")).all()
 
 
-def outside(fleet, table):
-    return fleet.distilled(table, 2, halves(), n_models=2, seed=0)
-
-
-def of_some_samples(fleet, table):
-    return fleet.distilled(table.select(samples=range(30)), 0, halves(), n_models=2, seed=0)
-
-
-def of_another_fleet(fleet, table):
-    return plain(seed=9, keep_outputs=True).distilled(table, 0, halves(), n_models=2, seed=0)
-
-
-def without_outputs(fleet, table):
-    return plain().distilled(plain().run(), 0, halves(), n_models=2, seed=0)
-
-
 WRONG = {
-    outside: "row 2 of a table of 2 models; give a row from 0 to 1",
-    of_some_samples: "with all samples",
-    of_another_fleet: "model 0 of the table is none of this fleet",
-    without_outputs: "keep_outputs=True",
+    "row 2 of a table of 2 models; give a row from 0 to 1": lambda made, table: (made, table, 2),
+    "with all samples": lambda made, table: (made, table.select(samples=range(30)), 0),
+    "model 0 of the table is none of this fleet": lambda made, table: (
+        plain(seed=9, keep_outputs=True),
+        table,
+        0,
+    ),
+    "keep_outputs=True": lambda made, table: (plain(), plain().run(), 0),
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_refused(wrong):
-    fleet = plain(keep_outputs=True)
-    with pytest.raises(InputError, match=WRONG[wrong]):
-        wrong(fleet, fleet.run())
+@pytest.mark.parametrize("told", WRONG)
+def test_refused(told):
+    made = plain(keep_outputs=True)
+    fleet, table, row = WRONG[told](made, made.run())
+    with pytest.raises(InputError, match=told):
+        fleet.distilled(table, row, halves(), n_models=2, seed=0)

@@ -115,41 +115,37 @@ def test_fields_of_a_training_are_named_with_both_values(tmp_path, marks):
     ) in str(refused.value)
 
 
-def test_a_damaged_result_is_named_and_removing_it_mends(tmp_path, marks):
-    whole = fleet(marks).run(folder=tmp_path / "kept")
-    path = next((tmp_path / "kept").glob(f"{whole.origin.models[2]}*"))
+def test_damaged_files_are_named_and_mended(tmp_path, marks):
+    kept = tmp_path / "kept"
+    whole = fleet(marks).run(folder=kept)
+    one, two, path = (next(kept.glob(f"{key}*")) for key in whole.origin.models[:3])
+
+    def refused(read):
+        with pytest.raises(RecordError) as error:
+            read(kept)
+        return str(error.value)
+
+    def run(folder):
+        return fleet(marks).run(folder=folder)
+
     path.write_bytes(path.read_bytes()[:-9])
     words = "remove this file and run the fleet again: this model alone is trained again"
-    for read in (lambda folder: fleet(marks).run(folder=folder), table_of_folder):
-        with pytest.raises(RecordError) as refused:
-            read(tmp_path / "kept")
-        told = f"{path}: is no result of this model (it is damaged); {words}"
-        assert str(refused.value) == told
+    told = f"{path}: is no result of this model (it is damaged); {words}"
+    assert refused(run) == refused(table_of_folder) == told
     path.unlink()
-    again = fleet(marks).run(folder=tmp_path / "kept")
-    assert (whole.signal("loss") == again.signal("loss")).all()
+    assert (run(kept).signal("loss") == whole.signal("loss")).all()
     assert trained(marks) == [0, 1, 2, 2, 3]
 
-
-def test_a_damaged_record_of_the_fleet_is_mended_by_the_next_run(tmp_path, marks):
-    whole = fleet(marks).run(folder=tmp_path / "kept")
-    path = tmp_path / "kept" / "fleet.00000000.shard"
+    path = kept / "fleet.00000000.shard"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(RecordError) as refused:
-        table_of_folder(tmp_path / "kept")
     told = f"{path}: does not say what its models were trained on (it is damaged); run the fleet"
-    assert str(refused.value).startswith(told)
-    fleet(marks).run(folder=tmp_path / "kept")
-    assert trained(marks) == [0, 1, 2, 3]
-    assert table_of_folder(tmp_path / "kept").origin == whole.origin
+    assert refused(table_of_folder).startswith(told)
+    run(kept)
+    assert trained(marks) == [0, 1, 2, 2, 3]
+    assert table_of_folder(kept).origin == whole.origin
 
-
-def test_a_result_under_another_models_name_is_refused(tmp_path, marks):
-    one = fleet(marks).run(folder=tmp_path / "kept")
-    paths = [next((tmp_path / "kept").glob(f"{key}*")) for key in one.origin.models[:2]]
-    shutil.copy(*paths)
-    with pytest.raises(RecordError, match="of another model"):
-        fleet(marks).run(folder=tmp_path / "kept")
+    shutil.copy(one, two)
+    assert "of another model" in refused(run)
 
 
 def test_killed_fleet_goes_on(tmp_path, marks):

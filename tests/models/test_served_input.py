@@ -5,7 +5,6 @@ One that cannot be trusted costs bounded time and memory.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import gzip
 import json
@@ -35,67 +34,68 @@ def shown(answer):
     return answer["choices"][0]["logprobs"]
 
 
-def changed(answer, **lists):
-    answer = copy.deepcopy(answer)
-    shown(answer).update(lists)
-    return answer
-
-
 def echoes(answer):
     return isinstance(answer, dict) and len(shown(answer)["tokens"]) > 1
 
 
 def answers(change):
-    return lambda server, number, answer: change(answer)
+    """Other answers; what changes one in place gives none."""
+
+    def fault(server, number, answer):
+        changed = change(answer)
+        return answer if changed is None else changed
+
+    return fault
+
+
+def setting(place, value):
+    """Another log-probability in some place."""
+    return answers(lambda a: shown(a)["token_logprobs"].__setitem__(place, value))
+
+
+def showing(**lists):
+    return answers(lambda a: shown(a).update(lists))
 
 
 def off_by_one(server, number, answer):
     """Each token with the log-probability that it has after itself, as llama-cpp-python."""
-    if not echoes(answer):
-        return answer
-    prompt = server.tokens(server.bodies[number - 1])
-    after = [server._next(prompt[: k + 1])[token] for k, token in enumerate(prompt)]
-    return changed(
-        answer,
-        tokens=shown(answer)["tokens"][:-1],
-        token_logprobs=[None, *map(float, after[1:])],
-        top_logprobs=None,
-    )
+    if echoes(answer):
+        prompt = server.tokens(server.bodies[number - 1])
+        after = [server._next(prompt[: k + 1])[token] for k, token in enumerate(prompt)]
+        shown(answer)["tokens"].pop()
+        shown(answer).update(token_logprobs=[None, *map(float, after[1:])], top_logprobs=None)
+    return answer
+
+
+@answers
+def one_too_early(answer):
+    if echoes(answer):
+        del shown(answer)["token_logprobs"][1]
+        shown(answer)["token_logprobs"].append(-1.0)
+
+
+@answers
+def no_echo(answer):
+    for values in shown(answer).values():
+        del values[:-1]
 
 
 def scaled(base):
     """Logarithms of another base."""
 
-    def fault(answer):
+    def change(answer):
         lists, by = shown(answer), math.log(base)
-        top = [place and {t: v / by for t, v in place.items()} for place in lists["top_logprobs"]]
-        values = [v if v is None else v / by for v in lists["token_logprobs"]]
-        return changed(answer, token_logprobs=values, top_logprobs=top)
+        for place in filter(None, lists["top_logprobs"]):
+            place.update({token: value / by for token, value in place.items()})
+        lists["token_logprobs"] = [v if v is None else v / by for v in lists["token_logprobs"]]
 
-    return answers(fault)
-
-
-def values(change, *, echoed=False):
-    """Other log-probabilities; `echoed`: in echoes alone."""
-
-    def fault(answer):
-        if echoed and not echoes(answer):
-            return answer
-        return changed(answer, token_logprobs=change(shown(answer)["token_logprobs"]))
-
-    return answers(fault)
-
-
-def number(written):
-    """A number as it stands in JSON."""
-    here = values(lambda v: [*v[:2], "HERE", *v[3:]])
-    return lambda *given: json.dumps(here(*given)).replace('"HERE"', written).encode()
+    return answers(change)
 
 
 def prepending(shows, counts):
     """A server that puts a start token before the token ids that it is sent."""
 
-    def fault(answer):
+    def change(answer):
         lists = shown(answer)
         if len(lists["tokens"]) > 1:
             if shows:
@@ -106,27 +106,22 @@ def prepending(shows, counts):
             answer["usage"]["prompt_tokens"] += 1
         else:
             del answer["usage"]
-        return answer
 
-    return answers(fault)
+    return answers(change)
 
 
 def sure(rest):
     """Its choice at temperature 0, and `rest` for all others."""
 
-    def fault(answer):
-        top = shown(answer)["top_logprobs"]
-        best = max(top[-1], key=top[-1].get)
-        told = {name: 0.0 if name == best else rest for name in top[-1]}
-        last = {name: value for name, value in told.items() if value is not None}
-        numbers = [*shown(answer)["token_logprobs"][:-1], 0.0]
-        return changed(answer, top_logprobs=[*top[:-1], last], token_logprobs=numbers)
+    def change(answer):
+        top = shown(answer)["top_logprobs"][-1]
+        best = max(top, key=top.get)
+        told = {name: 0.0 if name == best else rest for name in top}
+        top.clear()
+        top.update({name: value for name, value in told.items() if value is not None})
+        shown(answer)["token_logprobs"][-1] = 0.0
 
-    return answers(fault)
-
-
-def likely(**top):
-    return answers(lambda a: changed(a, top_logprobs=[top]))
+    return answers(change)
 
 
 def starting(model):
@@ -157,30 +152,20 @@ FAULTS = {
         answers(lambda a: {**a, "choices": [{"text": "x", "logprobs": None}]}),
         "gives no log-probabilities .*--top-k",
     ),
-    "no echo": (
-        answers(lambda a: changed(a, **{name: part[-1:] for name, part in shown(a).items()})),
-        "told of 1: it does not echo",
-    ),
+    "no echo": (no_echo, "told of 1: it does not echo"),
     "off by one": (off_by_one, "as the next token: .*off by one"),
-    "one too early": (
-        values(lambda v: [None, *v[2:], v[-1]], echoed=True),
-        "later tokens change earlier ones",
-    ),
+    "one too early": (one_too_early, "later tokens change earlier ones"),
     "other tokens": (
-        answers(
-            lambda a: changed(
-                a, tokens=["token_id:0" if k == 2 else t for k, t in enumerate(shown(a)["tokens"])]
-            )
-        ),
+        answers(lambda a: shown(a)["tokens"].__setitem__(2, "token_id:0") if echoes(a) else None),
         "other tokens of a prompt: number 3 of .*--tokenizer",
     ),
-    "first has a number": (values(lambda v: [-1.0, *v[1:]]), "first token of all"),
-    "null": (values(lambda v: [*v[:3], None, *v[4:]]), "no log-probability of token 4 of"),
-    "NaN": (values(lambda v: [*v[:3], float("nan"), *v[4:]]), "not finite numbers"),
-    "above 0": (values(lambda v: [*v[:3], 0.5, *v[4:]]), "cannot be read"),
-    "beyond all floats": (number(f"-1{'0' * 400}"), "cannot be read"),
-    "infinite": (number("1e400"), "cannot be read"),
-    "no number": (number("[]"), "cannot be read"),
+    "first has a number": (setting(0, -1.0), "first token of all"),
+    "null": (setting(3, None), "no log-probability of token 4 of"),
+    "NaN": (setting(3, math.nan), "not finite numbers"),
+    "above 0": (setting(3, 0.5), "cannot be read"),
+    "beyond all floats": (setting(2, -(10**400)), "cannot be read"),
+    "infinite": (setting(2, math.inf), "cannot be read"),
+    "no number": (setting(2, []), "cannot be read"),
     "base 10": (scaled(10), "a probability of 1.* together.*natural logarithms"),
     "base 2": (scaled(2), "a probability of at most 0.* together.*natural logarithms"),
     "other name": (answers(lambda a: {**a, "model": "another"}), "'another', and 'tiny' was"),
@@ -211,12 +196,16 @@ FAULTS = {
     "temperature 0, bounds": (sure(-math.inf), "before sampling", {"top_k": 20}),
     "temperature 0, alone": (sure(None), "before sampling", {"top_k": 20}),
     "too probable": (
-        likely(**{"token_id:1": 0.0, "token_id:2": -0.1}),
+        showing(top_logprobs=[{"token_id:1": 0.0, "token_id:2": -0.1}]),
         "probability of 1.9 together",
         {"top_k": 2},
     ),
-    "nothing next": (likely(), "does not tell the likeliest", {"top_k": 2}),
-    "not ours": (likely(**{"nothing of ours": -1.0}), "none of the tokenizer's", {"top_k": 2}),
+    "nothing next": (showing(top_logprobs=[{}]), "does not tell the likeliest", {"top_k": 2}),
+    "not ours": (
+        showing(top_logprobs=[{"nothing of ours": -1.0}]),
+        "none of the tokenizer's",
+        {"top_k": 2},
+    ),
     # Where nothing is echoed, a start token cannot be told from other tokens.
     "start before texts, bounds": (
         None,
@@ -243,15 +232,14 @@ def test_the_handshake_refuses(tmp_path, case):
 def test_a_server_that_is_off_by_one_for_long_prompts_is_refused(tmp_path, ids):
     """The rows of the handshake are short; it is asked again at the length of those in earnest."""
 
-    def fault(server, number, answer):
+    def late(answer):
         # As where the numbers of a second part of a prompt are laid down one place late.
-        if not echoes(answer) or len(shown(answer)["tokens"]) <= 21:
-            return answer
-        values = shown(answer)["token_logprobs"]
-        return changed(answer, token_logprobs=[None, values[1], *values[1:-2], values[-1]])
+        if echoes(answer) and len(shown(answer)["tokens"]) > 21:
+            values = shown(answer)["token_logprobs"]
+            values[2:-1] = values[1:-2]
 
     rows = [[5 + (7 * k + k * k) % 30 for k in range(length)] for length in (8, 18, 24)]
-    with FakeServer(build("table"), fault=fault, ids=ids) as server:
+    with FakeServer(build("table"), fault=answers(late), ids=ids) as server:
         model = load_served(server, tmp_path)
         assert len(model.score(Rows.of(rows[:2]))) == 7 + 17
         asked = server.count()
@@ -320,7 +308,7 @@ def test_what_may_pass_is_asked_again(tmp_path):
         (status(500, "secret 1 2 3"), r"failed \(500\); .*no answer is kept"),
         (status(400, "secret 1 2 3"), r"does not take the request \(400\);"),
         (answers(lambda a: b"{"), "no whole JSON"),
-        (values(lambda v: [*v[:3], math.nan, *v[4:]]), "not finite"),
+        (setting(3, math.nan), "not finite"),
         (answers(lambda a: {**a, "model": "another"}), "'another', and 'tiny' was asked"),
         (status(429, "", {"Retry-After": "4000"}), "left alone for 4,000 s"),
     ],

@@ -23,7 +23,7 @@ from canary.models.served.wire import read_choice, read_json
     [("gpt2", {}), ("table", {"numbered": False}), ("table", {"ids": False})],
 )
 def test_exposures_are_those_in_process(tmp_path, name, ways):
-    model, canaries = build(name), some_canaries()
+    model, canaries = build(name), some_canaries("abc {re:(1|2|3){3}}")
     inside = canary.exposure(model, canaries, seed=1)
     with FakeServer(model, **ways) as server:
         outside = canary.exposure(load_served(server, tmp_path), canaries, seed=1)

@@ -18,7 +18,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from canary.models.language_model import Children, Context, Nodes, Rows
+from canary.models.language_model import Children, Context
+from canary.models.noise import nodes_of
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,12 @@ class FakeServer:
             return Status(500, {"error": {"message": "Input should be a valid string"}})
         if body["model"] != self.name:
             return Status(404, {"error": {"message": f"no model {body['model']}"}})
-        following = self._next(prompt)
+        own, following = self._read(prompt)
         likeliest = np.argsort(-following, kind="stable")[: max(body["logprobs"], 1)]
         show = self._numbered(body)
         top = {show(token): float(following[token]) for token in likeliest}
         tokens, log_probs, tops = [], [], []
         if body.get("echo"):
-            own = self.model.score(Rows.of([prompt])).tolist()
             tokens, log_probs = [show(t) for t in prompt], [None, *own]
             tops = [None, *({t: v} for t, v in zip(tokens[1:], own, strict=True))]
         generated = int(likeliest[0])
@@ -116,11 +116,14 @@ class FakeServer:
         return lambda token: self.model.tokenizer.decode([int(token)])
 
     def _next(self, prompt):
-        one, none = np.zeros(1, np.int64), np.zeros((1, 0), np.int32)
+        return self._read(prompt)[1]
+
+    def _read(self, prompt):
+        """Log-probabilities of the prompt's tokens after its first, and of all that may follow."""
         everything = Children(np.arange(self.model.facts.vocabulary, dtype=np.int32))
         with self.model.open(Context(np.array(prompt, np.int32)), memory_bytes=2**20) as walker:
-            found = walker.expand(Nodes(none, one, one, one - 1), everything, keep=False)
-        return found.log_probs[0].astype(np.float64)
+            found = walker.expand(nodes_of([[]]), everything, keep=False)
+            return walker.context_log_probs.tolist(), found.log_probs[0].astype(np.float64)
 
 
 def _handler(server):
