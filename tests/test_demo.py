@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from drawing import figures
 
 import canary
 from canary import demo
@@ -46,6 +47,12 @@ def texts(folder: Path) -> list[str]:
 def places(folder: Path) -> list[int]:
     """The rows of the corpus that are canaries."""
     return [i for i, text in enumerate(texts(folder)) if text.startswith("The code is ")]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _undrawn():
+    with figures(drawn=False):
+        yield
 
 
 @pytest.fixture(scope="module")

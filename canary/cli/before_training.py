@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import typer
 
 from canary.cli.command import command
 from canary.cli.console import Bars, emit, say
-from canary.cli.options import (
-    Count,
-    Whole,
-    beside_of,
-    columns_of,
-    whole_numbers,
-)
+from canary.cli.options import Count, Whole, whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs
 from canary.errors import CorpusError, OutputError
 from canary.records.validation import brief
@@ -23,6 +20,40 @@ _CONTROLS_ALONE = (
     "note: the set has controls alone, so no canary is in the training data and no audit of it can "
     "decide anything: draw a set with canaries"
 )
+
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """Which texts of a corpus are read."""
+
+    column: list[str] | None = None
+    file_format: str | None = None
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments in Python."""
+        names = self.column or ["text"]
+        column = names[0] if len(names) == 1 else tuple(names)
+        return {"column": column, "file_format": self.file_format}
+
+
+@dataclass(frozen=True)
+class PlacingOptions(CorpusOptions):
+    """How canaries are put into a corpus, and taken out."""
+
+    separators: tuple[str, str] | None = None
+    beside: list[str] | None = None
+
+    def reading(self) -> dict[str, Any]:
+        """The arguments in Python; texts by column, from ``COLUMN=TEXT``."""
+        texts = {}
+        for item in self.beside or []:
+            name, equals, text = item.partition("=")
+            if not name or not equals or name in texts:
+                raise typer.BadParameter(
+                    f"{item[:40]!r} is not COLUMN=TEXT, each column once", param_hint="'--beside'"
+                )
+            texts[name] = text
+        return {**super().reading(), "separators": self.separators, "beside": texts}
 
 
 @command(
@@ -155,11 +186,8 @@ def inject(
     *,
     canaries: Path,
     out: Path,
-    column: list[str] | None = None,
-    file_format: str | None = None,
+    options: PlacingOptions,
     mode: Literal["record", "splice"] = "record",
-    separators: tuple[str, str] | None = None,
-    beside: list[str] | None = None,
     check: bool = True,
     seed: Whole = 0,
     force: bool = False,
@@ -187,12 +215,9 @@ def inject(
                 corpus,
                 out,
                 chosen,
-                column=columns_of(column),
+                **options.reading(),
                 seed=seed,
-                file_format=file_format,
                 mode=mode,
-                separators=separators,
-                beside=beside_of(beside),
                 check=check,
                 progress=bars.file(corpus.name),
             )
@@ -217,7 +242,7 @@ def inject(
     if not copies:
         say(_CONTROLS_ALONE)
     if placements.empty and copies:
-        read = " and ".join(map(brief, column or ["text"]))
+        read = " and ".join(map(brief, options.column or ["text"]))
         say(
             f"note: the canaries are in {read} alone, and their records are empty in "
             f"{', '.join(map(brief, placements.empty[:8]))}: training must read {read}, or name "
@@ -242,8 +267,7 @@ def verify(
     corpus: Path,
     *,
     canaries: Path,
-    column: list[str] | None = None,
-    file_format: str | None = None,
+    options: CorpusOptions,
     tokenizer: str | None = None,
     context: str = "",
     as_json: bool = False,
@@ -265,8 +289,7 @@ def verify(
         verification = count(
             corpus,
             chosen,
-            column=columns_of(column),
-            file_format=file_format,
+            **options.reading(),
             tokenizer=tokenizer,
             context=context,
             progress=bars.file(corpus.name),
@@ -296,10 +319,7 @@ def strip(
     *,
     canaries: Path,
     out: Path,
-    column: list[str] | None = None,
-    file_format: str | None = None,
-    separators: tuple[str, str] | None = None,
-    beside: list[str] | None = None,
+    options: PlacingOptions,
     force: bool = False,
 ) -> Result:
     """Take the canaries out of a corpus again.
@@ -316,16 +336,8 @@ def strip(
     chosen = CanarySet.load(canaries)
     check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
-        gone = strip_file(
-            corpus,
-            out,
-            chosen,
-            column=columns_of(column),
-            file_format=file_format,
-            separators=separators,
-            beside=beside_of(beside),
-            progress=bars.file(corpus.name),
-        )
+        progress = bars.file(corpus.name)
+        gone = strip_file(corpus, out, chosen, **options.reading(), progress=progress)
     say(
         f"{plural(gone.records, 'record')} went and {plural(gone.cuts, 'copy', 'copies')} "
         f"{'was' if gone.cuts == 1 else 'were'} cut out of others; "
@@ -351,8 +363,7 @@ def discover(
     formats: list[str],
     *,
     out: Path,
-    column: list[str] | None = None,
-    file_format: str | None = None,
+    options: CorpusOptions,
     force: bool = False,
 ) -> Result:
     """Find natural secrets in a corpus and count them.
@@ -369,13 +380,7 @@ def discover(
     # What was found can be found again; what was drawn is gone.
     again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
-        natural = find(
-            corpus,
-            formats,
-            column=columns_of(column),
-            file_format=file_format,
-            progress=bars.file(corpus.name),
-        )
+        natural = find(corpus, formats, **options.reading(), progress=bars.file(corpus.name))
     natural.save(out, force=again)
     rows = []
     for number, format in enumerate(natural.formats):

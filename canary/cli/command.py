@@ -11,14 +11,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
 
 from canary.cli.console import emit
-from canary.cli.options import CALLBACKS, HELP, ModelOptions, decodable
+from canary.cli.options import CALLBACKS, HELP, decodable
 from canary.cli.outputs import Result, check_paths
 from canary.cli.standard_streams import check_stdout, results_alone
 from canary.errors import CanaryError
@@ -50,7 +50,8 @@ def command(
 ) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:
     """Make a command of a function that parses, calls, prints, and gives a `Result`.
 
-    A parameter `options` becomes all options of `ModelOptions`, with the defaults of its own.
+    A parameter that is a dataclass becomes an option for each of its fields, those of its bases
+    last.
     ``--json`` is an option of every command; one that has a parameter `as_json` prints by itself.
 
     Parameters
@@ -63,16 +64,22 @@ def command(
     """
 
     def decorated(function: Callable[..., Result | None]) -> Callable[..., None]:
-        parameters = _parameters(function)
-        hints = {**get_type_hints(ModelOptions), **get_type_hints(function), "as_json": bool}
-        flags: dict[str, str] = {}
-        shown = []
-        for parameter in parameters:
-            name = parameter.name
-            shown.append(_shown(parameter, hints[name], words.get(name) or HELP[name]))
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                flags[name] = _flag(name)
-        own = inspect.signature(function).parameters
+        hints = get_type_hints(function)
+        del hints["return"]
+        groups: dict[str, Any] = {n: hint for n, hint in hints.items() if is_dataclass(hint)}
+        parameters = _parameters(function, groups)
+        prints = parameters[-1].name == "as_json"
+        if not prints:
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter("as_json", kind, annotation=bool, default=False))
+        for group in groups.values():
+            hints |= get_type_hints(group)
+        shown = [
+            _shown(one, hints.get(one.name, bool), words.get(one.name) or HELP[one.name])
+            for one in parameters
+        ]
+        options = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+        flags = {name: flag_of(name) for name in options}
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
@@ -80,10 +87,9 @@ def command(
                 check_paths(values)
                 if values["as_json"]:
                     check_stdout()
-                as_json = values["as_json"] if "as_json" in own else values.pop("as_json")
-                if "options" in own:
-                    chosen = {field.name: values.pop(field.name) for field in fields(ModelOptions)}
-                    values["options"] = ModelOptions(**chosen)
+                as_json = values["as_json"] if prints else values.pop("as_json")
+                for name, made in groups.items():
+                    values[name] = made(**{one.name: values.pop(one.name) for one in fields(made)})
                 result = function(**values)
                 if result is None:
                     return
@@ -94,8 +100,8 @@ def command(
 
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
-        group = membership if examples[0].startswith("membership ") else app
-        group.command(cls=_WithNames, epilog=epilog(*examples))(run)
+        parent = membership if examples[0].startswith("membership ") else app
+        parent.command(cls=_WithNames, epilog=epilog(*examples))(run)
         return run
 
     return decorated
@@ -107,19 +113,19 @@ def epilog(*examples: str) -> str:
     return "\n".join(["\b", heading, *(f"canary {example}" for example in examples)])
 
 
-def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """What a command takes: the parameters of its function, model options and ``--json``."""
-    parameters = []
+def _parameters(function: Callable[..., Any], groups: Mapping[str, Any]) -> list[inspect.Parameter]:
+    """What a command takes, groups of options field by field."""
+    parameters: list[inspect.Parameter] = []
     for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        if parameter.name != "options":
+        group = groups.get(parameter.name)
+        if group is None:
             parameters.append(parameter)
             continue
-        for name, hint in get_type_hints(ModelOptions, include_extras=True).items():
-            default = getattr(parameter.default, name)
-            parameters.append(parameter.replace(name=name, annotation=hint, default=default))
-    if parameters[-1].name != "as_json":
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters.append(inspect.Parameter("as_json", kind, annotation=bool, default=False))
+        hints = get_type_hints(group, include_extras=True)
+        names = [name for kind in group.__mro__ for name in vars(kind).get("__annotations__", ())]
+        for name in dict.fromkeys(names):
+            default = getattr(group(), name)
+            parameters.append(parameter.replace(name=name, annotation=hints[name], default=default))
     return parameters
 
 
@@ -139,11 +145,12 @@ def _shown(parameter: inspect.Parameter, kind: Any, words: str) -> inspect.Param
         described: Any = typer.Argument(**about)
     else:
         both = f"/--no-{name}" if parameter.default is True else ""
-        described = typer.Option(f"{_flag(name)}{both}", **about)
+        described = typer.Option(f"{flag_of(name)}{both}", **about)
     return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, described])
 
 
-def _flag(name: str) -> str:
+def flag_of(name: str) -> str:
+    """The option of a parameter."""
     return "--json" if name == "as_json" else f"--{name.replace('_', '-')}"
 
 

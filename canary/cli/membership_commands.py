@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, say
-from canary.cli.options import PLAIN, Count, ModelOptions, Whole, rates
+from canary.cli.options import Count, ModelOptions, RatesOptions, RiskOptions, rates
 from canary.cli.outputs import (
     Result,
     check_outputs,
@@ -20,7 +20,6 @@ from canary.cli.outputs import (
     resumable,
 )
 from canary.errors import InputError
-from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
@@ -48,17 +47,11 @@ def attack(
     shadow: Path,
     out: Path,
     attacks: str = "all",
-    fpr: str | None = None,
-    confidence: float = 0.95,
-    prior: float = 0.5,
-    bins: Count | None = None,
-    scale: Literal["log", "linear"] = "log",
-    least: Count = 10,
-    smooth: bool = False,
+    judged: RatesOptions,
+    scored: RiskOptions,
     coin_flips: bool = False,
     delta: float = 0.0,
     guesses: Count | None = None,
-    seed: Whole = 0,
     force: bool = False,
 ) -> Result:
     """Tell members of a classifier's training data from others, by what it says of them.
@@ -67,14 +60,11 @@ def attack(
     samples that were in the training data: keep them like the data.
     """
     from canary.membership.attacks import ATTACKS
-    from canary.membership.risk import check_prior
     from canary.membership.shadow_survey import KIND, survey
     from canary.membership.survey import SCHEMA
     from canary.signals.measuring import measure
 
-    asked = None if fpr is None else rates(fpr, "--fpr")
-    check_confidence(confidence, "--confidence")
-    check_prior(prior, "--prior")
+    asked = {**judged.checked(), **scored.checked()}
     pair = [target, shadow]
     small = all(place.stat().st_size <= _HELD for place in pair if place.is_file())
     named = [] if attacks.strip() == "all" else ATTACKS.names(attacks, where="attacks")
@@ -85,18 +75,11 @@ def attack(
             result = survey(
                 *tables,
                 attacks=attacks,
-                fprs=asked,
-                confidence=confidence,
-                prior=prior,
-                bins=bins,
-                scale=scale,
-                least=least,
-                smooth=smooth,
-                seed=seed,
                 coins=coin_flips,
                 guesses=guesses,
                 delta=delta,
                 stage=partial(bars.stage, unit="rounds"),
+                **asked,
             )
         return folder.finish(result, result.to_dict(), SCHEMA)
 
@@ -110,11 +93,7 @@ def risk(
     target: Path,
     shadow: Path,
     out: Path,
-    prior: float = 0.5,
-    bins: Count | None = None,
-    scale: Literal["log", "linear"] = "log",
-    least: Count = 10,
-    smooth: bool = False,
+    options: RiskOptions,
     force: bool = False,
 ) -> Result:
     """Write the privacy risk score of each sample: the chance that it is a member.
@@ -129,14 +108,14 @@ def risk(
     from canary.membership.analysis import possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
-    from canary.membership.risk import check_prior, reliability, risk_scores
+    from canary.membership.risk import reliability, risk_scores
     from canary.membership.shadow_survey import class_risk_fields, risk_columns
     from canary.records.files import PARQUET, atomic_writer
     from canary.reports.survey_reports import calibration_sentence, class_risk_sentence
     from canary.signals.measuring import measure
     from canary.signals.output_checks import check_members
 
-    check_prior(prior, "--prior")
+    asked = options.checked()
     check_outputs([(out, (PARQUET,))], inputs=[target, shadow], force=force)
     ending = out.suffix.lower()
     if ending not in (".parquet", ".pq", ".csv"):
@@ -149,9 +128,7 @@ def risk(
     for table in (ours, theirs):
         check_members(table.member, table.source)
     notes = [*check_shadow(ours, theirs), *doubts_of_pair(ours, theirs)]
-    scored = risk_scores(
-        ours, shadow=theirs, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
-    )
+    scored = risk_scores(ours, shadow=theirs, **asked)
     members = ours.member[0]
     trust = reliability(scored, members, confidence=_SURE)
     of_classes = possible_class_risks(ours, scored)
@@ -166,9 +143,9 @@ def risk(
         say(class_risk_sentence(of_classes))
     body = {
         "samples": ours.samples,
-        "prior": prior,
+        "prior": options.prior,
         "bins": scored.bins,
-        "scale": scale,
+        "scale": options.scale,
         "pooled_classes": int(scored.pooled.sum()),
         "mean_risk_of_members": float(scored.scores[members].mean()),
         "mean_risk_of_nonmembers": float(scored.scores[~members].mean()),
@@ -207,9 +184,7 @@ def models(
     least: Count | None = None,
     rule: Literal["empirical", "linear", "gaussian"] = "empirical",
     alphas: str = "0.01,0.1,0.3",
-    fpr: str | None = None,
-    confidence: float = 0.95,
-    seed: Whole = 0,
+    judged: RatesOptions,
     force: bool = False,
 ) -> Result:
     """Attack classifiers by each other: tell what each was trained on by what the others say.
@@ -222,9 +197,7 @@ def models(
     from canary.membership.models_survey import survey_models
     from canary.membership.survey import SCHEMA
 
-    asked = None if fpr is None else rates(fpr, "--fpr")
-    levels = rates(alphas, "--alphas")
-    check_confidence(confidence, "--confidence")
+    asked, levels = judged.checked(), rates(alphas, "--alphas")
     with report_folder(out, KIND, "models.json", inputs=outputs, force=force) as folder:
         with Bars() as bars:
             table, names = _measured(outputs, bars)
@@ -233,13 +206,11 @@ def models(
                 names=names,
                 attacks=attacks,
                 targets=None if target is None else [_row(one, names, table) for one in target],
-                fprs=asked,
                 alphas=levels,
                 rule=rule,
                 least=least,
-                confidence=confidence,
-                seed=seed,
                 stage=partial(bars.stage, unit="rounds"),
+                **asked,
             )
         return folder.finish(result, result.to_dict(), SCHEMA)
 
@@ -322,11 +293,9 @@ def text(
     share: float = 0.2,
     window: Annotated[int, 2] | None = None,
     overlap: Count | None = None,
-    fpr: str | None = None,
-    confidence: float = 0.95,
-    seed: Whole = 0,
+    judged: RatesOptions,
     force: bool = False,
-    options: ModelOptions = PLAIN,
+    options: ModelOptions,
 ) -> Result:
     """Tell texts of a language model's training data from others, by what it says of them.
 
@@ -343,7 +312,7 @@ def text(
     from canary.signals.text_measuring import measure_texts, text_signals_of
     from canary.signals.text_pricing import REWRITING
 
-    asked = None if fpr is None else rates(fpr, "--fpr")
+    asked = judged.checked()
     text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
     models = model_files(model, reference, masked, options.tokenizer)
     read = [members, nonmembers, *models, *factory_file(options.factory)]
@@ -352,8 +321,7 @@ def text(
     ) as folder:
         texts = read_texts(members, nonmembers, column=column)
         # What would be refused after hours is refused before them.
-        check_confidence(confidence, "--confidence")
-        rates_of(asked, int((~texts.member).sum()))
+        rates_of(asked["fprs"], int((~texts.member).sum()))
         check_enough_texts(texts.texts, texts.member)
         loaded = options.load(model)
         # Of others these options say only where and how they compute.
@@ -379,7 +347,7 @@ def text(
                 window=window,
                 overlap=overlap,
                 reference_start_token=reference_start_token,
-                seed=seed,
+                seed=judged.seed,
                 places=texts.place,
                 parts=folder.parts,
                 stage=lambda name, total: bars.stage(
@@ -391,10 +359,8 @@ def text(
                 measured,
                 texts.texts,
                 lines=texts.lines,
-                fprs=asked,
-                confidence=confidence,
-                seed=seed,
                 stage=partial(bars.stage, unit="rounds"),
+                **asked,
             )
         result = replace(result, notes=(*texts.notes, *result.notes))
         return folder.finish(result, {**texts.facts(), **result.to_dict()}, SCHEMA)

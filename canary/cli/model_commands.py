@@ -17,14 +17,13 @@ from canary.cli.console import (
     show_table,
 )
 from canary.cli.options import (
-    FINDS_START,
     MEASURING,
     METHODS,
-    PLAIN,
     Count,
+    FindingOptions,
+    MeasuringOptions,
     ModelOptions,
     Whole,
-    lines_of,
 )
 from canary.cli.outputs import (
     Result,
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     tokens="Of the longest rows: as many as the longest candidate, its context included.  "
     "[default: 256, or what the model takes]",
 )
-def doctor(model: str, *, options: ModelOptions = PLAIN, tokens: Count | None = None) -> Result:
+def doctor(model: str, *, options: ModelOptions, tokens: Count | None = None) -> Result:
     """Say whether a model's numbers can be believed, check by check.
 
     Each line is a check, its result and what was measured. Exit code 0: no check refused the
@@ -94,7 +93,7 @@ def score(
     column: str = "text",
     overlap: Count | None = None,
     force: bool = False,
-    options: ModelOptions = PLAIN,
+    options: ModelOptions,
 ) -> Result:
     """Write the log-perplexity of each text, in bits.
 
@@ -143,14 +142,9 @@ def audit(
     *,
     canaries: Path,
     out: Path,
-    method: str = "auto",
-    budget: Count = 1_000_000,
+    options: MeasuringOptions,
     extraction_budget: Whole = 10_000,
-    draws: Count = 20_000,
-    seed: Whole = 0,
     force: bool = False,
-    start_texts: Path | None = None,
-    options: ModelOptions = FINDS_START,
 ) -> Result:
     """Say whether a model memorized its canaries.
 
@@ -164,7 +158,7 @@ def audit(
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)
-    texts = lines_of(start_texts)
+    asked = options.running()
     read = [canaries, *factory_file(options.factory)]
     with report_folder(out, KIND, "audit.json", inputs=read, force=force, in_parts=True) as folder:
         loaded = options.load(model)
@@ -177,14 +171,9 @@ def audit(
             result = measure(
                 loaded,
                 chosen,
-                method=method,
-                budget=budget,
-                draws=draws,
-                seed=seed,
-                start_texts=texts,
                 stage=bars.stage,
                 parts=folder.parts,
-                **options.running(),
+                **asked,
             )
             if extraction_budget:
                 result = with_extractions(
@@ -207,12 +196,7 @@ def exposure(
     model: str,
     *,
     canaries: Path,
-    method: str = "auto",
-    budget: Count = 1_000_000,
-    draws: Count = 20_000,
-    seed: Whole = 0,
-    start_texts: Path | None = None,
-    options: ModelOptions = FINDS_START,
+    options: MeasuringOptions,
 ) -> Result:
     """Measure the exposure of each canary, in bits."""
     from canary.audits.auditing import exposure_with
@@ -220,19 +204,11 @@ def exposure(
     from canary.corpus.canaries import CanarySet
 
     chosen = CanarySet.load(canaries)
-    texts = lines_of(start_texts)
+    asked = options.running()
     loaded = options.load(model)
     with Bars() as bars:
-        asked = AuditOptions(
-            method=method,
-            budget=budget,
-            draws=draws,
-            seed=seed,
-            start_texts=texts,
-            stage=bars.stage,
-            **options.running(),
-        )
-        results, notes, start = exposure_with(loaded, chosen, asked)
+        chosen_options = AuditOptions(stage=bars.stage, **asked)
+        results, notes, start = exposure_with(loaded, chosen, chosen_options)
     show_notes(notes)
     show_exposures(results)
     if options.top_k:
@@ -270,8 +246,7 @@ def extract(
     stop: Literal["proof", "paper"] = "proof",
     known: Whole | None = None,
     canaries: Path | None = None,
-    start_texts: Path | None = None,
-    options: ModelOptions = FINDS_START,
+    options: FindingOptions,
     as_json: bool = False,
 ) -> None:
     """Bring the likeliest candidates of a format out of a model.
@@ -292,17 +267,16 @@ def extract(
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
     asked = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
     asked.secrets_of(wanted, chosen)  # refused before the model is loaded
-    texts = lines_of(start_texts)
+    running = options.running()
     loaded = options.load(model)
     with Bars() as bars:
         result = search_for(
             loaded,
             wanted,
             canaries=chosen,
-            start_texts=texts,
             stage=bars.stage,
             **vars(asked),
-            **options.running(),
+            **running,
         )
     if as_json:
         emit("canary extraction", result.to_dict())

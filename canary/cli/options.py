@@ -13,6 +13,7 @@ import typer
 from canary.cli.console import Bars, say
 from canary.errors import InputError
 from canary.records.validation import AUTO, brief, named_start
+from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
@@ -207,9 +208,64 @@ class ModelOptions:
         }
 
 
-PLAIN = ModelOptions()
-FINDS_START = ModelOptions(start_token=AUTO)
-"""For commands that find the start token unless one is named."""
+@dataclass(frozen=True)
+class FindingOptions(ModelOptions):
+    """Of commands that find the start token unless one is named."""
+
+    start_token: str | None = AUTO
+    start_texts: Path | None = None
+
+    def running(self) -> dict[str, Any]:
+        """As `ModelOptions.running`; the texts are read."""
+        return {**super().running(), "start_texts": lines_of(self.start_texts)}
+
+
+@dataclass(frozen=True)
+class MeasuringOptions(FindingOptions):
+    """How exposure is measured."""
+
+    method: str = "auto"
+    budget: Count = 1_000_000
+    draws: Count = 20_000
+    seed: Whole = 0
+
+    def running(self) -> dict[str, Any]:
+        """As `FindingOptions.running`, with how exposure is measured."""
+        own = {"method": self.method, "budget": self.budget, "draws": self.draws}
+        return {**super().running(), **own, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class RatesOptions:
+    """At which rates attacks are judged, and how surely."""
+
+    fpr: str | None = None
+    confidence: float = 0.95
+    seed: Whole = 0
+
+    def checked(self) -> dict[str, Any]:
+        """The arguments in Python."""
+        asked = None if self.fpr is None else rates(self.fpr, "--fpr")
+        check_confidence(self.confidence, "--confidence")
+        return {"fprs": asked, "confidence": self.confidence, "seed": self.seed}
+
+
+@dataclass(frozen=True)
+class RiskOptions:
+    """How risk scores are made."""
+
+    prior: float = 0.5
+    bins: Count | None = None
+    scale: Literal["log", "linear"] = "log"
+    least: Count = 10
+    smooth: bool = False
+
+    def checked(self) -> dict[str, Any]:
+        """The arguments in Python."""
+        from canary.membership.risk import check_prior
+
+        check_prior(self.prior, "--prior")
+        return dict(vars(self))
 
 
 def _flags(names: Iterable[str]) -> str:
@@ -314,23 +370,3 @@ def rates(text: str, option: str) -> list[float]:
             cure="write 0.001,0.01",
             where=option,
         ) from error
-
-
-def columns_of(names: list[str] | None) -> str | tuple[str, ...]:
-    """What `column` means in Python for the names that were given."""
-    if not names:
-        return "text"
-    return names[0] if len(names) == 1 else tuple(names)
-
-
-def beside_of(given: list[str] | None) -> dict[str, str]:
-    """Texts by column, from ``COLUMN=TEXT``."""
-    texts = {}
-    for item in given or []:
-        name, equals, text = item.partition("=")
-        if not name or not equals or name in texts:
-            raise typer.BadParameter(
-                f"{item[:40]!r} is not COLUMN=TEXT, each column once", param_hint="'--beside'"
-            )
-        texts[name] = text
-    return texts

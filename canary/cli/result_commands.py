@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from canary.cli.command import command
+from canary.cli.command import command, flag_of
 from canary.cli.console import Bars, say, show_notes, show_report
 from canary.cli.options import Count, Whole, whole_numbers
 from canary.cli.outputs import Result, audit_in, check_outputs, report_folder
@@ -19,6 +20,83 @@ if TYPE_CHECKING:
 
 _UNANSWERED = 3
 """The exit code where nothing was decided."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is judged, and how."""
+
+    max_exposure_bits: float | None = None
+    statistic: Literal["median", "maximum"] = "median"
+    max_p: float | None = None
+    no_extraction: bool = False
+    max_epsilon: float | None = None
+    delta: float = 0.0
+    guesses: Count | None = None
+    trust_injection: bool = False
+    confidence: float | None = None
+    undecided: Literal["pass", "fail"] = "fail"
+    seed: Whole = 0
+
+    @property
+    def given(self) -> bool:
+        """Whether there is one."""
+        numbers = (self.max_exposure_bits, self.max_p, self.max_epsilon)
+        return self.no_extraction or any(number is not None for number in numbers)
+
+    @property
+    def details(self) -> dict[str, bool]:
+        """Which of the options that only a limit heeds were given."""
+        return {
+            one.name: getattr(self, one.name) != one.default
+            for one in fields(self)
+            if one.name != "seed"
+        }
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What several results are called, and how well their models do."""
+
+    label: list[str] | None = None
+    test_loss: list[float] | None = None
+    test_scores: list[Path] | None = None
+
+    def read(self, audit_files: list[Path]) -> list[Path]:
+        """The files that a command with these options reads."""
+        return [*map(audit_in, audit_files), *(self.test_scores or [])]
+
+    def results(self, files: list[Path]) -> tuple[list[Audit] | History, dict[str, Any]]:
+        """The audits in some files, or the history of a training in a single one; what to call it.
+
+        Without labels they are the files' names where the models do not distinguish the audits.
+        """
+        from canary.audits.audit_result import Audit
+        from canary.audits.history import KIND, History
+        from canary.records.versioned_json import kind_of
+        from canary.reports.comparison import measured_losses
+
+        if self.test_loss and self.test_scores:
+            raise InputError(
+                "--test-loss and --test-scores are both given", cure="give one of them"
+            )
+        losses = measured_losses(self.test_scores) if self.test_scores else self.test_loss or None
+        places = [audit_in(file) for file in files]
+        histories = [place for place in places if kind_of(place) == KIND]
+        if histories and len(files) > 1:
+            raise InputError(
+                "is the history of a training, which is shown alone",
+                cure="give it as the only file",
+                where=str(histories[0]),
+            )
+        if histories:
+            return History.load(histories[0]), {"labels": self.label, "test_losses": losses}
+        audits = [Audit.load(place) for place in places]
+        models = {str(audit.model.get("name")) for audit in audits}
+        names = [str(file) for file in files]
+        unclear = len(models) < len(audits) and len(set(names)) == len(names)
+        labels = self.label or (names if unclear else None)
+        return audits, {"labels": labels, "test_losses": losses}
 
 
 @command(
@@ -56,24 +134,14 @@ _UNANSWERED = 3
 def check(
     audit_files: list[Path],
     *,
-    max_exposure_bits: float | None = None,
-    statistic: Literal["median", "maximum"] = "median",
-    max_p: float | None = None,
-    no_extraction: bool = False,
+    limits: Limits,
     baseline: Path | None = None,
     update_baseline: bool = False,
-    max_epsilon: float | None = None,
     canaries: Path | None = None,
-    delta: float = 0.0,
-    guesses: Count | None = None,
     repetitions: str | None = None,
     verification: Path | None = None,
-    trust_injection: bool = False,
-    confidence: float | None = None,
-    undecided: Literal["pass", "fail"] = "fail",
     junit: Path | None = None,
     markdown: Path | None = None,
-    seed: Whole = 0,
 ) -> Result:
     """Say whether a model keeps within limits, by exit code.
 
@@ -93,21 +161,10 @@ def check(
         raise InputError(
             "--update-baseline without --baseline", cure="name the file with --baseline FILE"
         )
-    limited = no_extraction or any(x is not None for x in (max_exposure_bits, max_p, max_epsilon))
-    if update_baseline and not limited:
-        of_a_verdict = {
-            "--canaries": canaries is not None,
-            "--guesses": guesses is not None,
-            "--repetitions": repetitions is not None,
-            "--confidence": confidence is not None,
-            "--junit": junit is not None,
-            "--markdown": markdown is not None,
-            "--delta": delta != 0.0,
-            "--statistic": statistic != "median",
-            "--trust-injection": trust_injection,
-            "--undecided": undecided != "fail",
-        }
-        if useless := [option for option, given in of_a_verdict.items() if given]:
+    if update_baseline and not limits.given:
+        files = {"canaries": canaries, "repetitions": repetitions, "junit": junit}
+        of_a_verdict = {**files, "markdown": markdown, **limits.details}
+        if useless := [flag_of(name) for name, given in of_a_verdict.items() if given]:
             raise InputError(
                 f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
                 "be ignored",
@@ -124,25 +181,15 @@ def check(
     verified = None if verification is None else Verification.load(verification)
     made = None if new is None else new_baseline(audits, verification=verified)
     verdict = None
-    if limited or made is None:
+    if limits.given or made is None:
         numbers = None if repetitions is None else whole_numbers(repetitions, "--repetitions")
         verdict = judge(
             audits,
-            max_exposure_bits=max_exposure_bits,
-            statistic=statistic,
-            max_p=max_p,
-            no_extraction=no_extraction,
             baseline=compared,
-            max_epsilon=max_epsilon,
             canaries=None if canaries is None else CanarySet.load(canaries),
-            delta=delta,
-            guesses=guesses,
             repetitions=numbers,
             verification=verified,
-            trust_injection=trust_injection,
-            confidence=confidence,
-            undecided=undecided,
-            seed=seed,
+            **vars(limits),
         )
         if junit is not None:
             write_junit(verdict, junit)
@@ -171,9 +218,7 @@ def report(
     audit_files: list[Path],
     *,
     out: Path,
-    label: list[str] | None = None,
-    test_loss: list[float] | None = None,
-    test_scores: list[Path] | None = None,
+    compared: Compared,
     force: bool = False,
 ) -> Result:
     """Write the report of an audit again, or compare several.
@@ -185,11 +230,9 @@ def report(
     from canary.records.files import PAGES
     from canary.reports.pages import report as write_report
 
-    read = [*map(audit_in, audit_files), *(test_scores or [])]
-    check_outputs([(out, PAGES)], inputs=read, force=force)
-    losses = _losses(test_loss, test_scores)
-    results, labels = _results_in(audit_files, label)
-    page = write_report(results, out, labels=labels, test_losses=losses)
+    check_outputs([(out, PAGES)], inputs=compared.read(audit_files), force=force)
+    results, called = compared.results(audit_files)
+    page = write_report(results, out, **called)
     say(f"The report is {page}")
     return Result("canary report", {"out": str(page)})
 
@@ -214,19 +257,15 @@ def plot(
     format: Count = 1,
     copies: Count | None = None,
     skew_normal: bool = False,
-    label: list[str] | None = None,
-    test_loss: list[float] | None = None,
-    test_scores: list[Path] | None = None,
+    compared: Compared,
     force: bool = False,
 ) -> Result:
     """Write a figure of audits or of a training, for print."""
     from canary.records.files import FIGURES
     from canary.reports.pages import plot_file
 
-    read = [*map(audit_in, audit_files), *(test_scores or [])]
-    check_outputs([(out, FIGURES)], inputs=read, force=force)
-    losses = _losses(test_loss, test_scores)
-    results, labels = _results_in(audit_files, label)
+    check_outputs([(out, FIGURES)], inputs=compared.read(audit_files), force=force)
+    results, called = compared.results(audit_files)
     figure = plot_file(
         results,
         out,
@@ -234,48 +273,10 @@ def plot(
         format=format - 1,
         copies=copies,
         skew_normal=skew_normal,
-        labels=labels,
-        test_losses=losses,
+        **called,
     )
     say(f"The figure is {figure}")
     return Result("canary plot", {"out": str(figure)})
-
-
-def _results_in(
-    files: list[Path], labels: list[str] | None
-) -> tuple[list[Audit] | History, list[str] | None]:
-    """The audits in some files, or the history of a training in a single one; and their labels.
-
-    Without `labels` they are the files' names where the models do not distinguish the audits.
-    """
-    from canary.audits.audit_result import Audit
-    from canary.audits.history import KIND, History
-    from canary.records.versioned_json import kind_of
-
-    places = [audit_in(file) for file in files]
-    histories = [place for place in places if kind_of(place) == KIND]
-    if histories and len(files) > 1:
-        raise InputError(
-            "is the history of a training, which is shown alone",
-            cure="give it as the only file",
-            where=str(histories[0]),
-        )
-    if histories:
-        return History.load(histories[0]), labels or None
-    audits = [Audit.load(place) for place in places]
-    models = {str(audit.model.get("name")) for audit in audits}
-    names = [str(file) for file in files]
-    unclear = len(models) < len(audits) and len(set(names)) == len(names)
-    return audits, labels or (names if unclear else None)
-
-
-def _losses(given: list[float] | None, scores: list[Path] | None) -> list[float] | None:
-    """Test losses, as they were given or as they were measured."""
-    from canary.reports.comparison import measured_losses
-
-    if given and scores:
-        raise InputError("--test-loss and --test-scores are both given", cure="give one of them")
-    return measured_losses(scores) if scores else given or None
 
 
 @command(

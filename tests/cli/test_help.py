@@ -15,7 +15,7 @@ from canary.audits.auditing import audit, exposure, method_names
 from canary.audits.extracting import extract
 from canary.cli import before_training, membership_commands, model_commands, result_commands
 from canary.cli.commands import app
-from canary.cli.options import METHODS, ModelOptions, columns_of
+from canary.cli.options import METHODS, ModelOptions
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
 from canary.corpus.injection import inject_file
@@ -84,7 +84,7 @@ def test_example_in_help_is_parsed_by_its_command(command, name):
     examples = re.split("Examples?:\n", outcome.out)[1].strip().splitlines()
     assert examples
     for line in examples:
-        example = shlex.split(line)
+        example = shlex.split(line.partition(" > ")[0])
         assert example[: 1 + len(words)] == ["canary", *words]
         COMMANDS[name].make_context(name, example[1 + len(words) :])
 
@@ -109,7 +109,7 @@ def test_defaults_are_those_of_the_functions(cli, api):
         if name in ("repetitions", "alphas") and default is not None:
             default = tuple(map(float, default.split(",")))
         if name == "column" and not isinstance(default, str):
-            default = columns_of(default)
+            default = before_training.CorpusOptions(column=default).reading()["column"]
         assert default == theirs[name].default, name
 
 

@@ -2,45 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import random
 from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import torch
+from accelerate.hooks import AlignDevicesHook, add_hook_to_module
 from watched import causal, monitor
+
+from canary.errors import RecordError
+from canary.plugins.live import undisturbed, unwrapped
 
 
 def test_random_states_are_as_before_even_after_an_error():
-    import torch
-
-    from canary.plugins.live import undisturbed
-
     def numbers():
         return random.random(), float(np.random.random()), float(torch.rand(()))  # noqa: NPY002
 
-    random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
-    torch.manual_seed(1)
-    expected = numbers()
-    random.seed(1)
-    np.random.seed(1)  # noqa: NPY002
-    torch.manual_seed(1)
+    def seed():
+        random.seed(1)
+        np.random.seed(1)  # noqa: NPY002
+        torch.manual_seed(1)
 
     def disturb():
         with undisturbed(None):
             numbers()
             raise ZeroDivisionError
 
+    seed()
+    expected = numbers()
+    seed()
     with pytest.raises(ZeroDivisionError):
         disturb()
     assert numbers() == expected
 
 
 def test_autocast_keeps_no_weights_meanwhile_and_is_as_before():
-    import torch
-
-    from canary.plugins.live import undisturbed
-
     with torch.autocast("cpu", torch.float16):
         with undisturbed(None):
             assert torch.is_autocast_enabled("cpu")
@@ -53,10 +51,6 @@ def test_autocast_keeps_no_weights_meanwhile_and_is_as_before():
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_attributes_of_modules_are_as_before(fails):
-    import torch
-
-    from canary.plugins.live import undisturbed
-
     part = torch.nn.Linear(2, 2)
     module = torch.nn.Sequential(part)
     part.longest, part.gone, part.scale = 16, "here", torch.ones(2)
@@ -87,10 +81,6 @@ def test_attributes_of_modules_are_as_before(fails):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
 def test_what_is_compiled_in_place_runs_uncompiled():
-    import torch
-
-    from canary.plugins.live import undisturbed
-
     runs = []
 
     def backend(graph, examples):
@@ -127,10 +117,6 @@ def test_what_is_compiled_in_place_runs_uncompiled():
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch.compile itself
 def test_wrappers_are_taken_off_in_any_order():
-    import torch
-
-    from canary.plugins.live import unwrapped
-
     module, _ = causal()
     compiled = torch.compile(module)
     assert unwrapped(compiled) is module
@@ -140,10 +126,6 @@ def test_wrappers_are_taken_off_in_any_order():
 
 
 def test_a_model_that_is_spread_with_hooks_is_taken():
-    from accelerate.hooks import AlignDevicesHook, add_hook_to_module
-
-    from canary.plugins.live import unwrapped
-
     module, _ = causal()
     module.lm_head.to("meta")
     add_hook_to_module(module.transformer, AlignDevicesHook(execution_device="cpu"))
@@ -151,10 +133,6 @@ def test_a_model_that_is_spread_with_hooks_is_taken():
 
 
 def test_a_state_goes_on_in_another_monitor_and_damage_is_told():
-    import json
-
-    from canary.errors import RecordError
-
     module, tokenizer = causal()
     options = {"tokenizer": tokenizer, "every": 2, "draws": 40}
     whole, parts, again = (monitor(**options) for _ in range(3))

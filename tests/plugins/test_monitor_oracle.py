@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from small_models import character_tokenizer, recurrent_module
 from watched import causal, monitor, small_set, steps_on
+
+import canary
+from canary.corpus.canaries import generate
+from canary.errors import ModelError
+from canary.models.loading import load
+from canary.models.noise import EPSILON
+from canary.plugins import moment_taker
 
 
 def _monitor(tokenizer, **options):
     return monitor(tokenizer=tokenizer, **{"draws": 80, **options})
 
 
-def _modules():
-    yield "transformers", *causal()
-    yield "recurrent", recurrent_module("GRU"), character_tokenizer()
-
-
-@pytest.mark.parametrize(
-    ("module", "tokenizer"), [pytest.param(m, t, id=name) for name, m, t in _modules()]
-)
-def test_exposures_are_those_of_candidates_scored_one_by_one(module, tokenizer):
-    import canary
-    from canary.models.loading import load
-
+@pytest.mark.parametrize("kind", ["transformers", "recurrent"])
+def test_exposures_are_those_of_candidates_scored_one_by_one(kind):
+    module, tokenizer = causal()
+    if kind == "recurrent":
+        module, tokenizer = recurrent_module("GRU"), character_tokenizer()
     moment = _monitor(tokenizer).step(module)
     canaries, model = small_set(), load(module, tokenizer=tokenizer)
     format = canaries.formats[0]
@@ -53,11 +54,6 @@ def test_the_same_model_gives_the_same_at_every_step_and_the_seed_decides_the_dr
 
 
 def test_the_noise_of_16_bits_is_that_of_the_weights_at_each_moment(monkeypatch):
-    import torch
-
-    from canary.models.loading import load
-    from canary.models.noise import EPSILON
-
     # What is measured of so small a model lies below one rounding, which would hide it.
     monkeypatch.setitem(EPSILON, "bfloat16", 0.0)
     module, tokenizer = causal()
@@ -77,9 +73,6 @@ def test_the_noise_of_16_bits_is_that_of_the_weights_at_each_moment(monkeypatch)
 
 
 def test_differences_that_are_no_rounding_are_told_and_the_training_goes_on(monkeypatch):
-    from canary.errors import ModelError
-    from canary.plugins import moment_taker as room
-
     def unsound(model):
         raise ModelError("the model looks ahead", cure="none")
 
@@ -88,17 +81,13 @@ def test_differences_that_are_no_rounding_are_told_and_the_training_goes_on(monk
     watch, strict = _monitor(tokenizer), _monitor(tokenizer, strict=True)
     watch.start(module)
     strict.start(module)
-    monkeypatch.setattr(room, "remeasure_noise", unsound)
+    monkeypatch.setattr(moment_taker, "remeasure_noise", unsound)
     assert watch.step(module).reason == "the model looks ahead"
     with pytest.raises(ModelError, match="looks ahead"):
         strict.step(module)
 
 
 def test_a_space_smaller_than_the_draws_is_counted_whole():
-    import canary
-    from canary.corpus.canaries import generate
-    from canary.models.loading import load
-
     module, tokenizer = causal()
     canaries = generate("pin {digit:2}", repetitions=[1], per_repetition=3, controls=2, seed=0)
     watch = monitor(canaries, tokenizer=tokenizer, draws=1000)
@@ -120,6 +109,10 @@ def test_chosen_steps_and_epochs():
         by_epochs.step(module, step=step, epoch=step / 3)
     assert [m.step for m in by_epochs.history.moments] == [3, 6]
     assert by_epochs.step(module, epoch=8 / 3, last=True).step == 8
+    both = _monitor(tokenizer, every="epoch", steps=[4])  # measured once where both ask for it
+    for step in range(1, 9):
+        both.step(module, epoch=step / 4)
+    assert [moment.step for moment in both.history.moments] == [4, 8]
 
 
 def test_losses_are_means_since_the_last_asked_step():

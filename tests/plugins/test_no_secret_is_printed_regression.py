@@ -10,8 +10,6 @@ import dataclasses
 import importlib
 import json
 import pkgutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -208,20 +206,9 @@ def _sets(folder: Path) -> set[str]:
     }
 
 
-MANY_RUNS = """\
-import sys
-import pytest
-
-for number, options in enumerate(sys.argv[1:]):
-    print("=== run", options)
-    pytest.main(["-W", "error", *options.split(), "--junitxml", f"junit-{number}.xml"])
-"""
-
-
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    project = Project(tmp_path_factory.mktemp("leaks"), test_paths=PATHS, many_runs=MANY_RUNS)
-    project.env["HF_HUB_OFFLINE"] = "1"
+    project = Project(tmp_path_factory.mktemp("leaks"), test_paths=PATHS)
     return project, _sets(project.folder)
 
 
@@ -230,39 +217,24 @@ def _leaks(said: str, secrets: set[str]) -> list[str]:
     return [line for line in said.splitlines() if any(secret in line for secret in secrets)]
 
 
-def test_no_style_of_report_prints_a_secret(project):
-    """Each way to format a traceback, in one process, which imports everything once.
-
-    Those without locals print nothing that those with them do not.
-    """
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ("--tb=native", "25 failed, 1 error"),
+        ("--tb=long -vv -rA", "25 failed, 1 error"),
+        ("--full-trace -k corpus", "3 failed, 23 deselected"),
+    ],
+)
+def test_no_style_of_report_prints_a_secret(project, options, counts):
+    """Each way to format a traceback; those without locals print nothing that others do not."""
     project, secrets = project
-    runs = ["--tb=native --showlocals", "--tb=long --showlocals -vv -rA"]
-    runs += ["--full-trace --showlocals -k corpus"]
-    done = subprocess.run(
-        [sys.executable, "many_runs.py", *runs],
-        cwd=project.folder,
-        env=project.env,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
-    assert done.stdout.count("=== run") == len(runs), done.stderr
-    assert done.stdout.count("25 failed, 1 error") == len(runs) - 1, done.stdout[-3000:]
-    assert done.stdout.count("3 failed, 23 deselected") == 1, done.stdout[-3000:]
-    assert not _leaks(done.stdout + done.stderr, secrets)
-    for number in range(len(runs)):
-        junit = (project.folder / f"junit-{number}.xml").read_text()
-        assert "<failure" in junit
-        assert not _leaks(junit, secrets)
-
-
-def test_workers_print_no_secret(project):
-    project, secrets = project
-    options = ["-n", "1", "--tb=long", "--showlocals", "--junitxml", "junit.xml"]
-    done = project.pytest(*options, "-k", "not model and not fixture")  # without torch
-    assert "21 failed" in done.stdout, done.stdout[-3000:]
-    assert not _leaks(done.stdout + done.stderr, secrets)
-    assert not _leaks((project.folder / "junit.xml").read_text(), secrets)
+    words = [*options.split(), "--showlocals", "--junitxml", "junit.xml"]
+    _, said = project.inside(*words)
+    assert counts in said, said[-3000:]
+    assert not _leaks(said, secrets)
+    junit = (project.folder / "junit.xml").read_text()
+    assert "<failure" in junit
+    assert not _leaks(junit, secrets)
 
 
 def _outside(folder: Path, name: str) -> None:
@@ -342,16 +314,11 @@ def test_what_holds_texts_hides_them_from_its_repr():
     assert seen >= 8
     slot = Slot(("text",), "the key is 987654321")
     one = CanarySet.from_fills("the key is {digit:9}", ["987654321"])
-    said = [repr(slot), pretty_repr(slot), repr(list(one)), pretty_repr(list(one))]
+    drawn = generate("the key is {digit:9}", repetitions=[1], seed=987654321)  # draws them again
+    said = [show(thing) for thing in (slot, [*one], drawn) for show in (repr, pretty_repr)]
     assert not _leaks("\n".join(said), {"987654321"})
 
 
 def _made(kind: type) -> bool:
     """Whether its repr is the one that `dataclass` makes."""
     return hasattr(kind.__repr__, "__wrapped__")
-
-
-def test_the_seed_of_a_set_is_not_shown():
-    """It draws the secrets again."""
-    canaries = generate("the key is {digit:9}", repetitions=[1], seed=987654321)
-    assert "987654321" not in repr(canaries)

@@ -11,6 +11,8 @@ from xml.etree import ElementTree as ET
 import pytest
 from pytest_projects import Project
 
+from canary.corpus.canaries import generate
+
 JUDGED = """\
 import canary
 import pytest
@@ -73,14 +75,6 @@ E           canary-15: 16 copies, exposure 20.0 bits
 """
 
 
-@pytest.fixture(scope="module", params=["alone", "workers"])
-def judged(request, tmp_path_factory):
-    project = Project(tmp_path_factory.mktemp(request.param), test_judged=JUDGED)
-    workers = ["-n", "1"] if request.param == "workers" else []
-    done = project.pytest("--junitxml", "junit.xml", *workers)
-    return done, ET.parse(project.folder / "junit.xml")
-
-
 def section(said: str, name: str) -> str:
     """What stands below a heading of pytest's."""
     found = re.search(rf"^=+ {name} =+$\n(.*?)(?=^=+ )", said, re.MULTILINE | re.DOTALL)
@@ -96,8 +90,7 @@ def failure(said: str, name: str) -> str:
     return found[1]
 
 
-def test_a_failed_assertion_explains_the_verdict(judged):
-    said = judged[0].stdout
+def explains(said: str) -> None:
     for name in ("test_memorized", "test_first_of_a_fixture", "test_second_of_a_fixture"):
         assert EXPLAINED in failure(said, name)
         assert "What to do: fewer copies (de-duplication)" in failure(said, name)
@@ -110,20 +103,21 @@ def test_a_failed_assertion_explains_the_verdict(judged):
     assert "(<Audit of 16 canaries and 8 controls>, max_exposure_bits=10)" in said
 
 
-def test_the_summary_has_a_line_for_each_verdict(judged):
-    shown = section(judged[0].stdout, "canary").splitlines()
-    lines = sorted(line for line in shown if not line.startswith(" "))
+def has_a_line_for_each_verdict(said: str) -> None:
+    shown = section(said, "canary").splitlines()
+    lines = sorted(line for line in shown if "test_judged.py::" in line)
     for line, after in pairwise([*shown, ""]):
+        if "test_judged.py::" not in line:
+            continue
         expected = "test_expected: " in line  # it asserts that the model memorized
         assert after.strip().startswith("the test passed all the same") is expected
-        shown_by = "note: the canaries with 1" + (
-            "6 copies" if line.startswith("passed") else " copy"
-        )
+        shown_by = "note: the canaries with 1"
+        shown_by += "6 copies" if line.startswith("passed") else " copy"
         passes = line.startswith("passed") or "undecided_that_passes" in line
         assert after.strip().startswith(shown_by) is passes
     above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
     told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]
-    of_fixtures = [told for told in told if "of_a_fixture" in told[1]]
+    of_fixtures = [one for one in told if "of_a_fixture" in one[1]]
     others = [(outcome, rest) for outcome, rest in told if "of_a_fixture" not in rest]
     assert len(of_fixtures) == 1
     assert [(outcome, rest.partition(":")[0]) for outcome, rest in others] == [
@@ -139,26 +133,32 @@ def test_the_summary_has_a_line_for_each_verdict(judged):
     assert others[3][1].endswith("within the limit of 25 (and 2 more)")
 
 
-def test_junit_has_properties_and_no_warning(judged):
-    done, junit = judged
-    assert "warning" not in done.stdout.lower()
-    assert done.returncode == 1
+def has_properties(path: Path) -> None:
     found = {
         case.get("name"): {p.get("name"): p.get("value") for p in case.iter("property")}
-        for case in junit.iter("testcase")
+        for case in ET.parse(path).iter("testcase")
         if case.find("properties") is not None
     }
     memorized = found["test_memorized"]
-    assert memorized["canary.1.outcome"] == "memorized"
-    assert memorized["canary.1.passed"] == "no"
-    assert memorized["canary.1.check"] == "exposure"
-    assert memorized["canary.1.subject"] == "canaries with 16 copies"
+    words = {"outcome": "memorized", "passed": "no", "check": "exposure"}
+    words |= {"subject": "canaries with 16 copies"}
+    assert {name: memorized[f"canary.1.{name}"] for name in words} == words
     assert float(memorized["canary.1.limit"]) == 10
     assert float(memorized["canary.1.lower"]) == pytest.approx(15, abs=1e-3)
     assert 0 < float(memorized["canary.1.chance"]) < 1e-9
     assert found["test_undecided_that_passes"]["canary.1.passed"] == "yes"
     assert found["test_two"]["canary.2.outcome"] == "passed"
     assert "test_error" not in found
+
+
+def test_verdicts_are_explained_listed_and_in_junit(tmp_path):
+    project = Project(tmp_path, test_judged=JUDGED)
+    code, said = project.inside("--junitxml", "junit.xml")
+    assert code == 1
+    assert "warning" not in said.lower()
+    explains(said)
+    has_a_line_for_each_verdict(said)
+    has_properties(project.folder / "junit.xml")
 
 
 BARE = """\
@@ -214,15 +214,15 @@ def test_baselines_are_written_when_asked_and_missed_by_the_name_of_the_flag(tmp
     project = Project(tmp_path, test_baseline=BASELINE)
     folder = project.folder / "baselines"
     folder.mkdir()
-    done = project.pytest()
-    assert done.returncode == 1
-    assert f"there is no baseline yet ({folder / 'same.json'})" in done.stdout
-    assert "make it with: pytest --canary-update" in done.stdout
+    code, said = project.inside()
+    assert code == 1
+    assert f"there is no baseline yet ({folder / 'same.json'})" in said
+    assert "make it with: pytest --canary-update" in said
     assert not any(folder.iterdir())
 
-    done = project.pytest("--canary-update", "-n", "1")
-    assert done.returncode == 0, done.stdout
-    written = section(done.stdout + "=== end", "canary")
+    code, said = project.inside("--canary-update")
+    assert code == 0, said
+    written = section(said + "=== end", "canary")
     assert f"baseline written: {folder / 'same.json'}" in written
     assert f"baseline written: {folder / 'seeds.json'}" in written
     kept = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -232,10 +232,10 @@ def test_baselines_are_written_when_asked_and_missed_by_the_name_of_the_flag(tmp
     # More than there: told, and the baselines stay as they are.
     changed = BASELINE.replace("audit(6.0)", "audit(9.0)")
     (project.folder / "test_baseline.py").write_text(changed)
-    done = project.pytest()
-    assert done.returncode == 1
-    assert "baseline written" not in done.stdout
-    assert re.search(r"^memorized +test_baseline.py::test_same", done.stdout, re.MULTILINE)
+    code, said = project.inside()
+    assert code == 1
+    assert "baseline written" not in said
+    assert re.search(r"^memorized +test_baseline.py::test_same", said, re.MULTILINE)
     assert kept == {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -297,20 +297,36 @@ def test_shared(canary_audit, number):
 
 def test_without_an_audit():
     pass
+
+
+def test_a_set_of_another_format():
+    canary.CanarySet.from_fills("the key is {digit:4}", [c.fill for c in CANARIES])
 """
 
 
-def test_an_audit_is_computed_once_for_all_workers_and_tests_with_audits_are_marked(tmp_path):
-    project = Project(tmp_path, conftest=HOOKS, test_shared=SHARED)
-    (project.folder / "model").mkdir()
+def test_workers_share_audits_and_tell_of_verdicts_and_baselines(tmp_path):
+    files = {"test_shared": SHARED, "test_judged": JUDGED, "test_baseline": BASELINE}
+    project = Project(tmp_path, conftest=HOOKS, **files)
+    for name in ("model", "baselines"):
+        (project.folder / name).mkdir()
     (project.folder / "model" / "weights").write_bytes(b"1")
-    done = project.pytest("-n", "2")
-    assert done.returncode == 0, done.stdout
+    words = ("-n", "2", "--canary-update", "--showlocals", "--junitxml", "junit.xml")
+    done = project.pytest(*words)
+    assert done.returncode == 1, done.stdout
+    shared = generate("The code is {digit:6}", repetitions=[1], per_repetition=4, seed=0)
+    said = done.stdout + done.stderr + (project.folder / "junit.xml").read_text()
+    assert "test_a_set_of_another_format" in said
+    assert not any(c.fill in said for c in shared)
     assert (project.folder / "computed").read_text() == "model {'draws': 1000}\n"
     workers = list(project.folder.glob("worker-*"))
     assert len(workers) == 2
     (folder,) = {path.read_text() for path in workers}
     assert not Path(folder).exists()  # gone with the run
-    done = project.pytest("-m", "not canary_audit", "--co", "-q")
-    assert "test_without_an_audit" in done.stdout
-    assert "test_shared[" not in done.stdout
+    explains(done.stdout)
+    has_a_line_for_each_verdict(done.stdout)
+    has_properties(project.folder / "junit.xml")
+    assert "baseline written: " in section(done.stdout, "canary")
+    # Tests with audits are marked.
+    _, said = project.inside("-m", "not canary_audit", "--co", "-q")
+    assert "test_without_an_audit" in said
+    assert "test_shared[" not in said

@@ -6,6 +6,9 @@ import gc
 import re
 
 import pytest
+import torch
+from trained import trained
+from transformers import PreTrainedTokenizerFast
 from watched import (
     END,
     END_ID,
@@ -19,7 +22,10 @@ from watched import (
     steps_on,
 )
 
-from canary.errors import InputError, ModelError, OutOfMemory, OutputError
+from canary.audits.history import History
+from canary.corpus.canaries import CanarySet
+from canary.errors import InputError, ModelError, OutOfMemory
+from canary.plugins.moment_taker import MomentTaker
 
 
 def _monitor(**options):
@@ -38,8 +44,6 @@ def _learn(watch, module, tokenizer, steps):
 
 
 def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path):
-    from canary.audits.history import History
-
     module, tokenizer = causal(dropout=0.0)
     watch = _monitor(share=1e-9, path=tmp_path / "history.json")
     watch.start(module)
@@ -73,15 +77,11 @@ def test_a_training_below_the_limit_ends_quietly_also_without_controls(caplog):
 
 
 def _nan(watch, module, monkeypatch, tmp_path):
-    import torch
-
     with torch.no_grad():
         module.transformer.wte.weight.fill_(float("nan"))
 
 
 def _full(watch, module, monkeypatch, tmp_path):
-    from canary.plugins.moment_taker import MomentTaker
-
     def measure(self, token):
         raise OutOfMemory("one row does not fit")
 
@@ -104,16 +104,6 @@ def test_an_end_that_cannot_be_measured_is_an_error(spoil, why, share, monkeypat
         watch.finish()
 
 
-def test_a_history_that_cannot_be_saved_is_an_error_at_the_end(tmp_path):
-    module, _ = causal()
-    (tmp_path / "taken").write_text("a file where a folder should be")
-    watch = _monitor(share=None, path=tmp_path / "taken" / "history.json")
-    with pytest.warns(UserWarning, match="the history was not saved"):
-        watch.step(module)
-    with pytest.raises(OutputError, match="taken"):
-        watch.finish()
-
-
 def test_a_step_that_is_never_called_is_an_error():
     module, _ = causal()
     watch = _monitor()
@@ -127,8 +117,6 @@ def test_a_step_that_is_never_called_is_an_error():
 
 
 def test_a_training_without_its_canaries_is_an_error(tmp_path):
-    import torch
-
     module, tokenizer = causal()
     other, right = (
         torch.tensor([tokenizer(text)["input_ids"]])
@@ -156,8 +144,6 @@ def test_a_training_without_its_canaries_is_an_error(tmp_path):
 
 
 def test_a_set_without_injected_canaries_is_refused():
-    from canary.corpus.canaries import CanarySet
-
     canaries = small_set()
     only = CanarySet(canaries.formats, canaries.controls, canaries.seed)
     with pytest.raises(InputError, match="no injected canary, so nothing could ever stop"):
@@ -177,9 +163,6 @@ def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog):
 
 
 def test_a_tokenizer_that_is_not_the_trainers_is_refused(tmp_path):
-    from trained import trained
-    from transformers import PreTrainedTokenizerFast
-
     trainer = build_trainer(tmp_path)
     attached(trainer, tokenizer=PreTrainedTokenizerFast(tokenizer_object=trained("gpt2")))
     with pytest.raises(InputError, match="other tokens than the Trainer's"):

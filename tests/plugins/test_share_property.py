@@ -83,9 +83,6 @@ def test_a_pause_is_nobodys_time():
 
 
 def test_a_real_loop_is_kept_within_its_share_and_told_what_it_was():
-    import torch
-
-    torch.manual_seed(0)
     module, tokenizer = causal()
     watch = monitor(tokenizer=tokenizer, share=0.5)
     began = time.perf_counter()

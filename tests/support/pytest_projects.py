@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 import tomllib
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,3 +59,22 @@ class Project:
             text=True,
             timeout=200,
         )
+
+    def inside(self, *options: str) -> tuple[int, str]:
+        """Run its tests in this process, where all is imported: the exit code, and what is said.
+
+        Of plugins there are pytest's own and canary's.
+        """
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            patch.setenv("COLUMNS", "300")
+            patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+            own = ("no:cacheprovider", "no:faulthandler", "canary.plugins.pytest_plugin")
+            words = ["-W", "error", *(word for name in own for word in ("-p", name)), *options]
+            with redirect_stdout(said), redirect_stderr(said):
+                code = pytest.main(words)
+        for name, module in [*sys.modules.items()]:
+            if str(getattr(module, "__file__", None)).startswith(str(self.folder)):
+                del sys.modules[name]
+        return code, said.getvalue()

@@ -29,7 +29,7 @@ def train(folder: Path, *, stops: bool) -> dict[str, object]:
     """Train with the callback, and without it where nothing stops the training."""
     _, tokenizer = causal()
     data = rows(tokenizer, small_set() if stops else None, count=4 if stops else 48)
-    options = {"steps": 40 if stops else 6, "data": data, "learning_rate": 2e-2}
+    options = {"steps": 40 if stops else 4, "data": data, "learning_rate": 2e-2}
     trainer = build_trainer(folder / "watched", **options)
     callback = ExposureCallback(
         small_set(),

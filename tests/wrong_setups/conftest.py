@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Outcome
+from drawing import figures
 from toys import CHAT, START, canaries, fresh, save, toy
 from wrong_setups import Said, of_command
 
@@ -71,4 +72,5 @@ def models(tmp_path_factory):
 @pytest.fixture
 def desk(capsys, models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return Desk(capsys, models)
+    with figures(drawn=False):
+        yield Desk(capsys, models)
