@@ -218,10 +218,11 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
         none = () if self.injected else (_NONE_INJECTED,)
         return (*none, *of_start, *noted(self.formats))
 
-    def by_repetitions(self) -> dict[int, tuple[CanaryResult, ...]]:
-        """The canaries grouped by number of copies, ascending; 0 holds the controls."""
-        groups = sorted({c.repetitions for c in self.canaries})
-        return {n: tuple(c for c in self.canaries if c.repetitions == n) for n in groups}
+    def by_repetitions(self, format: int | None = None) -> dict[int, tuple[CanaryResult, ...]]:
+        """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""
+        mine = [c for c in self.canaries if format is None or c.format == format]
+        groups = sorted({c.repetitions for c in mine})
+        return {n: tuple(c for c in mine if c.repetitions == n) for n in groups}
 
     def summary(self) -> str:
         """A few lines for a terminal: one per repetition count, p-values, methods, notes."""

@@ -23,7 +23,6 @@ from typing import (
     TypeAlias,
     TypeVar,
     get_args,
-    get_origin,
     get_type_hints,
 )
 
@@ -213,11 +212,9 @@ def _only_from(
     return read
 
 
-def _is_literal(kind: Any) -> bool:
-    return get_origin(kind) is Literal
-
-
-@_CONVERTER.register_structure_hook_factory(_is_literal)
+@_CONVERTER.register_structure_hook_factory(
+    lambda kind: getattr(kind, "__origin__", None) is Literal
+)
 def _read_literal(kind: Any) -> Callable[[Any, Any], Any]:
     def read(value: Any, _: Any) -> Any:
         if not isinstance(value, str) or value not in get_args(kind):
@@ -239,26 +236,27 @@ def _read_mapping(kind: Any) -> Callable[[Any, Any], Any]:
     return _only_from((Mapping,), "is not an object", read)
 
 
-def _infinite(kind: Any) -> Infinite | None:
-    return next((n for n in getattr(kind, "__metadata__", ()) if isinstance(n, Infinite)), None)
+def _infinities(kind: Any) -> dict[float, str | None]:
+    """What is written for the infinities of an annotated float; nothing of another kind."""
+    words = [n for n in getattr(kind, "__metadata__", ()) if isinstance(n, Infinite)]
+    return {math.inf: words[0].up, -math.inf: words[0].down} if words else {}
 
 
-@_CONVERTER.register_structure_hook_factory(lambda kind: _infinite(kind) is not None)
+@_CONVERTER.register_structure_hook_factory(lambda kind: bool(_infinities(kind)))
 def _read_infinite(kind: Any) -> Callable[[Any, Any], Any]:
-    word = _infinite(kind) or Infinite()
-    words = {word.down: -math.inf, word.up: math.inf}
+    values = {word: value for value, word in _infinities(kind).items()}
 
     def read(value: Any, _: Any) -> Any:
         named = value is None or isinstance(value, str)
-        return words[value] if named and value in words else _primitive(value, float)
+        return values[value] if named and value in values else _primitive(value, float)
 
     return read
 
 
-@_CONVERTER.register_unstructure_hook_factory(lambda kind: _infinite(kind) is not None)
+@_CONVERTER.register_unstructure_hook_factory(lambda kind: bool(_infinities(kind)))
 def _write_infinite(kind: Any) -> Callable[[float], Any]:
-    word = _infinite(kind) or Infinite()
-    return lambda value: {math.inf: word.up, -math.inf: word.down}.get(value, value)
+    words = _infinities(kind)
+    return lambda value: words.get(value, value)
 
 
 def _is_dataclass(kind: Any) -> bool:

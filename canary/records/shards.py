@@ -46,14 +46,8 @@ KIND, SCHEMA = "canary unfinished run", 1
 _RESULT = ".canary-result"
 # The manifest of a run that is being removed: what is left beside it counts for nothing.
 _DISCARDED = ".canary-discarded.json"
-_SHARD = r"[a-z0-9-]+\.\d{8}\.shard"
-# A file that only bears the name of a shard is not ours.
-_SHARD_BEGINS = b'{"state": {'
-# What a killed process was writing.
-_PART = re.compile(
-    rf"\.({re.escape(MANIFEST)}|{re.escape(_RESULT)}|{_SHARD}|[0-9a-f]{{32}}\.safetensors)"
-    r"\.\w{8}\.part"
-)
+# What it wrote, and what a killed process was writing.
+_OURS = re.compile(rf"[a-z0-9-]+\.\d{{8}}\.shard|{re.escape(_RESULT)}|\..+\.underway\.part")
 _NAMED = 3
 _SHOWN = 40
 
@@ -202,19 +196,12 @@ def differences(before: object, now: object, path: tuple[str, ...] = ()) -> list
     return [] if before == now else [Difference(path, before, now)]
 
 
-def _unfinished(found: Sequence[Difference]) -> tuple[str, str]:
-    return (
-        f"an unfinished run in it was begun with another {', '.join(map(str, found))}",
-        "start it as it was begun and it goes on, or remove the folder to begin anew",
-    )
-
-
 @contextmanager
 def open_run(
     folder: str | os.PathLike[str],
     identity: Mapping[str, Any],
     *,
-    refusal: Callable[[Sequence[Difference]], tuple[str, str]] = _unfinished,
+    refusal: Callable[[Sequence[Difference]], tuple[str, str]] | None = None,
 ) -> Iterator[Run]:
     """Begin a run in `folder`, or go on with the one that was begun there.
 
@@ -246,7 +233,11 @@ def open_run(
                     raise
             # Tuples become lists, as they did in the file.
             elif found := differences(begun, json.loads(json.dumps(identity))):
-                problem, cure = refusal(found)
+                differ = ", ".join(map(str, found))
+                problem = f"an unfinished run in it was begun with another {differ}"
+                cure = "start it as it was begun and it goes on, or remove the folder to begin anew"
+                if refusal is not None:
+                    problem, cure = refusal(found)
                 raise RecordError(problem, cure=cure, where=str(place))
             try:
                 yield Run(place)
@@ -307,7 +298,7 @@ def _identity_in(place: Path) -> dict[str, Any] | None:
     manifest = place / MANIFEST
     if _is_file(place / _DISCARDED) and not _is_file(manifest):
         _clear(place)
-    parts = [path for path in place.iterdir() if _PART.fullmatch(path.name) and _is_file(path)]
+    parts = {path for path in place.glob(".*.underway.part") if _is_file(path)}
     identity = None
     if _is_file(manifest):
         try:
@@ -322,7 +313,7 @@ def _identity_in(place: Path) -> dict[str, Any] | None:
                 cure=f"remove {place} to begin anew",
                 where=str(manifest),
             )
-    elif theirs := sorted({*place.iterdir()} - {*parts}):
+    elif theirs := sorted({*place.iterdir()} - parts):
         more = ", …" if len(theirs) > _NAMED else ""
         raise OutputError(
             "is not empty, and no run of canary began in it (it holds "
@@ -338,11 +329,7 @@ def _identity_in(place: Path) -> dict[str, Any] | None:
 def _clear(place: Path) -> None:
     """Remove the files of a run that is being discarded; last what says that it is."""
     for path in filter(_is_file, sorted(place.iterdir())):
-        ours = path.name == _RESULT or _PART.fullmatch(path.name) is not None
-        if re.fullmatch(_SHARD, path.name):
-            with path.open("rb") as file:
-                ours = file.read(len(_SHARD_BEGINS)) == _SHARD_BEGINS
-        if ours:
+        if _OURS.fullmatch(path.name):
             path.unlink(missing_ok=True)
     (place / _DISCARDED).unlink(missing_ok=True)
 

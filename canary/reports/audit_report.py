@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from canary.audits.audit_result import Audit
 from canary.audits.extraction import Extraction
@@ -27,11 +22,10 @@ from canary.reports.document import (
     said,
     said_in_one,
 )
-from canary.reports.exposure_figures import exposure_figure, group_name, groups_of, histogram_figure
+from canary.reports.exposure_figures import exposure_figure, histogram_figure
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
-    UNLEARNED_95_BITS,
     answer,
     curve_verdict,
     extract_command,
@@ -39,7 +33,6 @@ from canary.reports.sentences import (
     strongest,
 )
 from canary.reports.wording import (
-    EXPOSURE_COLUMNS,
     exposure_cells,
     format_facts,
     percent,
@@ -130,71 +123,14 @@ def _tiles(audit: Audit) -> Iterator[Tile]:
 def exposure(audit: Audit) -> Iterator[Block]:
     """Every canary a point, beside others of as many copies."""
     yield said_in_one("secrets", there=audit.canaries_in_corpus)
-    yield from _by_format(audit, _exposure)
-
-
-def _exposure(audit: Audit, at: int) -> Figure:
-    groups, size = groups_of(audit, at), audit.formats[at].space_size
-    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
-    mine = [c.exposure for group in groups.values() for c in group]
-    values, censored = _values(audit), any(e.censored for e in mine)
-    hits = censored and any(e.draws is not None for e in mine)
-    draws = max((e.draws or 1 for e in values["drawn"]), default=1)
-    # Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
-    # however well the model learned it. How many take half of the first places?
-    injected = (c.exposure.rank for n, group in groups.items() for c in group if n)
-    ranks = sorted(rank for rank in injected if rank is not None)
-    crowded = [(k, rank) for k, rank in enumerate(ranks, 1) if k > 1 and rank <= 2 * k]
-    crowd, last = crowded[-1] if values["there"] and crowded else (0, 0)
-    caption = said_in_one(
-        "audit.exposure.caption",
-        alone=len(audit.formats) == 1,
-        there=values["there"],
-        hits=hits,
-        unfinished=censored and not hits,
-        censored=censored,
-        format=audit.formats[at].masked,
-        most=bits(math.log2(draws)),
-        usual=bits(UNLEARNED_95_BITS),
-        size=count(size),
-        crowd=count(crowd) if crowd else "",
-        places=count(last),
-        highest=bits(math.log2(size) - math.log2(crowd or 1)),
-    )
-    table = Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows)
-    return replace(exposure_figure(audit, at), caption=caption, table=table)
+    yield from _by_format(audit, exposure_figure)
 
 
 @section(Audit, "Canaries among the other candidates")
 def candidates(audit: Audit) -> Iterator[Block]:
     """The histogram of the candidates, with the canaries below."""
     yield said_in_one("audit.candidates")
-    yield from _by_format(audit, _candidates)
-
-
-def _candidates(audit: Audit, at: int) -> Figure:
-    priced = audit.formats[at]
-    counts, edges = np.array(priced.histogram.counts, np.int64), priced.histogram.edges()
-    cells = ["–"] * 3
-    if total := int(counts.sum()):  # to the width of a bin: the lower edges
-        filled, middle = np.flatnonzero(counts), np.searchsorted(counts.cumsum(), total / 2)
-        cells = [f"about {bits(edges[place])}" for place in (filled[0], middle, filled[-1])]
-    rows = [("candidates", count(total), *cells)]
-    for copies, group in groups_of(audit, at).items():
-        px = [c.px_bits for c in group]
-        values = (min(px), statistics.median(px), max(px))
-        rows.append((group_name(copies), count(len(px)), *(f"{v:.2f}" for v in values)))
-    caption = said_in_one(
-        "audit.candidates.caption",
-        all=count(priced.candidates) if priced.method == ENUMERATION else "",
-        drawn=count(total),
-        size=count(priced.space_size),
-        curve=priced.skew_normal,
-        verdict=curve_verdict(priced.skew_normal),
-    )
-    columns = ("Of", "Number", "Smallest", "Median", "Largest")
-    table = Table("Log-perplexities, in bits", columns, rows)
-    return replace(histogram_figure(audit, at), caption=caption, table=table)
+    yield from _by_format(audit, histogram_figure)
 
 
 def _by_format(audit: Audit, draw: Callable[[Audit, int], Figure]) -> Iterator[Block]:

@@ -116,7 +116,7 @@ class View:
     @property
     def copies(self) -> list[int]:
         """The numbers of copies, ascending; 0 for controls."""
-        return sorted({c.repetitions for c in self.group[0].audit.canaries if c.format == self.at})
+        return [*self.group[0].audit.by_repetitions(self.at)]
 
     @property
     def priced(self) -> FormatResult:
@@ -140,7 +140,7 @@ class View:
 
     def exposures(self, one: Strategy, copies: int) -> list[Exposure]:
         """Exposure of each canary with one number of copies."""
-        mine = [c for c in one.audit.canaries if (c.format, c.repetitions) == (self.at, copies)]
+        mine = one.audit.by_repetitions(self.at)[copies]
         return [e for c in mine if (e := c.skew_normal if self.skew_normal else c.exposure)]
 
     def median(self, one: Strategy, copies: int) -> tuple[float, bool]:

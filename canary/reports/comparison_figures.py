@@ -15,17 +15,20 @@ import numpy as np
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of
 from canary.reports.comparison import Comparison, Point, Strategy, View, front, names_of
-from canary.reports.document import Axis, Figure, Mark, Panel, mark
+from canary.reports.document import Axis, Figure, Mark, Panel, Table, mark, said_in_one
 from canary.reports.exposure_figures import (
     check_format,
     copies_axis,
-    copies_label,
     exposure_axis,
     places_of,
 )
 from canary.reports.palette import BAND, INK, MUTED, SERIES, SPARSE, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
+from canary.reports.wording import EXPOSURE_COLUMNS, bound_or_bits, exposure_cells
 from canary.statistics.numbers import bits, clean, count, plural
+
+MOST_PANELS = 4
+"""How many numbers of copies a figure of utility shows."""
 
 _MARKERS = "osD^vPX*"
 _LABEL_CHARACTERS = 48
@@ -114,12 +117,22 @@ def exposures_figure(view: View) -> Figure:
     for one, end, height in zip(group, ends, heights, strict=True):
         arrow = {"arrowstyle": "-", "color": _colour(one), "linewidth": 0.6}
         marks.append(_letter(one, end, (right, height), "left", va="center", arrowprops=arrow))
-    x_axis = copies_axis(copies, places, copies_label(group[0].audit), limits=(left, beyond))
+    x_axis = copies_axis(group[0].audit, copies, places, limits=(left, beyond))
+    caption = said_in_one(
+        "comparison.exposures.caption",
+        usual=bits(UNLEARNED_95_BITS),
+        curve=view.bounds and view.skew_normal,
+        draws=view.bounds and not view.skew_normal and view.priced.draws,
+        search=view.bounds and not view.skew_normal and not view.priced.draws,
+    )
+    rows = [(one.name, *exposure_cells(n, view.exposures(one, n))) for one in group for n in copies]
     return Figure(
         f"exposures {group[0].place} {view.at} {view.skew_normal}",
         f"{name.capitalize()} in bits against number of copies, a line for each audit. With the "
         f"fewest and the most copies: {'; '.join(words)}.",
         [Panel(limits + marks, x_axis, y_axis, grid="y")],
+        caption,
+        Table("Exposure by number of copies, in bits", ("Audit", *EXPOSURE_COLUMNS), rows),
     )
 
 
@@ -134,7 +147,7 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
     x = Axis(limits=(min(-0.4, -0.02 * space_bits), right))
     top = max(losses) + 0.2 * span
     y = Axis(limits=(min(losses) - 0.15 * span, top))
-    panels, on_front = [], []
+    panels, on_front, rows = [], [], []
     for n, some in shown.items():
         best, title = front(some), plural(n, "copy", "copies")
         on_front.append(f"{title}: {names_of(in_order(best))}")
@@ -150,11 +163,22 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
             marks.append(mark("step", along, up, **style))
         for point in some:
             marks += _point_marks(point, on_front=point in best, right=right, space_bits=space_bits)
+            known = bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"
+            rows.append((point.strategy.name, count(n), f"{point.loss_nats:.4f}", *known))
         panels.append(Panel(marks, x, y, title=title))
+    caption = said_in_one(
+        "comparison.utility.caption",
+        fewer=len(shown) < sum(n > 0 for n in view.copies),
+        panels=MOST_PANELS,
+        bounds=any(point.bound for point in everything),
+    )
+    columns = ("Audit", "Copies", "Test loss (nats per token)", "Exposure (bits)", "On front")
     return Figure(
         f"utility {view.group[0].place} {view.at} {view.skew_normal}",
         f"Test loss against median exposure. On the Pareto front: {'; '.join(on_front)}.",
         panels,
+        caption,
+        Table("Test loss and median exposure", columns, rows),
         narrow_columns=2,
         x=f"median {'skew-normal ' if view.skew_normal else ''}exposure (bits)",
         y="test loss (nats per token)",

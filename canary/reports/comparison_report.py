@@ -9,7 +9,12 @@ import numpy as np
 
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.comparison import Comparison, Strategy, View, front, names_of
-from canary.reports.comparison_figures import exposures_figure, in_order, utility_figure
+from canary.reports.comparison_figures import (
+    MOST_PANELS,
+    exposures_figure,
+    in_order,
+    utility_figure,
+)
 from canary.reports.document import (
     Block,
     Bullets,
@@ -24,17 +29,12 @@ from canary.reports.document import (
     said_in_one,
 )
 from canary.reports.palette import SERIES
-from canary.reports.sentences import UNLEARNED_95_BITS, answer
+from canary.reports.sentences import answer
 from canary.reports.wording import (
-    EXPOSURE_COLUMNS,
-    bound_or_bits,
-    exposure_cells,
     facts_blocks,
     in_words,
 )
 from canary.statistics.numbers import bits, count, plural, probability
-
-_PANELS = 4  # most numbers of copies that one drawing of utility shows
 
 
 @report_of.register
@@ -173,49 +173,17 @@ def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
 
 def _measured_blocks(view: View, which: str) -> Iterator[Block]:
     """The figures of one format."""
-    group, priced = view.group, view.priced
     estimate = " by the skew-normal estimate" if view.skew_normal else ""
     yield Heading(f"Exposure{estimate or ' by number of copies'}{which}")
-    why = "the search ended before their ranks were known"
     if view.skew_normal:
-        fits = {one: one.audit.formats[view.at].skew_normal for one in group}
+        fits = {one: one.audit.formats[view.at].skew_normal for one in view.group}
         failed = [one for one, fit in fits.items() if fit and fit.rejected]
         yield said_in_one("comparison.curves", failed=names_of(failed) if failed else "")
-        why = "the curve has nothing as likely as those canaries"
-    elif priced.draws:
-        why = "too few draws were as likely as those canaries"
-    title, usual = "Exposure by number of copies, in bits", bits(UNLEARNED_95_BITS)
-    rows = [
-        (one.name, *exposure_cells(n, view.exposures(one, n))) for one in group for n in view.copies
-    ]
-    yield replace(
-        exposures_figure(view),
-        caption=said_in_one(
-            "comparison.exposures.caption", usual=usual, bounds=view.bounds, why=why
-        ),
-        table=Table(title, ("Audit", *EXPOSURE_COLUMNS), rows),
-    )
-    shown = {n: view.points(n) for n in _panels_of(view)}
-    if not shown or sum(one.test_loss_nats is not None for one in group) < 2:
-        return
-    yield Heading(f"Utility against exposure{estimate}{which}")
-    rows = []
-    for n, some in shown.items():
-        best = front(some)
-        for point in some:
-            known = bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"
-            rows.append((point.strategy.name, count(n), f"{point.loss_nats:.4f}", *known))
-    columns = ("Audit", "Copies", "Test loss (nats per token)", "Exposure (bits)", "On front")
-    yield replace(
-        utility_figure(view, list(shown)),
-        caption=said_in_one(
-            "comparison.utility.caption",
-            fewer=len(shown) < sum(n > 0 for n in view.copies),
-            panels=_PANELS,
-            bounds=any(point.bound for some in shown.values() for point in some),
-        ),
-        table=Table("Test loss and median exposure", columns, rows),
-    )
+    yield exposures_figure(view)
+    shown = _panels_of(view)
+    if shown and sum(one.test_loss_nats is not None for one in view.group) > 1:
+        yield Heading(f"Utility against exposure{estimate}{which}")
+        yield utility_figure(view, shown)
 
 
 @section(Comparison, "How each was audited", specialist=True)
@@ -246,6 +214,6 @@ def limits(_: Comparison) -> Iterator[Block]:
 def _panels_of(view: View) -> list[int]:
     """Some numbers of copies, without controls, the least and the most among them."""
     copies = [n for n in view.copies if n]
-    if len(copies) <= _PANELS:
+    if len(copies) <= MOST_PANELS:
         return copies
-    return [copies[i] for i in np.linspace(0, len(copies) - 1, _PANELS).round().astype(int)]
+    return [copies[i] for i in np.linspace(0, len(copies) - 1, MOST_PANELS).round().astype(int)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from canary.audits.audit_result import Audit, CanaryResult, FormatResult, median
 from canary.audits.history import History
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of
-from canary.reports.document import Axis, Figure, Mark, Panel, mark
+from canary.reports.document import Axis, Figure, Mark, Panel, Table, Text, mark, said_in_one
 from canary.reports.palette import (
     BAND,
     CONTROL,
@@ -34,7 +35,9 @@ from canary.reports.palette import (
     line,
     steps,
 )
-from canary.reports.sentences import UNLEARNED_95_BITS
+from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
+from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
+from canary.statistics.exposures import ENUMERATION
 from canary.statistics.histogram import Histogram, joined
 from canary.statistics.numbers import bits, count, plural
 
@@ -68,10 +71,10 @@ def audit_figure(audit: Audit, options: PlotOptions) -> Figure:
 
 def exposure_figure(audit: Audit, at: int) -> Figure:
     """Exposure against number of copies for one format, every canary a point."""
-    groups, space_bits = groups_of(audit, at), math.log2(audit.formats[at].space_size)
+    priced, groups = audit.formats[at], audit.by_repetitions(at)
+    space_bits, few = math.log2(priced.space_size), len(groups) <= _CATEGORIES
     marks, y = exposure_axis(space_bits)
     places, widths = places_of(list(groups))
-    few = len(groups) <= _CATEGORIES
     medians = {}
     for (copies, group), place, width in zip(groups.items(), places, widths, strict=True):
         half, (median, bound) = 0.46 * width, median_bits([c.exposure for c in group])
@@ -90,24 +93,49 @@ def exposure_figure(audit: Audit, at: int) -> Figure:
         margin = 1.1 if len(places) == 1 else 0.1
         low, high = (max(1.1 * width, margin) for width in (widths[0], widths[-1]))
         ends = places[0] - low, places[-1] + high
-    label = copies_label(audit)
     words = "; ".join(
         f"{group_name(n)}: {median.replace('≥', 'at least')}" for n, median in medians.items()
     )
-    narrow = f"{label},\nand median exposure in bits" if few else label
-    below = copies_axis(groups, places, narrow, limits=ends, below=medians if few else {})
+    wide = copies_axis(audit, groups, places, limits=ends)
+    narrow = copies_axis(audit, groups, places, limits=ends, below=medians if few else {})
+    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
     return Figure(
         f"exposure {at}",
         f"Exposure against number of copies. Median exposure in bits, {words}. The largest "
         f"possible is {bits(space_bits)}.",
-        [Panel(marks, copies_axis(groups, places, label, limits=ends), y, below, grid="y")],
+        [Panel(marks, wide, y, narrow, grid="y")],
+        _caption(audit, at),
+        Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows),
     )
 
 
-def copies_label(audit: Audit) -> str:
-    """Of the axis of `copies_axis`."""
-    planned = "in the corpus" if audit.canaries_in_corpus else "planned, none put in"
-    return f"copies {planned} (0: controls)"
+def _caption(audit: Audit, at: int) -> Text:
+    there, size = audit.canaries_in_corpus, audit.formats[at].space_size
+    mine = [c.exposure for c in audit.canaries if c.format == at]
+    censored = any(e.censored for e in mine)
+    hits = censored and any(e.draws is not None for e in mine)
+    drawn = [c.exposure.draws or 1 for c in audit.canaries if c.exposure.confidence is not None]
+    # Canaries of one format cannot share a place: the k-th has log2|R| - log2 k bits at most,
+    # however well the model learned it. How many take half of the first places?
+    injected = (c.exposure.rank for c in audit.injected if c.format == at)
+    ranks = sorted(rank for rank in injected if rank is not None)
+    crowded = [(k, rank) for k, rank in enumerate(ranks, 1) if k > 1 and rank <= 2 * k]
+    crowd, last = crowded[-1] if there and crowded else (0, 0)
+    return said_in_one(
+        "audit.exposure.caption",
+        alone=len(audit.formats) == 1,
+        there=there,
+        hits=hits,
+        unfinished=censored and not hits,
+        censored=censored,
+        format=audit.formats[at].masked,
+        most=bits(math.log2(max(drawn, default=1))),
+        usual=bits(UNLEARNED_95_BITS),
+        size=size,
+        crowd=crowd,
+        places=last,
+        highest=bits(math.log2(size) - math.log2(crowd or 1)),
+    )
 
 
 def _group_marks(
@@ -132,7 +160,7 @@ def _group_marks(
 
 def histogram_figure(audit: Audit, at: int) -> Figure:
     """Log-perplexities of one format's candidates, its canaries as ticks below."""
-    groups, priced = groups_of(audit, at), audit.formats[at]
+    groups, priced = audit.by_repetitions(at), audit.formats[at]
     rows, labels = [], {}
     every = math.ceil(len(groups) / _CATEGORIES) or 1
     for row, (copies, group) in enumerate(groups.items()):
@@ -159,7 +187,33 @@ def histogram_figure(audit: Audit, at: int) -> Figure:
     if (fit := priced.skew_normal) is not None:
         mean = bits(fit.curve.mean_bits)
         words += f"; the skew-normal curve over them has its mean at {mean} bits"
-    return Figure(f"histogram {at}", f"{words}.", [_counts_panel(priced), below], stack=True)
+    caption = said_in_one(
+        "audit.candidates.caption",
+        enumerated=priced.method == ENUMERATION,
+        all=priced.candidates,
+        drawn=histogram.total,
+        size=priced.space_size,
+        curve=fit,
+        verdict=curve_verdict(fit),
+    )
+    panels = [_counts_panel(priced), below]
+    table = _perplexities(histogram, groups)
+    return Figure(f"histogram {at}", f"{words}.", panels, caption, table, stack=True)
+
+
+def _perplexities(histogram: Histogram, groups: Mapping[int, Sequence[CanaryResult]]) -> Table:
+    counts, cells = np.array(histogram.counts, np.int64), ["–"] * 3
+    if histogram.total:  # to the width of a bin: the lower edges
+        filled, middle = np.flatnonzero(counts), np.searchsorted(counts.cumsum(), counts.sum() / 2)
+        places = (filled[0], middle, filled[-1])
+        cells = [f"about {bits(histogram.edges()[place])}" for place in places]
+    rows = [("candidates", count(histogram.total), *cells)]
+    for copies, group in groups.items():
+        px = [c.px_bits for c in group]
+        values = (min(px), statistics.median(px), max(px))
+        rows.append((group_name(copies), count(len(px)), *(f"{v:.2f}" for v in values)))
+    columns = ("Of", "Number", "Smallest", "Median", "Largest")
+    return Table("Log-perplexities, in bits", columns, rows)
 
 
 def _counts_panel(priced: FormatResult) -> Panel:
@@ -210,13 +264,6 @@ def group_name(copies: int) -> str:
     return plural(copies, "copy", "copies") if copies else "controls"
 
 
-def groups_of(audit: Audit, at: int) -> dict[int, list[CanaryResult]]:
-    """The canaries of one format by number of copies, ascending; 0 holds the controls."""
-    mine = sorted((c for c in audit.canaries if c.format == at), key=lambda c: c.repetitions)
-    groups = itertools.groupby(mine, lambda c: c.repetitions)
-    return {copies: list(group) for copies, group in groups}
-
-
 def exposure_axis(
     space_bits: float, label: str = "exposure (bits)", highest: float = 0.0
 ) -> tuple[list[Mark], Axis]:
@@ -247,20 +294,23 @@ def places_of(copies: Sequence[int]) -> tuple[list[float], list[float]]:
 
 
 def copies_axis(
+    audit: Audit,
     copies: Iterable[int],
     places: Sequence[float],
-    label: str,
     *,
     limits: tuple[float | None, float | None],
     below: Mapping[int, str] | None = None,
 ) -> Axis:
-    """Numbers of copies, as many as there is room for; words below each."""
+    """Numbers of copies, as many as there is room for; a median below each."""
     few = len(places) <= _CATEGORIES
     ticks: dict[float, str] = {}
     for n, place in zip(copies, places, strict=True):
         # Of many, the first of every doubling or so, from the left.
         if few or not ticks or place - max(ticks) >= 0.8:
             ticks[place] = f"{count(n)}\n{below[n]}" if below else count(n)
+    planned = "in the corpus" if audit.canaries_in_corpus else "planned, none put in"
+    medians = ",\nand median exposure in bits" if below else ""
+    label = f"copies {planned} (0: controls){medians}"
     return Axis(label, limits=limits, ticks=ticks, ruled=not few)
 
 

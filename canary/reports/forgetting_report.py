@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -78,21 +77,7 @@ def forgetting_report(result: Forgetting, *, name: str | None = None) -> Report:
 def distances(result: Forgetting) -> Iterator[Block]:
     """The losses of all models, and their distances from the query model."""
     yield said_in_one("forgetting.distances")
-    mean = float(result.calibration.mean())
-    known = [("Target", result.target, result.rho)]
-    for name in ("calibration", "retrained"):
-        models = getattr(result, name)
-        for number, distance in enumerate(() if models is None else models, 1):
-            known.append((f"{name.capitalize()} model {number}", distance, distance / mean))
-    if result.floor is not None:
-        known.append(("Query models, from each other", result.floor, result.floor / mean))
-    rows = [(name, f"{distance:.4f}", f"{share:.3f}") for name, distance, share in known]
-    columns = ("Model", "Distance", "Over the calibration models")
-    yield replace(
-        forgetting_figure(result),
-        caption=said_in_one("forgetting.caption", chance=f"{result.chance:.3f}"),
-        table=Table("Distances from the query model", columns, rows),
-    )
+    yield forgetting_figure(result)
 
 
 @section(Forgetting, "How to read it")
@@ -152,9 +137,20 @@ def forgetting_figure(result: Forgetting, _: PlotOptions | None = None) -> Figur
     names = {float(height): _DRAWN[name][0] for height, name in enumerate(rows)}
     models = Axis(limits=(-0.6, len(rows) - 0.4), ticks=names)
     ends = f"{result.calibration.min():.3f} to {result.calibration.max():.3f}"
+    mean = float(result.calibration.mean())
+    known = [("Target", result.target, result.rho)]
+    for name in ("calibration", "retrained"):
+        for number, gap in enumerate(rows.get(name, ()), 1):
+            known.append((f"{name.capitalize()} model {number}", gap, gap / mean))
+    if result.floor is not None:
+        known.append(("Query models, from each other", result.floor, result.floor / mean))
+    cells = [(name, f"{gap:.4f}", f"{share:.3f}") for name, gap, share in known]
+    columns = ("Model", "Distance", "Over the calibration models")
     return Figure(
         "forgetting",
         "Distribution of the losses of each model on the query set, and distances from the query "
         f"model: target {result.target:.3f}, calibration models {ends}.",
         [Panel(curves, loss, share, legend="best"), Panel(points, distance, models, grid="x")],
+        said_in_one("forgetting.caption", chance=f"{result.chance:.3f}"),
+        Table("Distances from the query model", columns, cells),
     )

@@ -6,7 +6,7 @@ import bisect
 import math
 import statistics
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -131,39 +131,13 @@ def exposure(history: History) -> Iterator[Block]:
     for at, about in enumerate(history.formats):
         if len(history.formats) > 1:
             yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=about.masked))
-        yield _exposure_block(history, at, skew_normal=False)
+        yield history_figure(history, at)
         if any(line.steps for line in group_lines(history, at, skew_normal=True)):
             yield said_in_one("history.curves")
-            yield _exposure_block(history, at, skew_normal=True)
+            yield history_figure(history, at, skew_normal=True)
 
 
-def _exposure_block(history: History, at: int, *, skew_normal: bool) -> Figure:
-    about, lines = history.formats[at], group_lines(history, at, skew_normal=skew_normal)
-    exposures = [e for moment in history.measured for e in moment.exposures]
-    names = (group_name(group.copies) for group in lines)
-    columns = ("Step", "Epoch", *(("Loss",) if history.losses else ()), *names)
-    title = "Exposure against training steps, medians in bits"
-    return replace(
-        history_figure(history, at, skew_normal=skew_normal),
-        caption=said_in_one(
-            "history.caption",
-            format=about.masked,
-            drawn=not skew_normal,
-            draws=count(about.draws),
-            size=count(about.space_size),
-            censored=not skew_normal and any(e.censored for e in exposures),
-            usual=bits(UNLEARNED_95_BITS),
-            most=bits(math.log2(about.space_size)),
-            losses=history.losses,
-            marks=history.settings.get("marks"),
-            failures=len(history.measured) < len(history.moments),
-            stopped=history.stopped_at is not None,
-        ),
-        table=Table(title, columns, _rows(history, lines)),
-    )
-
-
-def _rows(history: History, lines: list[GroupLine]) -> list[tuple[str, ...]]:
+def _table(history: History, lines: list[GroupLine]) -> Table:
     """A row per moment; of very many, evenly chosen ones and the last."""
     moments = history.measured
     every = math.ceil(len(moments) / _MOST_ROWS) or 1
@@ -181,7 +155,9 @@ def _rows(history: History, lines: list[GroupLine]) -> list[tuple[str, ...]]:
                 "–" if known is None else bound_or_bits(group.medians[known], group.bounds[known])
             )
         rows.append(tuple(cells))
-    return rows
+    names = (group_name(group.copies) for group in lines)
+    columns = ("Step", "Epoch", *(("Loss",) if steps else ()), *names)
+    return Table("Exposure against training steps, medians in bits", columns, rows)
 
 
 @section(History, "How it was measured", specialist=True)
@@ -243,10 +219,27 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         loss = line(x, [point.value for point in history.losses], INK, 1.2)
         below = [loss, mark("margins", y=0.15), *upright]
         panels.append(Panel(below, steps, Axis("loss"), grid="y", height=0.24))
+    about, exposures = history.formats[at], [e for m in history.measured for e in m.exposures]
+    caption = said_in_one(
+        "history.caption",
+        format=about.masked,
+        drawn=not skew_normal,
+        draws=about.draws,
+        size=about.space_size,
+        censored=not skew_normal and any(e.censored for e in exposures),
+        usual=bits(UNLEARNED_95_BITS),
+        most=bits(math.log2(about.space_size)),
+        losses=history.losses,
+        marks=history.settings.get("marks"),
+        failures=len(history.measured) < len(history.moments),
+        stopped=history.stopped_at is not None,
+    )
     return Figure(
         f"history {at} {skew_normal}",
         f"Exposure against training steps. Median exposure in bits, {'; '.join(words)}.",
         panels,
+        caption,
+        _table(history, lines),
         stack=bool(history.losses),
     )
 

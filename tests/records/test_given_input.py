@@ -57,20 +57,14 @@ def test_what_does_not_serve_is_refused_with_a_cure(check, value, options, word)
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.array(3)])
-def test_whole_numbers_become_plain_ints(value):
-    number = whole_number(value, "top", at_least=1)
-    assert (number, type(number)) == (3, int)
+def test_what_serves_is_returned_and_plain():
+    for value in (3, np.int8(3), np.uint64(3), np.array(3)):
+        number = whole_number(value, "top", at_least=1)
+        assert (number, type(number)) == (3, int)
     assert whole_number(2**200, "seed", at_least=0, below=None) == 2**200
-
-
-@pytest.mark.parametrize("value", [2, 2.0, np.float32(2), np.int64(2)])
-def test_real_numbers_become_plain_floats(value):
-    number = real_number(value, "seconds", above=0, cure="leave it out")
-    assert (number, type(number)) == (2.0, float)
-
-
-def test_what_serves_is_returned():
+    for value in (2, 2.0, np.float32(2), np.int64(2)):
+        number = real_number(value, "seconds", above=0, cure="leave it out")
+        assert (number, type(number)) == (2.0, float)
     assert text("ä\n", "context", cure="") == "ä\n"
     assert some((n for n in (1, 2)), "numbers", cure="") == [1, 2]
     assert of_kind(5, int, "n", cure="") == 5

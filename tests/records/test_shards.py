@@ -181,36 +181,36 @@ def test_full_disk_keeps_what_is_finished(small_disk):
     assert tree(small_disk) == {"out": body * (finished + 1)}
 
 
-def begin(folder, *, pieces):
-    with open_run(folder, {"task": "test"}) as run:
+def fail(folder, pieces):
+    with open_run(folder, IDENTITY) as run:
         for number in range(pieces):
-            run.series("pieces").append({"number": number}, b"body")
+            run.series("scores").append({"at": number}, b"body")
         raise KeyError
 
 
-def test_a_run_that_fails_keeps_its_pieces_and_leaves_nothing_without(tmp_path):
+def test_a_run_that_fails_keeps_its_pieces_and_leaves_nothing_without(folder, tmp_path):
     for pieces in (2, 0):
         with pytest.raises(KeyError):
-            begin(tmp_path / "parts", pieces=pieces)
-        with open_run(tmp_path / "parts", {"task": "test"}) as run:
-            assert len(run.series("pieces")) == 2
-    discard_run(tmp_path / "parts")
+            fail(folder, pieces)
+        with open_run(folder, IDENTITY) as run:
+            assert len(run.series("scores")) == 2
+    discard_run(folder)
     with pytest.raises(KeyError):
-        begin(tmp_path / "parts", pieces=0)
+        fail(folder, 0)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["pipe", "link", "folder"])
-def test_only_a_file_is_replaced_by_the_result_input(tmp_path, kind):
+def test_only_a_file_is_replaced_by_the_result_input(folder, tmp_path, kind):
     target = tmp_path / "target"
     {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: path.symlink_to("x")}[kind](target)
-    with open_run(tmp_path / "parts", {}) as run:
-        series = run.series("pieces")
-        series.append({}, b"body")
+    before = target.lstat().st_mode
+    fill(folder, 1)
+    with open_run(folder, IDENTITY) as run:
         with pytest.raises(OutputError, match="pipe|link|folder"):
-            run.merge(series, target)
-    assert target.lstat().st_mode & 0o170000 != 0o100000
-    assert len(series) == 1
+            run.merge(run.series("scores"), target)
+        assert len(run.series("scores")) == 1
+    assert target.lstat().st_mode == before
 
 
 def test_a_full_disk_leaves_no_empty_folder(tmp_path, monkeypatch):
@@ -338,8 +338,8 @@ def test_a_link_is_not_followed_out_of_the_folder(tmp_path):
 
 def test_only_what_the_run_wrote_is_discarded(folder):
     fill(folder)
-    mine = {".mine.part": b"mine", "notes.00000007.shard": b"mine", "result": b"mine"}
-    left = ".scores.00000003.shard.x_1abcde.part"
+    mine = {".mine.part": b"mine", "notes.7.shard": b"mine", "result": b"mine"}
+    left = ".scores.00000003.shard.underway.part"
     for name, content in {**mine, left: b"half"}.items():
         (folder / name).write_bytes(content)
     with open_run(folder, IDENTITY) as begun:

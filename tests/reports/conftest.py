@@ -15,7 +15,6 @@ from gate_audits import assembled, space
 from html_pages import render
 
 from canary.audits.audit_result import Audit, CanaryResult
-from canary.audits.by_rank import beside_importance
 from canary.statistics.exposures import (
     RANK,
     RANK_AND_DRAWS,
@@ -26,7 +25,6 @@ from canary.statistics.exposures import (
 )
 from canary.statistics.extrapolation import exposure_by_skew_normal
 from canary.statistics.histogram import HistogramBuilder
-from canary.statistics.importance import ImportanceCount, RankCount, exposure_by_importance
 
 MODEL = {
     "name": "checkpoint-1200",
@@ -41,6 +39,7 @@ MODEL = {
 }
 
 
+NINE = {"text": "The random number is {digit:9}", "masked": "The random number is •••••••••"}
 SETTINGS = {"method": "auto", "budget": 1_000_000, "draws": 20_000, "seed": 0}
 
 
@@ -113,48 +112,30 @@ def make_audit(
     return finish(canaries, [priced])
 
 
-def ranked(method, *, learned=3.0, seed=0, **options):
-    """An audit of 10**9 candidates with a walk: all that cost up to 22.2 bits were counted.
-
-    With draws, too, what was not ranked and has few hits has importance draws; where those
-    are too few, only a bound.
-    """
+def ranked(method, **options):
+    """An audit of 10**9 candidates with a walk: all that cost up to 22.2 bits were counted."""
     size, draws = 10**9, 20_000
-    base = make_audit(
-        method="uniform draws", space_size=size, draws=draws, bits_per_doubling=learned, seed=seed,
-        text="The random number is {digit:9}", masked="The random number is •••••••••", **options,
-    )  # fmt: skip
+    base = make_audit(method="uniform draws", space_size=size, draws=draws, **NINE, **options)
 
     def found(canary):
         # The canaries are candidates, too: those as likely as this one, itself included.
         mine = sum(c.px_bits <= canary.px_bits for c in base.canaries)
         rank = mine + round(size * NormalDist(32, 2.2).cdf(canary.px_bits))
-        drawn = canary.exposure
+        ends = {"lower": min(8_000, rank), "upper": size}
         if canary.px_bits <= 22.2:
-            certain = exposure_by_bounds(
-                lower=rank, upper=min(rank + 1, size), rank=rank, space_size=size
-            )
-        else:
-            certain = exposure_by_bounds(lower=min(8_000, rank), upper=size, space_size=size)
+            ends = {"lower": rank, "upper": min(rank + 1, size), "rank": rank}
+        certain = exposure_by_bounds(**ends, space_size=size)
         if method == RANK:
             return certain
-        both = exposure_by_bounds_and_draws(certain, drawn)
-        if both.exact or drawn.hits >= 50:
-            return both
-        heaviest = rank / 20 if canary.px_bits > 23 else None  # None: too few to tell
-        half = ImportanceCount(rank / 2, rank**2 / 400, 60, heaviest, size - 60)
-        count = RankCount(half, half, half, 1 + rank // 2, 1, 1 + rank // 2)
-        (sampled,) = exposure_by_importance([count], [drawn], space_size=size)
-        return beside_importance(both, sampled)
+        return exposure_by_bounds_and_draws(certain, canary.exposure)
 
     canaries = [replace(c, exposure=found(c)) for c in base.canaries]
     exact = sum(c.exposure.exact for c in canaries)
-    walked = "branch and bound ranked {} of {} canaries exactly, with 48,211 queries"
     priced = replace(
         base.formats[0],
         method=method,
-        reason="enumeration would take 111,111,110 queries, the budget is 1,000,000; "
-        + walked.format(exact, len(canaries)),
+        reason="enumeration would take 111,111,110 queries, the budget is 1,000,000; branch and "
+        f"bound ranked {exact} of {len(canaries)} canaries exactly, with 48,211 queries",
         candidates=draws + 30_000,
         certificate="certified: one token per character",
     )
@@ -194,13 +175,12 @@ def two_formats():
 AUDITS: dict[str, Callable[[], Audit]] = {
     "enumerated": make_audit,
     "draws": lambda: make_audit(
-        method="uniform draws", space_size=10**9, text="The random number is {digit:9}",
-        masked="The random number is •••••••••", bits_per_doubling=2.2,
+        method="uniform draws", space_size=10**9, bits_per_doubling=2.2, **NINE
     ),
     "rank": lambda: ranked(RANK),
     "rank and draws": lambda: ranked(RANK_AND_DRAWS),
     "all ranked": lambda: ranked(
-        RANK_AND_DRAWS, repetitions=(64,), controls=0, learned=6.0
+        RANK_AND_DRAWS, repetitions=(64,), controls=0, bits_per_doubling=6.0
     ),
     "nothing learned": lambda: make_audit(bits_per_doubling=0.0),
     "no controls": lambda: make_audit(controls=0),

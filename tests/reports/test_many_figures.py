@@ -28,10 +28,6 @@ def table():
     return random_table(np.random.default_rng(0), samples=60)
 
 
-def names(axes):
-    return [text.get_text() for text in axes.get_legend().get_texts()]
-
-
 def test_average_rocs_golden(table, axes):
     found = [evaluate_models(attack_models(table, name)) for name in ("R", "S")]
     assert plot(found, axes) is axes
@@ -41,11 +37,10 @@ def test_average_rocs_golden(table, axes):
         np.testing.assert_array_equal(x, one.fprs)
         np.testing.assert_array_equal(y, np.maximum(one.average_tpr, 1e-4))
     shown = [f"{one.name}: AUC {one.auc.mean:.3f} ± {one.auc.sd:.3f}" for one in found]
-    assert names(axes) == ["a coin", *shown]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a coin", *shown]
     one = evaluate_models(attack_models(table, "R", targets=[0]))
-    alone = Figure().subplots()
-    plot(one, alone)
-    assert names(alone)[1] == f"R: AUC {one.auc.mean:.3f}"
+    alone = plot(one, Figure().subplots())
+    assert alone.get_legend().get_texts()[1].get_text() == f"R: AUC {one.auc.mean:.3f}"
     assert not alone.collections
 
 
@@ -85,8 +80,8 @@ def test_losses_of_nothing_are_in_the_first_bin_degenerate(axes):
     assert (shares[0], shares[-1], sum(shares)) == (0.75, 0.25, 1.0)
     assert (edges[0], edges[-1], axes.get_xscale()) == (pytest.approx(1e-3), 10.0, "log")
     assert [line.get_xdata()[0] for line in axes.get_lines()] == [edges[0], edges[0]]
-    alone = Figure().subplots()
-    plot(NullLosses(name="R", losses=np.zeros(3), observed=0.0, threshold=0.0, **some), alone)
+    nothing = NullLosses(name="R", losses=np.zeros(3), observed=0.0, threshold=0.0, **some)
+    alone = plot(nothing, Figure().subplots())
     assert alone.patches[0].get_data().values[0] == 1
 
 
@@ -102,11 +97,11 @@ def test_what_cannot_share_axes_input(table, axes):
     across = evaluate_models(attack_models(table, "P"))
     margins = scatter(table, ("S", "P"), alpha=0.3)
     losses = [null_losses(table, "P", target=0, sample=at) for at in (4, 5)]
-    with pytest.raises(InputError, match="Across and Scatter cannot share axes; draw one kind"):
-        plot([across, margins], axes)
-    with pytest.raises(InputError, match="2 results of the kind Scatter, at most 1"):
-        plot([margins, margins], axes)
-    with pytest.raises(InputError, match="losses of several samples"):
-        plot(losses, axes)
-    with pytest.raises(InputError, match="one figure each; leave kind"):
-        plot(across, axes, kind="histogram")
+    for given, options, message in (
+        ([across, margins], {}, "Across and Scatter cannot share axes; draw one kind"),
+        ([margins, margins], {}, "2 results of the kind Scatter, at most 1"),
+        (losses, {}, "losses of several samples"),
+        (across, {"kind": "histogram"}, "one figure each; leave kind"),
+    ):
+        with pytest.raises(InputError, match=message):
+            plot(given, axes, **options)

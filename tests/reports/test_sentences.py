@@ -56,6 +56,9 @@ def coarse(audit, *, noise, spread, dtype):
 
 SURE = "while the 4 controls, never put into the corpus, show nothing unusual."
 ALONE = "and there were no controls to check the audit itself."
+BILLION = {"size": 10**9, "draws": 20_000}
+CHANCES = {0: CHANCE, 16: CHANCE}
+COARSER = {"noise": 2.5, "spread": 20, "dtype": "bfloat16"}
 
 CASES = {
     "memorized": (
@@ -81,18 +84,18 @@ CASES = {
     "memorized, only a bound": (
         # No hit among 20,000 draws: with 97.5 % confidence a share below 1 - 0.025^(1/20000),
         # 12.40 bits, 1 in 5,422.
-        audit_of({0: [9_000, 15_000], 64: [0, 0, 0]}, size=10**9, draws=20_000),
+        audit_of({0: [9_000, 15_000], 64: [0, 0, 0]}, **BILLION),
         "memorized",
         "at least among the likeliest 1 in 5,400 possible secrets, while the 2 controls, never",
     ),
     "memorized, estimated from draws": (
         # 50 hits of 20,000: 1 in 400, an estimate.
-        audit_of({0: [9_000, 15_000], 64: [50, 50, 50]}, size=10**9, draws=20_000),
+        audit_of({0: [9_000, 15_000], 64: [50, 50, 50]}, **BILLION),
         "memorized",
         "are among the likeliest 1 in about 400 possible secrets, while",
     ),
     "nothing found": (
-        audit_of({0: CHANCE, 1: CHANCE, 16: CHANCE}),
+        audit_of({1: CHANCE, **CHANCES}),
         "not found",
         "No sign that this model memorized training data: the 8 injected canaries stand where "
         f"chance puts text that the model never saw, {SURE}",
@@ -128,18 +131,18 @@ CASES = {
         "happens in fewer than one in a billion sound audits; find out",
     ),
     "noise as large as the differences": (
-        coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=2.5, spread=20, dtype="bfloat16"),
+        coarse(audit_of(CHANCES), **COARSER),
         "nothing",
         "the noise of the model's arithmetic, 2.5 bits in bfloat16, could hide what was learned, "
         "for the log-perplexities of the candidates lie only about 2.5 bits apart; load the model",
     ),
     "noise of a quarter of the differences": (
-        coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=0.625, spread=20, dtype="bfloat16"),
+        coarse(audit_of(CHANCES), **COARSER | {"noise": 0.625}),
         "undecided",
         "arithmetic, 0.62 bits in bfloat16",
     ),
     "small differences, though in float32": (
-        coarse(audit_of({0: CHANCE, 16: CHANCE}), noise=0.3, spread=20, dtype="float32"),
+        coarse(audit_of(CHANCES), noise=0.3, spread=20, dtype="float32"),
         "undecided",
         "only about 2.5 bits apart; audit another format, whose candidates differ more.",
     ),
@@ -148,22 +151,18 @@ CASES = {
         "nothing",
         "the model finds all candidates equally likely, to within the noise of its arithmetic",
     ),
+    # The p-values allow for the noise already.
     "coarse, and yet found": (
-        # The p-values allow for the noise already.
-        coarse(audit_of({16: [1, 1]}), noise=2.5, spread=20, dtype="bfloat16"),
-        "memorized",
-        "the likeliest 1 in 1 million",
+        coarse(audit_of({16: [1, 1]}), **COARSER), "memorized", "the likeliest 1 in 1 million",
     ),
+    # One canary and 50 draws: p is 1/51 at best.
     "too few draws": (
-        # One canary and 50 draws: p is 1/51 at best.
         audit_of({0: [25], 64: [0]}, draws=50),
         "undecided",
         "too small to tell: with 1 canary and 50 draws, not even complete memorization",
     ),
     "too small a space": (
-        audit_of({64: [1]}, size=50),
-        "undecided",
-        "with 1 canary and only 50 possible secrets, not even",
+        audit_of({64: [1]}, size=50), "undecided", "with 1 canary and only 50 possible secrets",
     ),
     "controls alarm": (
         audit_of({0: [10, 20, 30], 16: [1, 2, 3, 4]}),
@@ -178,12 +177,10 @@ CASES = {
         "corpus, show nothing unusual.",
     ),
     "no p-value": (
-        replace(audit_of({4: [1, 1]}), injected_p=None),
-        "nothing",
-        "it holds no p-value of the injected canaries",
+        replace(audit_of({4: [1, 1]}), injected_p=None), "nothing", "it holds no p-value of the in",
     ),
     "empty": (audit_of({}), "nothing", "This audit holds no canaries and so says nothing."),
-}
+}  # fmt: skip
 
 LABELS = {
     "memorized": "Evidence of memorization",

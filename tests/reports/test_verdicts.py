@@ -80,20 +80,19 @@ def test_markdown_calls_nobody_and_links_nowhere(text):
 
 def test_words_for_a_terminal_hold_no_control_characters():
     finding = nasty().findings[0]
-    shown = (str(finding), str(nasty()), nasty().summary(), repr(nasty()), explained(nasty()))
-    for text in shown:
-        assert "# heading" in text
-        assert not {"\x1b", "\x00"} & set(text)
+    for shown in (finding, nasty(), nasty().summary(), repr(nasty()), explained(nasty())):
+        assert "# heading" in str(shown)
+        assert not {"\x1b", "\x00"} & set(str(shown))
     assert len(nasty().summary().splitlines()) == 1
-    assert nasty().findings[0].sentence == NASTY  # what was found stays as it is
+    assert finding.sentence == NASTY  # what was found stays as it is
 
 
 def test_files(tmp_path):
-    assert write_junit(made(), tmp_path / "a.xml").read_text(encoding="utf-8") == junit(made())
-    path = write_markdown(made(), tmp_path / "a.md")
-    assert path.read_text(encoding="utf-8") == markdown(made())
+    assert write_junit(made(), tmp_path / "a.xml").read_text() == junit(made())
     audit = exact({16: [20.0] * 8}, extractions=[extraction({1: "canary-1"})])
-    text = markdown(check(audit, no_extraction=True))
+    verdict = check(audit, no_extraction=True)
+    text = write_markdown(verdict, tmp_path / "a.md").read_text()
+    assert text == markdown(verdict)
     assert "### extraction" in text
     assert "•••••••••" in text
 
