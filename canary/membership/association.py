@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.errors import InputError
+from canary.errors import EstimationError, InputError
 from canary.membership.sharing import check_references, check_two_models
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
@@ -90,6 +90,16 @@ def shadows_of(table: SignalTable, *, shadow: SignalTable | None, target: int) -
     if "loss" in table.values:
         notes += check_references(table, np.array([target]), None, np.array(rows))
     return Shadows(table, rows, notes, blind=together is None)
+
+
+def check_both_kinds(member: Flags, where: str) -> None:
+    """An EstimationError if the samples of a shadow are all members, or none is."""
+    if member.all() or not member.any():
+        raise EstimationError(
+            f"all {len(member)} shadow samples are of one kind",
+            cure="give members and nonmembers of the shadow model",
+            where=where,
+        )
 
 
 def check_shadow(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.association import shadows_of
+from canary.membership.association import check_both_kinds, shadows_of
 from canary.membership.attacks import ATTACKS, Attack, AttackScores
 from canary.membership.many import attack_models
 from canary.signals.definitions import SIGNALS
@@ -199,12 +199,7 @@ def learn_thresholds(values: Floats, member: Flags, label: Ints, *, classes: int
             cure="leave out samples that have no value",
             where=where,
         )
-    if member.all() or not member.any():
-        raise EstimationError(
-            f"all {len(member)} shadow samples are of one kind",
-            cure="give members and nonmembers of the shadow model",
-            where=where,
-        )
+    check_both_kinds(member, where)
     order = np.argsort(-values)  # ties in any order
     together = _best(values[order], member[order], np.zeros(len(order), np.int64), 1)[0]
     if classes == 1:

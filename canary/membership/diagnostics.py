@@ -58,26 +58,30 @@ def null_losses(
         table, name, alpha, targets=[target], shadow=shadow, rule=rule, **compared
     )
     positions([sample], table.samples, "samples", table.source)
-    population = compared.get("population")
-    aside = _set_aside(table, population) | (population is None)
-    source, own = table if shadow is None else shadow, table.signal("loss")[target]
+    outside = ATTACKS[name].outside
+    bench = resolve(
+        table,
+        name,
+        targets=[target],
+        shadow=shadow,
+        aligned=outside,
+        alone=not outside,
+        **compared,
+    )
+    source, own, aside = bench.source, table.signal("loss")[target], bench.population
     if name == "P":
-        chosen = aside & ~table.member[target]
+        chosen = bench.points(target, name)
         chosen[sample] = False
         null = np.sort(own[chosen])
-        if population is None and table.member[target, sample]:  # in the stead of one of them
+        if aside is None and table.member[target, sample]:  # in the stead of one of them
             null = np.delete(null, np.flatnonzero(null == own[sample])[:1])
     elif name == "S":
-        bench = resolve(
-            table, name, targets=[target], shadow=shadow, aligned=False, alone=True, **compared
-        )
-        outside = ~source.member[bench.rows] & (source.label == table.label[sample])
+        points = ~source.member[bench.rows] & (source.label == table.label[sample])
         if shadow is None:
-            outside &= aside
-            outside[bench.own[bench.own >= 0]] = False
-        null = source.signal("loss")[bench.rows][outside]
+            points &= True if aside is None else aside
+            points[bench.own[bench.own >= 0]] = False
+        null = source.signal("loss")[bench.rows][points]
     else:
-        bench = resolve(table, name, targets=[target], shadow=shadow, **compared)
         beside = bench.compared(slice(sample, sample + 1), "limited")
         kept = beside.flags[:, 0].copy()
         kept[beside.less[:, 0, 0]] = False
@@ -122,15 +126,8 @@ def scatter(
         )[0]
         equal = loss == threshold
         margins.append(np.where(equal, 0.0, loss - np.where(equal, 0.0, threshold)))
-    judged = ~_set_aside(table, population)
+    judged = resolve(table, "P", targets=[target], population=population, alone=True).judged
     return Scatter(names, alpha, np.array(margins)[:, judged], table.member[target, judged])
-
-
-def _set_aside(table: SignalTable, population: ArrayLike | None) -> Flags:
-    aside = np.zeros(table.samples, np.bool_)
-    if population is not None:
-        aside[positions(population, table.samples, "population", table.source)] = True
-    return aside
 
 
 @dataclass(frozen=True, eq=False)

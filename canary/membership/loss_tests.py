@@ -86,16 +86,7 @@ def by_model(bench: References, tuning: Tuning) -> Floats:
     table, rule, alpha = bench.table, tuning.rule, tuning.alpha
     result = np.empty((len(bench.targets), table.samples))
     for i, row in enumerate(bench.targets):
-        own = ~table.member[row]
-        if bench.population is not None:
-            own &= bench.population
-        if own.sum() < 2:
-            raise InputError(
-                f"attack P: model {row} has {int(own.sum())} population points",
-                cure="give samples that it was not trained on, at least two",
-                where=table.source,
-            )
-        values = table.signal("loss")[row]
+        own, values = bench.points(row, "P"), table.signal("loss")[row]
         places = np.flatnonzero(own)
         places = places[np.argsort(values[places], kind="stable")]
         null = values[places]

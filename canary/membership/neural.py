@@ -259,14 +259,13 @@ def _kept(table: SignalTable) -> Singles:
     return table.outputs
 
 
-def _score(
-    table: SignalTable, attack: Attack, *, shadow: SignalTable | None, target: int, seed: int
-) -> AttackScores:
-    return neural_attack(table, attack.name, shadow=shadow, target=target, seed=seed)
-
-
 BUILT_IN = tuple(
-    Attack(name=name, help=f"networks that read all outputs, {of}", signal="outputs", score=_score)
+    Attack(
+        name=name,
+        help=f"networks that read all outputs, {of}",
+        signal="outputs",
+        score=lambda table, attack, **options: neural_attack(table, attack.name, **options),
+    )
     for name, of in zip(NEURAL, ("one for all classes", "one for each class"), strict=True)
 )
 """The attacks by networks, for `canary.membership.attacks.ATTACKS`."""

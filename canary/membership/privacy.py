@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -107,7 +107,8 @@ def attack_epsilon(
             where=where,
         )
     notes: list[str] = []
-    bare: ArrayLike
+    bare: Any = scores
+    judged: Any = slice(None)
     if isinstance(scores, AttackScores | ManyScores):
         if not scores.blind:
             raise EstimationError(
@@ -118,19 +119,17 @@ def attack_epsilon(
                 "attack_models; models that leave out one member each (L) never serve",
                 where=where,
             )
-        if isinstance(scores, ManyScores) and len(scores.targets) != 1:
+        notes += scores.notes
+        bare = scores.scores
+    if isinstance(scores, ManyScores):
+        if len(scores.targets) != 1:
             raise EstimationError(
                 f"scores of {len(scores.targets)} targets",
                 cure="attack one model, by targets=",
                 where=where,
             )
-        bare = scores.scores[0] if isinstance(scores, ManyScores) else scores.scores
-        notes += scores.notes
-    else:
-        bare = scores
-    values, flags = scored_members(bare, member, where)
-    if isinstance(scores, ManyScores):
-        values, flags = values[scores.judged], flags[scores.judged]
+        bare, judged = scores.scores[0], scores.judged
+    values, flags = (column[judged] for column in scored_members(bare, member, where))
     n, members = len(flags), int(np.count_nonzero(flags))
     if binomtest(members, n, 0.5).pvalue < _UNBELIEVABLE:
         raise EstimationError(

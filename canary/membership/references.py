@@ -100,6 +100,19 @@ class References:
             return np.ones(self.table.samples, np.bool_)
         return ~self.population
 
+    def points(self, row: int, name: str) -> Flags:
+        """The population points of a target; an InputError if they are fewer than two."""
+        points: Flags = ~self.table.member[row]
+        if self.population is not None:
+            points &= self.population
+        if points.sum() < 2:
+            raise InputError(
+                f"attack {name}: model {row} has {int(points.sum())} population points",
+                cure="give samples that it was not trained on, at least two",
+                where=self.table.source,
+            )
+        return points
+
     def parts(self) -> Iterator[slice]:
         """The samples in parts that are worked on at a time."""
         step = max(_NUMBERS // max(len(self.rows), len(self.targets)), 1)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.membership.association import shadows_of
+from canary.membership.association import check_both_kinds, shadows_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
@@ -129,12 +129,7 @@ def risk_scores(
         )
     shadows = shadows_of(table, shadow=shadow, target=target)
     values, member, label = shadows.samples(RISK_SIGNAL, table.classes)
-    if member.all() or not member.any():
-        raise EstimationError(
-            f"all {len(member)} shadow samples are of one kind",
-            cure="give members and nonmembers of the shadow model",
-            where=where,
-        )
+    check_both_kinds(member, where)
     members = np.bincount(label[member], minlength=table.classes)
     both = np.minimum(members, np.bincount(label, minlength=table.classes) - members)
     pooled = both < least

@@ -55,16 +55,7 @@ def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
         seen = _probabilities(table, bench.targets, part)
         ratios[:, part] = seen / np.maximum(usual, np.finfo(np.float64).tiny)
     for i, row in enumerate(bench.targets):
-        own = ~table.member[row]
-        if bench.population is not None:
-            own = own & bench.population
-        if own.sum() < 2:
-            raise InputError(
-                f"attack rmia: model {row} has {int(own.sum())} population points",
-                cure="give samples that it was not trained on, at least two",
-                where=table.source,
-            )
-        null = np.sort(ratios[i, own])
+        null = np.sort(ratios[i, bench.points(row, "rmia")])
         ratios[i] = np.searchsorted(null, ratios[i] / gamma, side="right") / len(null)
     return ratios
 

@@ -78,7 +78,7 @@ def test_leakage_golden():
     assert [one.above for one in found] == [0.5, 0.5]
     assert found[0].leakage.upper <= 0.5
     (single,) = leakage(risks([0.9, 0.0]), [1, 0], [0.5])
-    assert single.leakage.lower == -0.5
+    assert (single.leakage.lower, single.leakage.upper) == (-0.5, 0.5)
 
 
 def test_class_risks_golden():

@@ -95,7 +95,7 @@ def test_a_target_that_knows_it_better_than_the_query_model_has_not_forgotten(co
 
 def test_p_is_uniform_when_the_target_is_a_calibration_model():
     """Up to three standard errors."""
-    rng, both, runs = np.random.default_rng(7), [], 120
+    rng, both, runs = np.random.default_rng(7), [], 80
     for _ in range(runs):
         models = rng.normal(size=(7, 30)) + rng.normal(size=(1, 30))
         query = rng.normal(-2, 1, 30)
@@ -229,7 +229,7 @@ def test_few_calibration_models_are_covered_coverage(models):
     for _ in range(runs):
         others = np.exp(rng.normal(size=(models, 1))) * rng.exponential(size=(models, 300))
         query, target = (scale * rng.exponential(size=300) for scale in (0.1, 1.5))
-        found = compared(target, others, query, resamples=100)
+        found = compared(target, others, query, resamples=60)
         held += found.lower <= truth <= found.upper
         assert any("their spread is hardly known" in note for note in found.notes)
     assert held >= 0.87 * runs

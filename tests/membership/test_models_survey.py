@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from many_models import halves, random_table, table_of
@@ -43,15 +41,6 @@ def test_levels_of_r_end_where_its_references_do_theory(seldom, alpha, noted):
     assert found.attacked[0].scores.scores.max() <= 1.0
     said = "Attack R calls nobody a member at a level below 0.25: so few models say no more"
     assert any(said in note for note in found.notes) is noted
-
-
-@pytest.mark.parametrize(
-    ("missing", "said"), [({3: "NaN"}, "1 model is missing"), ({1: "", 2: ""}, "2 models are")]
-)
-def test_models_that_are_missing_are_counted(missing, said):
-    table = replace(random_table(np.random.default_rng(0)), missing=missing, numbers=())
-    (note,) = survey_models(table, attacks="P", fprs=[0.5], targets=[3]).notes
-    assert note.startswith(said)
 
 
 @pytest.mark.slow

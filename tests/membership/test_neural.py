@@ -51,7 +51,7 @@ def test_label_comes_first_and_the_others_by_size_golden():
 
 
 def test_whole_vector_tells_more_than_any_metric_theory():
-    target, shadow = table(0, samples=800), table(1, samples=800)
+    target, shadow = table(0, samples=600), table(1, samples=600)
     neural = accuracy(target, "neural", shadow)
     for name in ("correctness", "confidence", "entropy", "modified-entropy"):
         assert neural.lower > accuracy(target, name, shadow).value + 0.05, name

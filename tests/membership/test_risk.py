@@ -219,7 +219,7 @@ def test_interval_of_the_calibration_error_coverage(each, slope):
     # Scores s of a member with probability 1/2 + slope (s - 1/2). Each bin k of ten is
     # off by |1 - slope| |s - 1/2|, on average 0.25 of it.
     rng = np.random.default_rng(0)
-    truth, missed, runs = 0.25 * (1 - slope), [0, 0], 200
+    truth, missed, runs = 0.25 * (1 - slope), [0, 0], 100
     for _ in range(runs):
         s = rng.random(8 * each)
         kind = rng.random(len(s)) < 0.5 + slope * (s - 0.5)
@@ -227,4 +227,4 @@ def test_interval_of_the_calibration_error_coverage(each, slope):
         found = reliability(scores, np.arange(2 * each) < each).calibration_error
         missed[0] += found.lower > truth
         missed[1] += found.upper < truth
-    assert max(missed) <= 0.025 * runs + 5  # 5 more than 5 has a chance of 1 %
+    assert max(missed) <= 0.025 * runs + 5  # 2.5 are usual, and 8 have a chance of 0.4 %

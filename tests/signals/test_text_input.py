@@ -139,12 +139,9 @@ def test_texts_on_both_sides_are_members():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("", "out.jsonl: holds no record"),
         ("\n\n", "out.jsonl: holds no record"),
-        (json.dumps({"text": 7}), "out.jsonl:1: column 'text' is a number, not text"),
         (json.dumps({"body": "ab"}), "out.jsonl:1: has no column 'text'; name one of 'body'"),
         ('{"text": "ab"}\n["ab"]', "out.jsonl:2: is a list, not a JSON object"),
-        ('{"text": "a', "out.jsonl:1: is not valid JSON"),
     ],
 )
 def test_bad_files(body, words):

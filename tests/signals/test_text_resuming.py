@@ -111,13 +111,14 @@ def test_what_lies_there_is_for_the_owner_and_holds_no_text(small_blocks, tmp_pa
 
 def test_another_run_is_refused_by_what_differs_input(tmp_path):
     """Other members are no other run."""
-    parts = {"parts": tmp_path / "parts", "neighbours": 1}
+    parts = {"parts": tmp_path / "parts", "neighbours": 1, "start_token": "a"}
     measured(Swap(), **parts)
     for words, change in (
         ("context", {"context": "a"}),
         ("masked share", {"masked_share": 0.5}),
         ("seed", {"seed": 1}),
         ("signals", {"signals": "loss"}),
+        ("reference start token", {"reference_start_token": "b"}),
         ("reference", {"reference": None, "signals": "neighbourhood"}),
         ("texts", {"texts": TEXTS[::-1]}),
         ("model", {"model": letters_model(1 / 2, 1 / 6, 1 / 6, 1 / 6)}),
