@@ -23,6 +23,7 @@ from pydoc_data.topics import topics
 from typing import TYPE_CHECKING, Any
 
 import torch
+from safetensors.torch import save as safetensors
 from torch import Tensor, nn
 
 import canary
@@ -156,7 +157,10 @@ def run(
     canaries.save(place)
     lines = [json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts]
     atomic_write(out / "corpus.jsonl", "".join(lines), private=True)
-    _save(model, tokenizer, make_folder(out / "model"))
+    folder = make_folder(out / "model")
+    atomic_write(folder / "config.json", json.dumps(model.config, indent=1) + "\n")
+    atomic_write(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
+    atomic_write(folder / "model.safetensors", safetensors(model.state_dict()))
     audit.save(out / "audit.json")
     say(f"Report: {canary.report(audit, out / 'report.html')}")
     return audit
@@ -264,12 +268,3 @@ def _torch_as_found(seed: int) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _save(model: CharacterLSTM, tokenizer: Tokenizer, folder: Path) -> None:
-    """Write what `canary.load(folder, factory=build)` reads, each file atomically."""
-    from safetensors.torch import save as safetensors
-
-    atomic_write(folder / "config.json", json.dumps(model.config, indent=1) + "\n")
-    atomic_write(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
-    atomic_write(folder / "model.safetensors", safetensors(model.state_dict()))
