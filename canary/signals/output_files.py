@@ -280,6 +280,10 @@ def _table_pieces(
             raise InputError(
                 f"the column {nulls[0]} has empty cells", cure="fill each", where=str(path)
             )
+        for name in ("labels", "member", "group"):
+            if name in held and kinds.is_nested(held[name].type):
+                problem = f"the column {name} is of the type {held[name].type}"
+                raise InputError(problem, cure="give one entry per sample", where=str(path))
         if chosen == [kind]:
             outputs = _lists(held[kind], kind, path)
         else:

@@ -179,13 +179,20 @@ def test_a_file_that_was_cut_short(tmp_path):
         ("gap.csv", "logits_0,logits_2,labels,member\n1,2,0,1\n", "numbered from 0 without a gap"),
         ("a.csv", "logits_0,logits_1,labels,member\n1,2,,1\n", "column labels has empty cells"),
         ("outputs.txt", "", "has the ending '.txt'; save the outputs as .npz"),
-        ("uneven.parquet", None, "the lists of logits differ in length"),
+        ("uneven.parquet", {"logits": [[1.0, 2.0], [1.0]]}, "the lists of logits differ in length"),
+        ("labels.parquet", {"labels": [[0], [1]]}, "column labels is of the type list"),
+        (
+            "member.parquet",
+            {"member": pa.array([[], []], pa.list_(pa.int8()))},
+            "give one entry per sample",
+        ),
+        ("group.parquet", {"group": [[0, 1], [1, 0]]}, "column group is of the type list"),
     ],
 )
 def test_tables_that_do_not_serve(tmp_path, name, content, words):
-    if content is None:
-        uneven = {"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0], "member": [0, 1]}
-        pq.write_table(pa.table(uneven), tmp_path / name)
+    if isinstance(content, dict):
+        good = {"logits": [[1.0, 2.0], [1.0, 0.0]], "labels": [0, 0], "member": [0, 1]}
+        pq.write_table(pa.table(good | content), tmp_path / name)
     else:
         (tmp_path / name).write_text(content)
     with pytest.raises(InputError, match=words):
