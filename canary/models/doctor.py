@@ -137,9 +137,9 @@ def _findings(model: LanguageModel, encoder: CandidateEncoder, tokens: int) -> I
         says = "ordinary English is likelier than the same tokens shuffled, and than random ones"
         yield finding_of(says, _english, model)
     says = "a token comes before the first token of a text, which is priced then"
-    yield finding_of(says, partial(_start, encoder=encoder), model)
+    yield finding_of(says, _start, encoder)
     says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
-    yield finding_of(says, partial(_tree, encoder=encoder), model)
+    yield finding_of(says, _tree, encoder)
 
 
 def _english(model: LanguageModel) -> Finding:
@@ -163,7 +163,7 @@ def _english(model: LanguageModel) -> Finding:
     )
 
 
-def _start(_model: LanguageModel, encoder: CandidateEncoder) -> Finding:
+def _start(encoder: CandidateEncoder) -> Finding:
     for text in (SENTENCES[0], SENTENCES[0].lower().rstrip("."), "0"):
         try:
             encodings = encoder.encode([text])
@@ -184,7 +184,7 @@ def _start(_model: LanguageModel, encoder: CandidateEncoder) -> Finding:
     return fine(f"{encoder.start_token!r}, as was asked; training is not at hand to compare")
 
 
-def _tree(_model: LanguageModel, encoder: CandidateEncoder) -> Finding:
+def _tree(encoder: CandidateEncoder) -> Finding:
     try:
         tree = compile_tree(Format.of(_FORMAT), encoder)
     except CanaryError as error:

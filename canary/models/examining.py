@@ -9,7 +9,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from canary.errors import ModelError, OutOfMemory, ServerError
@@ -23,7 +22,7 @@ from canary.models.conformance import (
     asked_twice,
     worst_nats,
 )
-from canary.models.experiments import NOISE_CURE, Experiment, Finding, fine, refused, unchecked
+from canary.models.experiments import NOISE_CURE, Finding, fine, refused, unchecked
 from canary.models.language_model import LanguageModel
 from canary.models.noise import rounding
 from canary.statistics.number_checks import LN2
@@ -47,10 +46,10 @@ _examined: dict[int, tuple[weakref.ref[Any], str, tuple[str, ...]]] = {}
 """By the identity of an adapter: the adapter, its fingerprint, and the notes on it."""
 
 
-def finding_of(says: str, experiment: Experiment, model: LanguageModel) -> Finding:
+def finding_of(says: str, experiment: Callable[..., Finding], *given: Any) -> Finding:
     """What an experiment shows of something that ought to hold; what is raised is a refusal."""
     try:
-        finding = experiment(model)
+        finding = experiment(*given)
     except OutOfMemory:
         finding = unchecked("memory ran out")
     except ServerError:
@@ -78,7 +77,7 @@ def believed(model: LanguageModel) -> None:
     if _is_own(model):
         return
     if _known(model) is not None:
-        _refuse_if(finding_of(*_conformance(asked_twice), under_watch(model)), model)
+        _refuse_if(_conformance(asked_twice, under_watch(model)), model)
         return
     notes = tuple(_notes(examined(model, most_rows=_MOST_ROWS), model))
     number = id(model)
@@ -148,18 +147,17 @@ def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[
     Adding up one distribution may take `most_rows`; as many as there are tokens unless given.
     """
     watched = under_watch(model)
-    conformance = [_conformance(check, most_rows) for check in CHECKS]
-    sums = partial(experiments.sums, most_rows=most_rows)
-    checks: tuple[tuple[str, Experiment], ...] = (
-        ("its facts fit its tokenizer", experiments.facts),
-        *conformance[:_EARLY],
-        ("a token's price depends on the token right before it", experiments.shift),
-        ("the probabilities of all next tokens sum to 1", sums),
-        ("next tokens differ in probability, and with the text before them", experiments.varies),
-        *conformance[_EARLY:],
-    )
-    for says, experiment in checks:
-        yield finding_of(says, experiment, watched)
+    yield finding_of("its facts fit its tokenizer", experiments.facts, watched)
+    for check in CHECKS[:_EARLY]:
+        yield _conformance(check, watched, most_rows)
+    says = "a token's price depends on the token right before it"
+    yield finding_of(says, experiments.shift, watched)
+    says = "the probabilities of all next tokens sum to 1"
+    yield finding_of(says, experiments.sums, watched, most_rows)
+    says = "next tokens differ in probability, and with the text before them"
+    yield finding_of(says, experiments.varies, watched)
+    for check in CHECKS[_EARLY:]:
+        yield _conformance(check, watched, most_rows)
 
 
 def reading(
@@ -170,33 +168,36 @@ def reading(
     length = min(tokens, model.facts.length_limit or tokens)
     if length > TOKENS:
         says = f"each token of a row of {length} has a price of its own"
-        yield finding_of(says, partial(experiments.prices, length=length), watched)
+        yield finding_of(says, experiments.prices, watched, length)
         says = f"the last token of a row of {length} depends on the tokens before it"
-        yield finding_of(says, partial(experiments.window, length=length), watched)
-    starts = partial(experiments.starts, start_token=start_token)
-    yield finding_of("a start token changes what comes after it", starts, watched)
+        yield finding_of(says, experiments.window, watched, length)
+    says = "a start token changes what comes after it"
+    yield finding_of(says, experiments.starts, watched, start_token)
 
 
 def _conformance(
-    conforms: Callable[[LanguageModel], None], most_rows: int | None = None
-) -> tuple[str, Experiment]:
-    says = (conforms.__doc__ or conforms.__name__).strip().splitlines()[0].rstrip(".")
+    check: Callable[[LanguageModel], None], model: LanguageModel, most_rows: int | None = None
+) -> Finding:
+    """What a check of conformance shows; its docstring says what ought to hold."""
+    says = (check.__doc__ or check.__name__).strip().splitlines()[0].rstrip(".")
+    return finding_of(says[0].lower() + says[1:], _conforms, check, model, most_rows)
 
-    def experiment(model: LanguageModel) -> Finding:
-        limit = model.facts.length_limit
-        if limit is not None and limit < TOKENS and conforms is not asked_twice:
-            return unchecked(f"it takes {limit} tokens, {TOKENS} are needed")
-        if model.facts.vocabulary < _FEWEST:
-            return unchecked(f"it has fewer than {_FEWEST} tokens")
-        if conforms in WHOLE_VOCABULARY and not experiments.cheap(model, most_rows):
-            return unchecked("each token would be a row of its own")
-        try:
-            return fine(f"within {worst_nats(conforms, model) / LN2:.2g} bits")
-        except AssertionError as error:
-            reason = (str(error) or "it does not").splitlines()[0]
-            # Rounding that was not declared is another fault than a wrong number.
-            if isinstance(error, DeviationError) and error.nats <= rounding(model.facts):
-                return refused(reason, NOISE_CURE)
-            return refused(reason, _CURES.get(conforms.__name__, _WALK))
 
-    return says[0].lower() + says[1:], experiment
+def _conforms(
+    check: Callable[[LanguageModel], None], model: LanguageModel, most_rows: int | None
+) -> Finding:
+    limit = model.facts.length_limit
+    if limit is not None and limit < TOKENS and check is not asked_twice:
+        return unchecked(f"it takes {limit} tokens, {TOKENS} are needed")
+    if model.facts.vocabulary < _FEWEST:
+        return unchecked(f"it has fewer than {_FEWEST} tokens")
+    if check in WHOLE_VOCABULARY and not experiments.cheap(model, most_rows):
+        return unchecked("each token would be a row of its own")
+    try:
+        return fine(f"within {worst_nats(check, model) / LN2:.2g} bits")
+    except AssertionError as error:
+        reason = (str(error) or "it does not").splitlines()[0]
+        # Rounding that was not declared is another fault than a wrong number.
+        if isinstance(error, DeviationError) and error.nats <= rounding(model.facts):
+            return refused(reason, NOISE_CURE)
+        return refused(reason, _CURES.get(check.__name__, _WALK))

@@ -6,7 +6,7 @@ canaries too high.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -60,7 +60,6 @@ class Finding(Record, written=("check", "verdict", "figure", "cure")):
 
 
 # What experiments give: findings that do not say what was checked.
-Experiment = Callable[[LanguageModel], Finding]
 fine = partial(Finding, "", "fine")
 noted = partial(Finding, "", "noted")
 refused = partial(Finding, "", "refused")
@@ -125,7 +124,7 @@ def cheap(model: LanguageModel, most_rows: int | None) -> bool:
         return bool(walker.expand(nodes_of([[]]), few).queries < 64)
 
 
-def sums(model: LanguageModel, *, most_rows: int | None) -> Finding:
+def sums(model: LanguageModel, most_rows: int | None) -> Finding:
     """Probabilities of all next tokens sum to 1; logarithms to another base are named."""
     vocabulary, few_rows = model.facts.vocabulary, cheap(model, most_rows)
     if not few_rows and vocabulary > (most_rows or 0):
@@ -197,7 +196,7 @@ def _table(model: LanguageModel, rows: Ints) -> NDArray[np.float64]:
     return np.maximum(row_table(model, rows).astype(np.float64), -1e3)
 
 
-def prices(model: LanguageModel, *, length: int) -> Finding:
+def prices(model: LanguageModel, length: int) -> Finding:
     """A tail whose prices depend on no token, though those of the beginning do, is refused."""
     differ = np.ptp(_table(model, _long_rows(model, length)), axis=0) > _noise(model)
     last = int(np.flatnonzero(differ)[-1]) + 2 if differ.any() else 0
@@ -207,7 +206,7 @@ def prices(model: LanguageModel, *, length: int) -> Finding:
     return fine(f"prices differ up to token {last}")
 
 
-def window(model: LanguageModel, *, length: int) -> Finding:
+def window(model: LanguageModel, length: int) -> Finding:
     """How far back a token can be and still matter to the last; a sharp end is noted."""
     rows = _long_rows(model, length)
     last, noise = _table(model, rows)[:, -1], _noise(model)
@@ -240,7 +239,7 @@ def window(model: LanguageModel, *, length: int) -> Finding:
     )
 
 
-def starts(model: LanguageModel, *, start_token: str | None) -> Finding:
+def starts(model: LanguageModel, start_token: str | None) -> Finding:
     """Start tokens that change no price, where other tokens in their place do."""
     names: list[str | None] = [start_token]
     if start_token is None:

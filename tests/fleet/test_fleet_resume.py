@@ -5,11 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import fleets
 import numpy as np
@@ -20,8 +16,6 @@ from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
 from canary.fleet.store import table_of_folder
 from canary.records.shards import open_run
-
-SUPPORT, ROOT = Path(fleets.__file__).parent, Path(__file__).parents[2]
 
 
 def fleet(folder, train=fleets.counted, models=4, split=None, seed=0, **options):
@@ -40,7 +34,7 @@ def marks(tmp_path):
 
 
 def trained(marks):
-    return sorted(int(path.name.partition("-")[0]) for path in marks.iterdir())
+    return sorted(int(path.name.partition("-")[0]) for path in marks.glob("*-*"))
 
 
 def test_finished_models_are_not_trained_again(tmp_path, marks):
@@ -149,31 +143,22 @@ def test_damaged_files_are_named_and_mended(tmp_path, marks):
 
 
 def test_killed_fleet_goes_on(tmp_path, marks):
-    """A process of its own, killed as soon as two models are finished."""
-    kept = str(tmp_path / "kept")
-    script = (
-        "import fleets\nfrom canary.fleet.running import Fleet\n"
-        "from canary.fleet.splits import subsets\n"
-        "Fleet(fleets.slow, fleets.made(), subsets(30), 6, 0, outputs='logits',"
-        f" options={{'folder': {str(marks)!r}, 'seconds': 0.05}}).run(folder={kept!r})"
-    )
-    paths = os.pathsep.join([str(SUPPORT), str(ROOT)])
-    other = subprocess.Popen(
-        [sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}
-    )
-    while len(list((tmp_path / "kept").glob("*.shard"))) < 2:
-        assert other.poll() is None
-        time.sleep(0.005)
-    other.send_signal(signal.SIGKILL)
-    assert other.wait() == -signal.SIGKILL
-    before = len(list((tmp_path / "kept").glob("*.shard")))
-    assert before < 6
-    done = trained(marks)
-    told = {"seconds": 0.0}
-    table = fleet(marks, fleets.slow, 6, told={"seconds": 0.05}).run(folder=tmp_path / "kept")
-    assert len(trained(marks)) - len(done) == 6 - before
-    plain = fleet(marks, fleets.slow, 6, told=told).run()
-    assert (table.signal("loss") == plain.signal("loss")).all()
+    """A process of its own, which is killed while it trains its third model."""
+
+    def deadly():
+        return fleet(marks, fleets.deadly, 6, told={"kills": 2})
+
+    child = os.fork()
+    if not child:
+        try:
+            deadly().run(folder=tmp_path / "kept")
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert trained(marks) == [0, 1]
+    table = deadly().run(folder=tmp_path / "kept")
+    assert trained(marks) == [0, 1, 2, 3, 4, 5]
+    assert (table.signal("loss") == deadly().run().signal("loss")).all()
 
 
 def test_the_folder_has_the_table_of_the_fleet_that_was_run_last(tmp_path, marks):

@@ -36,6 +36,7 @@ def test_exposures_are_those_in_process(tmp_path, name, ways):
 def test_conformance_but_for_memory_since_nothing_is_held(tmp_path):
     with FakeServer(build("table")) as server:
         conforms(load_served(server, tmp_path), but={memory_is_bounded})
+        assert all(body["return_tokens_as_token_ids"] for body in server.bodies)
 
 
 def hushed(server, number, answer):

@@ -53,12 +53,6 @@ def fatal(task):
     return means(task)
 
 
-def slow(task):
-    """As `counted`, and takes a moment."""
-    time.sleep(task.options["seconds"])
-    return counted(task)
-
-
 def faulty(task):
     """Goes wrong in a way of its own for some models."""
     if task.number == 1:
