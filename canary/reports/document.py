@@ -70,7 +70,7 @@ def said(key: str, **values: object) -> list[tuple[Span, ...]]:
     there. It may be untrusted text.
     """
     paragraphs = []
-    for lines in _words()[key]:
+    for lines in paragraphs_of()[key]:
         shown = []
         for line in lines:
             flag = _FLAG.match(line)
@@ -94,13 +94,9 @@ def sentence(key: str, **values: object) -> str:
     return words_of(said_in_one(key, **values))
 
 
-def headings() -> list[str]:
-    """The keys of ``words.md``, in their order."""
-    return [*_words()]
-
-
 @cache
-def _words() -> dict[str, list[list[str]]]:
+def paragraphs_of() -> dict[str, list[list[str]]]:
+    """The headings of ``words.md``, and the lines of each paragraph below."""
     text = Path(__file__).with_name("words.md").read_text("utf-8")
     parts = (part.partition("\n") for part in text.split("\n# ")[1:])
     return {

@@ -21,7 +21,7 @@ from canary.reports.document import (
     Table,
     Text,
     Tile,
-    headings,
+    paragraphs_of,
     said,
     said_in_one,
     sentence,
@@ -80,15 +80,11 @@ def in_words(facts: Mapping[str, Any]) -> dict[str, str]:
 
     Those that ``words.md`` knows come in its order, whatever wrote them; others as they are.
     """
-    known = [name for name in known_facts() if name in facts]
+    names = (key.removeprefix("fact.") for key in paragraphs_of() if key.startswith("fact."))
+    known = [name for name in names if name in facts]
     worded = {words_of(said(f"fact.{name}")[0]): _fact(name, facts[name]) for name in known}
     others = {n.replace("_", " "): _shown(value) for n, value in facts.items() if n not in known}
     return worded | others
-
-
-def known_facts() -> list[str]:
-    """Names of facts that ``words.md`` has words for."""
-    return [key.removeprefix("fact.") for key in headings() if key.startswith("fact.")]
 
 
 def _fact(name: str, value: Any) -> str:
