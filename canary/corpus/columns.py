@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from canary.errors import CorpusError, InputError
 
@@ -19,6 +19,9 @@ Column = str | Sequence[str]
 
 Beside = tuple[tuple[str, str], ...]
 """Other columns of a canary's own record, and the texts there."""
+
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +173,8 @@ def slots_of(record: Mapping[str, Any], names: tuple[str, ...]) -> list[Slot]:
 def copies_in(
     slots: Sequence[Slot],
     names: tuple[str, ...],
-    count: Callable[[Sequence[Slot]], Counter[str]],
-) -> Counter[str]:
+    count: Callable[[Sequence[Slot]], Counter[Kind]],
+) -> Counter[Kind]:
     """How often each canary is in a record; in a pair, how often in both columns."""
     if len(names) == 1:
         return count(slots)

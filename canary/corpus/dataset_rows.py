@@ -96,13 +96,12 @@ class StreamRows(Corpus):
         self.stream, self.names = stream, names
         features = stream.features
         if features is None:
-            from datasets import Dataset, Features
+            from datasets import Dataset
 
             first = list(stream.with_format(None).take(1))
             if not first:
                 raise _no_rows()
-            kinds = ((n, Dataset.from_list([{n: v}]).features[n]) for n, v in first[0].items())
-            features = Features(dict(kinds))
+            features = Dataset.from_list(first).features
         self.shape = shape_in(features.arrow_schema, names, beside, "")
 
     def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:

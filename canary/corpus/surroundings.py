@@ -33,27 +33,46 @@ _SHORT = 2
 
 
 class Surroundings:
-    """Counts copies of canaries, and keeps what comes before them."""
+    """Counts copies of canaries, and keeps what comes before them.
 
-    def __init__(self, canaries: CanarySet) -> None:
-        self.copies = Copies(canaries)
+    With a tokenizer also the copies that have the tokens which their canary has by itself, behind
+    the `context` of an audit.
+    """
+
+    def __init__(self, canaries: CanarySet, tokenizer: Any = None, context: str = "") -> None:
         self.longer: Counter[str] = Counter()
+        self._copies = Copies(canaries)
         self._expected = {canary.id for canary in canaries.injected}
         self._before: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
+        self._tokenizer = None if tokenizer is None else as_tokenizer(tokenizer)
+        if self._tokenizer is not None:
+            texts = [canaries.text(canary) for canary in canaries]
+            encodings = CandidateEncoder(self._tokenizer, context=context).encode(texts)
+            self._own = {
+                canary.id: _tokens(encoding, 0, len(text))
+                for canary, text, encoding in zip(canaries, texts, encodings, strict=True)
+            }
 
     @property
     def _known(self) -> bool:
         return len(self._seen) >= _CANARIES
 
-    def count(self, slots: Sequence[Slot]) -> Counter[str]:
-        """The copies in `slots`, by name; `longer` and what comes before go on counting."""
-        counts: Counter[str] = Counter()
+    def count(self, slots: Sequence[Slot]) -> Counter[tuple[str, str]]:
+        """The copies in `slots` by name and kind, ``"found"`` or ``"intact"``.
+
+        `longer` and what comes before go on counting.
+        """
+        counts: Counter[tuple[str, str]] = Counter()
         for slot in slots:
-            hits, longer = self.copies.hits(slot.text)
+            hits, longer = self._copies.hits(slot.text)
             self.longer.update(longer)
+            if hits and self._tokenizer is not None:
+                (encoding,) = self._tokenizer.encode([slot.text])
+                for start, stop, name in hits:
+                    counts[name, "intact"] += _tokens(encoding, start, stop) == self._own[name]
             for start, _, name in hits:
-                counts[name] += 1
+                counts[name, "found"] += 1
                 if name in self._expected:
                     self._seen.add(name)
                     whole = "message" if len(slot.path) > 1 else "text"
@@ -103,47 +122,17 @@ class Surroundings:
 
     def _shared_end(self, copies: int) -> tuple[str, int]:
         """The longest text that comes right before nearly all copies, and before how many."""
-        left, end = Counter[str](), ""
-        for (_, text), number in self._before.items():
-            left[text] += number
-        while len(end) < _MOST:
-            chars = Counter[str]()
-            for text, number in left.items():
-                chars[text[: len(text) - len(end)][-1:]] += number
-            del chars[""]
-            if not chars or chars.most_common(1)[0][1] < _SAME * copies:
+        end, before = "", copies
+        for length in range(1, _MOST + 1):
+            ends = Counter[str]()
+            for (_, text), number in self._before.items():
+                if len(text) >= length:
+                    ends[text[-length:]] += number
+            longer, number = max(ends.items(), key=lambda item: item[1], default=("", 0))
+            if number < _SAME * copies:
                 break
-            end = chars.most_common(1)[0][0] + end
-            left = Counter({text: n for text, n in left.items() if text.endswith(end)})
-        return end, left.total()
-
-
-class OwnTokens:
-    """Compares the tokens of copies, in the text around them, with those of the canaries.
-
-    `context` is what an audit will be told to put before every candidate.
-    """
-
-    def __init__(self, canaries: CanarySet, copies: Copies, tokenizer: Any, context: str) -> None:
-        self._tokenizer, self._copies = as_tokenizer(tokenizer), copies
-        texts = [canaries.text(canary) for canary in canaries]
-        encodings = CandidateEncoder(self._tokenizer, context=context).encode(texts)
-        self._own = {
-            canary.id: _tokens(encoding, 0, len(text))
-            for canary, text, encoding in zip(canaries, texts, encodings, strict=True)
-        }
-
-    def count(self, slots: Sequence[Slot]) -> Counter[str]:
-        """For each canary, its copies in `slots` that have its own tokens."""
-        counts: Counter[str] = Counter()
-        for slot in slots:
-            hits, _ = self._copies.hits(slot.text)
-            if not hits:
-                continue
-            (encoding,) = self._tokenizer.encode([slot.text])
-            for start, stop, name in hits:
-                counts[name] += _tokens(encoding, start, stop) == self._own[name]
-        return +counts
+            end, before = longer, number
+        return end, before
 
 
 def _tokens(encoding: Encoding, start: int, stop: int) -> list[int]:

@@ -11,7 +11,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.lines import Progress
-from canary.corpus.surroundings import MOST_OTHERS, Others, OwnTokens, Surroundings, likely_cause
+from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
@@ -216,16 +216,12 @@ def verify(
         )
     opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
     names = opened.shape.names
-    around, others = Surroundings(canaries), Others(canaries)
-    own = None if tokenizer is None else OwnTokens(canaries, around.copies, tokenizer, context)
-    found: Counter[str] = Counter()
-    intact: Counter[str] = Counter()
+    around, others = Surroundings(canaries, tokenizer, context), Others(canaries)
+    counts: Counter[tuple[str, str]] = Counter()
     for records, (_, _, slots) in enumerate(opened.iterate(), 1):  # noqa: B007
         others.look(slots)
-        here = copies_in(slots, names, around.count)
-        found.update(here)
-        if here and own is not None:
-            intact.update(copies_in(slots, names, own.count))
+        counts.update(copies_in(slots, names, around.count))
+    found = {canary.id: counts[canary.id, "found"] for canary in canaries}
     cause = likely_cause(opened, canaries, found, len(others.texts))
     return Verification(
         canaries=tuple(
@@ -234,7 +230,7 @@ def verify(
                 canary.repetitions,
                 found[canary.id],
                 around.longer[canary.id],
-                None if own is None else intact[canary.id],
+                None if tokenizer is None else counts[canary.id, "intact"],
             )
             for canary in canaries
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from corpora import write_corpus
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from trained import trained
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject, inject_file
@@ -13,36 +13,12 @@ from canary.corpus.verification import verify
 from canary.errors import UnsupportedError
 from canary.tokens.tokenizer import Encoding
 
-CANARIES = generate("The code is {digit:6}.", repetitions=[1, 3], per_repetition=2, seed=0)
+CANARIES = generate("code is {digit:6}.", repetitions=[1, 3], per_repetition=2, seed=0)
 BASE = Dataset.from_dict({"text": [f"It is so. The row {n} is. Not?" for n in range(50)]})
 
 
-def _byte_level():
-    """As GPT-2 splits, with merges across a few hundred words."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=600,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    words = ["The code is 123456. The row is. Code so, the code."] * 50
-    backend.train_from_iterator(words, trainer)
-    return backend
-
-
-def _metaspace():
-    """As SentencePiece does: a space is part of the word behind it, the first word too."""
-    alphabet = [*"▁\n?.,0123456789abcdefghijklmnopqrstuvwxyzINT", "▁T", "▁Th", "▁The"]
-    merges = [("▁", "T"), ("▁T", "h"), ("▁Th", "e")]
-    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.Metaspace()
-    backend.decoder = decoders.Metaspace()
-    return backend
-
-
-BYTES, SPACES = _byte_level(), _metaspace()
+# As GPT-2 splits; and as SentencePiece: a space is part of the word behind it, the first word too.
+BYTES, SPACES = trained("gpt2"), trained("sentencepiece bpe")
 
 
 @pytest.mark.parametrize("tokenizer", [BYTES, SPACES], ids=["byte", "space"])
@@ -61,7 +37,7 @@ def test_records_of_their_own_have_their_tokens(tokenizer):
     [
         (BYTES, ("\n", " "), "", True),
         (BYTES, ("\n", " "), "\n", True),
-        # " The" is one token there, and at the start of a text it is "The".
+        # " code" is one token there, and at the start of a text it is "code".
         (BYTES, (" ", " "), "", False),
         (BYTES, (" ", " "), " ", True),
         # The full stop and the one that follows are one pre-token, and may be one token.

@@ -74,6 +74,8 @@ def test_empty_parts():
     assert list(concatenate([])) == [""]
     assert list(concatenate([literal(""), literal("ab"), literal("")])) == ["ab"]
     assert list(repeated("ab", 0)) == [""]
+    ends = [from_texts(["a", "ab"]), any_of([literal(""), literal("c")])]
+    assert list(concatenate(ends)) == ["a", "ab", "abc", "ac"]
     optional = any_of([literal(""), literal("a")])
     assert list(concatenate([optional, optional, literal("b")])) == ["aab", "ab", "b"]
 
