@@ -117,7 +117,7 @@ NOT_RUN = {
 LINES_NOT_RUN = {"--ray head:": "asks a cluster of several machines; tests/workers start one"}
 """What stands in examples of the help that are not run, and why."""
 
-DRAWN = ["README.md", "docs/reports.md"]
+DRAWN = ["docs/reports.md"]
 """Pages whose reports have their figures; elsewhere nobody looks at them."""
 
 UNDECIDED = 3
@@ -132,10 +132,10 @@ IN_SMALL = {
     "docs/quickstart.md": {
         "EPOCHS = 10\n": "EPOCHS = 1\n",
         "lr=2e-3": "lr=0.0",
-        "draws=20_000": "draws=300, budget=3_000",
+        "draws=20_000": "draws=100, budget=1_000",
         '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
     },
-    "docs/pytest.md": {"draws=2_000": "draws=200, budget=2_000"},
+    "docs/pytest.md": {"draws=2_000": "draws=100, budget=1_000"},
 }
 """What a page says of the size of something, and what is run in its place.
 
@@ -143,9 +143,9 @@ A model that learns nothing is soon audited: none of its canaries can be ranked.
 """
 
 AT_MOST = {
-    "audit": {"draws": 300, "budget": 3_000, "extraction_budget": 300},
-    "exposure": {"draws": 300, "budget": 3_000},
-    "extract": {"budget": 1_000},
+    "audit": {"draws": 100, "budget": 1_000, "extraction_budget": 100},
+    "exposure": {"draws": 100, "budget": 1_000},
+    "extract": {"budget": 500},
 }
 """How much work a command or function of an example gets, whatever it asks for."""
 

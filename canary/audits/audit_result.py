@@ -18,6 +18,7 @@ import numpy as np
 
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
+from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.record import Document, Record
 from canary.records.validation import brief
@@ -210,6 +211,17 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
     def natural(self) -> bool:
         """Whether it is about natural secrets, which have no p-value."""
         return any(c.natural for c in self.canaries)
+
+    def is_of(self, canaries: CanarySet) -> bool:
+        """Whether it was made with this set."""
+        audited = [(c.id, c.format, c.repetitions) for c in self.canaries]
+        if canaries.natural:  # the audit drew controls and put them behind
+            audited = audited[: len(canaries)]
+        return (
+            [f.format for f in self.formats] == [f.text for f in canaries.formats]
+            and self.settings.get(CANARY_SET) == canaries.fingerprint
+            and audited == [(c.id, c.format, c.repetitions) for c in canaries]
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:

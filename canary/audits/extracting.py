@@ -185,7 +185,15 @@ def with_extractions(
     search = SearchOptions(budget=budget)
     canary_set(canaries)
     of_kind(audit, Audit, "audit", cure="give what canary.audit returned")
-    _check_audited(audit, canaries)
+    if not audit.is_of(canaries):
+        texts = " and ".join(repr(f.format) for f in audit.formats)
+        number = sum(c.natural == audit.natural for c in audit.canaries)
+        raise InputError(
+            "the canaries are not those of the audit: other formats, ids, fills or numbers of "
+            "copies",
+            cure=f"give the set that it was made with, {number:,} canaries of {texts}",
+            where="with_extractions",
+        )
     token, context = audit.settings.get("start_token"), audit.settings.get("context", "")
     options = AuditOptions(start_token=token, context=context, batch_size=batch_size, stage=stage)
     start = audit.start or StartChoice(token, "asked", context=bool(context))
@@ -210,26 +218,6 @@ def with_extractions(
             raise KeyboardInterrupt
         found.append(result.hidden())
     return replace(audit, formats=tuple(formats), extractions=tuple(found))
-
-
-def _check_audited(audit: Audit, canaries: CanarySet) -> None:
-    """Refuse a set that the audit was not made with."""
-    audited = [(c.id, c.format, c.repetitions) for c in audit.canaries]
-    if canaries.natural:  # the audit drew controls and put them behind
-        audited = audited[: len(canaries)]
-    same = (
-        [f.format for f in audit.formats] == [f.text for f in canaries.formats]
-        and audit.settings.get(CANARY_SET) == canaries.fingerprint
-        and audited == [(c.id, c.format, c.repetitions) for c in canaries]
-    )
-    if not same:
-        texts = " and ".join(repr(f.format) for f in audit.formats)
-        raise InputError(
-            "the canaries are not those of the audit: other formats, ids, fills or numbers of "
-            "copies",
-            cure=f"give the set that it was made with, {len(audited):,} canaries of {texts}",
-            where="with_extractions",
-        )
 
 
 def _search(
@@ -359,13 +347,12 @@ def _with_completions(
         for place, c in enumerate(result.candidates, 1)
         if c.fill is not None
     }
-    notes = list(result.notes)
     if not secrets:
-        notes.append(
+        none = (
             "Nothing was completed from known characters: no candidate was found, and no canaries "
             "were given. Allow more queries, or give the canary set."
         )
-        return replace(result, notes=tuple(notes))
+        return replace(result, notes=(*result.notes, none))
     long_enough = {name: fill for name, fill in secrets.items() if len(fill) > known}
     left = search.budget - result.queries
     try:
@@ -376,10 +363,10 @@ def _with_completions(
         return replace(result, stopped="interrupted")
     except RequestsSpentError:
         return replace(result, stopped="requests")
-    if short := len(secrets) - len(long_enough):
-        notes.append(
-            f"Secrets with no more characters than are known were not completed: {short:,}."
-        )
-    if late := len(long_enough) - len(made):
-        notes.append(f"Secrets left when the budget or the time ended, not completed: {late:,}.")
-    return replace(result, completions=made, notes=tuple(notes))
+    short, late = len(secrets) - len(long_enough), len(long_enough) - len(made)
+    told = {
+        f"Secrets with no more characters than are known were not completed: {short:,}.": short,
+        f"Secrets left when the budget or the time ended, not completed: {late:,}.": late,
+    }
+    notes = (*result.notes, *(note for note, number in told.items() if number))
+    return replace(result, completions=made, notes=notes)

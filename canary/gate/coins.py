@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from canary.audits.audit_result import CANARY_SET, Audit, median_bits
+from canary.audits.audit_result import Audit, median_bits
 from canary.corpus.canaries import CanarySet
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
@@ -82,13 +82,7 @@ def epsilon_bound(
             cure="draw the set with coin_flips=True (canary generate --coin-flips) and train again",
             where="canaries",
         )
-    mine = [(c.id, c.format, c.repetitions) for c in canaries]
-    theirs = [(c.id, c.format, c.repetitions) for c in audit.canaries]
-    if (
-        mine != theirs
-        or [f.text for f in canaries.formats] != [f.format for f in audit.formats]
-        or audit.settings.get(CANARY_SET) != canaries.fingerprint
-    ):
+    if not audit.is_of(canaries):
         raise InputError(
             f"the canary set is not the one that was audited in {audit.file or 'this audit'}",
             cure="give the set that canary audit was given",

@@ -49,19 +49,23 @@ def test_candidates_are_brute_force_in_order_oracle(case):
 
 def test_exposure_from_the_place_contains_the_true_one_oracle():
     """40 models, some with ties, whole walks and cut ones; equal ends are the exposure itself."""
-    sharp = 0
+    sharp = unproven = 0
     for seed, case in cases(40):
         possible = case.costs[np.isfinite(case.costs)]
         if not len(possible):
             continue
         budget = 1_000_000 if seed % 2 else 1 + seed % 17
         found = extract(case.model, case.format, top=1 + seed % 4, budget=budget, start_token=None)
-        for c in found.candidates:
+        for before, c in enumerate(found.candidates):
+            own = case.costs[case.format.index(c.fill)]
+            assert not c.proven or (case.costs < own - 1e-9).sum() <= before
+            unproven += not c.proven
             rank = int((case.costs <= case.costs[case.format.index(c.fill)]).sum())
             true = np.log2(case.format.size) - np.log2(rank)
             assert c.exposure_lower_bits - 1e-9 <= true <= c.exposure_upper_bits + 1e-9
             sharp += c.exposure_lower_bits == c.exposure_upper_bits
     assert sharp > 20
+    assert unproven
 
 
 def test_exact_ties_of_known_number_have_one_exposure_golden():
@@ -238,6 +242,7 @@ def test_an_audit_refuses_canaries_that_are_not_its_own(case):
     audit = canary.audit(case.model, chosen, seed=0)
     for other in (
         replace(chosen, canaries=tuple(chosen)[:-1]),
+        canary.generate(TEXT, repetitions=[1], per_repetition=2, controls=1, seed=1),
         canary.generate(TEXT, repetitions=[2], per_repetition=2, controls=1, seed=0),
         canary.generate("a{digit:2}", repetitions=[1], per_repetition=2, controls=1, seed=0),
     ):
