@@ -83,7 +83,8 @@ def test_membership_with_a_reference_and_a_masked_model(tmp_path, monkeypatch, c
     )
     found = json.loads(capsys.readouterr().out)
     assert len(found["attacks"]) == 9
-    assert not any("tokenizer" in note for note in found["notes"])
+    # So small a model finds English hardly likelier than anything else, which a note may say.
+    assert not [note for note in found["notes"] if "another tokenizer" in note]
 
 
 @pytest.mark.data
