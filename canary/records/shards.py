@@ -48,8 +48,7 @@ _RESULT = ".canary-result"
 _DISCARDED = ".canary-discarded.json"
 # What it wrote, and what a killed process was writing.
 _OURS = re.compile(rf"[a-z0-9-]+\.\d{{8}}\.shard|{re.escape(_RESULT)}|\..+\.underway\.part")
-_NAMED = 3
-_SHOWN = 40
+_NAMED, _SHOWN = 3, 40  # files that are named, characters of a value
 
 
 @dataclass(frozen=True)
