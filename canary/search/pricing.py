@@ -154,19 +154,15 @@ class ListedRows:
     encodings: Sequence[Encoding]
 
     @cached_property
-    def _tree(self) -> TokenTree | None:
-        """The tree of the rows; None if one continues another."""
-        rows = list(dict.fromkeys(encoding.ids for encoding in self.encodings))
+    def _tree(self) -> tuple[TokenTree, NDArray[np.int64]] | None:
+        """The tree of the rows, and their leaves in it; None if one row continues another."""
+        rows = [encoding.ids for encoding in self.encodings]
+        different = list(dict.fromkeys(rows))
         try:
-            return list_tree(rows, [""] * len(rows))
+            tree = list_tree(different, [""] * len(different))
         except UnsupportedError:
             return None
-
-    @cached_property
-    def _leaves(self) -> NDArray[np.int64]:
-        """The number of each row among the leaves of the tree."""
-        assert self._tree is not None
-        return self._tree.numbers([encoding.ids for encoding in self.encodings])
+        return tree, tree.numbers(rows)
 
     @cached_property
     def longest(self) -> int:
@@ -176,7 +172,8 @@ class ListedRows:
     def tokens(self, model: LanguageModel) -> int:
         """About as many tokens does a model compute to price them."""
         if "reuse" in model.facts.capabilities and self._tree is not None:
-            return len(self._tree.context) + self._tree.queries()
+            tree, _ = self._tree
+            return len(tree.context) + tree.queries()
         return sum(len(encoding.ids) for encoding in self.encodings)
 
     def price(self, batcher: Batcher) -> Floats:
@@ -185,14 +182,15 @@ class ListedRows:
         Whole rows are scored where the model reuses no states, or does not give from them
         what it gives for some whole rows.
         """
-        model, tree = batcher.model, self._tree
+        model = batcher.model
         batcher.check_length(self.longest)
-        if tree is None or "reuse" not in model.facts.capabilities:
+        if self._tree is None or "reuse" not in model.facts.capabilities:
             return encoding_bits(batcher, self.encodings)
+        tree, leaves = self._tree
         with model.open(Context(tree.context), memory_bytes=_walk_memory(model)) as walker:
             if not walker.room:
                 return encoding_bits(batcher, self.encodings)
-            bits = leaf_costs(tree, walker, batcher, self._leaves)[0] / LN2
+            bits = leaf_costs(tree, walker, batcher, leaves)[0] / LN2
         some = self.encodings[: _checked(len(tree.context))]
         off = _difference(bits[: len(some)], encoding_bits(batcher, some))
         fine = off <= model.facts.noise_bits(self.longest)

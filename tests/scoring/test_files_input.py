@@ -60,8 +60,9 @@ def test_blocks_do_not_matter_property(monkeypatch):
     for size in (1, 3, 49, 50, 51):
         monkeypatch.setattr(scoring_texts, "_TEXTS", size)
         monkeypatch.setattr(score_job, "_SHARD_SECONDS", 0.0 if size % 2 else 5.0)
-        scored(table_model())
+        done = scored(table_model())
         assert records() == whole
+        assert (done.texts, done.tokens) == (50, sum(record["tokens"] for record in whole))
 
 
 @pytest.mark.parametrize(

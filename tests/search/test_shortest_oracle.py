@@ -87,7 +87,7 @@ def test_proven_up_to_is_right_under_a_dropped_frontier_oracle(batch_size):
 @pytest.mark.parametrize("batch_size", SIZES)
 def test_little_room_for_states_costs_queries_not_the_answer_oracle(batch_size):
     more = 0
-    for seed, case in cases(7):
+    for seed, case in cases(14):
         roomy = walk(case, batch_size=batch_size, top=3)
         little = {"batch_size": batch_size, "top": 3, "memory_bytes": case.states(8)}
         tight = walk(case, **little)
