@@ -174,11 +174,6 @@ class ExposureMonitor:
         """Whether `stop_above_bits` was passed; the same in all processes."""
         return self.history.stopped_at is not None
 
-    @property
-    def expected_seconds(self) -> float | None:
-        """What the next measurement is expected to take; None before the first was tried."""
-        return self._time.cost
-
     @sealed
     def start(self, model: Any) -> None:
         """Begin to count the training's time, and find out whether the model can be measured.

@@ -61,19 +61,37 @@ def files(folder, monkeypatch):
     return [*("--target", "target.npz", "--shadow", "shadow.npz", "--out", "out", "--json")]
 
 
-def reads_nothing(table, attack, *, shadow, target, seed):
+def place(table, attack, *, shadow, target, seed):
     scores = np.arange(float(table.samples))
     return AttackScores(attack.name, attack.signal, scores, scores > 0, None, (), blind=True)
 
 
-def test_an_attack(added, command, tmp_path, monkeypatch):
-    added(ATTACKS, Attack(name="place", help="by place", signal="loss", score=reads_nothing))
+def peak(table, attack, *, shadow, target, seed):
+    highest = table.outputs[target].max(axis=1).astype(float)
+    return AttackScores(attack.name, attack.signal, highest, highest > -0.1, None, (), blind=True)
+
+
+def margin(log_probs, labels):
+    return log_probs[np.arange(len(labels)), labels] - np.sort(log_probs, axis=1)[:, -2]
+
+
+ADDED = {
+    "place": (ATTACKS, Attack(name="place", help="by place", signal="loss", score=place)),
+    "peak": (ATTACKS, Attack(name="peak", help="the largest", signal="outputs", score=peak)),
+    "margin": (SIGNALS, Signal("margin", 1, "above the second class", value=margin)),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_an_attack_or_a_signal(added, command, tmp_path, monkeypatch, name):
+    added(*ADDED[name])
     words = files(tmp_path, monkeypatch)
-    said = command("membership", "attack", *words, "--attacks", "place").document
-    assert [one["name"] for one in said["attacks"]] == ["place"]
-    assert "place" in command("membership", "attack", "--help").out
-    wrong = command("membership", "attack", *words, "--force", "--attacks", "plaice")
-    assert "did you mean place?" in wrong.err
+    said = command("membership", "attack", *words, "--attacks", name).document
+    assert [one["name"] for one in said["attacks"]] == [name]
+    assert name == "place" or said["attacks"][0]["auc"]["value"] > 0.8
+    assert name in command("membership", "attack", "--help").out
+    wrong = command("membership", "attack", *words, "--force", "--attacks", name[:-1])
+    assert f"did you mean {name}?" in wrong.err
 
 
 def test_an_attack_with_many_models(added, command):
@@ -89,30 +107,6 @@ def test_an_attack_with_many_models(added, command):
     )
     np.testing.assert_array_equal(attack_models(table, "plain").scores, -table.signal("loss"))
     assert "plain" in command("membership", "models", "--help").out
-
-
-def test_a_signal(added, command, tmp_path, monkeypatch):
-    def margin(log_probs, labels):
-        return log_probs[np.arange(len(labels)), labels] - np.sort(log_probs, axis=1)[:, -2]
-
-    added(SIGNALS, Signal("margin", 1, "above the second class", value=margin))
-    words = files(tmp_path, monkeypatch)
-    said = command("membership", "attack", *words, "--attacks", "margin").document
-    assert said["attacks"][0]["auc"]["value"] > 0.8
-    assert "margin" in command("membership", "attack", "--help").out
-    with pytest.raises(InputError, match="did you mean margin"):
-        canary.attack(canary.measure("target.npz"), "margn")
-
-
-def test_an_attack_by_the_outputs(added, command, tmp_path, monkeypatch):
-    def score(table, attack, *, shadow, target, seed):
-        peak = table.outputs[target].max(axis=1).astype(float)
-        return AttackScores(attack.name, attack.signal, peak, peak > -0.1, None, (), blind=True)
-
-    added(ATTACKS, Attack(name="peak", help="the largest", signal="outputs", score=score))
-    words = files(tmp_path, monkeypatch)
-    said = command("membership", "attack", *words, "--attacks", "peak").document
-    assert said["attacks"][0]["auc"]["value"] > 0.8
 
 
 def of_fleet(folder):

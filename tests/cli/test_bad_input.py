@@ -131,6 +131,7 @@ CORPORA = [
     *((c, "corpus.jsonl:2: is not UTF-8", NO_UTF8) for c in (STRIP, SCORE)),
     *((c, "holds no record", corpus(b"\n")) for c in (VERIFY, DISCOVER, SCORE)),
     (DISCOVER, "holds no secret"),
+    *((f"{c} --start-texts corpus.jsonl", "corpus.jsonl: holds JSON") for c in (AUDIT, EXTRACT)),
     (INJECT, "corpus.jsonl: cannot be read", lambda: Path("corpus.jsonl").unlink()),
     (f"{INJECT} --separators a b", "--separators: records of their own have no separators"),
     (f"{out(INJECT, 'x.jsonl')} --file-format csv", "but the corpus is csv: correct --file-format"),

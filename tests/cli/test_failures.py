@@ -76,7 +76,8 @@ def test_failed_report_keeps_the_audit(command, workplace, monkeypatch, model):
     assert command("audit", model, *words).code == 70
     monkeypatch.undo()
     monkeypatch.chdir(workplace)
-    assert command("report", "a/audit.json", "--out", "a/report.html").code == 0
+    assert command("report", "a/audit.json", "--out", "b.html").code == 0
+    assert command("audit", model, *words).code == 0  # it goes on without --force
 
 
 def test_control_characters_do_not_reach_the_terminal(command, workplace):
