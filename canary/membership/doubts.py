@@ -69,19 +69,21 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
         ours, theirs = (table.signal("loss")[~table.member] for table in tables)
         units = _other_units(ours, theirs, "target", "shadow")
         return notes if units is None else (*notes, units)
-    right = [table.values["correctness"][~table.member] for table in tables]
-    counts = [number for flags in right for number in (int(flags.sum()), len(flags))]
-    low, high = difference_interval(*counts, confidence=SURE)
-    shares = [float(flags.mean()) for flags in right]
-    if low <= 0.0 <= high or abs(shares[0] - shares[1]) < 0.1:
-        return notes
-    return (
-        *notes,
-        f"The target is right on {100 * shares[0]:.1f} % of its nonmembers and the shadow on "
-        f"{100 * shares[1]:.1f} % of its own: what is learned on so different a model may not fit, "
-        "and the figures may be too low. Train the shadow as the target was, on as many samples "
-        "of the same source",
-    )
+    for kind in ("nonmembers", "members"):
+        wanted = kind == "members"
+        right = [table.values["correctness"][table.member == wanted] for table in tables]
+        counts = [number for flags in right for number in (int(flags.sum()), len(flags))]
+        low, high = difference_interval(*counts, confidence=1.0 - (1.0 - SURE) / 2.0)
+        shares = [float(flags.mean()) for flags in right]
+        if not low <= 0.0 <= high and abs(shares[0] - shares[1]) >= 0.1:
+            return (
+                *notes,
+                f"The target is right on {100 * shares[0]:.1f} % of its {kind} and the shadow on "
+                f"{100 * shares[1]:.1f} % of its own: what is learned on so different a model may "
+                "not fit, and the figures may be too low. Train the shadow as the target was, on "
+                "as many samples of the same source",
+            )
+    return notes
 
 
 def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...]:

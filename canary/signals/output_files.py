@@ -156,6 +156,9 @@ class _Stored:
                 cure="save arrays of numbers, of one length for all rows",
                 where=str(path),
             )
+        if dtype.kind == "V":
+            problem, cure = f"{name} is of the type {dtype}", "save an array of numbers or names"
+            raise InputError(problem, cure=cure, where=str(path))
         if any(length < 0 for length in shape):
             raise ValueError(f"{name} has the shape {shape}")
         size, there = math.prod(shape) * dtype.itemsize, info.file_size - head.tell()

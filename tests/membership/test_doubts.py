@@ -105,6 +105,13 @@ def test_a_shadow_of_another_data_set_is_doubted():
     assert doubts_of_pair(target, like) == ()
 
 
+def test_a_shadow_that_remembers_nothing_is_doubted():
+    target, other = (table(*given(seed, overfit=overfit)) for seed, overfit in ((4, 3), (5, 0)))
+    (note,) = doubts_of_pair(target, other)
+    assert "% of its members and the shadow on" in note
+    assert "what is learned on so different a model may not fit" in note
+
+
 @pytest.mark.parametrize(("batch", "words"), [(64, "only 16 different"), (N, "have the same loss")])
 def test_means_of_batches_are_no_losses_of_samples(batch, words):
     rng = np.random.default_rng(0)

@@ -147,6 +147,15 @@ def test_bad_columns_in_a_table_regression(tmp_path, name, column, values, words
 
 
 @pytest.mark.parametrize("name", ["logits", "labels", "member", "group"])
+def test_records_are_no_numbers_regression(tmp_path, name):
+    """A record as a member flag was an unforeseen TypeError."""
+    arrays = {"logits": LOGITS, **GOOD, "group": LABELS, name: np.zeros(50, [("a", "<f8")])}
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(InputError, match=rf"{name} is of the type \[\('a', '<f8'\)\]"):
+        canary.measure(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("name", ["logits", "labels", "member", "group"])
 def test_pickled_objects_are_never_loaded(tmp_path, name):
     class Trap:
         def __reduce__(self):

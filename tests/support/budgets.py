@@ -9,7 +9,8 @@
 - two modules have one name,
 - the start token is a parameter of more functions than the table allows.
 
-A new ability raises a budget by the files that it adds, and by nothing else.
+A new ability raises a budget by the files that it adds and the lines that register them, a mended
+defect by the lines of its check, and nothing else does.
 """
 
 from __future__ import annotations
