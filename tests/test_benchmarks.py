@@ -1,4 +1,4 @@
-"""Each benchmark runs by one command, prints one JSON line, and stands in docs/speed.md."""
+"""Each benchmark runs by one command, prints one JSON line, and has its row in the docs."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ def test_a_toolbox_that_is_missing_is_named(monkeypatch):
 
 
 def test_the_page_has_a_row_for_each():
-    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "speed.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)\.py", text, re.MULTILINE)) == set(SMALL)

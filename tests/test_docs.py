@@ -42,7 +42,7 @@ PRINTED = {"canary verify", "canary verdict"}
 
 
 def test_every_kind_of_file_has_a_row():
-    table = (ROOT / "docs" / "records.md").read_text(encoding="utf-8").partition("## ")[0]
+    table = (ROOT / "docs/guides/records.md").read_text(encoding="utf-8").partition("## ")[0]
     modules = Path(canary.__file__).parent.rglob("*.py")
     said = "\n".join(module.read_text(encoding="utf-8") for module in modules)
     kinds = set(
@@ -54,7 +54,7 @@ def test_every_kind_of_file_has_a_row():
 
 def test_every_folder_of_a_run_that_goes_on_is_told_of():
     """Commands that keep pieces are those that tell of them when they are stopped."""
-    table = (ROOT / "docs" / "records.md").read_text(encoding="utf-8").partition("## ")[0]
+    table = (ROOT / "docs/guides/records.md").read_text(encoding="utf-8").partition("## ")[0]
     told = "".join(line for line in table.splitlines() if "canary unfinished run" in line)
     pages = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     keep = [

@@ -27,8 +27,8 @@ from canary.formats import kinds
 
 HAS = {
     "README.md": ["corpus.jsonl", "model"],
-    "docs/audits.md": ["model"],
-    "docs/corpora.md": [
+    "docs/guides/audits.md": ["model"],
+    "docs/guides/corpora.md": [
         "corpus.jsonl",
         "corpus.canaried.jsonl",
         "mail.csv.gz",
@@ -37,8 +37,8 @@ HAS = {
         "canaries.json",
         "model",
     ],
-    "docs/forgetting.md": ["query.jsonl", "unlearned", "other", "trained-on-it"],
-    "docs/gate.md": [
+    "docs/guides/forgetting.md": ["query.jsonl", "unlearned", "other", "trained-on-it"],
+    "docs/guides/gate.md": [
         "audit",
         "canaries.json",
         "corpus.jsonl",
@@ -48,13 +48,13 @@ HAS = {
         "old",
         "new",
     ],
-    "docs/monitor.md": ["corpus.jsonl", "canaries.json", "model"],
-    "docs/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
-    "docs/models.md": ["checkpoint", "adapter", "t5"],
-    "docs/own-models.md": ["canaries.json"],
-    "docs/pytest.md": ["model", "canaries.json", "corpus.canaried.jsonl", "entry points"],
-    "docs/quickstart.md": [],  # it makes what it needs
-    "docs/records.md": ["audit", "canaries.json", "model"],
+    "docs/guides/monitor.md": ["corpus.jsonl", "canaries.json", "model"],
+    "docs/guides/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
+    "docs/guides/models.md": ["checkpoint", "adapter", "t5"],
+    "docs/guides/own-models.md": ["canaries.json"],
+    "docs/guides/pytest.md": ["model", "canaries.json", "corpus.canaried.jsonl", "entry points"],
+    "docs/tutorials/language-model.md": [],  # it makes what it needs
+    "docs/guides/records.md": ["audit", "canaries.json", "model"],
     "docs/reference/cli.md": [
         "corpus.jsonl",
         "texts.jsonl",
@@ -79,16 +79,21 @@ HAS = {
         "model-b",
         "bert",
     ],
-    "docs/membership-text.md": [
+    "docs/guides/membership-text.md": [
         "members.jsonl",
         "nonmembers.jsonl",
         "model",
         "model-b",
         "bert",
     ],
-    "docs/reports.md": ["canaries.json of a small space", "model-a", "model-b", "test.jsonl"],
-    "docs/scoring.md": ["model"],
-    "docs/speed.md": ["tests"],
+    "docs/guides/reports.md": [
+        "canaries.json of a small space",
+        "model-a",
+        "model-b",
+        "test.jsonl",
+    ],
+    "docs/guides/scoring.md": ["model"],
+    "docs/explanation/speed.md": ["tests"],
 }
 """What lies in the working folder of a page's reader, who would bring it along.
 
@@ -117,26 +122,26 @@ NOT_RUN = {
 LINES_NOT_RUN = {"--ray head:": "asks a cluster of several machines; tests/workers start one"}
 """What stands in examples of the help that are not run, and why."""
 
-DRAWN = ["docs/reports.md"]
+DRAWN = ["docs/guides/reports.md"]
 """Pages whose reports have their figures; elsewhere nobody looks at them."""
 
 UNDECIDED = 3
 VERDICTS = {
-    "docs/gate.md": ("canary check coins/", (0, UNDECIDED)),  # of coins that nobody knows before
-    "docs/quickstart.md": ("canary check ", (0, 1, UNDECIDED)),  # of a training in small
-    "docs/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
+    "docs/guides/gate.md": ("canary check coins/", (0, UNDECIDED)),  # of coins
+    "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small
+    "docs/guides/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
     "docs/reference/cli.md": ("canary forgotten ", (0, UNDECIDED)),  # of made-up numbers
 }
 """Lines of a page whose exit code is an answer, and which it may be here."""
 
 IN_SMALL = {
-    "docs/quickstart.md": {
+    "docs/tutorials/language-model.md": {
         "EPOCHS = 10\n": "EPOCHS = 1\n",
         "lr=2e-3": "lr=0.0",
         "draws=20_000": "draws=100, budget=1_000",
         '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
     },
-    "docs/pytest.md": {"draws=2_000": "draws=100, budget=1_000"},
+    "docs/guides/pytest.md": {"draws=2_000": "draws=100, budget=1_000"},
 }
 """What a page says of the size of something, and what is run in its place.
 
@@ -181,7 +186,7 @@ def reader(tmp_path, monkeypatch, request):
     lay(tmp_path, *HAS.get(name(page), usual))
     if "load_dataset" in text:
         monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    if name(page) == "docs/models.md":
+    if name(page) == "docs/guides/models.md":
         names |= {"module": module(), "tokenizer": tokenizer()}
     with figures(drawn=name(page) in DRAWN):
         yield page, names

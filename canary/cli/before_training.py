@@ -107,7 +107,7 @@ def plan(
     "--controls 16 --seed 0 --out canaries.json",
     formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
     "upper, hex, alnum, base64, word, choice, credit_card, iban, uuid, email, phone and re. "
-    "docs/formats.md says what each gives.",
+    "docs/guides/formats.md says what each gives.",
     out="FILE: The canary set to write.",
     controls="Drawn alike and never injected.",
     words="FILE: Words for {word:4}.  [default: built in]",

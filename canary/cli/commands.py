@@ -25,8 +25,8 @@ app = command.app
 def _membership_root() -> None:
     """Attack classifiers and texts, and score risks.
 
-    Can somebody tell what was in the training data? The guides are docs/membership.md,
-    docs/many-models.md for many models, and docs/membership-text.md for texts.
+    Can somebody tell what was in the training data? The guides are docs/guides/membership.md,
+    docs/guides/many-models.md for many models, and docs/guides/membership-text.md for texts.
     """
 
 

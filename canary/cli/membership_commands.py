@@ -191,7 +191,7 @@ def models(
 
     FOLDER/report.html is for people, FOLDER/models.json for machines. Both name samples that
     were in training data: keep them like the data. The attacks D and L need models of each
-    target's own, and are there from Python. The guide is docs/many-models.md.
+    target's own, and are there from Python. The guide is docs/guides/many-models.md.
     """
     from canary.membership.models_result import KIND
     from canary.membership.models_survey import survey_models

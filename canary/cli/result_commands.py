@@ -321,7 +321,7 @@ def forgotten(
     0 if there is an answer, whichever; 3 if there is none, and summary and notes say why.
     FOLDER/report.html is for people, FOLDER/forgetting.json for machines. For language
     models write the files with canary score, from one file of texts. The guide is
-    docs/forgetting.md.
+    docs/guides/forgetting.md.
     """
     from dataclasses import replace
 

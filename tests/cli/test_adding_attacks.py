@@ -19,7 +19,7 @@ from canary.membership.many import attack_models
 from canary.signals.definitions import SIGNALS, Signal
 from canary.signals.text import TEXT_SIGNALS, TextSignal
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "guides"
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ def test_kinds_of_holes_are_in_the_help(command):
     named = re.findall(r"\w+", " ".join(shown.split()).partition("kinds of holes are")[2])
     builtin = [name for name, kind in KINDS.items() if kind.builtin]
     assert set(builtin) <= set(named)
-    assert "docs/formats.md" in shown
+    assert "docs/guides/formats.md" in shown
 
 
 @pytest.mark.parametrize(("cli", "api"), SHARED, ids=lambda f: f"{f.__module__}.{f.__name__}")

@@ -67,7 +67,7 @@ def test_a_format_in_one_class(tmp_path, registered, mode):
 @pytest.mark.parametrize("closes", [True, False])
 def test_records_of_several_lines(tmp_path, registered, mode, end, closes):
     """Nothing is added to a last record that has no end, even if `closed` is not overridden."""
-    page = Path(__file__).parents[2] / "docs" / "corpora.md"
+    page = Path(__file__).parents[2] / "docs" / "guides" / "corpora.md"
     (example,) = (block.text for block in blocks(page) if "class Poems" in block.text)
     exec(example, {"__name__": "example"})
     if not closes:

@@ -187,7 +187,7 @@ def test_prefix_freeness(text, prefix_free):
 
 
 def test_the_table_of_the_guide():
-    guide = (Path(__file__).parents[2] / "docs" / "formats.md").read_text(encoding="utf-8")
+    guide = (Path(__file__).parents[2] / "docs/guides/formats.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\{.+\})` \| `(.+)` \| ([\d,]+) \| ([\d.]+) \|$", guide, re.MULTILINE)
     assert {re.match(r"\{(\w+)", text)[1] for text, *_ in rows} == {*BUILTIN}
     for text, fill, size, bits in rows:
