@@ -22,7 +22,7 @@ OTHER_ARITHMETIC := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all numerical check lint types imports sizes format docs setup release clean
+.PHONY: help demo test test-all numerical check lint types imports sizes prose format docs setup release clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -42,7 +42,7 @@ numerical: $(READY)  ## Run the numerical tests with the arithmetic of another p
 	$(OTHER_ARITHMETIC) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal \
 		$(NOT_NUMERICAL:%=--ignore-glob=%) $(PYTEST_ARGS) $(NUMERICAL)
 
-check: lint types imports sizes docs  ## Check format, lint, types, the order of imports, sizes, and the docs.
+check: lint types imports sizes prose docs  ## Check format, lint, types, imports, sizes, prose, and the docs.
 
 lint: $(READY)
 	$(BIN)/ruff format --check
@@ -56,6 +56,9 @@ imports: $(READY)
 
 sizes: $(READY)
 	$(BIN)/python tests/support/budgets.py
+
+prose: $(READY)
+	$(BIN)/python tests/support/prose.py
 
 format: $(READY)  ## Format the code and mend what ruff can mend.
 	$(BIN)/ruff check --fix-only
