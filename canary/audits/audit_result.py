@@ -22,7 +22,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.record import Document, Record
 from canary.records.validation import brief
-from canary.statistics.exposures import SKEW_NORMAL, UNIFORM_DRAWS, Exposure
+from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.numbers import Shown, picked
@@ -85,7 +85,7 @@ class CanaryResult(Record):
         return self.repetitions == 0
 
     def _check(self) -> None:
-        if self.skew_normal is not None and self.skew_normal.method != SKEW_NORMAL:
+        if self.skew_normal is not None and not self.skew_normal.unbounded:
             raise ValueError(f"skew_normal has the method {brief(self.skew_normal.method)}")
         if not 0 <= self.repetitions <= MAX_COPIES:
             raise ValueError(f"has {brief(self.repetitions)} copies")
@@ -104,7 +104,7 @@ class FormatResult(Record):
     space_size : int
         Exact number of candidates.
     method, reason : str
-        One of those of `Exposure`, but for `SKEW_NORMAL`, and why it was taken.
+        What the method calls itself, and why it was taken.
     histogram : Histogram
         Log-perplexities of the enumerated or else the drawn candidates, in bits.
     skew_normal : SkewNormalFit or None
@@ -141,6 +141,11 @@ class FormatResult(Record):
     certificate: str | None
     seconds: float
     notes: tuple[str, ...] = ()
+
+    @property
+    def enumerated(self) -> bool:
+        """Whether every candidate was priced."""
+        return self.draws is None
 
     def _check(self) -> None:
         if self.space_size < 1:
@@ -317,7 +322,7 @@ def least_p(audit: Audit, group: Sequence[CanaryResult]) -> float:
     """The smallest p-value that `combined_p` could have given, whatever the model did."""
     best = []
     for c in group:
-        if (draws := only_draws(c.exposure)) is None:
+        if (draws := c.exposure.only_draws) is None:
             best.append(max(1 / audit.formats[c.format].space_size, sys.float_info.min))
         else:
             best.append(1 / (1 + draws))
@@ -327,11 +332,6 @@ def least_p(audit: Audit, group: Sequence[CanaryResult]) -> float:
 def _fisher(group: Sequence[CanaryResult], p_values: Sequence[float]) -> CombinedP:
     draws = [c.exposure.draws for c in group if c.exposure.draws is not None]
     return fisher(p_values, shared_draws=min(draws, default=None))
-
-
-def only_draws(exposure: Exposure) -> int | None:
-    """The number of draws where nothing else could have told how likely a canary is."""
-    return exposure.draws if exposure.method == UNIFORM_DRAWS else None
 
 
 def spread_bits(audit: Audit, number: int) -> float:

@@ -43,6 +43,7 @@ from canary.records.validation import AUTO, one_of
 from canary.registry import Registry
 from canary.scoring.batcher import Stage, announce
 from canary.scoring.run_options import identity_of
+from canary.statistics.exposures import check_exposures
 from canary.tokens.candidates import check_kept_apart
 
 METHODS: Registry[Method] = Registry("method", group="methods")
@@ -51,6 +52,10 @@ METHODS: Registry[Method] = Registry("method", group="methods")
 for _method in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, SkewNormal, Bounds:
     METHODS.add(_method.name, _method())
 
+_AUTO = (
+    "auto enumerates the whole space where the budget allows, and otherwise samples and ranks "
+    "those canaries exactly that the budget allows"
+)
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
 
@@ -235,8 +240,17 @@ def audit(
 
 def method_names(*, p_values: bool = False) -> tuple[str, ...]:
     """What the user may ask for; with `p_values`, only what an audit can rest on."""
-    able = [m for m in METHODS.values() if m.has_p_values or not p_values]
+    able = _able(p_values=p_values)
     return tuple(dict.fromkeys(["auto", *(name for m in able for name in m.answers)]))
+
+
+def method_help(*, p_values: bool = False) -> str:
+    """What the methods of `method_names` do, in clauses."""
+    return "; ".join([_AUTO, *(m.help for m in _able(p_values=p_values) if m.help)])
+
+
+def _able(*, p_values: bool) -> list[Method]:
+    return [m for m in METHODS.values() if m.has_p_values or not p_values]
 
 
 def check_method(name: str, *, p_values: bool = False) -> None:
@@ -309,6 +323,7 @@ def _measured_format(question: Question, results: dict[str, CanaryResult]) -> Fo
     kept = [question.series(name) or () for name in ("", "-rank")]
     earlier = sum(piece.state["seconds"] for series in kept for piece in series)
     found = method.measure(question, cost)
+    check_exposures(found.exposures, p_values=method.has_p_values, where=method.name)
     beside, fit = found.beside or (None, None)
     if beside is None and method.whole_rows:
         with suppress(EstimationError):  # the estimate only stands beside the exposures

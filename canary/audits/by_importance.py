@@ -10,7 +10,7 @@ from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
 from canary.search.pricing import Pricer
 from canary.search.ranking import rank_by_importance
-from canary.statistics.exposures import IMPORTANCE
+from canary.statistics.exposures import IMPORTANCE, Exposure
 from canary.statistics.importance import exposure_by_importance
 
 _STREAM = 0x77656967
@@ -21,6 +21,7 @@ class Importance(Method):
 
     name = IMPORTANCE
     answers = ("importance",)
+    help = "importance draws what is likely more often, and weights it"
 
     def cost(self, question: Question) -> Cost | Unfit:
         """The uniform draws; the importance draws stay within the budget."""
@@ -38,7 +39,7 @@ class Importance(Method):
             drawn = measure_draws(question, sizes, pricer)
             width = _width(question, sizes)
             found, spent = sample(question, pricer, drawn, width=width, budget=budget)
-        silent = sum(e.method != IMPORTANCE for e in found.exposures)
+        silent = sum(map(is_silent, found.exposures))
         done = f", with {spent:,} queries"
         if silent:
             done += (
@@ -51,6 +52,11 @@ class Importance(Method):
 def _width(question: Question, sizes: Sizes) -> int:
     affordable = question.options.budget // sizes.below - len(question.fills) - 1
     return max(1, min(question.draws, affordable))
+
+
+def is_silent(sampled: Exposure) -> bool:
+    """Whether an exposure of `sample` is that of the uniform draws, which certain facts may cut."""
+    return not sampled.exact and sampled.effective_draws is None
 
 
 def sample(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.audits.by_draws import drawing_cost, measure_draws
-from canary.audits.by_importance import sample
+from canary.audits.by_importance import is_silent, sample
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
@@ -20,7 +20,6 @@ from canary.search.pricing import Pricer
 from canary.search.rank_counter import RankBounds
 from canary.search.ranking import rank_by_bounds
 from canary.statistics.exposures import (
-    IMPORTANCE,
     RANK,
     RANK_AND_DRAWS,
     Exposure,
@@ -43,6 +42,10 @@ class Rank(Method):
 
     name = RANK
     answers = ("rank",)
+    help = (
+        "rank does that for all, and its numbers rest on no draws (those are priced for the "
+        "curve and the histogram)"
+    )
 
     def cost(self, question: Question) -> Cost | Unfit:
         """The uniform draws; the walk stays within the budget."""
@@ -71,6 +74,7 @@ class RankAndDraws(Rank):
 
     name = RANK_AND_DRAWS
     answers = ("auto",)
+    help = ""
 
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Draw, rank what can be ranked, and draw by importance for the rest."""
@@ -99,12 +103,13 @@ class RankAndDraws(Rank):
         if worth_it and any(few):
             before = replace(found, exposures=drawn.exposures)
             sampled, spent = sample(question, pricer, before, width=width, budget=kept)
+            more = 0
             for place in np.flatnonzero(few).tolist():
                 by_weight = sampled.exposures[place]
-                if by_weight.method != IMPORTANCE:  # uniform draws, which the walk cuts
+                if is_silent(by_weight):  # uniform draws, which the walk cuts
                     by_weight = replace(by_weight, method=RANK_AND_DRAWS)
                 exposures[place] = beside_importance(exposures[place], by_weight)
-            more = sum(e.method == IMPORTANCE for e in exposures)
+                more += not is_silent(exposures[place])
             done = f"{found.done}, and importance draws told of {more} more, with {spent:,} queries"
             found = replace(sampled, exposures=exposures, done=done)
         left = int(np.count_nonzero(~wanted & ~bounds.exact))

@@ -96,6 +96,9 @@ class Measured:
 class Method(ABC):
     """A method of measuring exposure.
 
+    Whether an exposure is certain, drawn or read off a curve, it says itself (`Exposure.miss`,
+    `Exposure.only_draws`, `Exposure.unbounded`): nobody asks for the name of its method.
+
     Attributes
     ----------
     name, answers : str, tuple of str
@@ -104,12 +107,15 @@ class Method(ABC):
         Whether it prices whole candidates, which some served models cannot do.
     has_p_values : bool
         Whether its exposures have p-values; an audit rests on them.
+    help : str
+        A clause for the help of the command line; empty if its name says enough.
     """
 
     name: ClassVar[str]
     answers: ClassVar[tuple[str, ...]]
     whole_rows: ClassVar[bool] = True
     has_p_values: ClassVar[bool] = True
+    help: ClassVar[str] = ""
 
     @abstractmethod
     def cost(self, question: Question) -> Cost | Unfit:

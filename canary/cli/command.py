@@ -180,7 +180,9 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-_NAMED = re.compile("(?:SHADOW|MODEL|TEXT)-ATTACKS|FILE-FORMATS|SEPARATORS")
+_NAMED = re.compile(
+    "(?:SHADOW|MODEL|TEXT)-ATTACKS|(?:AUDIT|EXPOSURE)-METHODS(?:-HELP)?|FILE-FORMATS|SEPARATORS"
+)
 
 
 class _WithNames(TyperCommand):
@@ -200,12 +202,18 @@ class _WithNames(TyperCommand):
 
 
 def _names(word: str) -> str:
-    """The names of attacks or formats, or the separators, that `word` stands for in a help."""
+    """What `word` stands for in a help: names of attacks, methods or formats, or separators."""
     from canary.corpus.file_formats import FILE_FORMATS, known_separators
     from canary.membership.attacks import ATTACKS, with_many_models
     from canary.signals.definitions import SIGNALS
     from canary.signals.text import TEXT_SIGNALS
 
+    if "-METHODS" in word:
+        from canary.audits.auditing import method_help, method_names
+
+        audited = word.startswith("AUDIT")
+        told = word.endswith("HELP")
+        return method_help(p_values=audited) if told else "|".join(method_names(p_values=audited))
     if word == "FILE-FORMATS":
         return "|".join(FILE_FORMATS)
     if word == "SEPARATORS":

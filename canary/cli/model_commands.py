@@ -17,8 +17,6 @@ from canary.cli.console import (
     show_table,
 )
 from canary.cli.options import (
-    MEASURING,
-    METHODS,
     Count,
     FindingOptions,
     MeasuringOptions,
@@ -189,8 +187,7 @@ def audit(
 
 @command(
     "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
-    method=f"<{'|'.join(METHODS)}|skew-normal>: {MEASURING}; skew-normal reads exposure off a "
-    "curve fitted to draws, without a p-value.",
+    method="<EXPOSURE-METHODS>: EXPOSURE-METHODS-HELP.",
 )
 def exposure(
     model: str,

@@ -20,20 +20,10 @@ if TYPE_CHECKING:
     from canary.models.language_model import LanguageModel
     from canary.workers.cluster import RayWorkers
 
-METHODS = ("auto", "rank", "enumeration", "sampling", "importance")
-"""Those of this package, for the help; `canary.audits.auditing` has all of them."""
-
 Whole = Annotated[int, 0]
 """A number of 0 or more."""
 Count = Annotated[int, 1]
 """A number of 1 or more."""
-
-MEASURING = (
-    "auto enumerates the whole space where the budget allows, and otherwise samples and ranks "
-    "those canaries exactly that the budget allows; rank does that for all, and its numbers rest "
-    "on no draws (those are priced for the curve and the histogram); importance draws what is "
-    "likely more often, and weights it"
-)
 
 HELP: Mapping[str, str] = {
     "as_json": "Print the result as one JSON document on stdout.",
@@ -57,7 +47,7 @@ HELP: Mapping[str, str] = {
     "repetitions": "N,N,...: Numbers of copies.",
     "per_repetition": "Canaries of each number of copies.",
     # Audits.
-    "method": f"<{'|'.join(METHODS)}>: {MEASURING}.",
+    "method": "<AUDIT-METHODS>: AUDIT-METHODS-HELP.",
     "budget": "Queries (tokens computed) that enumeration, or branch and bound together with "
     "importance draws, may take for a format; canaries and uniform draws are priced besides.",
     "draws": "Candidates drawn per format: to compare with where it is not enumerated, and for "

@@ -17,13 +17,12 @@ from canary.audits.by_rank import queries_to_rank
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome, Standing, standings
 from canary.records.validation import as_real
-from canary.statistics.exposures import ENUMERATION, RANK, Exposure
+from canary.statistics.exposures import Exposure
 from canary.statistics.medians import agreeing, canaries_to_decide, median_interval
 from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
 from canary.statistics.pvalues import holm
 
-_MISS = 0.025  # of intervals at 95 %, at one end
 _AGAINST = (
     "fewer copies (de-duplication), fewer epochs, or training with differential privacy would "
     "lower it"
@@ -50,7 +49,7 @@ def medians(
     for copies in groups:
         group, left_out = _within_reach(audit, by_copies[copies], limit)
         exposures = [c.exposure for c in group]
-        homes, misses = _formats(audit, group)
+        homes, misses = _formats(group)
         interval = median_interval(
             [e.lower_bits for e in exposures],
             [e.upper_bits for e in exposures],
@@ -109,15 +108,16 @@ def largest(
 
     A canary can be put on the wrong side of the limit only if the interval of the one canary
     of its format that is next to the limit misses; so the chance of an error is
-    ``1 - (1 - 0.025)**f`` for f formats with canaries whose exposure rests on draws. An exact
-    rank does not miss: one above the limit decides alone. Canaries are left out as by `medians`.
+    ``1 - (1 - m)**f`` for f formats with intervals that miss with the chance m at one end
+    (`Exposure.miss`: 0.025 for draws at 95 %). An exact rank does not miss: one above the limit
+    decides alone. Canaries are left out as by `medians`.
     """
     asked = [c for c in audit.injected if c.repetitions in groups]
     chosen, left_out = _within_reach(audit, asked, limit)
-    sure = [c for c in chosen if c.exposure.confidence is None and c.exposure.lower_bits > limit]
+    sure = [c for c in chosen if not c.exposure.miss and c.exposure.lower_bits > limit]
     top = max(sure or chosen, key=lambda c: (c.exposure.lower_bits, c.exposure.upper_bits))
     lower, upper = top.exposure.lower_bits, max(c.exposure.upper_bits for c in chosen)
-    misses = [] if sure else _formats(audit, chosen)[1]
+    misses = [] if sure else _formats(chosen)[1]
     error = 1.0 - math.prod(1.0 - miss for miss in misses)
     who = plural(len(chosen), "canary", "canaries")
     chance, luck, cure = None, "", ""
@@ -297,12 +297,10 @@ def _above(chosen: Sequence[CanaryResult], limit: float, outcome: Outcome) -> tu
     return standings(above)
 
 
-def _formats(audit: Audit, group: Sequence[CanaryResult]) -> tuple[list[int], list[float]]:
+def _formats(group: Sequence[CanaryResult]) -> tuple[list[int], list[float]]:
     """The format of each canary, counted from 0 among these, and how often each misses."""
     present = sorted({c.format for c in group})
-    drawn = {c.format for c in group if c.exposure.confidence is not None}
-    certain = [audit.formats[at].method in (ENUMERATION, RANK) or at not in drawn for at in present]
-    misses = [0.0 if sure else _MISS for sure in certain]
+    misses = [max(c.exposure.miss for c in group if c.format == at) for at in present]
     return [present.index(c.format) for c in group], misses
 
 
@@ -342,9 +340,9 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float) -> str:
     # A walk that has counted so many places tells on which side of the limit each canary is.
     space_bits = max(e.space_bits for e in straddling)
     queries = f"--budget {_round_up(queries_to_rank(space_bits, limit))}"
-    if all(e.draws is None for e in straddling):
+    if not any(e.miss for e in straddling):
         return f"a larger budget would rank them further ({queries}, or less)"
-    wanted = [draws_to_tell(e.bits, limit, tail=_MISS) for e in straddling if not e.exact]
+    wanted = [draws_to_tell(e.bits, limit, tail=e.miss) for e in straddling if 0 < e.miss < 1]
     known = [draws for draws in wanted if draws is not None]
     ranks = f"exact ranks (--method rank {queries}, or less)"
     if not known:

@@ -38,14 +38,7 @@ from canary.reports.wording import (
     percent,
     run_blocks,
 )
-from canary.statistics.exposures import (
-    ENUMERATION,
-    IMPORTANCE,
-    RANK,
-    RANK_AND_DRAWS,
-    UNIFORM_DRAWS,
-    Exposure,
-)
+from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, bits_between, bits_or_bound, count, plural, probability
 
 _NBSP = "\N{NO-BREAK SPACE}"
@@ -196,7 +189,9 @@ def _place(e: Exposure) -> str:
     if e.effective_draws is not None and e.bits is not None:
         rank = float(f"{2.0 ** (e.space_bits - e.bits):.3g}")
         return f"about{_NBSP}{count(int(rank))}"
-    return between if e.draws is None else f"{count(e.hits or 0)} of {count(e.draws or 0)}"
+    if e.draws is not None:
+        return f"{count(e.hits or 0)} of {count(e.draws)}"
+    return "–" if e.rank_upper is None else between
 
 
 @section(Audit, "What could be extracted")
@@ -220,7 +215,8 @@ def how(audit: Audit) -> Iterator[Block]:
     for number, priced in enumerate(audit.formats, 1):
         which = f" {number}" if len(audit.formats) > 1 else ""
         yield Heading(prose(f"Format{which}: `{{format}}`", format=priced.masked))
-        yield Facts(format_facts(priced))
+        mine = [c.exposure for c in audit.canaries if c.format == number - 1]
+        yield Facts(format_facts(priced, mine))
     yield from run_blocks(audit.model, audit.settings)
 
 
@@ -232,13 +228,14 @@ def limits(audit: Audit) -> Iterator[Block]:
 
 def _values(audit: Audit) -> dict[str, Any]:
     """What the longer words ask of an audit."""
-    methods = {priced.method for priced in audit.formats}
     fits = [priced.skew_normal for priced in audit.formats]
     exposures = [c.exposure for c in audit.canaries]
     drawn = [e for e in exposures if e.confidence is not None]
     ranked = [e for e in exposures if e.confidence is None]
     importance = any(e.effective_draws is not None for e in drawn)
-    bounded = methods & {RANK, RANK_AND_DRAWS}
+    sampled = {c.format for c in audit.canaries if c.exposure.draws is not None}
+    counted = {c.format for c in audit.canaries if c.exposure.rank_upper is not None}
+    bounded = {at for at in counted if not audit.formats[at].enumerated}
     estimates = [e for c in audit.canaries if (e := c.skew_normal) is not None]
     return {
         "there": audit.canaries_in_corpus,
@@ -246,17 +243,18 @@ def _values(audit: Audit) -> dict[str, Any]:
         "level": percent(LEVEL),
         "bounded": bounded,
         "drawn": drawn,
+        "sampled": drawn and sampled,
         "importance": importance,
-        "uniform": drawn and not importance,
+        "uniform": drawn and sampled and not importance,
         "confidences": " or ".join(sorted({percent(e.confidence or 0.0) for e in drawn})),
         "censored": any(e.censored for e in drawn),
         "ranked": ranked,
         "ranked_by_bounds": ranked and bounded,
         "ranked_by_count": ranked and not bounded,
         "unfinished": any(e.censored for e in ranked),
-        "exact_p": methods & {ENUMERATION, RANK},
-        "drawn_p": methods & {UNIFORM_DRAWS, IMPORTANCE},
-        "both_p": RANK_AND_DRAWS in methods,
+        "exact_p": counted - sampled,
+        "drawn_p": sampled - counted,
+        "both_p": counted & sampled,
         "shared": any(p and p.shared_draws for p in (audit.injected_p, audit.controls_p)),
         "curves": any(fits),
         "rejected": any(fit and fit.rejected for fit in fits),

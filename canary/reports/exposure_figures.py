@@ -37,7 +37,6 @@ from canary.reports.palette import (
 )
 from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
 from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
-from canary.statistics.exposures import ENUMERATION
 from canary.statistics.histogram import Histogram, joined
 from canary.statistics.numbers import bits, count, plural
 
@@ -189,7 +188,7 @@ def histogram_figure(audit: Audit, at: int) -> Figure:
         words += f"; the skew-normal curve over them has its mean at {mean} bits"
     caption = said_in_one(
         "audit.candidates.caption",
-        enumerated=priced.method == ENUMERATION,
+        enumerated=priced.enumerated,
         all=priced.candidates,
         drawn=histogram.total,
         size=priced.space_size,

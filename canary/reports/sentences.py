@@ -13,7 +13,6 @@ from canary.audits.audit_result import (
     coarsest,
     least_p,
     median_bits,
-    only_draws,
 )
 from canary.audits.extraction import Extraction
 from canary.reports.document import sentence
@@ -135,7 +134,7 @@ def answer(audit: Audit) -> Answer:
         e = outlier.exposure
         values["copies"] = copies(outlier.repetitions)
         values["outlier"] = _among(e.lower_bits if e.bits is None else e.bits, e.censored, e.exact)
-    drawn = [draws for c in injected if (draws := only_draws(c.exposure)) is not None]
+    drawn = [draws for c in injected if (draws := c.exposure.only_draws) is not None]
     noisy, apart = (bits(value) if value >= 1 else f"{value:.2g}" for value in (noise, spread))
     words = sentence(
         f"answer.{key}",

@@ -27,7 +27,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
+from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, count, plural
 
 if TYPE_CHECKING:
@@ -125,11 +125,11 @@ def _software(versions: Mapping[Any, Any]) -> str:
     return ", ".join(f"{names.get(str(k), str(k))} {_shown(v)}" for k, v in versions.items())
 
 
-def format_facts(priced: FormatResult) -> dict[str, str]:
+def format_facts(priced: FormatResult, exposures: Iterable[Exposure]) -> dict[str, str]:
     """How the candidates of a format were priced: name of a fact, and what it says."""
     complete = priced.certificate or "not recorded"
     certified, _, how = complete.partition(": ")
-    if priced.method == UNIFORM_DRAWS:
+    if not priced.enumerated and all(e.only_draws for e in exposures):
         complete = "not needed: the draws are random candidates"
     elif answer := {"certified": "yes", "not certified": "very likely"}.get(certified):
         complete = f"{answer}: {how}"

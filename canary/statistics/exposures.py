@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, SupportsIndex
 
@@ -23,7 +24,7 @@ from canary.records.validation import brief
 from canary.statistics.number_checks import LARGEST_BITS, check_confidence, exact_size, finite_array
 from canary.statistics.shares import clopper_pearson
 
-# Methods, by how exposures come about.
+# How exposures come about, in words for the reader. What they rest on, their numbers say.
 ENUMERATION = "enumeration"  # every candidate of the space is priced
 RANK = "rank"  # all candidates that may count are priced, or the rank is bounded
 RANK_AND_DRAWS = "rank and draws"  # such bounds cut the interval of uniform draws
@@ -48,19 +49,19 @@ class Exposure(Record):
     lower_bits, upper_bits : float
         The interval. Only that of a skew-normal estimate may have no upper end (infinity).
     confidence : float or None
-        Confidence of the interval; None where it is certain, to within the noise of the
-        model's arithmetic.
+        Confidence of the interval, each end missing as often as the other; None where it
+        is certain, to within the noise of the model's arithmetic.
     method : str
-        `ENUMERATION`, `RANK`, `RANK_AND_DRAWS`, `UNIFORM_DRAWS`, `IMPORTANCE` or
-        `SKEW_NORMAL`.
+        `ENUMERATION`, `RANK`, `RANK_AND_DRAWS`, `UNIFORM_DRAWS`, `IMPORTANCE`,
+        `SKEW_NORMAL`, or what another method calls it; nothing else depends on it.
     space_bits : float
         log2|R|, the largest exposure that there is; a skew-normal estimate may exceed it.
     p_value : float or None
         Probability of an exposure at least as large if the canary was not learned. None
         for a skew-normal estimate: nothing bounds how often a fitted curve is too high.
     rank, rank_lower, rank_upper : int or None
-        Candidates with Px <= Px(canary), the canary included, and its bounds; None for
-        an estimate from draws. Where only the bounds are known, `rank` is None.
+        Candidates with Px <= Px(canary), the canary included, and its certain bounds; None
+        for an estimate from draws. Where only the bounds are known, `rank` is None.
     draws, hits : int or None
         Candidates drawn uniformly, and those among them with Px <= Px(canary); None where
         neither the interval nor the p-value rests on draws.
@@ -99,12 +100,22 @@ class Exposure(Record):
 
     @property
     def unbounded(self) -> bool:
-        """Whether it may exceed log2|R|: it is read off a curve, not counted."""
-        return self.method == SKEW_NORMAL
+        """Whether it may exceed log2|R|: it is read off a curve, and has no p-value."""
+        return self.p_value is None
+
+    @property
+    def miss(self) -> float:
+        """Chance that one end of the interval is too far in; 1 where nothing bounds it."""
+        if self.confidence is None or self.unbounded:
+            return float(self.unbounded or self.rank_upper is None)
+        return (1.0 - self.confidence) / 2.0
+
+    @property
+    def only_draws(self) -> int | None:
+        """The number of draws, if nothing else could have said how likely the canary is."""
+        return self.draws if self.rank_upper is None else None
 
     def _check(self) -> None:
-        if self.unbounded != (self.p_value is None):
-            raise ValueError("p_value does not go with the method")
         most = MOST_BITS if self.unbounded else self.space_bits + _ROUNDING_BITS
         low, high = self.lower_bits, self.upper_bits
         middle = low if self.bits is None else self.bits
@@ -116,14 +127,37 @@ class Exposure(Record):
             and (open_ended or -_ROUNDING_BITS <= high <= most),
             "bits outside of the interval": middle <= most
             and low - _ROUNDING_BITS <= middle <= high + _ROUNDING_BITS,
+            "p_value": not (self.unbounded and ranks),
             "ranks": ranks == sorted(ranks)
+            and (self.rank_lower is None) == (self.rank_upper is None)
             and all(n >= 1 and math.log2(n) <= self.space_bits + _ROUNDING_BITS for n in ranks),
             "draws and hits": 0 <= (self.hits or 0) <= (self.draws or 0),
-            "confidence": self.confidence is None or 0.0 < self.confidence < 1.0,
+            "confidence": 0.0 < self.confidence < 1.0
+            if self.confidence is not None
+            else self.unbounded or self.rank_upper is not None,
         }
         for name, holds in sound.items():
             if not holds:
                 raise ValueError(f"{name} cannot be")
+
+
+def check_exposures(exposures: Iterable[Exposure], *, p_values: bool, where: str) -> None:
+    """Refuse what a method gave if its parts contradict each other, or if nothing bounds it.
+
+    An interval needs a confidence or certain ranks, and `p_values` says whether an exposure
+    has a p-value. An EstimationError names the method by `where`.
+    """
+    for exposure in exposures:
+        try:
+            exposure._check()
+            if exposure.unbounded == p_values:
+                raise ValueError(f"p_value cannot be {brief(exposure.p_value)}")
+        except ValueError as error:
+            raise EstimationError(
+                f"a method gave an exposure that is none: {error}",
+                cure="mend the method; an interval has a confidence or certain ranks",
+                where=where,
+            ) from error
 
 
 def exposure_by_rank(

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small_models import build
@@ -10,12 +16,17 @@ from canary.audits.auditing import METHODS, audit, method_names
 from canary.audits.by_draws import UniformDraws
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.corpus.canaries import generate
-from canary.errors import InputError, UnsupportedError
+from canary.errors import EstimationError, InputError, UnsupportedError
+from canary.gate.check_audit import check
+from canary.reports.builders import report_of
+from canary.reports.pages import page_of
 from canary.search.pricing import Priced
+from canary.statistics import exposures
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import HistogramBuilder
 
 CANARIES = generate("The {digit:3}", repetitions=[1], per_repetition=2, controls=2, seed=3)
+MANY = generate("The {digit:3}", repetitions=[1, 4], per_repetition=12, controls=8, seed=4)
 
 
 class ByIndex(Method):
@@ -47,11 +58,19 @@ class ByIndex(Method):
         )
 
 
+@contextmanager
+def registered(method):
+    METHODS.add(method.name, method)
+    try:
+        yield
+    finally:
+        del METHODS._things[method.name]
+
+
 @pytest.fixture
 def place():
-    METHODS.add(ByIndex.name, ByIndex())
-    yield
-    del METHODS._things[ByIndex.name]
+    with registered(ByIndex()):
+        yield
 
 
 @pytest.mark.usefixtures("place")
@@ -94,3 +113,111 @@ def test_the_command_line_knows_it():
     assert command.make_context("exposure", [*words]).params["method"] == "place"
     with pytest.raises(InputError, match="--method: unknown method 'plaice'"):
         command.make_context("exposure", [*words[:-1], "plaice"])
+
+
+class Renamed(Method):
+    """A built-in method, whose results bear its own name or another."""
+
+    name = "zyx"
+    answers = ("zyx",)
+    help = "zyx is told about in the help"
+
+    def __init__(self, method, told):
+        self.method, self.told = method, told
+
+    whole_rows = property(lambda self: self.method.whole_rows)
+    has_p_values = property(lambda self: self.method.has_p_values)
+
+    def cost(self, question):
+        return self.method.cost(question)
+
+    def measure(self, question, cost):
+        found = self.method.measure(question, cost)
+        if not self.told:
+            return found
+        exposures = [replace(e, method=self.name) for e in found.exposures]
+        return replace(found, method=self.name, exposures=exposures)
+
+
+def audited(method, told):
+    """The audit, the gate's findings and the report, with no time in them."""
+    with registered(Renamed(method, told)):
+        found = audit(build("table"), MANY, method="zyx", budget=2000, draws=60)
+    found = replace(found, formats=tuple(replace(f, seconds=1.0) for f in found.formats))
+    limits = {"max_p": 0.01, "trust_injection": True}
+    verdicts = [
+        check(found, max_exposure_bits=limit, statistic=of, **limits)
+        for of in ("median", "maximum")
+        for limit in (1.0, 2.0, 4.0, 8.0)
+    ]
+    return found, [str(verdict) for verdict in verdicts], page_of(report_of(found))
+
+
+@pytest.mark.parametrize("name", [n for n, m in METHODS.items() if m.has_p_values and m.whole_rows])
+def test_the_name_of_a_method_decides_nothing(name):
+    (own, verdicts, page), (other, renamed, renamed_page) = (
+        audited(METHODS[name], told) for told in (False, True)
+    )
+    assert own.formats[0].method == name
+    assert {c.exposure.method for c in other.canaries} == {other.formats[0].method} == {"zyx"}
+    assert renamed == verdicts
+    assert len(set(verdicts)) > 1
+    without = [re.sub(rf">\s*({name}|zyx)\b", ">", text) for text in (page, renamed_page)]
+    assert without[0] == without[1]
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+def test_it_is_listed_where_it_can_be_asked_for(method):
+    from typer.main import get_command
+
+    from canary.cli.commands import app
+
+    with registered(Renamed(method, told=True)):
+        for command, listed in (("audit", method.has_p_values), ("exposure", True)):
+            shown = get_command(app).commands[command]
+            words = "".join(shown.get_help(shown.context_class(shown)).split())
+            assert ("|zyx" in words, "zyxistoldaboutinthehelp" in words) == (listed, listed)
+        if not method.has_p_values:
+            with pytest.raises(InputError, match="the zyx estimate has no p-value"):
+                audit(build("table"), MANY, method="zyx")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"confidence": None}, "confidence cannot be"),
+        ({"p_value": None}, "p_value cannot be None"),
+        ({"lower_bits": 90.0}, "lower_bits or upper_bits cannot be"),
+    ],
+)
+def test_what_does_not_say_what_it_rests_on_is_refused_input(change, word):
+    class Vague(Renamed):
+        def measure(self, question, cost):
+            found = super().measure(question, cost)
+            return replace(found, exposures=[replace(e, **change) for e in found.exposures])
+
+    with (
+        registered(Vague(UniformDraws(), told=True)),
+        pytest.raises(EstimationError, match=word) as caught,
+    ):
+        audit(build("table"), MANY, method="zyx", draws=60)
+    assert caught.value.where == "zyx"
+
+
+def test_no_other_module_compares_names_of_methods():
+    """Only the methods and their statistics know a name; a history names its draws."""
+    constants = {n for n, v in vars(exposures).items() if n.isupper() and isinstance(v, str)}
+    names = {*METHODS, *method_names(), *(getattr(exposures, n) for n in constants)} - {"auto"}
+    assert len(constants) == 6
+    package, found = Path(exposures.__file__).parents[1], []
+    for path in package.rglob("*.py"):
+        where = str(path.relative_to(package))
+        if where.startswith(("statistics/", "audits/by_")):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            parts = [*ast.walk(node)] if isinstance(node, ast.Compare | ast.match_case) else []
+            known = {part.value for part in parts if isinstance(part, ast.Constant)} & names
+            if isinstance(node, ast.ImportFrom) and where != "audits/history.py":
+                known |= {alias.name for alias in node.names} & constants
+            found += [(where, node.lineno, *known)] if known else []
+    assert not found

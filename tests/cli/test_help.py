@@ -15,7 +15,7 @@ from canary.audits.auditing import audit, exposure, method_names
 from canary.audits.extracting import extract
 from canary.cli import before_training, membership_commands, model_commands, result_commands
 from canary.cli.commands import app
-from canary.cli.options import METHODS, ModelOptions
+from canary.cli.options import ModelOptions
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
 from canary.corpus.injection import inject_file
@@ -114,8 +114,10 @@ def test_defaults_are_those_of_the_functions(cli, api):
 
 
 def test_choices_are_those_of_the_functions(command):
-    assert method_names(p_values=True) == METHODS
-    assert method_names() == (*METHODS, "skew-normal")
+    assert method_names() == (*method_names(p_values=True), "skew-normal")
+    for name, audited in (("audit", True), ("exposure", False)):
+        shown = "".join(command(name, "--help").out.split())
+        assert f"--method<{'|'.join(method_names(p_values=audited))}>autoenumerates" in shown
     for cli, name, choices in (
         (model_commands.extract, "stop", STOPS),
         (result_commands.plot, "kind", get_args(Kind)),

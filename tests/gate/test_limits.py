@@ -158,6 +158,23 @@ def test_several_formats_are_one_group():
     assert one(verdict).lower == pytest.approx(14.0, abs=1e-3)
 
 
+@pytest.mark.parametrize("method", ["enumeration", "rank", "rank and draws", "of another package"])
+@pytest.mark.parametrize("statistic", ["median", "maximum"])
+def test_an_interval_misses_as_often_as_it_says(method, statistic):
+    """Whatever the method is called; what says nothing of its interval decides nothing."""
+
+    def judged(**change):
+        exposures = [replace(e, **change, method=method) for e in by_bits([15.0] * 8)]
+        limit = {"max_exposure_bits": 10, "statistic": statistic}
+        return one(check(ranked(exposures, [space(method=method)]), confidence=0.94, **limit))
+
+    assert judged().outcome == "memorized"
+    assert judged(confidence=0.95).outcome == "memorized"
+    assert judged(confidence=0.8).outcome == "undecided"
+    nothing = judged(rank=None, rank_lower=None, rank_upper=None)
+    assert nothing.outcome == "undecided"
+
+
 # --- the maximum ----------------------------------------------------------------------
 
 
