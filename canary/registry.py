@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -12,6 +12,39 @@ from typing import Generic, TypeVar
 from canary.errors import CanaryError, InputError
 
 Thing = TypeVar("Thing")
+
+_NEAR = 3
+
+
+def near_names(asked: object, names: Iterable[str]) -> list[str]:
+    """The names that somebody may have meant: at most three, the nearest first.
+
+    Case does not matter, and a part of a name of three letters or more is near it.
+
+    Examples
+    --------
+    >>> near_names("LiRA", ["loss", "lira-offline", "lira-online"])
+    ['lira-online', 'lira-offline']
+    >>> near_names("entropi", ["loss", "entropy"])
+    ['entropy']
+    """
+    spelled: dict[str, list[str]] = {}
+    for name in names:
+        spelled.setdefault(name.lower(), []).append(name)
+    word = str(asked).lower()
+    parts = sorted((name for name in spelled if len(word) >= _NEAR and word in name), key=len)
+    near = [word, *parts, *get_close_matches(word, spelled, n=_NEAR)]
+    return [name for low in dict.fromkeys(near) for name in spelled.get(low, ())][:_NEAR]
+
+
+def name_cure(asked: object, names: Iterable[str], *, written: Iterable[str] = ()) -> str:
+    """The cure of an error about an unknown name: near names, then all, as they are written."""
+    known = list(names)
+    every = f"one of {', '.join(written or known)}"
+    *others, last = near_names(asked, known) or [""]
+    if not last:
+        return f"use {every}"
+    return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}? Use {every}"
 
 
 class Registry(Mapping[str, Thing], Generic[Thing]):
@@ -37,7 +70,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     >>> planets["marz"]
     Traceback (most recent call last):
         ...
-    canary.errors.InputError: there is no planet 'marz'; did you mean mars? There is: mars
+    canary.errors.InputError: unknown planet 'marz'; did you mean mars? Use one of mars
     """
 
     _modules: Sequence[str] = ()  # whose `BUILT_IN` comes first
@@ -67,12 +100,7 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
             self._load()
         if name in self._things:
             return self._things[name]
-        near = get_close_matches(name, self._things, n=3)
-        meant = f"did you mean {', '.join(near)}? " if near else ""
-        raise self._error(
-            f"there is no {self._what} {name[:40]!r}",
-            cure=f"{meant}There is: {', '.join(self._things)}",
-        )
+        raise self._error(f"unknown {self._what} {name[:40]!r}", cure=name_cure(name, self._things))
 
     def names(self, asked: str, *, where: str) -> list[str]:
         """The names in a list with commas, each once.

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 # What takes time to import is imported in `run`, where Ctrl-C is understood already.
 from canary.cli.standard_streams import drop, flush_stdout, tell
@@ -79,8 +80,8 @@ def _outcome(arguments: list[str]) -> int:
         _error(str(error))
         return USAGE
     except typer.TyperException as error:
-        _error(error.format_message())
         context = getattr(error, "ctx", None)
+        _error(_misused(error, context))
         tell(f"Try: {context.command_path if context else 'canary'} --help\n")
         return USAGE
     except (SystemExit, KeyboardInterrupt, BrokenPipeError, _Stopped):
@@ -98,6 +99,18 @@ def _outcome(arguments: list[str]) -> int:
     if code == 128 + signal.SIGINT:  # what typer makes of Ctrl-C
         raise KeyboardInterrupt
     return code
+
+
+def _misused(error: Any, context: Any) -> str:
+    """What is wrong with a command line; of an unknown option, those that are near."""
+    if not hasattr(error, "possibilities"):
+        return str(error.format_message()).replace("Value error, ", "")
+    from canary.registry import near_names
+
+    flags = {flag.lstrip("-"): flag for param in context.command.params for flag in param.opts}
+    near = near_names(error.option_name.lstrip("-"), flags)
+    meant = f"; did you mean {' or '.join(flags[name] for name in near)}?" if near else ""
+    return f"{error.message}{meant}"
 
 
 @contextmanager

@@ -14,8 +14,9 @@ from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.dataset_rows import DatasetRows, StreamRows
 from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
 from canary.corpus.lines import Progress, compression_of, open_writer, regular_size
-from canary.errors import CorpusError, InputError, OutputError
+from canary.errors import CorpusError, OutputError
 from canary.records.files import CORPORA, atomic_writer
+from canary.records.validation import one_of
 from canary.registry import Registry
 
 FILE_FORMATS: Registry[type[FileCorpus]] = Registry("file format", group="corpora")
@@ -74,14 +75,13 @@ def open_corpus(
 
 def file_format_of(path: Path, said: str | None = None) -> str:
     """The name of a file's format, as it is said or as the name of the file tells."""
-    known = ", ".join(FILE_FORMATS)
-    if said is not None and said not in FILE_FORMATS:
-        raise InputError(f"unknown file format {said!r:.40}", cure=f"use one of {known}")
+    if said is not None:
+        one_of(said, "file format", FILE_FORMATS)
     name = said or _ending(path)
     if name is None:
         raise CorpusError(
             "its name does not tell its format",
-            cure=f"say it with file_format (--file-format): one of {known}",
+            cure=f"say it with file_format (--file-format): one of {', '.join(FILE_FORMATS)}",
             where=str(path),
         )
     return name

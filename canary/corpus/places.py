@@ -18,6 +18,7 @@ from canary.corpus.corpora import Corpus, Position
 from canary.corpus.dataset_rows import StreamRows, digest_of
 from canary.corpus.occurrences import Copies, find_canaries
 from canary.errors import CorpusError, InputError
+from canary.records.validation import one_of
 
 Guests = Mapping[Position, list[tuple[int, float]]]
 """By place, ascending where places have an order: whose copies go there, and a draw for each."""
@@ -187,8 +188,7 @@ def _by_place(
 
 def check_mode(mode: str, separators: Sequence[str] | None) -> None:
     """Refuse an unknown mode, and separators for records of their own."""
-    if mode not in ("record", "splice"):
-        raise InputError(f"unknown mode {mode!r:.40}", cure="use one of record, splice")
+    one_of(mode, "mode", ("record", "splice"))
     if mode == "record" and separators is not None:
         raise InputError(
             "records of their own have no separators",

@@ -21,7 +21,7 @@ from canary.fleet.splits import Drawn, Split, soft_labelled
 from canary.fleet.store import Kept, TrainedOn, checkpoint_path, print_of, refusal
 from canary.fleet.training import Training, train_and_measure
 from canary.records.shards import open_run
-from canary.records.validation import versions
+from canary.records.validation import one_of, versions
 from canary.signals.class_signals import Outputs
 from canary.signals.definitions import SIGNALS
 from canary.signals.output_files import KINDS
@@ -97,11 +97,7 @@ class Fleet:
     keep_outputs: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.outputs not in KINDS:
-            raise _refused(
-                f"outputs={self.outputs!r}",
-                'say what the models give: "logits", "probs" or "losses"',
-            )
+        one_of(self.outputs, "outputs", KINDS, where=_WHERE)
         if self.n_models < 1 or self.seed < 0:
             raise _refused(
                 f"n_models={self.n_models}, seed={self.seed}",
@@ -112,9 +108,8 @@ class Fleet:
                 "models that give losses say nothing of other classes",
                 "let them give logits, or leave keep_outputs out",
             )
-        unknown = [name for name in self.signals or () if name not in SIGNALS]
-        if unknown:
-            raise _refused(f"unknown signal {unknown[0]!r}", f"use {', '.join(SIGNALS)}")
+        for name in self.signals or ():
+            one_of(name, "signal", SIGNALS, where=_WHERE)
         member = self.drawn.member
         for label in np.unique(self._labels):
             lacking = np.flatnonzero(~member[:, self._labels == label].any(axis=1))

@@ -16,7 +16,7 @@ from canary.formats.building import any_of, checked, concatenate, from_texts, li
 from canary.formats.patterns import from_pattern
 from canary.formats.syntax import Hole, Literal, parse, place
 from canary.records.validation import brief
-from canary.registry import Registry
+from canary.registry import Registry, name_cure
 
 Words = Callable[[], Automaton]
 """Gives the word list of the format at hand."""
@@ -137,9 +137,8 @@ def _hole(hole: Hole, text: str, words: Words, depth: int) -> Automaton:
     where = place(text, hole.start)
     if hole.kind not in KINDS:
         raise FormatError(
-            f"{hole.kind[:20]!r} is no kind of hole" if hole.kind else "a hole has no kind",
-            cure="known are "
-            + ", ".join(kind.example for kind in KINDS.values())
+            f"{hole.kind[:20]!r} is not a kind of hole" if hole.kind else "a hole has no kind",
+            cure=name_cure(hole.kind, KINDS, written=[kind.example for kind in KINDS.values()])
             + "; register any other before it is used (canary.formats.kinds.register)",
             where=where,
         )

@@ -15,6 +15,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.association import shadows_of
 from canary.membership.attacks import Attack, AttackScores
 from canary.models.classifier import GradientFeatures
+from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
 
 Flags = NDArray[np.bool_]
@@ -85,12 +86,7 @@ def neural_attack(
     folds; five networks leave out one each, are stopped where their loss on it is least, and score
     by their mean.
     """
-    if name not in NEURAL:
-        raise InputError(
-            f"there is no neural attack {name!r}",
-            cure=f"name one of {', '.join(NEURAL)}",
-            where="neural_attack",
-        )
+    one_of(name, "neural attack", NEURAL, where="neural_attack")
     shadows = shadows_of(table, shadow=shadow, target=target)
     source, rows, notes = shadows.source, shadows.rows, shadows.notes
     theirs, ours = _kept(source)[rows].reshape(-1, source.classes), _kept(table)[target]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.membership.association import check_both_kinds, shadows_of
+from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, scored_members
@@ -108,10 +109,7 @@ def risk_scores(
     where = "risk scores"
     check_prior(prior, where)
     positive_integer(least, "least", where, cure="10 samples are usual")
-    if scale not in ("log", "linear"):
-        raise EstimationError(
-            f"there is no scale {scale!r}", cure='say "log" or "linear"', where=where
-        )
+    one_of(scale, "scale", get_args(Scale), error=EstimationError, where=where)
     if smooth and bins is not None:
         raise EstimationError(
             f"bins={bins} and smooth were both given, and smoothed risk scores have no bins",

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
+from canary.records.validation import one_of
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _PLAIN = (type(None), bool, int, float, str, torch.dtype)
@@ -27,8 +28,7 @@ _INCIDENTAL = {
 
 def dtype_named(name: str) -> torch.dtype:
     """The torch dtype of one of the names that the command line takes."""
-    if name not in _DTYPES:
-        raise InputError(f"unknown dtype {name!r}", cure=f"use one of {', '.join(_DTYPES)}")
+    one_of(name, "dtype", _DTYPES)
     return _DTYPES[name]
 
 

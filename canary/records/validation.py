@@ -17,7 +17,8 @@ from typing import SupportsIndex, TypeVar
 
 import numpy as np
 
-from canary.errors import InputError
+from canary.errors import CanaryError, InputError
+from canary.registry import name_cure
 
 T = TypeVar("T")
 
@@ -124,10 +125,18 @@ def text(value: object, name: str, *, cure: str) -> str:
     return value
 
 
-def one_of(value: object, name: str, choices: Collection[str]) -> None:
-    """Refuse a word that is none of `choices`."""
+def one_of(
+    value: object,
+    name: str,
+    choices: Collection[str],
+    *,
+    error: type[CanaryError] = InputError,
+    where: str = "",
+) -> None:
+    """Refuse a word that is not one of `choices`; the error names the nearest."""
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"unknown {name} {brief(value)}", cure=f"use one of {', '.join(choices)}")
+        cure = name_cure(value, choices)
+        raise error(f"unknown {name} {brief(value)}", cure=cure, where=where)
 
 
 def some(values: Iterable[T], name: str, *, cure: str) -> list[T]:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import singledispatch
 from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 from canary.errors import InputError
-from canary.registry import Registry
+from canary.registry import Registry, name_cure
 from canary.reports.document import Block, Figure, Report, Section, Text
 
 _HOMES = {
@@ -170,10 +169,9 @@ def sections_of(result: Any) -> list[Section]:
             makers[function.__name__] = _MAKERS[kind, function]
     for name, maker in makers.items():
         if maker.before and maker.before not in makers:
-            near = ", ".join(get_close_matches(maker.before, makers, n=3))
             raise InputError(
                 f"the section {name} goes before {maker.before!r}, which is no section",
-                cure=(f"did you mean {near}? " if near else "") + f"There is: {', '.join(makers)}",
+                cure=name_cure(maker.before, makers),
             )
     order: list[str] = []
     waiting = sorted(makers, key=lambda name: not _ours(makers[name].blocks))

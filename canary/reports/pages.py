@@ -12,7 +12,7 @@ from canary.audits.audit_result import Audit
 from canary.errors import InputError, UnsupportedError
 from canary.records.files import FIGURES, PAGES, atomic_write
 from canary.records.sealing import sealed
-from canary.records.validation import brief, file_path, one_or_more
+from canary.records.validation import brief, file_path, one_of, one_or_more
 from canary.reports.builders import Kind, PlotOptions, figure_of, report_of
 from canary.reports.document import Figure, Report, Text
 from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib, svg_of
@@ -205,9 +205,7 @@ def _figure(
     labels: Sequence[str] | None,
     test_losses: Sequence[float | None] | None,
 ) -> Figure:
-    if options.kind not in get_args(Kind):
-        cure = f"name one of {', '.join(get_args(Kind))}"
-        raise InputError(f"there is no figure {brief(options.kind)}", cure=cure)
+    one_of(options.kind, "figure", get_args(Kind))
     items = result if isinstance(result, list | tuple) else [result]
     audits = all(isinstance(item, Audit) for item in items)
     if audits or labels is not None or test_losses is not None:

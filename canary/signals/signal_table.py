@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.records.validation import brief
+from canary.registry import name_cure
 from canary.statistics.numbers import Shown, plural
 
 
@@ -132,11 +133,12 @@ class SignalTable(Shown):
     def signal(self, name: str) -> NDArray[np.float64]:
         """A signal, of shape (models, samples); an `InputError` if the table does not have it."""
         if name not in self.values:
+            why = "; entropies and correctness need logits or probs, not losses"
+            cure = name_cure(name, self.values)
+            losses_alone = "loss" in self.values and not self.of_texts
             raise InputError(
-                f"there is no signal {name!r}; there are {', '.join(self.values)}",
-                cure="entropies and correctness need logits or probs, not losses"
-                if "loss" in self.values and not self.of_texts
-                else "name one of these",
+                f"the table has no signal {brief(name)}",
+                cure=f"{cure}{why if losses_alone else ''}",
                 where=self.source,
             )
         return self.values[name]

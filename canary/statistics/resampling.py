@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.records.validation import brief
+from canary.records.validation import brief, one_of
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.roc import Estimate, roc, scored_members
 
@@ -142,12 +142,7 @@ def resampled(
     where = "resampled"
     check_confidence(confidence, where)
     rounds = positive_integer(replicates, "replicates", where, cure="1000 are usual")
-    if over not in ("samples", "models", "both"):
-        raise EstimationError(
-            f"there is no resampling over {over!r}",
-            cure='say "samples", "models" or "both"',
-            where=where,
-        )
+    one_of(over, "over", ("samples", "models", "both"), error=EstimationError, where=where)
     models, member_rows = _models(scores, member, guess, fprs)
     if over != "samples" and len(models) < _FEWEST_MODELS:
         raise EstimationError(

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError
-from canary.records.validation import brief
+from canary.records.validation import one_of
 from canary.statistics.number_checks import LN2
 
 Rule = Literal["empirical", "linear", "gaussian"]
@@ -58,12 +58,7 @@ def check_level(alpha: float, where: str) -> None:
 
 def check_rule(rule: str, where: str) -> None:
     """An EstimationError unless there is such a rule."""
-    if rule not in get_args(Rule):
-        raise EstimationError(
-            f"there is no rule {brief(rule)}",
-            cure=f"name one of {', '.join(get_args(Rule))}",
-            where=where,
-        )
+    one_of(rule, "rule", get_args(Rule), error=EstimationError, where=where)
 
 
 def bits_needed(alpha: float) -> float:

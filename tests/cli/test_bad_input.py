@@ -174,7 +174,7 @@ NUMBERS = [
 ]
 SETS = [
     ("generate 'Code {digit:1}' --out new", "has 10 fills: 48 canaries and controls"),
-    ("generate 'Code {dogit:9}' --out new", "column 6: 'dogit' is no kind of hole"),
+    ("generate 'Code {dogit:9}' --out new", "column 6: 'dogit' is not a kind of hole"),
     ("generate Code --out new", "has no hole: {digit:9}"),
     ("generate Code{digit:1}{choice:a|ab} --out new", "not prefix-free: after the last hole"),
     ("generate code:{digit:9} --out canaries.json", "canaries.json: exists already"),
@@ -224,7 +224,7 @@ MODELS = [
     (f"{AUDIT} --device meta", "'meta' holds shapes: use cpu"),
     (f"{SCORE} --device meta", "'meta': use cpu"),
     *((c, "takes 1 token at once: n_positions", positions(1)) for c in (AUDIT, EXPOSURE, SCORE)),
-    (f"{EXPOSURE} --method guessing", "--method: 'guessing'"),
+    (f"{EXPOSURE} --method enumerate", "--method: 'enumerate'; did you mean enumeration?"),
     (f"{AUDIT} --method enumeration --budget 100", "111,111,110 queries: budget is 100"),
     (f"{AUDIT} --factory mine", "'mine' does not name a factory: module:function"),
     (f"{AUDIT} --factory mine.py:build", "'mine.py:build' cannot be imported"),
@@ -267,7 +267,9 @@ WORDS = [
     ("generate '\udcff {digit:9}' --out new", "FORMAT: no UTF-8"),
     (AUDIT.replace("./model", "\udcff"), "MODEL: no UTF-8"),
     ("audti", "'audti': 'audit'"),
-    (f"{AUDIT} --draw 9", "--draw: canary audit --help"),
+    (f"{AUDIT} --draw 9", "--draw; did you mean --draws?: canary audit --help"),
+    ("check a --max-exposure 9", "--max-exposure; did you mean --max-exposure-bits or"),
+    ("plot a --out b --kind histo", "'--kind': 'histo' is not one of 'exposure', 'histogram'"),
     ("audit ./model", "--canaries: canary audit --help"),
 ]
 

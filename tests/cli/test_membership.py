@@ -126,7 +126,10 @@ def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pai
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--attacks lira", "--attacks: there is no attack 'lira'"),
+        (
+            "--attacks lira",
+            "--attacks: unknown attack 'lira'; did you mean lira-online",
+        ),
         ("--fpr much", "--fpr: expected rates"),
         ("--fpr 0.00001", "--fpr: a false positive rate of 1e-05 cannot be seen"),
         ("--prior 2", "--prior: prior must lie between 0 and 1"),

@@ -118,7 +118,7 @@ def test_options_reach_the_measurement(attack, model, texts):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--attacks lira", "there is no attack on texts 'lira'"),
+        ("--attacks lira", "unknown attack on texts 'lira'"),
         ("--attacks reference", "needs a second model"),
         ("--fpr 0.0001", "0.0001 cannot be seen with 40 nonmembers"),
         ("--overlap 9999", "overlap=9999 does not fit"),

@@ -112,7 +112,7 @@ class Odd:
 
 
 WRONG = {
-    "outputs": (lambda: fleet(outputs="scores"), 'say what the models give: "logits"'),
+    "outputs": (lambda: fleet(outputs="scores"), "unknown outputs 'scores'; use one of logits"),
     "signal": (lambda: fleet(signals=["los"]), "unknown signal 'los'"),
     "no models": (lambda: fleet(models=0), "at least one model"),
     "lengths": (lambda: fleet(data=(np.zeros((3, 2)), np.zeros(4, int))), "of one length"),

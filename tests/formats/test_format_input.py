@@ -19,8 +19,13 @@ LARGE = ("column 1", "more than 500,000 edges", "shorter holes")
 @pytest.mark.parametrize(
     ("text", "where", "problem", "cure"),
     [
-        ("a {digt:9}", "column 3", "'digt' is no kind of hole", "{digit:9}, {letter:8}"),
-        ("{}", "column 1", "a hole has no kind", "known are"),
+        (
+            "a {digt:9}",
+            "column 3",
+            "'digt' is not a kind of hole",
+            "did you mean digit? Use one of {digit:9}, {letter:8}",
+        ),
+        ("{}", "column 1", "a hole has no kind", "use one of {digit:9}"),
         ("no {digit:9", "column 4", "never closed", "close it with }"),
         ("no } hole {digit:9}", "column 4", "a single }", "write }}"),
         ("nothing", "column 1", "no hole", "{digit:9}"),

@@ -87,7 +87,7 @@ def test_failures_of_a_kind_are_its_own():
         "x {broken}": "'broken' raised KeyError",
         "{seven}": "'seven' gave int",
         "{fixed:3}": "'fixed' takes no argument",
-        "{wrong}": "'digt' is no kind of hole",
+        "{wrong}": "'digt' is not a kind of hole",
     }
     for text, problem in cases.items():
         with pytest.raises(FormatError, match=problem) as caught:
@@ -102,7 +102,7 @@ def test_a_set_with_a_registered_kind(tmp_path, registry):
     canaries.save(tmp_path / "canaries.json")
     assert CanarySet.load(tmp_path / "canaries.json") == canaries
     del registry["plate"]
-    with pytest.raises(RecordError, match="'plate' is no kind of hole") as caught:
+    with pytest.raises(RecordError, match="'plate' is not a kind of hole") as caught:
         CanarySet.load(tmp_path / "canaries.json")
     assert "canary.formats.kinds.register" in caught.value.cure
     register("plate", "{upper:2}-{digit:5}")

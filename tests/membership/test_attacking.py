@@ -148,11 +148,11 @@ def test_refused_input():
     losses = canary.measure(np.ones(2), y=[0, 1], member=[0, 1], outputs="losses")
     other = table(0, classes=3)
     for asked, name, options, words in (
-        (target, "lira", {}, "there is no attack 'lira'"),
+        (target, "lira", {}, "unknown attack 'lira'; did you mean lira-online, lira-offline or"),
         (target, "loss", {"target": 1}, "no model 1 in a table of 1"),
         (target, "loss", {"shadow": None}, "there is no shadow"),
         (target, "loss", {"shadow": other}, "4 classes and the shadow 3; train the shadow on the"),
-        (losses, "entropy", {}, "there are confidence, loss, logit-confidence; entropies and"),
+        (losses, "entropy", {}, "use one of confidence, loss, logit-confidence; entropies and"),
     ):
         with pytest.raises(InputError, match=words):
             canary.attack(asked, name, **{"shadow": shadow, **options})

@@ -152,7 +152,7 @@ def test_refused_input():
         ),
         (
             InputError,
-            "there is no attack 'nerual'; .* neural-per-class",
+            "unknown attack 'nerual'; did you mean neural.*neural-per-class",
             lambda: attack("nerual", shadow=small),
         ),
         (

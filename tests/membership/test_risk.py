@@ -184,7 +184,7 @@ def test_refused_input():
         ({"bins": 4_194_304}, "give at most 4,194,303; 5 are usual"),
         ({"bins": 5, "smooth": True}, "smoothed risk scores have no bins"),
         ({"least": 0}, "least must be a positive integer, got 0"),
-        ({"scale": "root"}, "there is no scale 'root'"),
+        ({"scale": "root"}, "unknown scale 'root'; use one of log, linear"),
         ({"shadow": table([1, 2], [1, 1])}, "all 2 shadow samples are of one kind"),
     ):
         with pytest.raises(EstimationError, match=words):

@@ -134,8 +134,15 @@ def test_refused_input(told):
         (InputError, "159 texts were given and 160 or more", survey_texts, table, TEXTS[1:], {}),
         (EstimationError, "9 different members are too few", survey_texts, few, some, {}),
         (EstimationError, "be seen with 80 nonmembers", survey_texts, table, TEXTS, rare),
-        (InputError, "no attack on texts 'entropy'", canary.attack, table.table, "entropy", {}),
-        (InputError, "there is no attack 'zlib'", canary.attack, probs, "zlib", {}),
+        (
+            InputError,
+            "unknown attack on texts 'entropy'",
+            canary.attack,
+            table.table,
+            "entropy",
+            {},
+        ),
+        (InputError, "unknown attack 'zlib'", canary.attack, probs, "zlib", {}),
         (InputError, "one of target and", canary.attack, table.table, "loss", {"shadow": probs}),
     ):
         with pytest.raises(error, match=words):

@@ -37,7 +37,7 @@ REFUSED = [
         for value in (None, 5, b"a", "secret \ud800")
     ],
     *[
-        (one_of, value, {"choices": ("proof", "paper")}, "use one of proof, paper")
+        (one_of, value, {"choices": ("proof", "paper")}, "se one of proof, paper")
         for value in (None, 5, ["proof"], "proofs", "")
     ],
     *[(some, value, {"cure": "give one"}, "list") for value in (None, 5, "text", b"bytes")],

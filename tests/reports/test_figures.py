@@ -203,7 +203,7 @@ TWO = {"kind": "utility", "test_losses": [1, 2]}
 @pytest.mark.parametrize(
     ("names", "options", "message"),
     [
-        ("enumerated", {"kind": "pie"}, "there is no figure 'pie'"),
+        ("enumerated", {"kind": "pie"}, "unknown figure 'pie'"),
         ("enumerated", {"kind": "utility"}, "for comparing, and there is one audit"),
         ("enumerated,enumerated", {"kind": "histogram"}, "a histogram is of one audit"),
         ("draws,bare", {"skew_normal": True}, "not every audit has a skew-normal curve"),

@@ -49,7 +49,7 @@ def test_texts_without_a_priced_token_are_left_out():
         (InputError, {"texts": "ab"}, "a sequence of texts was expected, got one text"),
         (InputError, {"member": [2, 0]}, "member must hold true and false, or 1 and 0"),
         (CorpusError, {"texts": ["ab", "\ud800"]}, "text 1: holds half a surrogate pair"),
-        (InputError, {"signals": "lira"}, "no attack on texts 'lira'; There is: loss, total-loss"),
+        (InputError, {"signals": "lira"}, "unknown attack on texts 'lira'; use one of loss, total"),
         (InputError, {"signals": "reference"}, "needs a second .* it: reference= or --reference"),
         (InputError, {"signals": "neighbourhood"}, "second model; name it: masked= or --masked M"),
         (InputError, {"share": 0.0}, "share=0.0, more than 0 and at most 1 was expected"),

@@ -165,7 +165,7 @@ REFUSED = [
     (larger_in_groups, {"second": [[]]}, "expected finite numbers"),
     (larger_in_groups, {"first": [[math.inf]]}, "expected finite numbers"),
     (resampled, {"over": "both"}, "one model tells nothing"),
-    (resampled, {"over": "rows"}, "no resampling over 'rows'"),
+    (resampled, {"over": "rows"}, "unknown over 'rows'; use one of samples"),
     (resampled, {"replicates": 0}, "replicates must be a positive integer"),
     (resampled, {"guess": [True]}, r"guesses of \(1, 1\)"),
     (resampled, {"member": np.arange(40) < 5}, "model 0 has 5 samples of one kind"),
@@ -189,7 +189,7 @@ REFUSED = [
     (BUILDER.merge, {"histogram": Histogram(0.0, 0.3, (1,))}, "do not fit bins of 0.125 bits"),
     (BUILDER.merge, {"histogram": Histogram(0.1, 0.125, (1,))}, "do not fit bins of 0.125 bits"),
     *((check_level, {"alpha": at}, "between 0 and 1") for at in (0, 1, -1, 2, math.nan)),
-    (check_rule, {"rule": "mean"}, "there is no rule 'mean'; name one of empirical"),
+    (check_rule, {"rule": "mean"}, "unknown rule 'mean'; use one of empirical"),
 ]
 
 
