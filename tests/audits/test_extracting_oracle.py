@@ -59,11 +59,16 @@ def test_exposure_from_the_place_contains_the_true_one_oracle():
         for before, c in enumerate(found.candidates):
             own = case.costs[case.format.index(c.fill)]
             assert not c.proven or (case.costs < own - 1e-9).sum() <= before
+            sure = found.rest_bits is None or c.px_bits <= found.rest_bits
+            assert c.proven == (sure and found.certified)
             unproven += not c.proven
             rank = int((case.costs <= case.costs[case.format.index(c.fill)]).sum())
             true = np.log2(case.format.size) - np.log2(rank)
             assert c.exposure_lower_bits - 1e-9 <= true <= c.exposure_upper_bits + 1e-9
             sharp += c.exposure_lower_bits == c.exposure_upper_bits
+        whole = len(found.candidates) == found.top or found.rest_bits is None
+        every = all(c.proven for c in found.candidates)
+        assert found.proven == (found.certified and whole and every)
     assert sharp > 20
     assert unproven
 

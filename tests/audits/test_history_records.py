@@ -70,6 +70,7 @@ def test_where_and_which_version(tmp_path):
 
 def test_what_was_known_at_a_step():
     history = make_history(stopped_at=60)
+    assert [m.step for m in history.until(30).moments] == [10, 20, 30]
     cut = history.until(35)
     assert [m.step for m in cut.moments] == [10, 20, 30]
     assert [x.step for x in cut.losses] == [5, 10, 15, 20, 25, 30, 35]

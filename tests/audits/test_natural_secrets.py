@@ -9,8 +9,9 @@ from small_models import build
 
 from canary.audits import auditing
 from canary.audits.audit_result import Audit
+from canary.audits.extracting import with_extractions
 from canary.corpus.canaries import CanarySet
-from canary.errors import RecordError
+from canary.errors import InputError, RecordError
 from canary.reports.pages import report
 from canary.reports.sentences import answer
 
@@ -51,6 +52,21 @@ def test_controls_are_others_and_follow_the_seed():
     one, same, other = (audit(build("table"), SECRETS, seed=s) for s in (1, 1, 2))
     assert [c.px_bits for c in one.controls] == [c.px_bits for c in same.controls]
     assert [c.px_bits for c in one.controls] != [c.px_bits for c in other.controls]
+
+
+@pytest.mark.parametrize(
+    "fills",
+    [{"123": 4}, {"123": 4, "999": 2}, {"123": 1, "999": 4}, {"123": 4, "999": 1, "000": 1}],
+    ids=["fewer", "other counts", "in another order", "more"],
+)
+def test_other_secrets_are_not_those_of_the_audit(fills):
+    """They have no fingerprint: their number and copies decide."""
+    found = audit(build("table"), SECRETS)
+    assert found.is_of(SECRETS)
+    other = CanarySet.from_fills("The code {digit:3}.", fills)
+    assert not found.is_of(other)
+    with pytest.raises(InputError, match="the canaries are not those of the audit"):
+        with_extractions(found, build("table"), other)
 
 
 def test_what_has_no_p_value():

@@ -60,6 +60,8 @@ def hit(draws, hits, number=8):
         (hit(200, 20), hit(200, 20), "passed", ""),
         # Ten hits against twelve is no more than draws do, though all rise together.
         (hit(200, 10), hit(200, 12), "undecided", ""),
+        # Ten, at least 3.5 bits, against twenty-four: 3.1, which may be 3.7.
+        (hit(200, 10), hit(200, 24), "undecided", "their intervals leave open"),
         # Ten against a hundred is.
         (hit(200, 10), hit(200, 100), "memorized", ""),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,12 @@ def test_bound_golden():
     # Half are guessed to be in; as many as were not are wrong.
     assert (made.coins, made.guesses, made.copies) == (64, 64, 1)
     assert made.correct == 64 - abs(inside - 32)
+    # Of equal exposures the smaller log-perplexity looks more learned.
+    alike = audited(canaries, bits)
+    alike = replace(
+        alike, canaries=[replace(c, exposure=alike.canaries[0].exposure) for c in alike.canaries]
+    )
+    assert epsilon_bound(alike, canaries).correct == made.correct
     few = epsilon_bound(audited(canaries, bits), canaries, guesses=40)
     assert (few.correct, few.guesses) == (40, 40)
     assert few.epsilon == few.largest_possible == pytest.approx(-math.log(0.05 ** (-1 / 40) - 1))
@@ -101,6 +108,8 @@ def test_verdicts():
     untested = check(nothing, max_epsilon=8.0, **options)
     assert untested.outcome == "undecided"
     assert "no more than 2.55 could have been shown" in str(untested)
+    most = epsilon_bound(clear, **options).largest_possible
+    assert check(clear, max_epsilon=most, **options).outcome == "undecided"
     with_delta = check(clear, max_epsilon=1.0, delta=0.001, **options)
     assert with_delta.findings[0].lower < broken.findings[0].lower
 

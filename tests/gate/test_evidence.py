@@ -46,6 +46,13 @@ def test_p_values_golden():
 
 NINE_DRAWS = by_draws([0.0, 0.0], draws=9, rng=np.random.default_rng(0))
 SUSPECT = [12.0, 13.0, 14.0]
+FIRST = by_bits([math.log2(150)], size=150)
+
+
+def one_control(rank, size=1_100):
+    """Eight canaries that were not learned, and a control of this rank."""
+    groups = {1: by_bits([1.0] * 8, size=size), 0: by_bits([math.log2(size / rank)], size=size)}
+    return of_groups(groups, formats=[space(size=size)])
 
 
 @pytest.mark.parametrize(
@@ -56,6 +63,11 @@ SUSPECT = [12.0, 13.0, 14.0]
             *(of_groups({4: NINE_DRAWS}), {"max_p": 0.01}, "undecided"),
             "cannot reach a p-value below 0.018.*canary plan",
         ),
+        # The first of 150 is 0.67 %, and one of two groups.
+        (
+            of_groups({1: FIRST, 4: FIRST}, formats=[space(size=150)]),
+            *({"max_p": 0.01}, "undecided", "cannot reach a p-value below 0.013"),
+        ),
         (
             of_groups({4: by_bits([1.0] * 8)}, formats=[space(noise=5.0)]),
             *({"max_p": 0.01}, "undecided", "the noise of the arithmetic could hide what was"),
@@ -65,8 +77,14 @@ SUSPECT = [12.0, 13.0, 14.0]
             "3 controls, never put into the corpus, look learned",
         ),
         (exact({1: [20.0] * 8, 0: SUSPECT}), {"max_exposure_bits": 10}, "memorized", ""),
+        # Of 1,100 candidates the first is 0.09 %, and the second 0.18.
+        (one_control(1), {"max_exposure_bits": 9}, "undecided", "1 control, never put into"),
+        (one_control(2), {"max_exposure_bits": 9}, "passed", ""),
     ],
-    ids=["without power", "blurred", "suspect controls", "suspect controls, memorized"],
+    ids=[
+        *("without power", "without power in two groups", "blurred", "suspect controls"),
+        *("suspect controls, memorized", "a control at the level", "a control above it"),
+    ],
 )
 def test_audits_that_cannot_be_relied_on(audit, limit, outcome, said):
     verdict = check(audit, **limit)
@@ -193,6 +211,9 @@ DRAWN = [
             *(extracted({7: "canary-3"}, size=100), None, "undecided"),
             "which luck does in 88 % of audits.*larger space",
         ),
+        # One of eight as the second of 2,000 is 0.8 % and among the first eight 3.1; doubled.
+        (extracted({2: "canary-3"}, size=2_000), None, "undecided", "does in 1.6 % of audits"),
+        (extracted({2: "canary-3"}, size=4_000), None, "memorized", "does in 0.8 % of audits"),
         (ended_early(by_bits([1.0, 4.0, math.log2(SIZE / 4)])), None, "passed", BEHIND),
         (ended_early(by_bits([1.0, 4.0, math.log2(SIZE / 3)])), None, "undecided", AMONG),
         (ended_early(by_bits([1.0, 4.0, math.log2(SIZE)])), None, "undecided", AMONG),

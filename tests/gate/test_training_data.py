@@ -185,6 +185,7 @@ def test_lost_canaries_are_refused(tmp_path):
         (AUDIT, {"controls": 3}, "another canary set"),  # all of the audit's ids are in it
         (AUDIT, {"seed": 1}, "another canary set"),  # same ids and copies, other fills
         (AUDIT, {"formats": "The pin is {digit:6}"}, "another canary set"),
+        (replace(AUDIT, canaries=AUDIT.canaries[1:]), {}, "or one of the sets was edited"),
         (replace(AUDIT, settings={}), {}, "and audit again: the audit is of an earlier version"),
         (
             replace(AUDIT, canaries=tuple(replace(c, natural=True) for c in AUDIT.injected)),
@@ -196,6 +197,32 @@ def test_a_verification_of_something_else_is_refused(tmp_path, audit, other, mes
     found = found_in(tmp_path, generate(**{**SHAPE, **other}))
     with pytest.raises(InputError, match=message):
         check(audit, max_exposure_bits=10, verification=found)
+
+
+@pytest.mark.parametrize(
+    ("before", "settings", "outcome"),
+    [
+        ("", {}, "passed"),
+        ("User: ", {"context": "User: "}, "passed"),
+        ("\nUser: ", {"start_token": "\n", "context": "User: "}, "passed"),
+        ("\n", {"start_token": "\n"}, "passed"),
+        ("User: ", {"start_token": "\n"}, "undecided"),
+        ("\nUser: ", {"context": "User: "}, "undecided"),
+    ],
+)
+def test_text_before_the_canaries_of_the_corpus_belongs_into_the_audit(
+    tmp_path, before, settings, outcome
+):
+    audit = replace(AUDIT, settings={**AUDIT.settings, **settings})
+    found = replace(found_in(tmp_path), follows=before)
+    verdict = check(audit, max_exposure_bits=10, verification=found)
+    assert verdict.outcome == outcome
+    if outcome == "passed":
+        assert new_baseline(audit, verification=found).audits
+        return
+    assert verdict.reason.check == "context"
+    with pytest.raises(EstimationError, match="stands before the canaries, and the audit priced"):
+        new_baseline(audit, verification=found)
 
 
 def test_an_edited_fill_is_another_set():

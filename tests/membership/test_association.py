@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from html_pages import answer_of, render
@@ -79,6 +81,35 @@ def test_splits_at_random_pass_coverage():
         shadow.member[0] = flags
         found += associated(target, shadow) is not None
     assert found <= 3
+
+
+def sharing(member, models, shared, rng):
+    """Flags of shadows: `shared` members of the target are the first one's, half of the others'."""
+    shadows = np.zeros((models, N), bool)
+    for number, flags in enumerate(shadows):
+        inside = shared if number == 0 else N // 4
+        for kind, count in ((member, inside), (~member, N // 2 - inside)):
+            flags[rng.permutation(np.flatnonzero(kind))[:count]] = True
+    return shadows
+
+
+@pytest.mark.parametrize(("models", "level"), [(1, 1e-3), (4, 1e-3 / 2 / 4)])
+def test_the_level_of_a_note_golden(models, level):
+    """0.1 % in all: half of it for the models one by one, and that for each of them."""
+    labels, hardness, _ = samples(11)
+    rng = np.random.default_rng(12)
+    member = rng.permuted(np.arange(N) < N // 2)
+    target = noise(13, labels, hardness, member)
+    ways = [math.comb(N // 2, k) ** 2 for k in range(N // 2 + 1)]
+    chances = (2 * sum(ways[k:]) / math.comb(N, N // 2) for k in range(N // 2 + 1))
+    least = next(k for k, chance in enumerate(chances) if chance < level)
+    for shared, noted in ((least - 1, False), (least, True), (N // 2 - least, True)):
+        flags = sharing(member, models, shared, rng)
+        losses = [
+            noise(at, labels, hardness, one).values["loss"][0] for at, one in enumerate(flags)
+        ]
+        shadow = canary.measure(losses, y=labels, member=flags, outputs="losses")
+        assert (associated(target, shadow) is not None) is noted
 
 
 def test_other_samples_pass_whatever_their_flags():

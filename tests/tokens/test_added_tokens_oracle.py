@@ -77,6 +77,35 @@ def test_where_added_tokens_cut_all_texts_oracle(fills, around, spelled, lead, c
             assert text[cuts[0].start :].startswith(cuts[0].text)
 
 
+@pytest.mark.parametrize(
+    ("flags", "text", "cuts"),
+    [
+        # Spaces that one takes along behind it are not there for the next to take.
+        ({"A": "lr"}, "x A A  B", [" A ", "A  "]),
+        ({"A": "r", "B": "l"}, "x A A  B", ["A ", "A  ", "B"]),
+        ({"A": "l", "B": "l"}, "x A A  B", [" A", " A", "  B"]),
+        ({"A": "", "B": "l"}, "x A A  B", ["A", "A", "  B"]),
+    ],
+)
+def test_spaces_between_added_tokens_belong_to_one_oracle(flags, text, cuts) -> None:
+    from tokenizers import AddedToken
+
+    kinds = {"l": "lstrip", "r": "rstrip"}
+    tokens = [
+        AddedToken(content, normalized=False, **{kinds[kind]: True for kind in given})
+        for content, given in flags.items()
+    ]
+    backend, texts = characters(added=tokens), Format(f"{{re:{text}[0-9]{{2}}\\.}}").automaton
+    spec = as_tokenizer(backend).spec["added_tokens"]
+    found = find_cuts(spec, Searched(texts, between(texts, [])))
+    assert [cut.text for cut in found] == cuts
+    encoding = backend.encode(f"{text}00.")
+    added = {token["id"] for token in spec}
+    pairs = zip(encoding.ids, encoding.offsets, strict=True)
+    ends = [(number, *span) for number, span in pairs if number in added]
+    assert [(cut.token, cut.start, cut.stop) for cut in found] == ends
+
+
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @pytest.mark.parametrize("content", CONTENTS)
 def test_rules_refuse_where_an_added_token_is_found_oracle(normalizer: str, content: str) -> None:
