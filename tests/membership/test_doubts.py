@@ -84,6 +84,10 @@ def test_files_as_they_should_be_are_not_doubted_coverage():
         member = (place < N // 2, place // 100 % 2 == 0, place % 4 < 2, coins)[seed % 4]
         noted += [n for n in doubts(table(logits, labels, member), "it") if "moved by" in n]
     assert not noted
+    # Two copies of a thousand samples, and two classes of ten among sixty.
+    assert doubts(table(*with_copies(*given(0), copies=2)), "target") == ()
+    logits, labels, member = given(0, samples=60)
+    assert not any("classes" in n for n in doubts(table(logits, labels % 2, member), "it"))
 
 
 @pytest.mark.parametrize("copies", [0, 40])
@@ -163,6 +167,8 @@ def test_losses_of_models_that_learned_more_or_less_are_not_doubted_coverage():
     for seed in range(28):
         ours, theirs = kinds[seed % 4]
         assert doubts_of_pair(of_losses(seed, **ours), of_losses(seed + 100, **theirs)) == ()
+    few = of_losses(30, samples=8), of_losses(30, lambda losses: losses * 1.5, samples=8)
+    assert not any(" times those of " in note for note in doubts_of_pair(*few))
     rng = np.random.default_rng(0)
     half, flags = rng.normal(np.log(2), 0.1, 500).clip(0), rng.random(500) < 0.5
     assert doubts(table(half, rng.integers(0, 2, 500), flags, "losses"), "target") == ()
@@ -207,17 +213,22 @@ def test_models_with_flags_of_other_samples_give_no_calm_answer():
     losses = np.logaddexp(0, -(2 + ease + 2 * member + rng.normal(size=member.shape)))
     one = member.copy()
     one[2] = rng.permutation(one[2])
+    # Three find nothing, and one is surely worse than a coin: beside them nothing odd.
+    worse = rng.permuted(member, axis=1)
+    worse[3] = ~member[3]
     for flags, told, words in (
         (member, True, None),
         (np.roll(member, 2, axis=1), None, "moved by 2 samples"),
         (rng.permuted(member, axis=1), False, "as they would be if the flags were of other"),
         (one, None, "of model 2, and"),
+        (worse, None, None),
     ):
         models = table(list(losses), labels, flags, "losses")
         found = survey_models(models, attacks="S,P", fprs=[0.1])
         assert found.told_apart() is told
         assert ("Nothing is decided" in answer_of(found)) is (told is None)
         assert words is None or any(words in note for note in found.notes)
+        assert ("of the middle model's" in " ".join(found.notes)) is (flags is one)
 
 
 def of_signal(values, member, name="correctness"):

@@ -91,6 +91,8 @@ def test_a_target_that_knows_it_better_than_the_query_model_has_not_forgotten(co
     assert (found.surpasses, found.answer) == (True, "not forgotten")
     assert "even lower than those of the query model" in found.summary()
     assert not compared(rng.exponential(0.1, 400), others, query).surpasses
+    as_chance_has_it = compared(query * 0.999, others, query).notes
+    assert not any("below the query model's own" in note for note in as_chance_has_it)
 
 
 def test_p_is_uniform_when_the_target_is_a_calibration_model():
@@ -106,6 +108,21 @@ def test_p_is_uniform_when_the_target_is_a_calibration_model():
             # K + 1 = 7 ranks: P(p <= level) is floor(7 level) / 7, ties only lower it.
             expected = math.floor(7 * level + 1e-9) / 7
             assert (values <= level + 1e-9).mean() <= expected + 3 * math.sqrt(0.25 / runs)
+
+
+def test_models_that_are_as_far_from_each_other_are_not_unlike_degenerate():
+    """The same losses of other samples: all distances are 0, and ties count."""
+    rng = np.random.default_rng(5)
+    others = [rng.permutation(OTHERS[0]) for _ in range(4)]
+    assert compared(OTHERS[0], others).p_unlike == 1.0
+
+
+def test_other_query_models_widen_the_interval_as_students_law_says():
+    """Two say little of all: their spread is taken 9 times."""
+    queries = np.stack([losses(1.0, 1), losses(0.6, 8)])
+    found, *apart = (compared(losses(0.2, 2), query=query) for query in (queries, *queries))
+    between = abs(apart[0].rho - apart[1].rho)
+    assert found.upper - found.lower > 4 * between
 
 
 def test_outputs_and_tables_give_the_distances_of_their_losses(tmp_path):

@@ -27,6 +27,10 @@ def close(found, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
+def random_like(table, rng):
+    return table_of(rng.exponential(1, table.member.shape), table.member, table.label)
+
+
 def reference_table(rng, target, models=6):
     """Other models asked for the same samples, each out of some model."""
     member = halves(rng, models, target.samples)
@@ -99,6 +103,18 @@ def test_population_that_is_set_aside_oracle(name, rule):
     found = attack_models(table, name, population=aside, rule=rule)
     np.testing.assert_array_equal(found.judged, ~aside)
     close(found.scores, slow_tests(table, name, rule, population=aside))
+
+
+def test_population_that_no_model_was_trained_on_golden():
+    """The usual probability of such a point is that of the models without it alone."""
+    rng = np.random.default_rng(3)
+    member = halves(rng, 8, 40) & (np.arange(40) >= 20)
+    table = table_of(np.full((8, 40), np.log(2)), member)
+    found = attack_models(table, "rmia", population=range(20), gamma=1.0)
+    assert (found.scores[:, found.judged] == 1.0).all()  # all ratios are 1, and ties count
+    online = attack_models(random_like(table, rng), "lira-online", population=range(20)).scores
+    assert (online[:, :20] == -np.inf).all()
+    assert np.isfinite(online[:, 20:]).all()
 
 
 @pytest.mark.parametrize("name", LIRA)

@@ -80,10 +80,18 @@ def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
         return table(values, member, label, 6)
 
     shadow, target = drawn(400), drawn(500)
-    found = risk_scores(target, shadow=shadow, bins=7)
-    expected = slow_histograms(target, shadow, bins=7, least=10)
-    np.testing.assert_allclose(found.scores, expected, rtol=1e-12)
-    assert 0 < found.pooled.sum() < 6
+    known = np.bincount(shadow.label[shadow.member[0]])
+    edge = min(known[3], np.bincount(shadow.label)[3] - known[3])  # just enough of a class
+    for least in (10, edge):
+        found = risk_scores(target, shadow=shadow, bins=7, least=int(least))
+        expected = slow_histograms(target, shadow, bins=7, least=least)
+        np.testing.assert_allclose(found.scores, expected, rtol=1e-12)
+        assert 0 < found.pooled.sum() < 6
+    # A class that the target has not teaches nothing of the others.
+    less = table(target.values["modified-entropy"][0], target.member[0], target.label % 5, 5)
+    five = shadow.select(samples=shadow.label < 5)
+    scores = [risk_scores(less, shadow=one, bins=7).scores for one in (shadow, five)]
+    np.testing.assert_array_equal(*scores)
 
 
 def test_the_nearest_bin_decides_where_bins_are_more_than_samples():
@@ -207,6 +215,12 @@ def test_reliability_of_scores_of_any_kind_golden():
     np.testing.assert_allclose(found.share, [0.025 / 0.7, 0.075 / 0.3])
     found = reliability([0.0, 1.0], np.array([False, True]), bins=1)
     assert found.calibration_error.value == 0.0
+    # In one bin the mean of the errors, each kind with a spread of 0.05.
+    spread = np.tile([0.45, 0.55], 1000)
+    found = reliability(spread + 0.1, np.arange(2000) < 1000, bins=1).calibration_error
+    assert found.value == pytest.approx(0.1)
+    error = math.sqrt(2 * 0.0005**2 * (1000 * 0.05**2 + 0.5**2))  # and one more in the middle
+    assert found.value - found.lower == pytest.approx(2.2414 * error, rel=0.03)
     # All scores 1/2: the share of members at prior 1/2 is 1/2, however few there are.
     shadow, target = table([1, 1], [1, 0]), table([1] * 10, [1] + [0] * 9)
     found = reliability(risk_scores(target, shadow=shadow, least=1), target.member[0])

@@ -24,6 +24,11 @@ def test_one_word_that_differs_is_found_theory():
     assert found.differ
 
 
+def test_texts_without_a_common_word_have_no_evidence_degenerate():
+    found = words_alone([f"w{at}" for at in range(200)], HALF, seed=0, permutations=9)
+    assert (found.auc.value, found.p) == (0.5, 1.0)
+
+
 def drawn(count, texts, *, permutations, words=20):
     """Of texts of one source what words alone reach, with flags by chance."""
     found = []

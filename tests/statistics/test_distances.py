@@ -62,6 +62,9 @@ def test_errors_of_resamples_are_those_of_a_loop_oracle():
     at = np.abs(seen).argmax()
     assert found.excess == pytest.approx(excess)
     assert found.shortfall == pytest.approx(np.sign(seen[at]) * errors[:, at])
+    turned = resampled_distance(other, one, times)
+    assert turned.shortfall == pytest.approx(found.shortfall)
+    assert turned.excess == pytest.approx(excess)
 
 
 def test_chance_distance_is_exceeded_as_often_as_it_says_theory():
@@ -149,6 +152,8 @@ def test_full_agreement_has_a_width_degenerate():
     found = correlation(range(6), [math.exp(k) for k in range(6)])
     assert (found.rank.value, found.rank.upper) == (1.0, 1.0)
     assert 0.3 < found.rank.lower < 1 - 12 / (6 * 35)
+    swapped = correlation(range(6), [0, 1, 3, 2, 4, 5])  # one pair of neighbours
+    assert found.rank.lower == pytest.approx(swapped.rank.lower)
     down = correlation(range(6), [5, 4, 3, 2, 1, -math.inf])
     assert (down.rank.value, down.rank.lower) == (-1.0, -1.0)
     assert math.isnan(down.linear.value)

@@ -91,6 +91,8 @@ def test_interval_degenerate():
     assert by_importance(found=40).interval(0.95) == (40, 81)
     assert by_importance(unseen=3).interval(0.95) == (23, 23)
     assert by_importance(unseen=40).interval(0.95) == (33, 60)
+    # Both quantiles between 3 and 4: no whole number is, and the next one stays possible.
+    assert by_importance(3.5, 0.01, 1, 0.01, 10).interval(0.95) == (4, 4)
     assert by_importance(total=20.0, unseen=0, heaviest=None).interval(0.95) == (20, 20)
     assert by_importance(heaviest=None).interval(0.95) is None
 

@@ -41,6 +41,7 @@ def simulated(median, *, audits, canaries, draws=None, size=SIZE, seed=0):
         (3.0, 4, None, 10),  # ten candidates
         (2.0, 8, 200, SIZE),
         (1.5, 64, 500, SIZE),
+        (1.2, 128, 500, SIZE),  # more than have an exact p-value
         (3.0, 4, 2_000, SIZE),
     ],
 )
@@ -52,26 +53,28 @@ def test_evidence_theory(median, canaries, draws, size):
 
 
 @pytest.mark.parametrize(
-    ("median", "limit", "canaries", "draws"),
+    ("median", "limit", "canaries", "draws", "size"),
     [
-        (14.0, 10.0, 8, None),
-        (6.0, 10.0, 8, None),
-        (10.0, 10.0, 16, None),
-        (6.0, 4.0, 8, 500),
-        (2.0, 4.0, 12, 500),
-        (1.0, 10.0, 8, 20_000),
+        (14.0, 10.0, 8, None, SIZE),
+        (6.0, 10.0, 8, None, SIZE),
+        (10.0, 10.0, 16, None, SIZE),
+        (3.0, 2.0, 8, None, 16),  # the first three of sixteen candidates
+        (6.0, 4.0, 8, 500, SIZE),
+        (2.0, 4.0, 12, 500, SIZE),
+        (1.0, 10.0, 8, 20_000, SIZE),
+        (9.0, 10.0, 8, 200, 1_000),  # no exposure is above 9.97 bits
     ],
 )
-def test_limit_theory(median, limit, canaries, draws):
-    p, hits = simulated(median, audits=1_000, canaries=canaries, draws=draws, seed=1)
+def test_limit_theory(median, limit, canaries, draws, size):
+    p, hits = simulated(median, audits=1_000, canaries=canaries, draws=draws, size=size, seed=1)
     if draws is None:
         low = high = -np.log2(p)
     else:
-        low, high = (ends[hits] for ends in ends_by_hits(draws, SIZE))
+        low, high = (ends[hits] for ends in ends_by_hits(draws, size))
     needed = agreeing((canaries,), (0.0 if draws is None else 0.025,), confidence=0.9)
     above = np.mean((low > limit).sum(axis=1) >= needed)
     below = np.mean((high <= limit).sum(axis=1) >= needed)
-    options = {"canaries": canaries, "draws": draws, "space_size": SIZE}
+    options = {"canaries": canaries, "draws": draws, "space_size": size}
     assert limit_power(median, limit, **options) == pytest.approx((above, below), abs=0.05)
 
 

@@ -58,6 +58,11 @@ def test_levels_by_hand_golden(value, empirical, linear):
     assert level_of(null, value, "linear") == pytest.approx(linear)
 
 
+def test_below_all_of_the_null_no_neighbour_is_read_golden():
+    given = map(np.asarray, (0.0, 0, 3, -1.0, 1.0))
+    assert float(rank_evidence(*given, rule="linear")) == 2.0  # 1 of 4
+
+
 def test_quantiles_by_hand_golden():
     null = [2, 4, 1, 2]
     for alpha in (0.01, 0.19):  # beyond the last order statistic
