@@ -17,6 +17,7 @@ from canary.statistics.numbers import bits_or_bound, clean, count, probability
 
 if TYPE_CHECKING:
     from canary.audits.audit_result import CanaryResult
+    from canary.reports.document import Block
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -63,23 +64,32 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def show_report(result: Any) -> None:
-    """What there is to say about a result: notes, its short form, the answer.
-
-    Of the short form, only paragraphs and tables; blocks of other kinds are not shown.
-    """
+    """What there is to say about a result: the answer, notes, what came out, what to do."""
     from canary.reports.builders import report_of
-    from canary.reports.document import Table, words_of
+    from canary.reports.document import words_of
 
     made = report_of(result)
+    say(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
     for note in made.notes:
         marked = not isinstance(note, str) and note[0].kind == "strong"
         say(f"{'warning' if marked else 'note'}: {words_of(note)}")
-    for block in made.brief:
-        if isinstance(block, Table):
-            show_table(block.columns, (map(words_of, row) for row in block.rows))
+    _show_blocks((*made.outcome, *made.brief))
+    if made.actions:
+        say("What to do:")
+        for action in made.actions:
+            say(f"- {words_of(action)}")
+
+
+def _show_blocks(blocks: Iterable[Block]) -> None:
+    """Paragraphs, tables, and of figures their tables; a terminal shows no other blocks."""
+    from canary.reports.document import Figure, Table, words_of
+
+    for block in blocks:
+        table = block.table if isinstance(block, Figure) else block
+        if isinstance(table, Table):
+            show_table(table.columns, (map(words_of, row) for row in table.rows))
         elif isinstance(block, str | tuple):
             say(words_of(block))
-    say(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
 
 
 def show_notes(notes: Iterable[str]) -> None:

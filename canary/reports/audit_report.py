@@ -7,6 +7,7 @@ from typing import Any
 
 from canary.audits.audit_result import Audit
 from canary.audits.extraction import Extraction
+from canary.reports.advice import advice
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
     Block,
@@ -17,23 +18,25 @@ from canary.reports.document import (
     Note,
     Report,
     Table,
-    Tile,
     prose,
     said,
     said_in_one,
 )
-from canary.reports.exposure_figures import exposure_figure, histogram_figure
+from canary.reports.exposure_figures import (
+    exposure_figure,
+    guesses_figure,
+    histogram_figure,
+)
+from canary.reports.recovery import recovered
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
     answer,
-    curve_verdict,
     extract_command,
     extraction_sentence,
     strongest,
 )
 from canary.reports.wording import (
-    exposure_cells,
     format_facts,
     percent,
     run_blocks,
@@ -42,7 +45,6 @@ from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, bits_between, bits_or_bound, count, plural, probability
 
 _NBSP = "\N{NO-BREAK SPACE}"
-_OF_EVIDENCE = ("memorized", "undecided", "not found")
 _MOST_ROWS = 25
 
 
@@ -50,76 +52,85 @@ _MOST_ROWS = 25
 def audit_report(audit: Audit, *, name: str | None = None) -> Report:
     """What there is to say about an audit."""
     judged = answer(audit)
-    model = name or audit.model.get("name") or "a language model"
     return Report(
-        title=f"Memorization audit of {model}",
+        title=f"Memorization audit of {name or audit.model.get('name') or 'a language model'}",
         label=judged.label,
         tone=judged.verdict.replace(" ", "-"),
+        about={"Limit": "none was set"},
         sentences=[judged.sentence],
-        remark=said_in_one("audit.remark") if judged.verdict in _OF_EVIDENCE else "",
-        tiles=[*_tiles(audit)] if audit.canaries else (),
         notes=audit.notes,
+        outcome=[*_outcome(audit)],
+        actions=advice(audit),
+        unsaid=said("audit.unsaid"),
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )
 
 
+def _outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
+    """How many secrets an attacker recovers, and in how many guesses each."""
+    yield from recovered(audit)
+    yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
+    for extraction in audit.extractions:
+        yield extraction_sentence(audit, extraction)
+
+
 def _brief(audit: Audit) -> Iterator[Block]:
-    there = audit.canaries_in_corpus
-    columns = ("copies" if there else "copies planned", "number", "median exposure, bits")
-    rows = [
-        exposure_cells(copies, [c.exposure for c in group], controls="0 (control)")
-        for copies, group in audit.by_repetitions().items()
-    ]
-    plain = [tuple(cell.replace("≥", "at least") for cell in row) for row in rows]
-    yield Table("", (*columns, "smallest", "largest"), plain)
-    injected = "the injected canaries" if there else "the canaries that were left out"
+    """For specialists at a terminal."""
+    injected = "the planted canaries" if audit.canaries_in_corpus else "the left-out canaries"
     for who, combined in ((injected, audit.injected_p), ("the controls", audit.controls_p)):
         if combined is not None:
             yield f"Fisher's p-value of {who}: {probability(combined.p_value)}"
     for number, priced in enumerate(audit.formats, 1):
         which = f"Format {number}: " if len(audit.formats) > 1 else ""
         yield f"{which}Method: {priced.method}: {priced.reason}"
-        yield f"{which}{curve_verdict(priced.skew_normal)}"
-    for extraction in audit.extractions:
-        which = f"{extraction.masked}: " if len(audit.extractions) > 1 else ""
-        yield f"{which}{extraction_sentence(audit, extraction)}"
 
 
-def _tiles(audit: Audit) -> Iterator[Tile]:
+@section(Audit, "Evidence", specialist=True)
+def evidence(audit: Audit) -> Iterator[Block]:
+    """Whether anything was learned at all, whatever a limit allows."""
+    yield answer(audit).sentence
+    yield said_in_one("audit.evidence")
+    if audit.canaries:
+        yield Facts(dict(_evidence(audit)))
+
+
+def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
     there, group = audit.canaries_in_corpus, strongest(audit)
     if group is not None:
         each = plural(group.repetitions, "copy", "copies")
         each = f"with {each} each" if there else f"planned for {each}, none put in"
-        yield Tile(
-            "Strongest group",
-            f"{'≥ ' if group.bound else ''}{bits(group.median_bits)} bits",
-            f"median exposure of {plural(group.size, 'canary', 'canaries')} {each}; 1 bit is "
-            "usual for text that was not learned",
+        yield (
+            "Most exposed group",
+            f"median exposure of {'at least ' if group.bound else ''}{bits(group.median_bits)} "
+            f"bits ({plural(group.size, 'canary', 'canaries')} {each}); 1 bit is usual for text "
+            "that was not learned",
         )
-    injected = "Injected canaries" if there else "Canaries, not injected"
+    injected = "Planted canaries" if there else "Canaries, not planted"
     flaw = "a flaw in the audit"
     for name, members, combined, of in (
         (injected, audit.injected, audit.injected_p, "memorization" if there else flaw),
         ("Controls", audit.controls, audit.controls_p, flaw),
     ):
-        value, note = "none", "none in this set"
+        words = "none in this set"
         if combined is not None:
             p = probability(combined.p_value)
-            value = f"p {p}" if p.startswith("<") else f"p = {p}"
             number = plural(len(members), "canary", "canaries")
-            note = f"{number} taken together; {percent(LEVEL)} or less is evidence of {of}"
-        yield Tile(name, value, note)
+            words = (
+                f"p {p if p.startswith('<') else f'= {p}'} ({number} taken together); "
+                f"{percent(LEVEL)} or less is evidence of {of}"
+            )
+        yield name, words
 
 
-@section(Audit, "Exposure by number of copies")
+@section(Audit, "Exposure by number of copies", specialist=True)
 def exposure(audit: Audit) -> Iterator[Block]:
     """Every canary a point, beside others of as many copies."""
     yield said_in_one("secrets", there=audit.canaries_in_corpus)
     yield from _by_format(audit, exposure_figure)
 
 
-@section(Audit, "Canaries among the other candidates")
+@section(Audit, "Canaries among the other candidates", specialist=True)
 def candidates(audit: Audit) -> Iterator[Block]:
     """The histogram of the candidates, with the canaries below."""
     yield said_in_one("audit.candidates")
@@ -137,7 +148,7 @@ def _by_format(audit: Audit, draw: Callable[[Audit, int], Figure]) -> Iterator[B
         yield "There is no canary to show."
 
 
-@section(Audit, "Every canary")
+@section(Audit, "Every canary", specialist=True)
 def table(audit: Audit) -> Iterator[Block]:
     """A row for each canary, in the order of the set."""
     values, several = _values(audit), len(audit.formats) > 1
@@ -194,7 +205,7 @@ def _place(e: Exposure) -> str:
     return "–" if e.rank_upper is None else between
 
 
-@section(Audit, "What could be extracted")
+@section(Audit, "What could be extracted", specialist=True)
 def extraction(audit: Audit) -> Iterator[Block]:
     """The likeliest candidates that a search brought, without their secrets."""
     if not audit.extractions:
@@ -220,7 +231,7 @@ def how(audit: Audit) -> Iterator[Block]:
     yield from run_blocks(audit.model, audit.settings)
 
 
-@section(Audit, "What this does not say", specialist=True)
+@section(Audit, "What the numbers do not say", specialist=True)
 def limits(audit: Audit) -> Iterator[Block]:
     """What must not be read into the numbers."""
     yield Bullets(said("audit.limits", **_values(audit)))

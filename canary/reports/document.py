@@ -8,7 +8,7 @@ The longer words are in ``words.md``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -228,15 +228,28 @@ class Tile(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What there is to say about a result."""
+    """What there is to say about a result, in the order in which a reader needs it."""
 
     title: str
-    label: str  # the verdict in a word or two
-    sentences: Sequence[Text]  # the answer
+    label: str  # the verdict in a few words
+    sentences: Sequence[Text]  # the answer, in words that need no statistics
     tone: str = ""  # "memorized", "undecided", "not-found", "suspect" or nothing
-    remark: Text = ""  # how the answer is to be taken
-    actions: Sequence[Text] = ()  # what to do about it
-    tiles: Sequence[Tile] = ()
+    about: Mapping[str, str] = field(default_factory=dict)  # what was tested, and the limit
     notes: Sequence[Text] = ()  # what the reader must know before the numbers
-    sections: Sequence[Section] = ()
-    brief: Sequence[Block] = ()  # a terminal shows its paragraphs and tables above the answer
+    tiles: Sequence[Tile] = ()
+    outcome: Sequence[Block] = ()  # what came out: paragraphs, and a figure
+    actions: Sequence[Text] = ()  # what to do about it
+    unsaid: Sequence[Text] = ()  # what must not be concluded from it
+    sections: Sequence[Section] = ()  # those for specialists are folded at the end of a page
+    brief: Sequence[Block] = ()  # paragraphs and tables for a terminal, which has no sections
+
+    def parts(self) -> Iterator[Section]:
+        """What came out, what to do and what is not said, with our headings, as far as given."""
+        parts: dict[str, Sequence[Block]] = {
+            "What came out": self.outcome,
+            "What to do": [Bullets(self.actions)] if self.actions else (),
+            "What this does not say": [Bullets(self.unsaid)] if self.unsaid else (),
+        }
+        for heading, blocks in parts.items():
+            if blocks:
+                yield Section(heading.lower().replace(" ", "-"), heading, blocks)

@@ -10,6 +10,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ from canary.reports.palette import (
     line,
     steps,
 )
+from canary.reports.recovery import guesses_of, median_guesses
+from canary.reports.recovery import table as recovery_table
 from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
 from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
 from canary.statistics.histogram import Histogram, joined
@@ -70,14 +73,76 @@ def audit_figure(audit: Audit, options: PlotOptions) -> Figure:
 
 def exposure_figure(audit: Audit, at: int) -> Figure:
     """Exposure against number of copies for one format, every canary a point."""
-    priced, groups = audit.formats[at], audit.by_repetitions(at)
-    space_bits, few = math.log2(priced.space_size), len(groups) <= _CATEGORIES
-    marks, y = exposure_axis(space_bits)
-    places, widths = places_of(list(groups))
+    space_bits, groups = math.log2(audit.formats[at].space_size), audit.by_repetitions(at)
     medians = {}
-    for (copies, group), place, width in zip(groups.items(), places, widths, strict=True):
-        half, (median, bound) = 0.46 * width, median_bits([c.exposure for c in group])
+    for copies, group in groups.items():
+        median, bound = median_bits([c.exposure for c in group])
         medians[copies] = f"{'≥ ' if bound else ''}{bits(median)}"
+    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
+    return Figure(
+        f"exposure {at}",
+        f"Exposure against number of copies. Median exposure in bits, {_aloud(medians)}. The "
+        f"largest possible is {bits(space_bits)}.",
+        [_by_copies(audit, at, exposure_axis(space_bits), medians, "median exposure in bits")],
+        _caption(audit, at),
+        Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows),
+    )
+
+
+def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Figure:
+    """The same as guesses that an attacker needs, with blind guessing and a limit marked."""
+    size, groups = audit.formats[at].space_size, audit.by_repetitions(at)
+    medians = {
+        copies: median_guesses([c.exposure for c in group]).replace("at most", "≤")
+        for copies, group in groups.items()
+    }
+    exposures = [c.exposure for c in audit.canaries if c.format == at]
+    blind = count(max(size // 2, 1))
+    return Figure(
+        f"guesses {at}",
+        f"Guesses that an attacker needs, by number of copies. Median, {_aloud(medians)}. Blind "
+        f"guessing takes {blind} on average.",
+        [_by_copies(audit, at, _guesses_axis(size, limit_bits), medians, "median guesses")],
+        said_in_one(
+            "guesses.caption",
+            controls=0 in groups,
+            bounds=any(e.censored for e in exposures),
+            drawn=any(e.confidence is not None for e in exposures),
+            format=audit.formats[at].masked,
+        ),
+        recovery_table(audit, at),
+    )
+
+
+def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis]:
+    """Guesses on a logarithmic scale, the first on top: exposure by another name."""
+    marks, axis = exposure_axis(
+        space_bits := math.log2(size),
+        "guesses that an attacker needs",
+        words=("found at the first guess", f"blind guessing: {count(max(size // 2, 1))} guesses"),
+    )
+    if limit_bits is not None and limit_bits < space_bits:
+        allowed = count(guesses_of(space_bits - limit_bits))
+        marks += [across("axhline", limit_bits, INK), _beside(f"your limit: {allowed}", limit_bits)]
+    tens = int(space_bits * math.log10(2))
+    powers = range(0, tens + 1, math.ceil(tens / 6) or 1)
+    ticks = {space_bits - k * math.log2(10): count(10**k) for k in powers}
+    return marks, replace(axis, ticks=ticks, few=False)
+
+
+def _aloud(medians: Mapping[int, str]) -> str:
+    words = "; ".join(f"{group_name(n)}: {median}" for n, median in medians.items())
+    return words.replace("≥", "at least").replace("≤", "at most")
+
+
+def _by_copies(
+    audit: Audit, at: int, axis: tuple[list[Mark], Axis], medians: Mapping[int, str], named: str
+) -> Panel:
+    """Every canary a point above its number of copies, with the medians in words."""
+    (marks, y), groups = axis, audit.by_repetitions(at)
+    few, (places, widths) = len(groups) <= _CATEGORIES, places_of(list(groups))
+    for (copies, group), place, width in zip(groups.items(), places, widths, strict=True):
+        half, (median, _) = 0.46 * width, median_bits([c.exposure for c in group])
         marks += _group_marks(group, place, width, colour_of_copies(copies, groups))
         bar = (median, place - half, place + half)
         marks.append(mark("hlines", *bar, color=INK, linewidth=2.2, zorder=1.5))
@@ -92,19 +157,10 @@ def exposure_figure(audit: Audit, at: int) -> Figure:
         margin = 1.1 if len(places) == 1 else 0.1
         low, high = (max(1.1 * width, margin) for width in (widths[0], widths[-1]))
         ends = places[0] - low, places[-1] + high
-    words = "; ".join(
-        f"{group_name(n)}: {median.replace('≥', 'at least')}" for n, median in medians.items()
-    )
     wide = copies_axis(audit, groups, places, limits=ends)
-    narrow = copies_axis(audit, groups, places, limits=ends, below=medians if few else {})
-    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
-    return Figure(
-        f"exposure {at}",
-        f"Exposure against number of copies. Median exposure in bits, {words}. The largest "
-        f"possible is {bits(space_bits)}.",
-        [Panel(marks, wide, y, narrow, grid="y")],
-        _caption(audit, at),
-        Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows),
+    below = (medians, named) if few else None
+    return Panel(
+        marks, wide, y, copies_axis(audit, groups, places, limits=ends, below=below), grid="y"
     )
 
 
@@ -264,20 +320,32 @@ def group_name(copies: int) -> str:
 
 
 def exposure_axis(
-    space_bits: float, label: str = "exposure (bits)", highest: float = 0.0
+    space_bits: float,
+    label: str = "exposure (bits)",
+    highest: float = 0.0,
+    words: tuple[str, str] | None = None,
 ) -> tuple[list[Mark], Axis]:
-    """Exposure upwards: where canaries are that were not learned, and the largest possible."""
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (4, 4)}
-    place |= {"textcoords": "offset points"}
-    limit = f"found at the first guess: {bits(space_bits)} bits"
+    """Exposure upwards: where canaries are that were not learned, and the largest possible.
+
+    `words` are those at the largest and at the median of what was not learned.
+    """
+    first, usual = words or (f"found at the first guess: {bits(space_bits)} bits", "")
     limits = [
         mark("axhspan", 0, UNLEARNED_95_BITS, color=BAND, linewidth=0),
         across("axhline", 1.0, linewidth=0.9, linestyle=DOTTED),
         across("axhline", space_bits, INK),
-        mark("annotate", limit, (0.0, space_bits), **place, fontsize=9, color=INK),
+        _beside(first, space_bits),
+        *([_beside(usual, 1.0, right=True)] if usual else []),
     ]
     top = max(space_bits * 1.09, space_bits + 0.6, highest)
     return limits, Axis(label, limits=(min(-0.4, -0.02 * space_bits), top), few=True)
+
+
+def _beside(words: str, place: float, *, right: bool = False) -> Mark:
+    """Words on a line through a panel, at one end of it."""
+    style: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    style |= {"xytext": (-4 if right else 4, 4), "ha": "right" if right else "left"}
+    return mark("annotate", words, (float(right), place), **style, fontsize=9, color=INK)
 
 
 def places_of(copies: Sequence[int]) -> tuple[list[float], list[float]]:
@@ -298,17 +366,17 @@ def copies_axis(
     places: Sequence[float],
     *,
     limits: tuple[float | None, float | None],
-    below: Mapping[int, str] | None = None,
+    below: tuple[Mapping[int, str], str] | None = None,
 ) -> Axis:
-    """Numbers of copies, as many as there is room for; a median below each."""
+    """Numbers of copies, as many as fit; below each a median, and what that is."""
     few = len(places) <= _CATEGORIES
     ticks: dict[float, str] = {}
     for n, place in zip(copies, places, strict=True):
         # Of many, the first of every doubling or so, from the left.
         if few or not ticks or place - max(ticks) >= 0.8:
-            ticks[place] = f"{count(n)}\n{below[n]}" if below else count(n)
-    planned = "in the corpus" if audit.canaries_in_corpus else "planned, none put in"
-    medians = ",\nand median exposure in bits" if below else ""
+            ticks[place] = f"{count(n)}\n{below[0][n]}" if below else count(n)
+    planned = "in the training data" if audit.canaries_in_corpus else "planned, none put in"
+    medians = f",\nand {below[1]}" if below else ""
     label = f"copies {planned} (0: controls){medians}"
     return Axis(label, limits=limits, ticks=ticks, ruled=not few)
 

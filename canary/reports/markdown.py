@@ -31,10 +31,12 @@ def markdown_of(made: Report) -> str:
 
     For pages that show builds or comments. The sections for specialists are left out.
     """
-    notes = [f"Note: {_escaped(note)}" for note in made.notes]
-    parts = [f"## {_escaped(made.title)}", *map(_escaped, made.sentences), *notes]
-    parts += [f"- {_escaped(action)}" for action in made.actions]
-    for part in made.sections:
+    parts = [f"## {_escaped(made.title)}", f"**{_escaped(made.label)}**"]
+    parts += map(_escaped, made.sentences)
+    parts += (f"Note: {_escaped(note)}" for note in made.notes)
+    if made.about:
+        parts += _parts(Facts(made.about))
+    for part in (*made.parts(), *made.sections):
         if not part.specialist:
             parts.append(f"### {_escaped(part.heading)}")
             parts += [words for block in part.blocks for words in _parts(block)]

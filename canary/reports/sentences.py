@@ -35,21 +35,22 @@ MODEL_ARGUMENTS = "model_arguments"
 Verdict = Literal["memorized", "undecided", "not found", "suspect", "nothing"]
 
 _LABELS: dict[Verdict, str] = {
-    "memorized": "Evidence of memorization",
-    "undecided": "Undecided",
-    "not found": "No evidence of memorization",
-    "suspect": "Audit suspect",
-    "nothing": "Nothing to judge by",
+    "memorized": "The model memorized planted secrets",
+    "undecided": "Not enough evidence to decide",
+    "not found": "No memorization found",
+    "suspect": "Do not rely on this audit",
+    "nothing": "Not enough data to decide",
 }
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What an audit says: the verdict, the same in two or three words, and one sentence."""
+    """What an audit says: the verdict, the same in a few words, one sentence, and its case."""
 
     verdict: Verdict
     label: str
     sentence: str
+    case: str  # what follows ``answer.`` and ``advice.`` in the headings of ``words.md``
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ def answer(audit: Audit) -> Answer:
         spread=apart,
         fine=fine,
     )
-    return Answer(verdict, _LABELS[verdict], words)
+    return Answer(verdict, _LABELS[verdict], words, key)
 
 
 def _among(exposure_bits: float, bound: bool, exact: bool) -> str:  # noqa: FBT001

@@ -77,7 +77,7 @@ def test_a_section_goes_where_it_says():
     names = names_of(NOTHING)
     assert names.index("how") == names.index("two") + 2 == names.index("three") + 1
     assert names[-2:] == ["limits", "last"]
-    assert names[0] == "exposure"
+    assert names[0] == "evidence"
     section(Audit, "Odd", before="candidate")(block_of("odd"))
     with pytest.raises(InputError, match="section odd goes before 'candidate', .* mean candidates"):
         report_of(NOTHING)

@@ -145,7 +145,8 @@ def test_numbers_of_the_figures_golden(audits, plain):
     audit = audits["draws"]
     # Of ten candidates the fifth lies in the second bin: 30 + 1 / 8 = 30.125.
     form = replace(audit.formats[0], histogram=Histogram(30.0, 0.125, (4, 1, 3, 2)))
-    exposure, px = tables(replace(audit, formats=(form,)))
+    guesses, exposure, px = tables(replace(audit, formats=(form,)))
+    assert guesses[-1] == ["64", "8", "8", "at most 184,000", "at least 12.40"]
     assert exposure[-1] == ["64", "8", "≥ 12.40", "≥ 12.40", "≥ 12.40"]
     assert exposure[0][:2] == ["0 (controls)", "16"]
     assert px[0] == ["candidates", "10", "about 30.0", "about 30.1", "about 30.4"]
@@ -153,7 +154,7 @@ def test_numbers_of_the_figures_golden(audits, plain):
     middle = (last[3] + last[4]) / 2
     assert px[-1] == ["64 copies", "8", f"{last[0]:.2f}", f"{middle:.2f}", f"{last[-1]:.2f}"]
     empty = replace(form, histogram=Histogram(0.0, 0.125, ()))
-    assert tables(replace(audit, formats=(empty,)))[1][0] == ["candidates", "0", "–", "–", "–"]
+    assert tables(replace(audit, formats=(empty,)))[2][0] == ["candidates", "0", "–", "–", "–"]
 
 
 def test_notes_of_the_audit_stand_at_the_top_once(audits, pages, plain):

@@ -183,11 +183,11 @@ CASES = {
 }  # fmt: skip
 
 LABELS = {
-    "memorized": "Evidence of memorization",
-    "undecided": "Undecided",
-    "not found": "No evidence of memorization",
-    "suspect": "Audit suspect",
-    "nothing": "Nothing to judge by",
+    "memorized": "The model memorized planted secrets",
+    "undecided": "Not enough evidence to decide",
+    "not found": "No memorization found",
+    "suspect": "Do not rely on this audit",
+    "nothing": "Not enough data to decide",
 }
 
 

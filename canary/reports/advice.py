@@ -1,0 +1,81 @@
+"""What to do about an audit, from the numbers of its own canaries."""
+
+from __future__ import annotations
+
+from canary.audits.audit_result import Audit
+from canary.gate.verdict import Verdict
+from canary.reports.document import Text, paragraphs_of, said, said_in_one
+from canary.reports.recovery import Recovery
+from canary.reports.sentences import answer
+from canary.statistics.numbers import copies
+
+_TAILORED = ("exposure", "p-value", "extraction")
+"""Checks whose failure `against` answers better than the finding, which knows one group alone."""
+
+
+def advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
+    """What to do, the first thing first; with a verdict, what follows from it."""
+    judged = answer(audit)
+    outcome = judged.verdict if verdict is None else verdict.outcome
+    if judged.verdict == "suspect":
+        return [*said("advice.suspect")]
+    if outcome == "memorized":
+        limit = None if verdict is None else limit_bits(verdict)
+        return [*against(audit, limit), *cures(verdict)]
+    if outcome == "undecided" and verdict is not None:
+        return cures(verdict)
+    case = judged.case if verdict is None else "passed"
+    key = f"advice.{case}"
+    return [*said(key)] if key in paragraphs_of() else []
+
+
+def against(audit: Audit, limit: float | None) -> list[Text]:
+    """What makes a model memorize less, with the numbers of copies that were too many here."""
+    first, safe = _too_many(audit, limit)
+    what = "recovered" if limit is None else "easier to find than the limit allows"
+    duplicates = said_in_one(
+        "advice.duplicates",
+        what=what,
+        first=copies(first or 1),
+        safe=copies(safe or 1),
+        less=" or less often" if (safe or 1) > 1 else "",
+        number=first or 1,
+        some=first and safe,
+        even=first and not safe and first == min(c.repetitions for c in audit.injected),
+        other=not first or (not safe and first != min(c.repetitions for c in audit.injected)),
+    )
+    return [duplicates, *said("advice.against")]
+
+
+def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None]:
+    """The fewest copies of which canaries are recovered, and the most below of which none is.
+
+    None for the second where more copies do not always make canaries easier to find.
+    """
+    groups = {n: group for n, group in audit.by_repetitions().items() if n}
+    found = {n: Recovery(g) if limit is None else Recovery(g, limit) for n, g in groups.items()}
+    reached = [n for n, recovery in found.items() if recovery.sure]
+    if not reached:
+        return None, None
+    first = reached[0]
+    below = [n for n in found if n < first]
+    clear = all(found[n].sure for n in found if n > first) and not any(found[n].open for n in below)
+    return first, max(below, default=None) if clear else None
+
+
+def cures(verdict: Verdict | None) -> list[Text]:
+    """What settles or mends the findings that did not pass, as sentences."""
+    findings = () if verdict is None else verdict.findings
+    wanted = [
+        f.cure
+        for f in findings
+        if f.outcome == "undecided" or (f.outcome == "memorized" and f.check not in _TAILORED)
+    ]
+    return [
+        f"{cure[0].upper()}{cure[1:].removesuffix('.')}." for cure in dict.fromkeys(wanted) if cure
+    ]
+
+
+def limit_bits(verdict: Verdict) -> float | None:
+    """The limit on exposure that a verdict is about, if there is one."""
+    return next((f.limit for f in verdict.findings if f.check == "exposure"), None)
