@@ -15,7 +15,7 @@ from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import leaf_costs
 from canary.search.node_sampling import sample_nodes
-from canary.search.rank_counter import most_leaves
+from canary.search.rank_counter import bounds_by_place, most_leaves
 from canary.search.step import context_nats
 from canary.tokens.fast import as_tokenizer
 
@@ -95,6 +95,17 @@ def test_the_interval_holds_at_every_budget_oracle() -> None:
             assert found.exact.all(), "it did not close"
 
 
+def test_a_canary_is_none_of_the_others_that_may_be_as_likely_oracle() -> None:
+    """Before anything is spent at most 2^B are, the canary included."""
+    for _, case in cases(21):
+        numbers = np.flatnonzero(np.isfinite(case.costs))
+        walk, walker, _ = opened(case, numbers)
+        bits = (case.costs[numbers] - context_nats(walker)) / math.log(2) + 1e-6
+        every = np.full(len(numbers), case.tree.size)
+        free = most_leaves(bits, every, excess_bits=walk.excess_bits)
+        assert (walk.bounds().upper <= free).all()
+
+
 def test_open_nodes_theory() -> None:
     """At most 2^B at any depth; beyond the fill's own bits, only as far as a suffix loosens."""
     for seed, case in cases(28):
@@ -117,6 +128,22 @@ def test_bounds_are_exact_on_one_node_golden() -> None:
     bits, leaves = np.array([3.0, 2.9, 0.0, 70.0, 62.5]), np.array([100, 100, 5, 9, 2**62])
     found = most_leaves(bits, leaves, excess_bits=1e-3)
     np.testing.assert_array_equal(found, [8, 7, 1, 9, 2**62])
+
+
+@pytest.mark.parametrize(
+    ("px", "rest", "noise", "most"),
+    [
+        (1.0, 1.5, 0.0, 1),  # it is the only one found, and all others cost more
+        (1.0, 1.0, 0.0, 2),  # another may cost as much
+        (1.0, 1.1, 0.2, 2),  # or no more, as far as the noise goes
+        (2.9, 2.9, 0.0, 7),
+        (2.9, 2.9, 0.2, 8),  # of 3.1 bits there are eight
+    ],
+)
+def test_what_is_left_may_be_as_likely_golden(px, rest, noise, most) -> None:
+    options = {"size": 100, "context_bits": 0.0, "noise_bits": noise, "excess_bits": 0.0}
+    found = bounds_by_place(np.array([px]), np.array([3]), rest, **options)
+    assert [int(end[0]) for end in found] == [1, most]
 
 
 def test_a_softmax_that_sums_to_more_than_1_theory() -> None:
