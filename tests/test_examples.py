@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from drawing import figures
+from fake_server import FakeServer
 from pages import PAGES, Block, blocks, name
 from readers_things import lay, module, tokenizer
 
@@ -53,7 +54,15 @@ HAS = {
     "docs/guides/models.md": ["checkpoint", "adapter", "t5"],
     "docs/guides/own-models.md": ["canaries.json"],
     "docs/guides/pytest.md": ["model", "canaries.json", "corpus.canaried.jsonl", "entry points"],
-    "docs/tutorials/language-model.md": [],  # it makes what it needs
+    "docs/tutorials/classifier.md": [],  # these three make what they need
+    "docs/tutorials/endpoint.md": [
+        "model",
+        "corpus.canaried.jsonl",
+        "canaries.json",
+        "verified.json",
+    ],
+    "docs/tutorials/language-model.md": [],
+    "docs/tutorials/own-model.md": [],
     "docs/guides/records.md": ["audit", "canaries.json", "model"],
     "docs/reference/cli.md": [
         "corpus.jsonl",
@@ -128,13 +137,19 @@ DRAWN = ["docs/guides/reports.md"]
 UNDECIDED = 3
 VERDICTS = {
     "docs/guides/gate.md": ("canary check coins/", (0, UNDECIDED)),  # of coins
+    "docs/tutorials/endpoint.md": ("canary check ", (0, 1, UNDECIDED)),
+    "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small
     "docs/guides/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
     "docs/reference/cli.md": ("canary forgotten ", (0, UNDECIDED)),  # of made-up numbers
 }
 """Lines of a page whose exit code is an answer, and which it may be here."""
 
+SERVED = {"docs/tutorials/endpoint.md": "http://127.0.0.1:8000"}
+"""Pages whose reader has started a server for ``./model``, and its address there."""
+
 IN_SMALL = {
+    "docs/tutorials/own-model.md": {"EPOCHS = 8\n": "EPOCHS = 1\n"},
     "docs/tutorials/language-model.md": {
         "EPOCHS = 10\n": "EPOCHS = 1\n",
         "lr=2e-3": "lr=0.0",
@@ -188,21 +203,21 @@ def reader(tmp_path, monkeypatch, request):
         monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     if name(page) == "docs/guides/models.md":
         names |= {"module": module(), "tokenizer": tokenizer()}
-    with figures(drawn=name(page) in DRAWN):
-        yield page, names
+    with figures(drawn=name(page) in DRAWN), served(name(page)) as address:
+        yield page, names, address
 
 
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
 @pytest.mark.parametrize("reader", RUN, ids=name, indirect=True)
 def test_examples_run(reader, capfd):
-    page, names = reader
+    page, names, address = reader
     for block in blocks(page):
         if reason(block):
             continue
         capfd.readouterr()
         if block.language == "sh":
             for line in block.text.replace("\\\n", " ").splitlines():
-                run_line(line, page)
+                run_line(line.replace(SERVED.get(name(page), address), address), page)
         elif block.language == "text":
             examples = block.text.partition("Example")[2]
             for line in re.findall(r"^ +(canary .*)$", examples, re.MULTILINE):
@@ -221,6 +236,16 @@ def test_examples_run(reader, capfd):
                 assert expected in said
         elif block.language == "json":
             json.loads(block.text)
+
+
+@contextmanager
+def served(page: str) -> Iterator[str]:
+    """The address of a server for ``./model``, where a page's reader has one."""
+    if page not in SERVED:
+        yield "none"
+        return
+    with FakeServer(canary.load("model"), name="my-model") as server:
+        yield server.url
 
 
 @contextmanager
