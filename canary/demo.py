@@ -31,6 +31,7 @@ from canary.audits.audit_result import KIND
 from canary.audits.extracting import with_extractions
 from canary.corpus.canaries import KIND as CANARY_SET
 from canary.records.files import CORPORA, MODEL_PART, PAGES, WEIGHTS, atomic_write, make_folder
+from canary.records.progress import Progress, stage
 from canary.reports.sentences import MODEL_ARGUMENTS, extract_command
 from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import plural
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from canary.audits.audit_result import Audit
-    from canary.scoring.batcher import Stage
 
 START = "\n"
 """Stands before and after every sentence in training, so the audit begins there, too."""
@@ -88,7 +88,7 @@ def run(
     inject: bool = True,
     seed: int = 0,
     settings: Settings = FULL,
-    stage: Stage | None = None,
+    progress: Progress = None,
     say: Callable[[str], object] | None = None,
 ) -> Audit:
     """Inject, verify, train, audit, extract, report.
@@ -106,7 +106,7 @@ def run(
     seed : int
         Of the canaries, their places in the corpus, and the training.
     settings : Settings
-    stage : callable, optional
+    progress : callable or bool, optional
         For progress, as in `canary.audit`; training counts its characters.
     say : callable, optional
         Told, line by line, what happens.
@@ -116,7 +116,6 @@ def run(
     OutputError
         If `out` cannot be written to, or holds another canary set.
     """
-    stage = stage or (lambda name, total: lambda done: None)
     say = say or (lambda line: None)
     place = make_folder(out) / "canaries.json"
     corpus = prose(settings.sentences)
@@ -142,11 +141,11 @@ def run(
     # The format's characters are known to the model even where no canary brings them.
     tokenizer = characters([*texts, *(format.alphabet for format in canaries.formats)])
     with _torch_as_found(seed):
-        model, loss_bits = train(texts, tokenizer, settings, stage)
+        model, loss_bits = train(texts, tokenizer, settings, progress)
         say(f"Trained: {settings.epochs} epochs, {loss_bits:.2f} bits per character in the last")
         loaded = canary.load(model, tokenizer=tokenizer)
-        audit = canary.audit(loaded, canaries, start_token=START, seed=seed, stage=stage)
-        audit = with_extractions(audit, loaded, canaries, stage=stage)
+        audit = canary.audit(loaded, canaries, start_token=START, seed=seed, progress=progress)
+        audit = with_extractions(audit, loaded, canaries, progress=progress)
     named = shlex.join([str(out / "model"), "--factory", "canary.demo:build"])
     known = {"canaries_in_corpus": inject, MODEL_ARGUMENTS: named}
     audit = replace(audit, settings={**audit.settings, **known})
@@ -218,7 +217,7 @@ def build(config: Mapping[str, Any]) -> CharacterLSTM:
 
 
 def train(
-    texts: Sequence[str], tokenizer: Tokenizer, settings: Settings, stage: Stage
+    texts: Sequence[str], tokenizer: Tokenizer, settings: Settings, progress: Progress
 ) -> tuple[CharacterLSTM, float]:
     """A model of the texts, and its mean loss in the last epoch, in bits per character."""
     model = CharacterLSTM(tokenizer.get_vocab_size(), _EMBEDDING, settings.units)
@@ -227,7 +226,7 @@ def train(
     steps = settings.epochs * math.ceil(len(rows) / _BATCH)
     optimizer = torch.optim.Adam(model.parameters())
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=steps)
-    progress = stage("training", settings.epochs * sum(len(row) - 1 for row in rows))
+    advance = stage(progress, "training", settings.epochs * sum(len(row) - 1 for row in rows))
     bits, scored = 0.0, 0
     for _ in range(settings.epochs):
         bits, scored = 0.0, 0
@@ -242,7 +241,7 @@ def train(
             count = int((targets != _NOTHING).sum())
             bits += loss.item() * count / LN2
             scored += count
-            progress(count)
+            advance(count)
     return model.eval(), bits / scored
 
 

@@ -66,7 +66,7 @@ def tiny(tmp_path_factory, stages):
     """A run with injection: its folder, its audit, what it said."""
     folder, said = tmp_path_factory.mktemp("tiny"), []
 
-    def begin(name, total):
+    def begin(name, total, unit):
         stages[name] = [total, 0]
 
         def advance(done):
@@ -74,7 +74,7 @@ def tiny(tmp_path_factory, stages):
 
         return advance
 
-    return folder, demo.run(folder, settings=TINY, say=said.append, stage=begin), said
+    return folder, demo.run(folder, settings=TINY, say=said.append, progress=begin), said
 
 
 def test_all_files_are_there_and_fit_together(tiny):
@@ -206,7 +206,7 @@ def test_torch_is_left_as_it_was_found(tmp_path):
         demo.run(tmp_path, settings=TINY)
         assert torch_state() == before
         with pytest.raises(KeyboardInterrupt):
-            demo.run(tmp_path, settings=TINY, stage=interrupting("training"))
+            demo.run(tmp_path, settings=TINY, progress=interrupting("training"))
         assert torch_state() == before
     finally:
         torch.set_num_threads(threads)
@@ -215,7 +215,7 @@ def test_torch_is_left_as_it_was_found(tmp_path):
 def interrupting(stage: str):
     """Progress during which somebody presses Ctrl-C in the first stage of that name."""
 
-    def begin(name, total):
+    def begin(name, total, unit):
         def advance(done):
             if name.startswith(stage):
                 raise KeyboardInterrupt
@@ -229,7 +229,7 @@ def interrupting(stage: str):
 def test_interrupted_run_leaves_what_was_there(tmp_path, stage):
     (tmp_path / "audit.json").write_text("an older one")
     with pytest.raises(KeyboardInterrupt):
-        demo.run(tmp_path, settings=TINY, stage=interrupting(stage))
+        demo.run(tmp_path, settings=TINY, progress=interrupting(stage))
     assert written(tmp_path) == {"audit.json"}
     assert (tmp_path / "audit.json").read_text() == "an older one"
 
@@ -250,7 +250,7 @@ def test_progress_adds_up(tiny, stages):
 def test_folder_that_cannot_be_written_is_found_out_before_the_work(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="cannot be written"):
-        demo.run(tmp_path / "file" / "demo", settings=TINY, stage=interrupting("training"))
+        demo.run(tmp_path / "file" / "demo", settings=TINY, progress=interrupting("training"))
 
 
 def test_prose_is_distinct_sentences():

@@ -37,11 +37,12 @@ from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
+from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, one_of
 from canary.registry import Registry
-from canary.scoring.batcher import Stage, announce
+from canary.scoring.batcher import announce
 from canary.scoring.run_options import identity_of
 from canary.statistics.exposures import check_exposures
 from canary.tokens.candidates import check_kept_apart
@@ -61,6 +62,7 @@ _CONTROLS = 16  # of each format, for natural secrets, which bring none
 
 
 @sealed
+@shows_progress
 def exposure(
     model: Any,
     canaries: CanarySet,
@@ -73,7 +75,7 @@ def exposure(
     start_texts: Sequence[str] | None = None,
     context: str = "",
     batch_size: int | None = None,
-    stage: Stage | None = None,
+    progress: Progress = None,
 ) -> tuple[CanaryResult, ...]:
     """Exposure of every canary, in the order of the set.
 
@@ -102,7 +104,7 @@ def exposure(
         priced anyway, and only the skew-normal curve is fitted to them.
     seed : int
         Of the draws.
-    start_token, start_texts, context, batch_size, stage
+    start_token, start_texts, context, batch_size, progress
         As of `canary.scoring.run_options.RunOptions`.
 
     Returns
@@ -135,7 +137,7 @@ def exposure(
         start_texts=start_texts,
         context=context,
         batch_size=batch_size,
-        stage=stage,
+        progress=progress,
     )
     return exposure_with(model, canaries, options)[0]
 
@@ -156,6 +158,7 @@ def exposure_with(
 
 
 @sealed
+@shows_progress
 def audit(
     model: Any,
     canaries: CanarySet,
@@ -168,7 +171,7 @@ def audit(
     start_texts: Sequence[str] | None = None,
     context: str = "",
     batch_size: int | None = None,
-    stage: Stage | None = None,
+    progress: Progress = None,
     parts: str | os.PathLike[str] | None = None,
 ) -> Audit:
     """Exposure of every canary, and what all of them say together.
@@ -207,7 +210,7 @@ def audit(
         start_texts=start_texts,
         context=context,
         batch_size=batch_size,
-        stage=stage,
+        progress=progress,
     )
     check_method(options.method, p_values=True)
     canary_set(canaries)

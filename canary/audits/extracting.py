@@ -21,9 +21,10 @@ from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentErro
 from canary.formats.format import Format
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
+from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
-from canary.scoring.batcher import Batcher, Stage, announce
+from canary.scoring.batcher import Batcher, announce
 from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves
@@ -36,6 +37,7 @@ _CHECKED = 4  # candidates that are priced as whole rows, too
 
 
 @sealed
+@shows_progress
 def extract(
     model: Any,
     format: Format | str,
@@ -52,7 +54,7 @@ def extract(
     start_texts: Sequence[str] | None = None,
     context: str = "",
     batch_size: int | None = None,
-    stage: Stage | None = None,
+    progress: Progress = None,
 ) -> Extraction:
     """The likeliest candidates of a format under a model, with a proof.
 
@@ -87,7 +89,7 @@ def extract(
     most_open : int
         Open nodes that are kept; the dearest beyond them are dropped, and the answer is
         then proven up to their cost only.
-    start_token, start_texts, context, batch_size, stage
+    start_token, start_texts, context, batch_size, progress
         As for `canary.audit`; `canaries` must not be among the texts.
 
     Returns
@@ -118,7 +120,7 @@ def extract(
         start_texts=start_texts,
         context=context,
         batch_size=batch_size,
-        stage=stage,
+        progress=progress,
     )
     search = SearchOptions(
         top=top,
@@ -145,6 +147,7 @@ def extract(
 
 
 @sealed
+@shows_progress
 def with_extractions(
     audit: Audit,
     model: Any,
@@ -152,7 +155,7 @@ def with_extractions(
     *,
     budget: int = 10_000,
     batch_size: int | None = None,
-    stage: Stage | None = None,
+    progress: Progress = None,
 ) -> Audit:
     """An audit, and besides the likeliest candidates of each of its formats.
 
@@ -166,7 +169,7 @@ def with_extractions(
         Those that it was made with, as for `canary.audit`.
     budget : int
         Queries for each format.
-    batch_size, stage
+    batch_size, progress
         As for `extract`.
 
     Returns
@@ -195,7 +198,9 @@ def with_extractions(
             where="with_extractions",
         )
     token, context = audit.settings.get("start_token"), audit.settings.get("context", "")
-    options = AuditOptions(start_token=token, context=context, batch_size=batch_size, stage=stage)
+    options = AuditOptions(
+        start_token=token, context=context, batch_size=batch_size, progress=progress
+    )
     start = audit.start or StartChoice(token, "asked", context=bool(context))
     seam = load(model)
     encoder = options.encoder(seam)

@@ -164,14 +164,14 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         return replace(self, candidates=tuple(replace(c, fill=None) for c in self.candidates))
 
     def summary(self, *, show_secrets: bool = False) -> str:
-        """A few lines for a terminal: the candidates, masked unless asked, how surely, notes."""
+        """How surely, the candidates (masked unless asked), notes; a line each."""
         lines = []
         for place, c in enumerate(self.candidates, 1):
             shown = clean(c.fill if show_secrets and c.fill is not None else self.masked)
             proof = "proven" if c.proven else "not proven"
             name = f", {clean(c.canary)}" if c.canary else ""
             lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
-        return "\n".join([*lines, self.verdict(), *(f"note: {note}" for note in self.notes)])
+        return "\n".join([self.verdict(), *lines, *(f"note: {note}" for note in self.notes)])
 
     def verdict(self) -> str:
         """How surely, at what cost, and against what random guessing costs; one line."""

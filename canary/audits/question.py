@@ -170,8 +170,8 @@ class Question:
 
         A ModelError is raised if the model does not take a sequence of `longest` tokens.
         """
-        stage = self.options.progress(name, tokens)
-        batcher = Batcher(self.model, batch_size=self.options.batch_size, progress=stage)
+        progress = self.options.begin(name, tokens)
+        batcher = Batcher(self.model, batch_size=self.options.batch_size, progress=progress)
         batcher.check_length(longest)
         return batcher
 

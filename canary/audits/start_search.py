@@ -123,7 +123,7 @@ def choose_start(
         return StartChoice(None, "unpriced")
     announce(model, lambda: len(possible) * len(evidence))
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
-    progress = options.progress("choosing the start token", tokens)
+    progress = options.begin("choosing the start token", tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     asked = possible
     if len(possible) > _MANY:
@@ -292,7 +292,7 @@ def _with_rivals(
         rows += len(fills) + len(drawn)
         tokens += len(first.ids) * (len(fills) + len(drawn))
     announce(model, lambda: (1 + len(others)) * rows)
-    progress = options.progress("checking the start token", (1 + len(others)) * tokens)
+    progress = options.begin("checking the start token", (1 + len(others)) * tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     chosen = injected.exposures(batcher, mine)
     level = LEVEL / (len(others) * len(chosen))

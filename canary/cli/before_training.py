@@ -219,7 +219,7 @@ def inject(
                 seed=seed,
                 mode=mode,
                 check=check,
-                progress=bars.file(corpus.name),
+                progress=bars.stage,
             )
         try:
             placements.save(places)
@@ -292,7 +292,7 @@ def verify(
             **options.reading(),
             tokenizer=tokenizer,
             context=context,
-            progress=bars.file(corpus.name),
+            progress=bars.stage,
         )
     for line in verification.summary().splitlines():
         say(line)
@@ -336,8 +336,7 @@ def strip(
     chosen = CanarySet.load(canaries)
     check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
-        progress = bars.file(corpus.name)
-        gone = strip_file(corpus, out, chosen, **options.reading(), progress=progress)
+        gone = strip_file(corpus, out, chosen, **options.reading(), progress=bars.stage)
     say(
         f"{plural(gone.records, 'record')} went and {plural(gone.cuts, 'copy', 'copies')} "
         f"{'was' if gone.cuts == 1 else 'were'} cut out of others; "
@@ -380,7 +379,7 @@ def discover(
     # What was found can be found again; what was drawn is gone.
     again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
-        natural = find(corpus, formats, **options.reading(), progress=bars.file(corpus.name))
+        natural = find(corpus, formats, **options.reading(), progress=bars.stage)
     natural.save(out, force=again)
     rows = []
     for number, format in enumerate(natural.formats):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from canary.cli.standard_streams import tell, write_result
+from canary.records import progress
 from canary.statistics.numbers import bits_or_bound, clean, count, probability
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 _TICK = 1.0
-_NAME_WIDTH = 48
-_USUAL_WIDTH, _USUAL_ROWS = 80, 24
 
 
 def say(text: str) -> None:
@@ -138,7 +136,7 @@ def emit_lines(lines: Iterable[str]) -> None:
     write_result(text.encode("ascii", "backslashreplace").decode())
 
 
-class Bars:
+class Bars(progress.Bars):
     """How far a command is, on stderr: a bar on a terminal, a line now and then elsewhere.
 
     One thing at a time. A thread of its own keeps the bar's clock and writes a line every `EVERY`
@@ -146,14 +144,12 @@ class Bars:
     """
 
     def __init__(self) -> None:
-        self._bar: Any = None
+        terminal = sys.stderr is not None and sys.stderr.isatty()
+        super().__init__(shown=terminal)
         self._task: _Task | None = None
         self._lock = threading.RLock()
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._over.set()
@@ -161,14 +157,13 @@ class Bars:
 
     def phase(self, name: str) -> None:
         """Something that takes its time, and does not say how far it is."""
-        self._open(name, unit="s", bar_format="{desc}: {elapsed}")
+        self._open(name, None, "s", bar_format="{desc}: {elapsed}")
 
-    def stage(self, name: str, total: int, *, unit: str = "tokens") -> Callable[[int], None]:
-        """A bar over what a model computes; gives what is told of it since the last time.
-
-        `total` is the most that it may be: a search may be done before.
-        """
-        bar, task = self._open(name, total=total, unit=unit, unit_scale=True)
+    def stage(self, name: str, total: int, unit: str = "tokens") -> Callable[[int], None]:
+        """A bar over a stage; see `canary.records.progress.Progress`."""
+        bar = self._open(name, total, unit)
+        task = self._task
+        assert task is not None
 
         def advance(done: int) -> None:
             task.done += done
@@ -176,54 +171,28 @@ class Bars:
 
         return advance
 
-    def file(self, name: str) -> Callable[[int, int], None]:
-        """A bar over the bytes of a file; gives what is told of those done, and of all."""
-        bar, task = self._open(name, total=None, unit="B", unit_scale=True, unit_divisor=1024)
-
-        def reach(done: int, total: int) -> None:
-            if bar.total is None:  # what an earlier run did says nothing of the speed
-                bar.n = bar.initial = bar.last_print_n = done
-            bar.total = total
-            task.done, task.total = done, total
-            bar.update(done - bar.n)
-
-        return reach
-
     def say(self, text: str) -> None:
         """One line for people, in the place of the bar that may stand there."""
         self._close()
         say(text)
 
-    def _open(self, name: str, *, unit: str, total: int | None = None, **options: Any) -> Any:
-        from tqdm import tqdm
-
+    def _open(self, name: str, total: int | None, unit: str, **options: Any) -> Any:
         self._close()
-        terminal = sys.stderr is not None and sys.stderr.isatty()
         with self._lock:
-            self._task = _Task(clean(name)[:_NAME_WIDTH], total, unit, time.monotonic())
-            self._bar = tqdm(
-                desc=self._task.name,
-                total=total,
-                unit=unit if unit == "B" else f" {unit}",
-                file=sys.stderr,
-                disable=not terminal,
-                leave=False,
-                **_width(),
-                **options,
-            )
+            bar = super()._open(name, total, unit, **options)
+            self._task = _Task(progress.shown_name(name), total, unit, time.monotonic())
         if self._thread is None:
-            pause = min(_TICK, EVERY) if terminal else EVERY
+            pause = min(_TICK, EVERY) if self._shown else EVERY
             self._thread = threading.Thread(target=self._keep_telling, args=(pause,), daemon=True)
             self._thread.start()
-        return self._bar, self._task
+        return bar
 
     def _close(self, *, done: bool = True) -> None:
         """End what is under way; whoever heard how far it was hears that it is done, if it is."""
         with self._lock:
             task = self._task
-            if self._bar is not None:
-                self._bar.close()
-            self._bar = self._task = None
+            super()._close()
+            self._task = None
         if done and task is not None and task.told and task.counted:
             say(task.line(over=True))
 
@@ -268,13 +237,3 @@ class _Task:
         share = f"{100 * min(self.done / self.total, 1):.0f} %"
         of_all = f" ({self.done:,} of at most {self.total:,} {self.unit})" if self.counted else ""
         return f"{self.name}: {share}{of_all}, {seconds}"
-
-
-def _width() -> dict[str, Any]:
-    """How wide a bar is: as the terminal, now and later; some say that they have no size."""
-    try:
-        unknown = 0 in os.get_terminal_size(sys.stderr.fileno())
-    except (AttributeError, OSError, ValueError):
-        unknown = True
-    # Without rows there would be no place for a bar, and none would be drawn.
-    return {"ncols": _USUAL_WIDTH, "nrows": _USUAL_ROWS} if unknown else {"dynamic_ncols": True}

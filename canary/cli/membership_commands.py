@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -78,7 +77,7 @@ def attack(
                 coins=coin_flips,
                 guesses=guesses,
                 delta=delta,
-                stage=partial(bars.stage, unit="rounds"),
+                progress=bars.stage,
                 **asked,
             )
         return folder.finish(result, result.to_dict(), SCHEMA)
@@ -209,7 +208,7 @@ def models(
                 alphas=levels,
                 rule=rule,
                 least=least,
-                stage=partial(bars.stage, unit="rounds"),
+                progress=bars.stage,
                 **asked,
             )
         return folder.finish(result, result.to_dict(), SCHEMA)
@@ -230,10 +229,10 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
             where=str(folder),
         )
     if folder:
-        read = bars.stage("models", 0, unit="models")
+        read = bars.stage("models", 0, "models")
         table = table_of_folder(folder, outputs="outputs" in signals, done=read)
         return table, [f"model {number}" for number in table.numbers]
-    read = bars.stage("models", len(outputs), unit="models")
+    read = bars.stage("models", len(outputs), "models")
     return table_of_files(outputs, signals=signals, done=read), [str(place) for place in outputs]
 
 
@@ -310,7 +309,6 @@ def text(
     from canary.membership.words_alone import check_enough_texts
     from canary.signals.text_files import read_texts
     from canary.signals.text_measuring import measure_texts, text_signals_of
-    from canary.signals.text_pricing import REWRITING
 
     asked = judged.checked()
     text_signals_of(attacks, reference=reference is not None, masked=masked is not None)
@@ -350,16 +348,14 @@ def text(
                 seed=judged.seed,
                 places=texts.place,
                 parts=folder.parts,
-                stage=lambda name, total: bars.stage(
-                    name, total, unit="texts" if name.startswith(REWRITING) else "tokens"
-                ),
+                progress=bars.stage,
                 **options.running(),
             )
             result = survey_texts(
                 measured,
                 texts.texts,
                 lines=texts.lines,
-                stage=partial(bars.stage, unit="rounds"),
+                progress=bars.stage,
                 **asked,
             )
         result = replace(result, notes=(*texts.notes, *result.notes))

@@ -116,7 +116,7 @@ def score(
             out,
             column=column,
             overlap=overlap,
-            progress=bars.file(texts.name),
+            progress=bars.stage,
             **options.running(),
         )
     if done.resumed:
@@ -169,7 +169,7 @@ def audit(
             result = measure(
                 loaded,
                 chosen,
-                stage=bars.stage,
+                progress=bars.stage,
                 parts=folder.parts,
                 **asked,
             )
@@ -180,7 +180,7 @@ def audit(
                     chosen,
                     budget=extraction_budget,
                     batch_size=options.batch_size,
-                    stage=bars.stage,
+                    progress=bars.stage,
                 )
         return folder.finish(result, result.to_dict(), SCHEMA)
 
@@ -204,7 +204,7 @@ def exposure(
     asked = options.running()
     loaded = options.load(model)
     with Bars() as bars:
-        chosen_options = AuditOptions(stage=bars.stage, **asked)
+        chosen_options = AuditOptions(progress=bars.stage, **asked)
         results, notes, start = exposure_with(loaded, chosen, chosen_options)
     show_notes(notes)
     show_exposures(results)
@@ -271,7 +271,7 @@ def extract(
             loaded,
             wanted,
             canaries=chosen,
-            stage=bars.stage,
+            progress=bars.stage,
             **vars(asked),
             **running,
         )

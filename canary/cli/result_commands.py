@@ -333,7 +333,6 @@ def forgotten(
     with report_folder(out, KIND, "forgetting.json", inputs=read, force=force) as folder:
         sets = [None if path is None else _samples(path) for path in (query_data, calibration_data)]
         with Bars() as bars:
-            pairs = len(query_model) * (1 + len(calibration))
             comparison = compare(
                 query_model,
                 target,
@@ -345,7 +344,7 @@ def forgotten(
                 confidence=confidence,
                 resamples=resamples,
                 seed=seed,
-                done=bars.stage("comparison", pairs, unit="pairs"),
+                progress=bars.stage,
             )
         result = folder.finish(comparison, comparison.to_dict(), SCHEMA, name=target.name)
     answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
@@ -389,7 +388,7 @@ def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False
     written = [(out / name, kinds) for name, kinds in FILES.items()]
     with folder_made(out), folder_made(out / "model"), Bars() as bars:
         check_outputs(written, inputs=[], force=force)
-        result = run(out, inject=inject, seed=seed, stage=bars.stage, say=bars.say)
+        result = run(out, inject=inject, seed=seed, progress=bars.stage, say=bars.say)
     show_report(result)
     secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
     say(f"Secrets stand in clear in {' and '.join(map(str, secrets))}")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from canary.corpus.columns import Beside, Edit, Shape, Slot
-from canary.corpus.lines import Progress, regular_size
+from canary.corpus.lines import regular_size
 from canary.errors import CorpusError
+from canary.records.progress import Advance, Progress, stage
 
 Position = int | bytes
 """Of a record: its number from 0, or in a stream a digest of its content."""
@@ -127,7 +128,7 @@ class Corpus(ABC):
 class FileCorpus(Corpus):
     """A corpus in one file, with texts in the columns `names`.
 
-    `progress` is told of the bytes done and to do in so many `passes` over the file.
+    `progress` is told of the bytes that `passes` over the file take.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()
@@ -141,12 +142,14 @@ class FileCorpus(Corpus):
         names: tuple[str, ...] = ("text",),
         *,
         beside: Beside = (),
-        progress: Progress | None = None,
+        progress: Progress = None,
         passes: int = 1,
     ) -> None:
         self.path, self.names, self.beside = path, names, beside
         self.source = str(path)
         self._progress, self._passes, self._pass = progress, passes, 0
+        self._advance: Advance | None = None
+        self._reported = 0  # bytes
 
     @abstractmethod
     def look(self) -> None:
@@ -173,7 +176,11 @@ class FileCorpus(Corpus):
 
     def report(self, done: int, of: int) -> None:
         """Tell how far this pass is."""
-        if self._progress is not None and self._pass <= self._passes:
-            size = self.stamp[0]
-            share = size * done // max(of, 1)
-            self._progress(size * (self._pass - 1) + share, size * self._passes)
+        if self._pass > self._passes:
+            return
+        size = self.stamp[0]
+        if self._advance is None:
+            self._advance = stage(self._progress, self.path.name, size * self._passes, "B")
+        reached = size * (self._pass - 1) + size * done // max(of, 1)
+        self._advance(reached - self._reported)
+        self._reported = reached

@@ -11,9 +11,9 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.consistency import check_not_empty
 from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.lines import Progress
 from canary.errors import CorpusError, InputError
 from canary.formats.format import Format
+from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 
 _LOOK = 24
@@ -21,6 +21,7 @@ _LOOK = 24
 
 
 @sealed
+@shows_progress
 def discover(
     corpus: Any,
     formats: Format | str | Sequence[Format | str],
@@ -28,7 +29,7 @@ def discover(
     column: Column = "text",
     split: str = SPLIT,
     file_format: str | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> CanarySet:
     """Find natural secrets in a corpus, with their counts.
 

@@ -13,9 +13,10 @@ from canary.corpus.columns import Column, check_beside, column_names
 from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.dataset_rows import DatasetRows, StreamRows
 from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
-from canary.corpus.lines import Progress, compression_of, open_writer, regular_size
+from canary.corpus.lines import compression_of, open_writer, regular_size
 from canary.errors import CorpusError, OutputError
 from canary.records.files import CORPORA, atomic_writer
+from canary.records.progress import Progress
 from canary.records.validation import one_of
 from canary.registry import Registry
 
@@ -40,7 +41,7 @@ def open_corpus(
     file_format: str | None = None,
     beside: Mapping[str, str] | None = None,
     mode: str = "record",
-    progress: Progress | None = None,
+    progress: Progress = None,
     passes: int = 1,
 ) -> Corpus:
     """A corpus of any kind, its columns checked; options are those of `canary.inject`.

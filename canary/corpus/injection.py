@@ -12,7 +12,7 @@ from canary.corpus.columns import Column
 from canary.corpus.corpora import Corpus, Edits
 from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
-from canary.corpus.lines import Progress, regular_size
+from canary.corpus.lines import regular_size
 from canary.corpus.occurrences import find_canaries
 from canary.corpus.placements import Placements, check_drawn
 from canary.corpus.places import (
@@ -26,6 +26,7 @@ from canary.corpus.places import (
     hostable,
 )
 from canary.errors import CorpusError, InputError
+from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import whole_number
 
@@ -127,6 +128,7 @@ def inject(
 
 
 @sealed
+@shows_progress
 def inject_file(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -139,7 +141,7 @@ def inject_file(
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
     check: bool = True,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Placements:
     """Put canaries into a file, as records of their own or within its texts.
 
@@ -162,8 +164,8 @@ def inject_file(
         Whether every record is checked, and searched for canaries that are there
         already. Without it the records pass through unread, much faster; splicing needs
         it.
-    progress : callable, optional
-        ``progress(done_bytes, total_bytes)``, over both passes.
+    progress : callable or bool, optional
+        Told of bytes, over both passes; see `canary.records.progress.Progress`.
 
     Returns
     -------

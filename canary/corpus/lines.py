@@ -17,9 +17,6 @@ from typing import IO, Any
 from canary.errors import CorpusError
 from canary.records.files import kind_there
 
-Progress = Callable[[int, int], object]
-"""Called now and then with the bytes done and the bytes to do in all."""
-
 _COMPRESSIONS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
 _BLOCK = 1 << 17
 

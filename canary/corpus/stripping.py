@@ -13,10 +13,11 @@ from canary.corpus.columns import Column, Edit, Slot, edit_text
 from canary.corpus.corpora import Corpus, Edits, Position
 from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
-from canary.corpus.lines import Progress, regular_size
+from canary.corpus.lines import regular_size
 from canary.corpus.placements import check_drawn
 from canary.corpus.places import Remover, check_separators
 from canary.errors import CorpusError, InputError
+from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 
 D = TypeVar("D")
@@ -93,6 +94,7 @@ def strip(
 
 
 @sealed
+@shows_progress
 def strip_file(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
@@ -102,7 +104,7 @@ def strip_file(
     file_format: str | None = None,
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Stripped:
     """Take canaries out of a file: the corpus that `inject_file` was given.
 

@@ -10,9 +10,9 @@ from typing import Any
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.lines import Progress
 from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
+from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
 from canary.statistics.numbers import Shown, clean, plural
@@ -169,6 +169,7 @@ class Verification(
 
 
 @sealed
+@shows_progress
 def verify(
     corpus: Any,
     canaries: CanarySet,
@@ -178,7 +179,7 @@ def verify(
     file_format: str | None = None,
     tokenizer: Any = None,
     context: str = "",
-    progress: Progress | None = None,
+    progress: Progress = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
 
@@ -198,8 +199,8 @@ def verify(
     context : str
         What the audit will be given as context. For spliced canaries the separator
         before them.
-    progress : callable, optional
-        ``progress(done_bytes, total_bytes)`` while a file is read.
+    progress : callable or bool, optional
+        Told of the bytes of a file; see `canary.records.progress.Progress`.
 
     Raises
     ------

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +20,7 @@ from canary.errors import InputError, ModelError
 from canary.fleet.splits import Drawn, Split, soft_labelled
 from canary.fleet.store import Kept, TrainedOn, checkpoint_path, print_of, refusal
 from canary.fleet.training import Training, train_and_measure
+from canary.records.progress import Progress, shows_progress, stage
 from canary.records.shards import open_run
 from canary.records.validation import one_of, versions
 from canary.signals.class_signals import Outputs
@@ -209,12 +210,13 @@ class Fleet:
             self, split=learned, n_models=n_models, seed=seed, checkpoints=False, keep_outputs=False
         )
 
+    @shows_progress
     def run(
         self,
         *,
         folder: str | os.PathLike[str] | None = None,
         workers: Workers | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress = None,
     ) -> SignalTable:
         """Train the models that are not finished, and gather what all say of all samples.
 
@@ -231,8 +233,8 @@ class Fleet:
         workers : Workers, optional
             `canary.workers.local.Here`, this process, unless given; or
             `canary.workers.cluster.RayWorkers`.
-        progress : callable, optional
-            Told how many models are finished, and of how many.
+        progress : callable or bool, optional
+            Told of models; see `canary.records.progress.Progress`.
 
         Raises
         ------
@@ -261,7 +263,7 @@ class Fleet:
             raise _refused("checkpoints are to be kept nowhere", "give a folder")
         results: dict[int, Plain] = {}
         missing: dict[int, str] = {}
-        progress = progress or (lambda *_: None)
+        advance = stage(progress, "models", self.n_models, "models")
         with ExitStack() as stack:
             kept = None
             if folder is not None:
@@ -269,7 +271,7 @@ class Fleet:
                 kept = Kept(run, weights=self.checkpoints, outputs=self.keep_outputs)
                 before = {number: kept.get(key) for number, key in enumerate(self.keys)}
                 results = {number: known for number, known in before.items() if known is not None}
-            progress(len(results), self.n_models)
+            advance(len(results))
             for number, result in self._train(workers, skip=frozenset(results)):
                 if isinstance(result, Lost):
                     missing[number] = result.reason
@@ -279,7 +281,7 @@ class Fleet:
                     if kept:
                         kept.put(self.keys[number], result)
                     results[number] = result
-                progress(len(results) + len(missing), self.n_models)
+                advance(1)
             missing = dict(sorted(missing.items()))
             fleet = TrainedOn(self.keys, self.drawn.member, self._labels, self._data, missing)
             if kept and results and self.drawn.target is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from canary.audits.audit_result import Audit, median_bits
 from canary.corpus.canaries import CanarySet
@@ -11,13 +12,13 @@ from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
 from canary.records.record import Record
 from canary.records.validation import as_real
-from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
+from canary.statistics.epsilon import bound_in_words, correct_guesses, epsilon_lower_bound
 from canary.statistics.number_checks import positive_integer
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import Shown, plural
 
 
-@dataclass(frozen=True)
-class EpsilonBound(Record):
+@dataclass(frozen=True, repr=False)
+class EpsilonBound(Shown, Record):
     """A lower bound on the epsilon of a training run.
 
     Training is not (epsilon', delta)-private for any epsilon' below `epsilon`, as regards all
@@ -33,6 +34,14 @@ class EpsilonBound(Record):
     correct: int
     copies: int  # the most that hang on one coin
     largest_possible: float  # if every guess were right
+
+    def summary(self) -> str:
+        """The bound, and the guesses that it rests on."""
+        line = bound_in_words(self.epsilon, self.delta, self.confidence)
+        return f"{line}: {self.correct} of {self.guesses} guesses right"
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [vars(self)]
 
 
 def epsilon_bound(

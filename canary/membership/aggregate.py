@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +15,7 @@ from canary.membership.loss_tests import row_ranks
 from canary.membership.many import ManyScores, attack_models
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence, positive_integer
+from canary.statistics.numbers import Shown
 from canary.statistics.roc import Estimate, Roc, roc
 from canary.statistics.tails import Rule, check_level
 
@@ -68,8 +70,8 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(*(Spread.of(values).mean for values in ends))
 
 
-@dataclass(frozen=True, eq=False)
-class Across:
+@dataclass(frozen=True, eq=False, repr=False)
+class Across(Shown):
     """What an attack reaches on each target, and on average.
 
     `fprs` has the shape (points,); `tprs` of shape (targets, points) is the true positive rate of
@@ -85,6 +87,19 @@ class Across:
     tprs: Floats
     models_trained: int
     notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """Its AUC, on average over targets."""
+        line = f"{self.name}: AUC {self.auc.mean:.3f}, the mean over {self.auc.count} targets"
+        spread = f" ({self.auc.least:.3f} to {self.auc.most:.3f})" if self.auc.count > 1 else ""
+        return "\n".join([line + spread, *self.notes])
+
+    def _table(self) -> list[dict[str, Any]]:
+        pairs = zip(self.targets, self.evaluations, strict=True)
+        return [
+            {"target": target, "auc": one.auc.value, "lower": one.auc.lower, "upper": one.auc.upper}
+            for target, one in pairs
+        ]
 
     @property
     def average_tpr(self) -> Floats:

@@ -13,7 +13,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
 from canary.membership.forgetting_result import LEVEL, Forgetting
 from canary.membership.sharing import repeated_models
+from canary.records.progress import Progress, shows_progress, stage
 from canary.records.validation import whole_number
 from canary.signals.loss_tables import Answers, Said, answers_of, check_same_samples, shared_samples
 from canary.statistics.distances import (
@@ -53,6 +54,7 @@ _MAY_BE_ONE = {("query", "target"), ("target", "retrained"), ("calibration", "re
 Floats = NDArray[np.float64]
 
 
+@shows_progress
 def forgotten(
     query: Said,
     target: Said,
@@ -65,7 +67,7 @@ def forgotten(
     confidence: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    done: Callable[[int], object] = lambda count: None,
+    progress: Progress = None,
 ) -> Forgetting:
     """Compare what models say of the query set: has the target forgotten it?
 
@@ -91,8 +93,8 @@ def forgotten(
     resamples : int
         Of samples and of models, for the interval.
     seed : int
-    done : callable
-        Told of every pair of models that is compared.
+    progress : callable or bool, optional
+        Told of pairs of models; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -146,10 +148,11 @@ def forgotten(
             where="forgotten",
         )
     times = resamples_of(n, count, seed=seed)
+    advance = stage(progress, "comparison", len(queries) * (1 + k), "pairs")
 
     def from_queries(model: Floats) -> list[Distance]:
         distances = [resampled_distance(known, model, times) for known in queries]
-        done(len(queries))
+        advance(len(queries))
         return distances
 
     rng = np.random.default_rng([seed, 1])

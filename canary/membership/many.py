@@ -13,7 +13,7 @@ from canary.errors import InputError
 from canary.membership.attacks import ATTACKS, Attack, Tuning, with_many_models
 from canary.membership.references import ComparedWith, References, resolve
 from canary.signals.signal_table import SignalTable
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import Shown, plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.tails import Rule, check_level, check_rule
 
@@ -23,8 +23,8 @@ _FALSE_NOTES = 1e-4
 """How often the number of references may be said to reveal members where it does not."""
 
 
-@dataclass(frozen=True, eq=False)
-class ManyScores:
+@dataclass(frozen=True, eq=False, repr=False)
+class ManyScores(Shown):
     """What an attack says of each sample of each of its targets, which are rows of a table.
 
     Parameters
@@ -54,6 +54,21 @@ class ManyScores:
     models_trained: int
     notes: tuple[str, ...]
     blind: bool
+
+    def summary(self) -> str:
+        """Its name, and how many samples of how many targets it scored."""
+        samples, targets = self.scores.shape[1], plural(len(self.targets), "target")
+        line = f"{self.name}: scores of {plural(samples, 'sample')} under {targets}"
+        return "\n".join([line, *self.notes])
+
+    def _table(self) -> dict[str, Any]:
+        targets, samples = self.scores.shape
+        return {
+            "target": np.repeat(self.targets, samples),
+            "sample": np.tile(np.arange(samples), targets),
+            "member": self.member.ravel(),
+            "score": self.scores.ravel(),
+        }
 
     @property
     def signal(self) -> str:

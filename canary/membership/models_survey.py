@@ -27,7 +27,7 @@ from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.membership.references import resolve
 from canary.membership.sharing import repeated_models
 from canary.membership.survey import rates_of
-from canary.scoring.batcher import Stage
+from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.number_checks import check_confidence, positive_integer
@@ -48,6 +48,7 @@ _GROWN_TARGETS, _GROWN_FROM = 4, 4
 models; a target is one of as many models at least."""
 
 
+@shows_progress
 def survey_models(
     table: SignalTable,
     *,
@@ -60,7 +61,7 @@ def survey_models(
     least: int | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    stage: Stage = lambda name, total: lambda count: None,
+    progress: Progress = None,
 ) -> ModelsSurvey:
     """Attack the models of a table by each other, with every attack.
 
@@ -87,9 +88,8 @@ def survey_models(
     confidence : float
     seed : int
         Of the order in which models are added for the curves against their number.
-    stage : callable
-        Told ``attacks`` and how many there are, each again for its interval and its curve
-        against the number of models; gives what is told of those that are done.
+    progress : callable or bool, optional
+        Told of ``attacks``, in rounds; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -128,7 +128,9 @@ def survey_models(
     notes += said
     if whole and not fleets:
         notes.append(_own_intervals(few.models))
-    done = stage("attacks", len(kinds) * (2 + (groups_of(few.models) if fleets else 0)))
+    done = stage(
+        progress, "attacks", len(kinds) * (2 + (groups_of(few.models) if fleets else 0)), "rounds"
+    )
     attacked = []
     grid = np.geomspace(1.0 / nonmembers, 1.0, 200)
     options: dict[str, Any] = {"rule": rule, "confidence": confidence}

@@ -12,17 +12,17 @@ from canary.errors import EstimationError
 from canary.membership.attacks import AttackScores
 from canary.membership.many import ManyScores
 from canary.records.record import Record
-from canary.statistics.epsilon import correct_guesses, epsilon_lower_bound
+from canary.statistics.epsilon import bound_in_words, correct_guesses, epsilon_lower_bound
 from canary.statistics.number_checks import check_confidence, positive_integer
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import Shown, plural
 from canary.statistics.roc import scored_members
 
 _UNBELIEVABLE = 1e-6
 _WRITTEN = ("epsilon", "delta", "confidence", "attacks", "confidence_of_each", ...)
 
 
-@dataclass(frozen=True)
-class AttackEpsilon(Record, written=_WRITTEN):
+@dataclass(frozen=True, repr=False)
+class AttackEpsilon(Shown, Record, written=_WRITTEN):
     """A lower bound on the epsilon of the training of a model that was attacked.
 
     Training is not (epsilon', delta)-private for any epsilon' below `epsilon`. That is above the
@@ -40,6 +40,14 @@ class AttackEpsilon(Record, written=_WRITTEN):
     correct: int
     largest_possible: float
     notes: tuple[str, ...]
+
+    def summary(self) -> str:
+        """The bound, and the guesses that it rests on."""
+        line = bound_in_words(self.epsilon, self.delta, self.confidence)
+        return "\n".join([f"{line}: {self.correct} of {self.guesses} guesses right", *self.notes])
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [vars(self)]
 
     @property
     def confidence_of_each(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +13,7 @@ from canary.membership.association import check_both_kinds, shadows_of
 from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence, positive_integer
+from canary.statistics.numbers import Shown, plural
 from canary.statistics.roc import Estimate, scored_members
 
 Flags = NDArray[np.bool_]
@@ -39,8 +40,8 @@ _QUARTILES = 1.349  # quartile distance of a normal distribution, in standard de
 _TRACE = 0.01
 
 
-@dataclass(frozen=True, eq=False)
-class RiskScores:
+@dataclass(frozen=True, eq=False, repr=False)
+class RiskScores(Shown):
     """The privacy risk score of each sample of a target.
 
     `scores` of shape (samples,) are posterior probabilities of being a member, which is `prior`
@@ -53,6 +54,17 @@ class RiskScores:
     bins: int | None
     scale: Scale
     pooled: Flags
+
+    def summary(self) -> str:
+        """How the scores are spread."""
+        low, middle, high = np.quantile(self.scores, [0.25, 0.5, 0.75])
+        return (
+            f"risk scores of {plural(len(self.scores), 'sample')}: median {middle:.2f}, half of "
+            f"them from {low:.2f} to {high:.2f}; prior {self.prior:g}"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return {"risk": self.scores}
 
 
 def risk_scores(

@@ -31,7 +31,7 @@ from canary.membership.survey import (
     rows_of,
     table_facts,
 )
-from canary.scoring.batcher import Stage
+from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.definitions import SIGNALS
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
@@ -138,6 +138,7 @@ class ShadowSurvey(OneTargetSurvey):
         }
 
 
+@shows_progress
 def survey(
     target: SignalTable,
     shadow: SignalTable,
@@ -154,7 +155,7 @@ def survey(
     coins: bool = False,
     guesses: int | None = None,
     delta: float = 0.0,
-    stage: Stage = lambda name, total: lambda count: None,
+    progress: Progress = None,
 ) -> ShadowSurvey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
 
@@ -177,8 +178,8 @@ def survey(
         the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
     guesses, delta
         Of that bound, as in `canary.membership.privacy.attack_epsilon`.
-    stage : callable
-        Told ``attacks`` and how many there are; gives what is told of every one that is done.
+    progress : callable or bool, optional
+        Told of ``attacks``, in rounds; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -230,7 +231,7 @@ def survey(
                 "nonmembers in the shadow: their risk scores rest on all classes together"
             )
     attacked, epsilons = [], {}
-    done = stage("attacks", len(names))
+    done = stage(progress, "attacks", len(names), "rounds")
     for name in names:
         scores = attack(target, name, shadow=shadow, seed=seed)
         evaluation = evaluate(scores, member, confidence=confidence)

@@ -15,7 +15,7 @@ from canary.membership.doubts import SURE, upside_down
 from canary.membership.evaluation import Evaluation, evaluate
 from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, rows_of
 from canary.membership.words_alone import FOLDS, WordsAlone, words_alone
-from canary.scoring.batcher import Stage
+from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import TextTable
 from canary.statistics.number_checks import check_confidence
@@ -138,6 +138,7 @@ class TextSurvey(OneTargetSurvey):
         }
 
 
+@shows_progress
 def survey_texts(
     measured: TextTable,
     texts: Sequence[str],
@@ -146,7 +147,7 @@ def survey_texts(
     fprs: Sequence[float] | None = None,
     confidence: float = 0.95,
     seed: int = 0,
-    stage: Stage = lambda name, total: lambda count: None,
+    progress: Progress = None,
 ) -> TextSurvey:
     """Every attack that the signals allow, and what words alone tell.
 
@@ -163,9 +164,8 @@ def survey_texts(
     confidence : float
     seed : int
         Of the halves, the folds and the permutations.
-    stage : callable
-        Told ``attacks`` and how many there are, with the folds of the bag of words; gives what
-        is told of every one that is done.
+    progress : callable or bool, optional
+        Told of ``attacks``, in rounds; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def survey_texts(
     rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     chosen = [texts[at] for at in measured.kept.tolist()]
     names = [name for name in TEXT_SIGNALS if name in table.values]
-    done = stage("attacks", FOLDS + len(names))
+    done = stage(progress, "attacks", FOLDS + len(names), "rounds")
     words = words_alone(chosen, member, seed=seed, confidence=confidence, done=done)
     teaching, judged = _halves(member, seed)
     attacked = []

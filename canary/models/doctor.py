@@ -46,8 +46,6 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
         cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
         return "\n".join([*lines, *dict.fromkeys(cures)])
 
-    __str__ = summary
-
     def _table(self) -> list[dict[str, Any]]:
         return [finding.to_dict() for finding in self.findings]
 

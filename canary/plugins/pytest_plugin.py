@@ -237,7 +237,9 @@ def _shared_audits(folder: Path | None, key: bytes) -> Callable[..., Audit]:
             model = load(model)
             identity = identity_of(model)
         # Two options change nothing in the result.
-        asked = {name: value for name, value in options.items() if name not in ("parts", "stage")}
+        asked = {
+            name: value for name, value in options.items() if name not in ("parts", "progress")
+        }
         about = [identity, canaries.to_dict(), {**asked, "extractions": extractions}]
         text = json.dumps(about, sort_keys=True, default=repr)
         name = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.membership.aggregate import Across
 from canary.membership.diagnostics import Growth, NullLosses, Scatter
+from canary.membership.evaluation import Evaluation
 from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.survey import Attacked
 from canary.membership.text_survey import TextSurvey
@@ -134,6 +135,15 @@ def roc_figure(survey: ShadowSurvey | TextSurvey, _: PlotOptions | None = None) 
     words = f"True against false positive rate of each attack. Areas under the curves, {areas}."
     caption = said_in_one("survey.roc", alone=True, words="words" in vars(survey), undrawn=undrawn)
     return Figure("roc", words, [_roc_panel(marks, least)], caption)
+
+
+@figure_of.register
+def evaluation_figure(found: Evaluation, _: PlotOptions) -> Figure:
+    """The ROC curve of one attack, or of bare scores."""
+    name, least = found.name or "scores", 0.7 / max(found.roc.nonmembers, 2)
+    curve = _curve(*_points(found.roc), least, SERIES[0], label=name)
+    words = f"True against false positive rate of {name}; area {found.auc.value:.3f}."
+    return Figure("roc", words, [_roc_panel([_coin(least), curve], least)])
 
 
 def risks_figure(survey: ShadowSurvey) -> Figure:

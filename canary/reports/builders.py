@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from canary.errors import InputError
 from canary.registry import Registry, name_cure
 from canary.reports.document import Block, Figure, Report, Section, Text
+from canary.statistics.numbers import Shown
 
 _HOMES = {
     "audit_report": ("Audit", "Extraction"),
@@ -23,7 +24,11 @@ _HOMES = {
     "models_report": ("ModelsSurvey",),
     "survey_reports": ("ShadowSurvey", "TextSurvey"),
     "verdicts": ("Verdict",),
-    "attack_figures": ("Across", "Growth", "NullLosses", "Scatter"),
+    "attack_figures": ("Across", "Evaluation", "Growth", "NullLosses", "Scatter"),
+    "other_results": (
+        *("AttackEpsilon", "AttackScores", "CanarySet", "EpsilonBound", "Extraction", "GatePlan"),
+        *("ManyScores", "RiskScores", "SignalTable", "Verdict", "Verification"),
+    ),
 }
 """A module of builders or sections, and the classes of the results that they are of."""
 
@@ -81,6 +86,8 @@ def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:
     for item in result if isinstance(result, list | tuple) and result else [result]:
         _import_homes(type(item))
     maker = builders.dispatch(type(result))
+    if maker is builders.dispatch(object) and builders is report_of and isinstance(result, Shown):
+        return import_module("canary.reports.other_results").any_report
     if maker is builders.dispatch(object):
         problem = f"there is no {what} of a value of the type {type(result).__name__}"
         raise InputError(problem, cure=cure)

@@ -36,23 +36,11 @@ from canary.models.language_model import (
     TellsMoments,
     Walker,
 )
+from canary.records.progress import Advance
 from canary.records.validation import whole_number
 from canary.scoring.batch_loop import BatchLoop
 from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Encoding
-
-Progress = Callable[[int], object]
-"""Called with the number of tokens that were just computed.
-
-Of rows these are all that are scored: with those of the context, which are no queries, where a
-row is scored from its start. Of a walk they are its queries.
-"""
-
-Stage = Callable[[str, int], Progress]
-"""Told the name of a stage and the tokens it takes at most; gives what to tell of them.
-
-Where texts are rewritten (`canary.signals.text_pricing.REWRITING`) it is texts that are told.
-"""
 
 _DEEP = 64  # tokens below the context for which a batch leaves room
 _PER_WORKER = 2  # batches that are asked for together: each worker has the next at hand
@@ -71,6 +59,9 @@ class Batcher:
         Rows or nodes per batch; found by trial unless given. Numbers depend on it only
         within ``model.facts.noise_bits``.
     progress : callable, optional
+        Told of the tokens that were just computed. Of rows these are all that are scored: with
+        those of the context, which are no queries, where a row is scored from its start. Of a
+        walk they are its queries.
         Told after each answered batch how many tokens it took; see `Progress`.
 
     Attributes
@@ -84,7 +75,7 @@ class Batcher:
         model: LanguageModel,
         *,
         batch_size: int | None = None,
-        progress: Progress | None = None,
+        progress: Advance | None = None,
     ) -> None:
         if batch_size is not None:
             batch_size = whole_number(batch_size, "batch_size", at_least=1, cure="leave it out")

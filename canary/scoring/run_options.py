@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from canary.models.language_model import LanguageModel
+from canary.records.progress import Advance, Progress, stage
 from canary.records.validation import AUTO, function, some, text, versions, whole_number
-from canary.scoring.batcher import Progress, Stage
 from canary.tokens.candidates import CandidateEncoder
 
 
@@ -24,7 +24,7 @@ class Running(Scoring, total=False):
     """The fields of `RunOptions` as keyword arguments."""
 
     start_texts: Sequence[str] | None
-    stage: Stage | None
+    progress: Progress
     seed: int
 
 
@@ -82,21 +82,23 @@ class RunOptions(ScoreOptions):
         ``"auto"`` takes the token after which text without secrets is most likely.
     start_texts : sequence of str, optional
         Training texts without a canary, for ``"auto"`` to choose by.
-    stage : callable, optional
-        For progress, in tokens; see `canary.scoring.batcher.Stage`.
+    progress : callable or bool, optional
+        Told of each stage and its tokens; see `canary.records.progress.Progress`. Functions of
+        `canary` show bars on a terminal and in a notebook unless this is False.
     seed : int
         Of random draws.
     """
 
     start_token: str | None = AUTO
     start_texts: Sequence[str] | None = None
-    stage: Stage | None = None
+    progress: Progress = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._whole("seed", 0)
-        function(self.stage, "stage")
+        if not isinstance(self.progress, bool):
+            function(self.progress, "progress")
         if self.start_texts is not None:
             cure = "give a list of texts of the training corpus"
             texts = tuple(some(self.start_texts, "start_texts", cure=cure))
@@ -104,9 +106,9 @@ class RunOptions(ScoreOptions):
                 text(each, "each of start_texts", cure="give texts that can be written as UTF-8")
             object.__setattr__(self, "start_texts", texts)
 
-    def progress(self, name: str, tokens: int) -> Progress:
+    def begin(self, name: str, tokens: int) -> Advance:
         """Begin a stage of at most this many tokens."""
-        return (lambda _done: None) if self.stage is None else self.stage(name, tokens)
+        return stage(self.progress, name, tokens)
 
 
 def identity_of(model: LanguageModel) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from canary.errors import InputError, ModelError, NotFiniteError
 from canary.models.classifier import Classifier
 from canary.models.language_model import ROUNDING_NATS
+from canary.records.progress import Advance
 from canary.scoring.batch_loop import BatchLoop
-from canary.scoring.batcher import Progress
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ def class_log_probs(
     inputs: Any,
     *,
     batch_size: int | None = None,
-    progress: Progress = lambda samples: None,
+    progress: Advance = lambda samples: None,
 ) -> Iterator[tuple[slice, NDArray[Any]]]:
     """Log-probabilities of the classes, by `in_batches`, with the place of each batch.
 
@@ -68,7 +68,7 @@ def in_batches(
     batch_size: int | None = None,
     limit: int = _LIMIT,
     device: str = "cpu",
-    progress: Progress = lambda samples: None,
+    progress: Advance = lambda samples: None,
 ) -> Iterator[tuple[slice, T]]:
     """`run` on slices that follow each other, each half as large where memory runs out.
 

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.corpus.line_formats import JsonLines
-from canary.corpus.lines import Progress as ByteProgress
 from canary.errors import CorpusError, InputError, ModelError, OutputError, RecordError
 from canary.models.language_model import LanguageModel, Rows
 from canary.models.loading import load
 from canary.records.files import JSON_LINES, check_writable
+from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
-from canary.records.validation import function, whole_number
+from canary.records.validation import whole_number
 from canary.scoring.batcher import Batcher, announce, row_sums
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.scoring.texts import Block, encode_placed, file_digest, read_blocks, windows
@@ -68,6 +68,7 @@ class ScoredFile:
 
 
 @sealed
+@shows_progress
 def score_file(
     model: Any,
     source: str | os.PathLike[str],
@@ -75,7 +76,7 @@ def score_file(
     *,
     column: str = "text",
     overlap: int | None = None,
-    progress: ByteProgress | None = None,
+    progress: Progress = None,
     **options: Unpack[Scoring],
 ) -> ScoredFile:
     """Log-perplexity of every text of a JSONL file, as a JSONL file in the same order.
@@ -100,8 +101,8 @@ def score_file(
         Score texts that are longer than the model takes in windows; each after the first
         begins with this many tokens of the one before, which give context and are not
         priced again. Without it such a text is refused.
-    progress : callable, optional
-        ``progress(done_bytes, total_bytes)``.
+    progress : callable or bool, optional
+        Told of the bytes of `source` that are left; see `canary.records.progress.Progress`.
     **options
         `start_token`, `context` and `batch_size`, as in
         `canary.scoring.run_options.ScoreOptions`. With a `batch_size` the numbers are the same
@@ -128,7 +129,6 @@ def score_file(
     asked = ScoreOptions(**options)
     if overlap is not None:
         overlap = whole_number(overlap, "overlap", at_least=0)
-    function(progress, "progress")
     source, target = Path(source), Path(target)
     corpus = JsonLines(source)
     size = corpus.stamp[0]
@@ -142,8 +142,7 @@ def score_file(
         most = f" and less than {limit}; half of it is usual" if limit else ""
         problem = f"overlap={overlap} does not fit windows of {limit} tokens"
         raise InputError(problem, cure=f"give at least 1{most}", where="overlap")
-    report = progress or (lambda done, total: None)
-    scorer = _Scorer(seam, asked, source, overlap, lambda done: report(done, size))
+    scorer = _Scorer(seam, asked, source, overlap)
     identity = {
         "task": "score",
         "input": file_digest(source),
@@ -158,7 +157,7 @@ def score_file(
         series = run.series("scores")
         done = functools.reduce(_joined, (shard.state for shard in series), _NOTHING)
         resumed = done["texts"]
-        scorer.reach(done["offset"])
+        scorer.begin(done["offset"], stage(progress, source.name, size - done["offset"], "B"))
         announce(seam, lambda: _lines(source, done["offset"]))
         for state, body in _shards(
             scorer, read_blocks(source, column, done["offset"], done["line"])
@@ -215,8 +214,8 @@ def _shards(scorer: _Scorer, blocks: Iterable[Block]) -> Iterator[tuple[dict[str
 class _Scorer:
     """Texts to records, long ones in windows where an overlap is given.
 
-    `report` is told how many bytes of the file are done: within a block by its share of the
-    tokens.
+    `begin` names whom to tell of the bytes of the file that are done: within a block by its share
+    of the tokens.
     """
 
     def __init__(
@@ -225,23 +224,28 @@ class _Scorer:
         asked: ScoreOptions,
         source: Path,
         overlap: int | None,
-        report: Callable[[int], object],
     ) -> None:
         self._encoder = asked.encoder(model)
         self._batcher = Batcher(model, batch_size=asked.batch_size, progress=self._add)
         self._source, self._limit = source, model.facts.length_limit
-        self._overlap, self._report = overlap, report
+        self._overlap = overlap
+        self._advance: Advance = lambda done: None
         self._at = self._end = 0  # bytes before the block that is being done, and up to its end
+        self._reported = 0  # bytes
         self._done, self._to_do = 0, 1  # tokens of it
 
-    def reach(self, offset: int) -> None:
-        """So many bytes are done."""
-        self._at = offset
-        self._report(offset)
+    def begin(self, offset: int, advance: Advance) -> None:
+        """Go on after so many bytes, and tell of those after them."""
+        self._at = self._reported = offset
+        self._advance = advance
 
     def _add(self, tokens: int) -> None:
         self._done += tokens
-        self._report(self._at + (self._end - self._at) * self._done // self._to_do)
+        self._reach(self._at + (self._end - self._at) * self._done // self._to_do)
+
+    def _reach(self, offset: int) -> None:
+        self._advance(offset - self._reported)
+        self._reported = offset
 
     def score(self, block: Block) -> tuple[dict[str, Any], bytes]:
         """The state of a block, and a record of each of its texts."""
@@ -261,7 +265,8 @@ class _Scorer:
             # Minus 0.0 is what a text without a priced token would get, but for the sum.
             np.add.at(bits, [*texts], -row_sums(self._batcher.score(rows), rows) / LN2)
             np.add.at(tokens, [*texts], rows.scored)
-        self.reach(block.offset)
+        self._at = block.offset
+        self._reach(block.offset)
         total = float(bits.sum())
         state = {
             "offset": block.offset,

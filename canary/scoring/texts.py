@@ -15,9 +15,10 @@ from canary.corpus.line_formats import JsonLines
 from canary.corpus.lines import place, unreadable
 from canary.errors import CorpusError, ModelError
 from canary.models.loading import load
+from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
-from canary.records.validation import function, some, text
-from canary.scoring.batcher import Batcher, Progress, announce, encoding_bits
+from canary.records.validation import some, text
+from canary.scoring.batcher import Batcher, announce, encoding_bits
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
@@ -29,11 +30,12 @@ _MOST_CHARACTERS = 4_000_000
 
 
 @sealed
+@shows_progress
 def score(
     model: Any,
     texts: Iterable[str],
     *,
-    progress: Progress | None = None,
+    progress: Progress = None,
     **options: Unpack[Scoring],
 ) -> NDArray[np.float64]:
     """Log-perplexity Px of each text: total, in bits.
@@ -42,8 +44,8 @@ def score(
     ----------
     model : LanguageModel, or what `canary.load` takes
     texts : iterable of str
-    progress : callable, optional
-        See `canary.scoring.batcher.Progress`.
+    progress : callable or bool, optional
+        Told of tokens; see `canary.records.progress.Progress`.
     **options
         `start_token`, `context` and `batch_size`, as in
         `canary.scoring.run_options.ScoreOptions`. Tokens of the context count.
@@ -65,14 +67,14 @@ def score(
     numbers of bits.
     """
     asked = ScoreOptions(**options)
-    function(progress, "progress")
     given = some(texts, "texts", cure="give a list of texts, such as [text] for one")
     for each in given:
         text(each, "each of texts", cure="give texts that can be written as UTF-8")
     seam = load(model)
     encodings = asked.encoder(seam).encode(given)
     announce(seam, lambda: len(encodings))
-    return encoding_bits(Batcher(seam, batch_size=asked.batch_size, progress=progress), encodings)
+    advance = stage(progress, "texts", sum(max(len(each.ids) - 1, 0) for each in encodings))
+    return encoding_bits(Batcher(seam, batch_size=asked.batch_size, progress=advance), encodings)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,14 @@ from numpy.typing import ArrayLike
 
 from canary.errors import UnsupportedError
 from canary.models.classifier import GradientFeatures, as_classifier
+from canary.records.progress import Progress, shows_progress, stage
 from canary.scoring.samples import in_batches
 from canary.signals.output_checks import check_lengths
 
 _WHERE = "gradient_features"
 
 
+@shows_progress
 def gradient_features(
     model: Any,
     x: Any,
@@ -23,7 +24,7 @@ def gradient_features(
     *,
     outputs: str | None,
     batch_size: int | None = None,
-    progress: Callable[[int], object] = lambda samples: None,
+    progress: Progress = None,
 ) -> GradientFeatures:
     """The gradient of each sample's loss, by `torch.func`, in batches that fit.
 
@@ -37,8 +38,8 @@ def gradient_features(
         What it gives.
     batch_size : int, optional
         Samples at a time. Unless given, as many as fit: half where memory runs out.
-    progress : callable
-        Told of samples that are done.
+    progress : callable or bool, optional
+        Told of samples; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -59,7 +60,7 @@ def gradient_features(
         size,
         batch_size=batch_size or adapter.gradient_batch,
         device=adapter.device,
-        progress=progress,
+        progress=stage(progress, "gradients", size, "samples"),
     )
     columns = zip(*(arrays for _, arrays in done), strict=True)
     return GradientFeatures(adapter.parameters, *map(np.concatenate, columns))

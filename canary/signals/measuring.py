@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.models.classifier import as_classifier
+from canary.records.progress import Progress, shows_progress, stage
 from canary.scoring.samples import class_log_probs
 from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features
@@ -28,6 +29,7 @@ _WHERE = "measure"
 _BATCH = 4096
 
 
+@shows_progress
 def measure(
     models: str | os.PathLike[str] | Measurable | Sequence[Measurable],
     x: Any = None,
@@ -39,7 +41,7 @@ def measure(
     batch_size: int | None = None,
     gradients: bool = False,
     keep_outputs: bool = False,
-    progress: Callable[[int], object] = lambda samples: None,
+    progress: Progress = None,
 ) -> SignalTable:
     """Signals of every model for every sample, in one table.
 
@@ -67,8 +69,8 @@ def measure(
         Measure the norm of the gradient of each sample's loss as well; of torch modules.
     keep_outputs : bool
         Keep the log-probabilities of all classes in the table: the neural attacks read them.
-    progress : callable
-        Told of samples that modules and estimators are done with.
+    progress : callable or bool, optional
+        Told of the samples of each model; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -118,7 +120,8 @@ def measure(
         if adapter is None:
             given = _given(model, x, len(labels), batch_size or _BATCH)
         else:
-            given = class_log_probs(adapter, x, batch_size=batch_size, progress=progress)
+            advance = stage(progress, f"model {row}", len(labels), "samples")
+            given = class_log_probs(adapter, x, batch_size=batch_size, progress=advance)
         # Log-probabilities are logits.
         kind: Outputs = "logits" if adapter is not None or outputs is None else outputs
         pieces = (

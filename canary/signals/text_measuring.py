@@ -18,9 +18,9 @@ from canary.errors import InputError
 from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.language_model import LanguageModel, TellsMoments
 from canary.models.loading import load
+from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
-from canary.scoring.batcher import Stage
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.scoring.texts import encode_placed
 from canary.signals.output_checks import check_lengths, check_members
@@ -80,6 +80,7 @@ def text_signals_of(asked: str, *, reference: bool, masked: bool) -> list[str] |
 
 
 @sealed
+@shows_progress
 def measure_texts(
     model: Any,
     texts: Sequence[str],
@@ -97,7 +98,7 @@ def measure_texts(
     seed: int = 0,
     places: Callable[[int], str] | None = None,
     parts: str | os.PathLike[str] | None = None,
-    stage: Stage = lambda name, total: lambda done: None,
+    progress: Progress = None,
     **options: Unpack[Scoring],
 ) -> TextTable:
     """Signals of a language model for every text, in one table.
@@ -134,8 +135,9 @@ def measure_texts(
         A folder for finished pieces: prices of blocks of some 65,000 tokens, losses of whole
         rewritten copies, and no text. A run that was stopped goes on from there when it is
         started again in the same way; who is a member may change. The folder stays.
-    stage : Stage
-        Progress, in tokens; of what is rewritten (`REWRITING`), in texts.
+    progress : callable or bool, optional
+        Told of tokens and, of what is rewritten, of texts; see
+        `canary.records.progress.Progress`.
     **options
         `start_token`, `context` and `batch_size`, as in
         `canary.scoring.run_options.ScoreOptions`. Tokens of the context are not priced.
@@ -207,14 +209,21 @@ def measure_texts(
             run = held.enter_context(open_run(parts, identity))
         shards = None if run is None else run.series("texts")
         prices, windowed = pricer.price(
-            encodings, stage=stage, name="texts", moments="moments" in needs, shards=shards
+            encodings, progress=progress, name="texts", moments="moments" in needs, shards=shards
         )
         kept = np.flatnonzero((prices.counts > 0) & np.array([bool(text) for text in texts]))
         notes += _left_out(flags, kept)
         numbers = kept.tolist()
         chosen = [texts[number] for number in numbers]
         passes = Passes(
-            chosen, lambda text: place(numbers[text]), stage, run, pricer, theirs, rewriter, asked
+            chosen,
+            lambda text: place(numbers[text]),
+            progress,
+            run,
+            pricer,
+            theirs,
+            rewriter,
+            asked,
         )
         priced = PricedTexts(chosen, prices.of(kept), share, passes.ask, passes.rewrite)
         values = {name: TEXT_SIGNALS[name].value(priced)[None, :] for name in names}

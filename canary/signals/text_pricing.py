@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.language_model import LanguageModel, Rows
+from canary.records.progress import Progress, stage
 from canary.records.shards import Run, Series
-from canary.scoring.batcher import Batcher, Stage, announce
+from canary.scoring.batcher import Batcher, announce
 from canary.scoring.run_options import ScoreOptions
 from canary.scoring.texts import encode_placed, windows
 from canary.signals.text import TokenPrices
 from canary.tokens.tokenizer import Encoding
 
-REWRITING = "rewriting"
 """With what the names of stages begin that count texts, and not tokens."""
 
 _BLOCK = 1 << 16  # tokens that are priced between two shards
@@ -79,7 +79,7 @@ class Pricer:
         self,
         encodings: Sequence[Encoding],
         *,
-        stage: Stage,
+        progress: Progress,
         name: str,
         moments: bool = False,
         shards: Series | None = None,
@@ -102,8 +102,8 @@ class Pricer:
         ends = _ends(counts)
         known = [] if shards is None else _known(shards, ends)
         done = int(first[ends[len(known) - 1]]) if known else 0
-        progress = stage(name, int(rows.scored[done:].sum()))
-        batcher = Batcher(self.model, batch_size=self._batch_size, progress=progress)
+        advance = stage(progress, name, int(rows.scored[done:].sum()))
+        batcher = Batcher(self.model, batch_size=self._batch_size, progress=advance)
         announce(self.model, lambda: len(rows) - done)
         for begin, end in list(zip([0, *ends], ends, strict=False))[len(known) :]:
             block = rows.take(np.arange(first[begin], first[end]))
@@ -208,7 +208,7 @@ class Passes:
 
     texts: list[str] = field(repr=False)
     place: Callable[[int], str]
-    stage: Stage
+    progress: Progress
     run: Run | None
     pricer: Pricer
     theirs: Pricer | None
@@ -234,7 +234,7 @@ class Passes:
         shards = None if self.run is None else self.run.series("copies")
         losses = [np.frombuffer(shard.body, _LOSSES) for shard in shards or ()]
         for number in range(len(losses), self.settings["neighbours"]):
-            done = self.stage(f"{REWRITING} {number + 1}", len(self.texts))
+            done = stage(self.progress, f"rewriting {number + 1}", len(self.texts), "texts")
             rng = np.random.default_rng((self.settings["seed"], number))
             share = self.settings["masked_share"]
             copies = self.rewriter.rewrite(self.texts, share=share, rng=rng)
@@ -248,4 +248,4 @@ class Passes:
         self, versions: list[str], by: Pricer, name: str, shards: Series | None = None
     ) -> TokenPrices:
         encodings = encode_placed(by.encoder, versions, self.place)
-        return by.price(encodings, stage=self.stage, name=name, shards=shards)[0]
+        return by.price(encodings, progress=self.progress, name=name, shards=shards)[0]

@@ -144,3 +144,8 @@ def correct_guesses(scores: ArrayLike, heads: ArrayLike, *, guesses: SupportsInd
     order = np.argsort(-values, kind="stable")
     inside, outside = order[: (made + 1) // 2], order[len(order) - made // 2 :]
     return int(went_in[inside].sum() + (~went_in[outside]).sum())
+
+
+def bound_in_words(epsilon: float, delta: float, confidence: float) -> str:
+    """``epsilon is at least 1.25 (delta 0, confidence 95 %)``."""
+    return f"epsilon is at least {epsilon:.2f} (delta {delta:g}, confidence {100 * confidence:g} %)"

@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from html import escape
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _TENS = (
     *("a million", "ten million", "a hundred million", "a billion"),
 )
 _MOST_CHARACTERS = 100
+_MOST_LINES = 5
 _MOST_ROWS = 20
 
 
@@ -124,10 +126,12 @@ def _power(tens: float) -> str:
 
 
 class Shown:
-    """What every result has: a short ``repr``, a table, and a view for notebooks.
+    """What every result has: a short ``repr``, a text, a table, and a view for notebooks.
 
     A result gives `summary` and `_table`; neither holds a secret.
     """
+
+    _figures = "canary.reports.notebook"  # by name: it is above, and imported for a view only
 
     def summary(self) -> str:
         """A few lines for a terminal."""
@@ -148,10 +152,18 @@ class Shown:
         short = line if len(line) <= _MOST_CHARACTERS else f"{line[: _MOST_CHARACTERS - 1]}…"
         return f"<{type(self).__name__}: {short}>"
 
+    def __str__(self) -> str:
+        lines = [clean(line) for line in self.summary().splitlines()]
+        if len(lines) > _MOST_LINES:
+            left = len(lines) - _MOST_LINES + 1
+            lines[_MOST_LINES - 1 :] = [f"… and {left} more lines; see summary()"]
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         lines = "<br>".join(escape(clean(line)) for line in self.summary().splitlines())
+        figure = import_module(self._figures).inline_figure(self)
         frame = self.to_frame().to_html(max_rows=_MOST_ROWS, border=0)
-        return f"<p>{lines}</p>\n{frame}"
+        return f"<p>{lines}</p>\n{figure}{frame}"
 
 
 def picked(thing: object, *names: str) -> dict[str, Any]:

@@ -189,7 +189,9 @@ def tables(
         table = fleet.run(
             folder=folder,
             workers=workers,
-            progress=lambda done, of: told(f"{folder.name}, seed {seed}: {done} of {of}"),
+            progress=lambda name, models, unit: (
+                lambda done: told(f"{folder.name}, seed {seed}: {done} more of {models} {unit}")
+            ),
         )
         return fleet, folder, table.select(samples=pool)
 

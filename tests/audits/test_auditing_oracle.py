@@ -252,13 +252,13 @@ def test_progress_reaches_its_total(model, options, name, least, most) -> None:
     stages: list[tuple[str, int]] = []
     done: list[int] = []
 
-    def stage(name: str, tokens: int):
+    def stage(name: str, tokens: int, _unit: str):
         if name == "checking the start token":
             return lambda _done: None
         stages.append((name, tokens))
         return done.append
 
-    audit(build(model), canaries, stage=stage, start_token=None, **options)
+    audit(build(model), canaries, progress=stage, start_token=None, **options)
     assert stages == [(f"{name} of The ••••", most)]
     assert least <= sum(done) <= most
 

@@ -163,13 +163,13 @@ def test_a_finished_audit_is_read_from_its_parts(place, name, method):
     first = audit(build(name), canaries, **options)
     told, left = [], []
 
-    def stage(name, queries):
+    def stage(name, queries, _unit):
         if name == "checking the start token":  # which is no part of what is kept
             return lambda _done: None
         left.append(queries)
         return told.append
 
-    again = audit(build(name), canaries, **options, stage=stage)
+    again = audit(build(name), canaries, **options, progress=stage)
     assert len(left) == 1
     assert again.canaries == first.canaries
     assert again.formats[0].histogram == first.formats[0].histogram

@@ -200,7 +200,7 @@ def test_an_audit_is_given_what_could_be_extracted(case):
     chosen = canary.generate(texts, repetitions=[1], per_repetition=2, controls=2, seed=0)
     audit = canary.audit(case.model, chosen, context="ab", seed=0)
     told = []
-    whole = with_extractions(audit, case.model, chosen, stage=lambda *a: told.append(a) or print)
+    whole = with_extractions(audit, case.model, chosen, progress=lambda *a: told.append(a) or print)
     first, second = whole.extractions
     again = extract(case.model, TEXT, top=first.top, context="ab", canaries=chosen, budget=10_000)
     assert [c.px_bits for c in first.candidates] == [c.px_bits for c in again.candidates]
@@ -208,7 +208,7 @@ def test_an_audit_is_given_what_could_be_extracted(case):
     assert all(c.fill is None for found in (first, second) for c in found.candidates)
     assert len(second.candidates) == 2
     assert second.proven
-    assert told == [(f"extraction from {f.masked}", 10_000) for f in chosen.formats]
+    assert told == [(f"extraction from {f.masked}", 10_000, "tokens") for f in chosen.formats]
     assert whole.canaries == audit.canaries
 
 

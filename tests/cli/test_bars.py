@@ -44,9 +44,9 @@ def test_bars_show_their_stage_on_a_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with Bars() as bars:
         bars.stage("enumeration of \x1b[2J x", 2_000_000)
-        reach = bars.file("corpus.jsonl")
+        reach = bars.stage("corpus.jsonl", 1024, "B")
         time.sleep(0.15)  # a bar is drawn anew ten times a second at most
-        reach(512, 1024)
+        reach(512)
         bars.say("a line")
     shown = capsys.readouterr().err
     assert "enumeration of [2J x:   0%" in shown
@@ -63,7 +63,7 @@ def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
         if task == "stage":
             bars.stage("ranks\x1b[2J", 1_000)(250)
         elif task == "file":
-            bars.file("corpus.jsonl")(512, 1024)
+            bars.stage("corpus.jsonl", 1024, "B")(512)
         else:
             bars.phase("Loading model")
         time.sleep(0.4)

@@ -69,9 +69,9 @@ def units(monkeypatch):
     """What each stage of a command counts, by its name."""
     told, stage = {}, Bars.stage
 
-    def listening(self, name, total, *, unit="tokens"):
+    def listening(self, name, total, unit="tokens"):
         told[name] = unit
-        return stage(self, name, total, unit=unit)
+        return stage(self, name, total, unit)
 
     monkeypatch.setattr(Bars, "stage", listening)
     return told

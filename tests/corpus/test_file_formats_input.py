@@ -10,6 +10,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 from corpora import packed, parquet, write_corpus
+from listening import Listening
 
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
@@ -172,19 +173,19 @@ def test_options(tmp_path, source, target, *, options, error, message):
     (tmp_path / "hard").hardlink_to(tmp_path / "a.jsonl")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    before, read = sorted(tmp_path.iterdir()), []
+    before, read = sorted(tmp_path.iterdir()), Listening()
     with pytest.raises(error, match=message) as caught:
         inject_file(
             tmp_path / source,
             tmp_path / target,
             CANARIES,
-            progress=lambda *done: read.append(done),
+            progress=read,
             **options,
         )
     assert caught.value.cure
     assert sorted(tmp_path.iterdir()) == before
     if "cannot be read" in message or error is not CorpusError:
-        assert not read  # it is found before the corpus is read
+        assert not read.reached  # it is found before the corpus is read
     if (error, options) == (CorpusError, {}) and "held" not in source:
         with pytest.raises(CorpusError, match=message):
             verify(tmp_path / source, CANARIES)

@@ -13,6 +13,7 @@ import pytest
 from corpora import unpacked, write_corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from listening import Listening
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
@@ -177,8 +178,9 @@ def test_compressed(tmp_path, case, mode, packing):
     inject_file(write_corpus(plain, texts), mixed, canaries, mode=mode)
     strip_file(mixed, source, canaries)  # what is left is compressed as the new name says
     assert unpacked(source) == plain.read_bytes()
-    calls = []
-    inject_file(source, target, canaries, mode=mode, progress=lambda *done: calls.append(done))
+    told = Listening()
+    inject_file(source, target, canaries, mode=mode, progress=told)
+    calls = told.reached
     assert unpacked(target) == mixed.read_bytes()
     assert calls == sorted(calls)
     assert calls[-1][0] <= calls[-1][1] == 2 * source.stat().st_size

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 from corpora import write_corpus
+from listening import Listening
 
 from canary.corpus.canaries import generate
 from canary.corpus.injection import inject_file
@@ -81,7 +82,7 @@ def test_a_corpus_that_changes_meanwhile_is_refused(tmp_path, name, change):
             source.write_bytes(source.read_bytes() + b" ")
 
     with pytest.raises(CorpusError, match="changed while it was read|cannot be read"):
-        inject_file(source, target, CANARIES, progress=meddle)
+        inject_file(source, target, CANARIES, progress=Listening(meddle))
     assert not target.exists()
 
 
@@ -97,7 +98,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, name):
 
     for call in (inject_file, strip_file):
         with pytest.raises(KeyboardInterrupt):
-            call(source, tmp_path / f"out-{name}", CANARIES, progress=interrupt)
+            call(source, tmp_path / f"out-{name}", CANARIES, progress=Listening(interrupt))
         assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
@@ -122,15 +123,17 @@ def test_progress_counts_the_bytes_of_both_passes(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text(('{"text": "' + "x" * 100_000 + '"}\n') * 30)
     size = source.stat().st_size
-    calls = []
-    inject_file(source, tmp_path / "out.jsonl", CANARIES, progress=lambda *done: calls.append(done))
+    told = Listening()
+    inject_file(source, tmp_path / "out.jsonl", CANARIES, progress=told)
+    calls = told.reached
+    assert told.stages == [("in.jsonl", 2 * size, "B")]
     assert [done for done, _ in calls] == sorted(done for done, _ in calls)
     assert len(calls) == 2 * 3
     assert {total for _, total in calls} == {2 * size}
     assert calls[-1] == (2 * size, 2 * size)
-    calls.clear()
-    verify(source, CANARIES, progress=lambda *done: calls.append(done))
-    assert calls[-1] == (size, size)
+    told = Listening()
+    verify(source, CANARIES, progress=told)
+    assert told.reached[-1] == (size, size)
 
 
 @contextmanager

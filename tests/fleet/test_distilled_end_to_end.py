@@ -8,6 +8,7 @@ import fleets
 import numpy as np
 import pytest
 import torch
+from listening import Listening
 
 import canary
 from canary.errors import InputError
@@ -109,13 +110,13 @@ def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
         return plain(keep_outputs=True).distilled(table, 1, subsets(30), n_models=4, seed=1)
 
     with pytest.raises(Stopped):
-        distilled(table).run(folder=tmp_path, progress=stop)
-    told = []
+        distilled(table).run(folder=tmp_path, progress=Listening(stop))
+    told = Listening()
     again = plain(keep_outputs=True).run(folder=tmp_path)  # the targets and their outputs are there
     assert (again.outputs == table.outputs).all()
     fleet = distilled(again)
-    whole = fleet.run(folder=tmp_path, progress=lambda done, _: told.append(done))
-    assert told == [2, 3, 4]
+    whole = fleet.run(folder=tmp_path, progress=told)
+    assert [done for done, _ in told.reached] == [2, 3, 4]
     assert (whole.signal("loss") == fleet.run().signal("loss")).all()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import fleets
 import numpy as np
 import pytest
+from listening import Listening
 
 from canary.errors import InputError, ModelError
 from canary.fleet.running import Fleet
@@ -32,12 +33,11 @@ def fleet(train=fleets.means, split=None, models=6, **options):
 
 
 def test_faulty_models_are_missing_with_their_reasons_and_the_others_there(tmp_path):
-    told = []
+    told = Listening()
     with pytest.warns(UserWarning, match="4 of 6 models are missing: 1: the training function"):
-        table = fleet(fleets.faulty).run(
-            folder=tmp_path / "kept", progress=lambda *counts: told.append(counts)
-        )
-    assert told == [(n, 6) for n in range(7)]
+        table = fleet(fleets.faulty).run(folder=tmp_path / "kept", progress=told)
+    assert told.stages == [("models", 6, "models")]
+    assert told.reached == [(n, 6) for n in range(7)]
     assert len(list((tmp_path / "kept").glob(f"{'?' * 32}.*.shard"))) == 2  # tried again later
     assert list(table.missing) == [1, 2, 3, 4]
     for number, told in REASONS.items():

@@ -24,12 +24,12 @@ def test_every_attack_is_told_of_theory():
     """Once for itself, for its curve, and for each model that is left out."""
     table, counted = random_table(np.random.default_rng(0), models=8, samples=60), []
 
-    def stage(name, total):
+    def stage(name, total, _unit):
         counted.append((name, total))
         return counted.append
 
     for targets, rounds in ((None, 2 * (1 + 1 + 8)), ([1], 2 * (1 + 1))):
-        survey_models(table, attacks="S,P", fprs=[0.3], targets=targets, stage=stage)
+        survey_models(table, attacks="S,P", fprs=[0.3], targets=targets, progress=stage)
         assert counted[0] == ("attacks", sum(counted[1:])) == ("attacks", rounds)
         counted.clear()
 

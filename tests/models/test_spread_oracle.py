@@ -79,13 +79,13 @@ def test_walks_count_the_same_whoever_dies(method, every, spread):
     told = {"method": method, "draws": 100, "seed": 0, "batch_size": 32}
     queries = []
 
-    def stage(_name, _queries):
+    def stage(_name, _queries, _unit):
         return queries.append
 
-    here = exposure(build("table"), canaries, stage=stage, **told)
+    here = exposure(build("table"), canaries, progress=stage, **told)
     spent, queries[:] = sum(queries), []
     model = spread("table", every=every)
-    there = exposure(model, canaries, stage=stage, **told)
+    there = exposure(model, canaries, progress=stage, **told)
     assert [one.to_dict() for one in there] == [one.to_dict() for one in here]
     assert sum(queries) == spent
     assert any(actor.restarts for actor in model.ray.actors) == bool(every)

@@ -45,7 +45,7 @@ def test_the_same_content_and_options_are_one_audit(computed, model):
     shared = _shared_audits(None, KEY)
     first = shared(model, CANARIES, draws=10, seed=1)
     assert shared(str(model), CANARIES, seed=1, draws=10) is first
-    assert shared(model, CANARIES, draws=10, seed=1, stage=print, parts="here") is first
+    assert shared(model, CANARIES, draws=10, seed=1, progress=print, parts="here") is first
     moved = model.rename(model.with_name("elsewhere"))
     assert shared(moved, CANARIES, draws=10, seed=1) is first
     assert len(computed) == 1

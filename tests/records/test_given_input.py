@@ -70,5 +70,5 @@ def test_what_serves_is_returned_and_plain():
     assert of_kind(5, int, "n", cure="") == 5
     assert flag(np.bool_(True), "x") is True
     assert file_path("a", "x", cure="") == Path("a")
-    function(print, "stage")
-    function(None, "stage")
+    function(print, "progress")
+    function(None, "progress")

@@ -1,76 +1,159 @@
-"""Results in a session: a short line, a table, a view for notebooks, and no secret in any."""
+"""Results in a session: five lines, a table, a view, a report, a figure, and no secret in any."""
 
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 from classifiers import measured_outputs
-from gate_audits import exact, extraction
+from gate_audits import exact, extraction, trusting
 from histories import make_history
+from many_models import random_table
+from matplotlib.figure import Figure
+from texts_and_models import random_words, trained_on
 
-from canary import attack
-from canary.corpus.canaries import generate
+import canary
+from canary.audits.audit_result import Audit
 from canary.corpus.verification import Count, Verification
-from canary.gate.check_audit import check
-from canary.gate.planning import plan
-from canary.membership.evaluation import evaluate
-from canary.membership.forgetting import forgotten
+from canary.gate.coins import EpsilonBound
+from canary.membership.aggregate import evaluate_models
+from canary.membership.many import attack_models
+from canary.membership.models_survey import survey_models
+from canary.membership.privacy import AttackEpsilon
+from canary.membership.risk import risk_scores
 from canary.membership.shadow_survey import survey
+from canary.membership.text_survey import survey_texts
 from canary.models.doctor import Examination
 from canary.models.experiments import Finding
+from canary.signals.text_measuring import measure_texts
+from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
+TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
+BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
-@pytest.fixture(scope="module")
-def results(audits):
-    """Results, and how many rows the table of each has, where that is known."""
-    audit = exact({16: [20.0] * 8}, extractions=[extraction({1: EVIL})])
-    tables = [measured_outputs(seed, samples=400) for seed in (1, 2)]
-    scores = attack(tables[0], "loss", shadow=tables[1])
+def an_audit():
+    return exact({16: [20.0] * 8, 0: [1.0] * 8}, extractions=[extraction({1: EVIL})])
+
+
+def attacked():
+    return canary.attack(TABLES[0], "loss", shadow=TABLES[1])
+
+
+def many():
+    return attack_models(random_table(np.random.default_rng(0)), "R")
+
+
+def a_text_survey():
+    texts = random_words(np.random.default_rng(0), 80)
+    model = trained_on(texts[:40])
+    return survey_texts(measure_texts(model, texts, np.arange(80) < 40, signals="loss"), texts)
+
+
+def a_forgetting():
     losses = np.random.default_rng(0).random((4, 50))
-    return {
-        "audit": (audits["enumerated"], 48),
-        "history": (make_history(), 60),
-        "extraction": (audit.extractions[0], 8),
-        "verdict": (check(audit, no_extraction=True), None),
-        "plan": (plan("The code is {digit:3}"), 1),
-        "set": (generate("The code is {digit:4}", repetitions=(2,), controls=3), None),
-        "verification": (Verification((Count(EVIL, 2, 1, 0),), "text", 7), 1),
-        "table": (tables[0], 400),
-        "survey": (survey(*tables, attacks="correctness,entropy", fprs=[0.1]), 2),
-        "scores": (scores, 400),
-        "evaluation": (evaluate(scores, tables[0].member[0]), None),
-        "forgetting": (forgotten([losses[0]], losses[1], list(losses[2:]), resamples=9), 3),
-        "doctor": (Examination("model", (Finding("it loads", EVIL, "fine", "", ""),)), 1),
-    }
+    return canary.forgotten([losses[0]], losses[1], list(losses[2:]), resamples=9)
 
 
-def test_every_result_is_short_and_a_table(results):
-    for result, rows in results.values():
-        assert len(repr(result)) < 200
-        assert not {"\n", "\x1b"} & {*repr(result)}
-        frame, html = result.to_frame(), result._repr_html_()
-        assert len(frame) == (rows or len(frame)) > 0
-        assert html.count("<tr") <= 25
-        assert "<table" in html
-        assert "<script" not in html
-        assert result.summary()
+RESULTS = {
+    "audit": (an_audit, 16),
+    "history": (make_history, 60),
+    "extraction": (lambda: an_audit().extractions[0], 8),
+    "verdict": (lambda: trusting(an_audit(), max_exposure_bits=9), None),
+    "plan": (partial(canary.plan, "The code is {digit:3}", max_exposure_bits=4), 1),
+    "set": (partial(canary.generate, "The code is {digit:12}", controls=3), 35),
+    "verification": (lambda: Verification((Count(EVIL, 2, 1, 0),), "text", 7), 1),
+    "table": (lambda: TABLES[0], 400),
+    "survey": (lambda: survey(*TABLES, attacks="correctness,entropy", fprs=[0.1]), 2),
+    "text survey": (a_text_survey, 1),
+    "models survey": (
+        lambda: survey_models(random_table(np.random.default_rng(0), 8, 60), attacks="R,P"),
+        2,
+    ),
+    "scores": (attacked, 400),
+    "scores of many": (many, 8 * 24),
+    "across": (lambda: evaluate_models(many()), 8),
+    "evaluation": (lambda: canary.evaluate(attacked(), TABLES[0].member[0]), None),
+    "risk": (lambda: risk_scores(TABLES[0], shadow=TABLES[1]), 400),
+    "epsilon": (lambda: EpsilonBound(**BOUND, copies=1, largest_possible=2.5), 1),
+    "epsilon of attacks": (
+        lambda: AttackEpsilon(**BOUND, attacks=1, largest_possible=2.5, notes=()),
+        1,
+    ),
+    "forgetting": (a_forgetting, 3),
+    "doctor": (lambda: Examination("m", (Finding("it loads", EVIL, "fine", "", ""),)), 1),
+}
+"""What makes each kind of result, and how many rows its table has, where that is known."""
 
 
-def test_no_secret_is_shown(results):
-    made, _ = results["set"]
-    shown = made._repr_html_() + repr(made) + made.summary() + made.to_frame().to_csv()
-    assert not any(one.fill in re.findall(r"\d{4}", shown) for one in made)
+@pytest.fixture(scope="module", params=RESULTS)
+def result(request):
+    make, rows = RESULTS[request.param]
+    return make(), rows
 
 
-def test_the_numbers_are_those_of_the_result_golden(results):
-    audit, _ = results["audit"]
+def test_every_kind_of_result_is_here():
+    kinds, left = set(), [Shown]
+    while left:
+        left += (more := left.pop().__subclasses__())
+        kinds |= {kind for kind in more if kind.__module__.startswith("canary.")}
+    made = {type(make()) for make, _ in RESULTS.values()}
+    assert {kind for kind in kinds if not kind.__subclasses__()} <= made
+
+
+def test_every_result_is_short_and_a_table(result):
+    found, rows = result
+    assert len(repr(found)) < 200
+    assert not {"\n", "\x1b"} & {*repr(found)}
+    assert 1 <= len(str(found).splitlines()) <= 5
+    assert "\x1b" not in str(found)
+    assert found.summary()
+    assert len(found.to_frame()) == (rows or len(found.to_frame())) > 0
+
+
+def test_every_result_has_a_view_with_its_figure(result):
+    html = result[0]._repr_html_()
+    assert html.count("<tr") <= 25
+    assert "<table" in html
+    assert "<script" not in html
+    assert html.count("<svg ") == (not isinstance(result[0], Examination))
+    named = set(re.findall(r"var\((--[\w-]+)\)", html))
+    assert named <= set(re.findall(r"(--[\w-]+):", html))  # every colour is there without a page
+    assert len(html) < 300_000
+
+
+def test_every_result_has_a_report_and_a_figure(result, tmp_path):
+    found = result[0]
+    page = canary.report(found, tmp_path / "report.html").read_text()
+    assert "<script" not in page
+    if isinstance(found, Examination):
+        with pytest.raises(canary.CanaryError, match="there is no figure"):
+            canary.plot(found)
+    else:
+        axes = canary.plot(found, Figure().subplots())
+        assert any(each.has_data() for each in (axes, *axes.child_axes))
+
+
+def test_several_audits_are_a_report_and_a_figure(tmp_path):
+    two = [an_audit(), an_audit()]
+    assert canary.report(two, tmp_path / "report.html").stat().st_size > 10_000
+    assert canary.plot(two, Figure().subplots()).has_data()
+
+
+def test_no_secret_is_shown():
+    made = RESULTS["set"][0]()
+    shown = made._repr_html_() + repr(made) + str(made) + made.to_frame().to_csv()
+    assert not any(one.fill in re.findall(r"\d{12}", shown) for one in made)
+
+
+def test_the_numbers_are_those_of_the_result_golden():
+    audit: Audit = an_audit()
     frame = audit.to_frame()
     assert list(frame["id"]) == [c.id for c in audit.canaries]
     assert list(frame["bits"]) == [c.exposure.bits for c in audit.canaries]
-    found, _ = results["survey"]
+    found = RESULTS["survey"][0]()
     shown = list(found.to_frame()["tpr_at_fpr_0.1"])
     assert shown == [one.points[0].tpr.value for one in found.attacked]

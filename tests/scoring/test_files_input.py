@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from listening import Listening
 from small_models import build, table_model
 
 from canary.errors import CanaryError, CorpusError, InputError, ModelError, OutputError
@@ -149,7 +150,7 @@ def test_input_that_changes_meanwhile_is_refused(monkeypatch):
                 file.write('{"text": "x"}\n')
 
     with pytest.raises(CorpusError, match="changed while it was read; start again when nothing"):
-        scored(table_model(), progress=grow)
+        scored(table_model(), progress=Listening(grow))
     assert not Path("scores.jsonl").exists()
 
 
@@ -165,12 +166,13 @@ def test_probability_zero_is_null_degenerate():
 
 def test_progress_moves_within_a_block_and_reaches_the_size():
     write(*["abc"] * 40)
-    told = []
-    scored(table_model(), batch_size=4, progress=lambda *both: told.append(both))
+    told = Listening()
+    scored(table_model(), batch_size=4, progress=told)
     size = Path("texts.jsonl").stat().st_size
-    assert (told[0], told[-1]) == ((0, size), (size, size))
-    assert len(told) >= 10  # forty texts are one block
-    assert told == sorted(told)
+    assert told.stages == [("texts.jsonl", size, "B")]
+    assert told.reached[-1] == (size, size)
+    assert len(told.reached) >= 10  # forty texts are one block
+    assert told.reached == sorted(told.reached)
 
 
 def test_memory_does_not_grow_with_the_file_theory(monkeypatch):

@@ -266,7 +266,7 @@ WRONG = {
     **dict.fromkeys(("known", "batch_size", "seconds"), (*NO_NUMBERS[:2], "5", -1)),
     "context": (None, 5, b"a"),
     "start_token": (5, b"a"),
-    "stage": (5, "a"),
+    "progress": (5, "a"),
     "method": (None, 5, ["rank"]),
     "stop": (None, 5, ["proof"]),
 }
