@@ -201,6 +201,8 @@ def check(
     if verdict is None:
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
     say(str(verdict))
+    for finding in verdict.others:
+        say(f"{finding.outcome}: {finding}")
     show_notes(verdict.notes)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
 

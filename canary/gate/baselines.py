@@ -18,11 +18,13 @@ from canary.audits.designs import Design, Space
 from canary.errors import InputError, RecordError
 from canary.gate.verdict import Standing
 from canary.records.record import Document, Record
-from canary.records.validation import brief
+from canary.records.validation import NONE, brief
+from canary.statistics.pvalues import fisher
 
 KIND = "canary baseline"
 
 _DIGITS = 4
+_LEAST_P = 1e-300
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Measured(Record):
     canaries_in_corpus: bool
     controls: tuple[int, ...]  # how many each format has
     canaries: tuple[Kept, ...]  # the injected ones in the order of the set
+    start_token: str = ""  # "none" for nothing; empty where an earlier version did not keep it
 
     @classmethod
     def of(cls, audit: Audit) -> Measured:
@@ -79,6 +82,7 @@ class Measured(Record):
                 )
                 for c in audit.injected
             ),
+            start_token=_start_token(audit),
         )
 
     @cached_property
@@ -87,6 +91,18 @@ class Measured(Record):
         sizes = Counter((c.format, c.repetitions) for c in self.canaries)
         sizes.update({(at, 0): n for at, n in enumerate(self.controls) if n})
         return Design(self.formats, sizes, self.context, self.natural, self.canaries_in_corpus)
+
+    @property
+    def most_copies_p(self) -> float:
+        """Fisher's p-value of the canaries with the most copies, at most: of their lower ends."""
+        most = max(c.repetitions for c in self.canaries)
+        draws = min((space.draws for space in self.formats if space.draws), default=None)
+        least = [
+            min(max(2.0**-c.lower_bits, _LEAST_P), 1.0)
+            for c in self.canaries
+            if c.repetitions == most
+        ]
+        return fisher(least, shared_draws=draws).p_value
 
     def _check(self) -> None:
         if not self.canaries:
@@ -97,10 +113,15 @@ class Measured(Record):
             raise ValueError("controls are not one number for each format")
 
 
+def _start_token(audit: Audit) -> str:
+    return str(audit.settings["start_token"] or NONE) if "start_token" in audit.settings else ""
+
+
 @dataclass(frozen=True)
 class Baseline(
     Document,
     kind=KIND,
+    schema=2,
     cure="restore it, or write it again (--update-baseline, or --canary-update under pytest)",
 ):
     """Audits that later ones are compared with.

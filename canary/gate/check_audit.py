@@ -18,7 +18,7 @@ from canary.gate.coins import epsilon_bound, within_epsilon
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
 from canary.gate.preconditions import controls, doubts_before, groups_of, in_training, lost_in
-from canary.gate.regression import more_than
+from canary.gate.regression import check_seeds, more_than
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.records.validation import (
@@ -38,6 +38,11 @@ Statistic = Literal["median", "maximum"]
 _Judge = Callable[[Audit, Sequence[int]], list[Finding]]
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
+_NO_START = (
+    "an earlier version wrote the baseline, without the start token of its audit: if that was "
+    "another one than now, the comparison is worthless. Write the baseline again "
+    "(--update-baseline)"
+)
 
 
 def check(
@@ -80,7 +85,8 @@ def check(
     no_extraction : bool
         *memorized* if the audit brought an injected canary out of the model.
     baseline : Baseline or path, optional
-        *memorized* if canaries are more exposed than there (`canary.gate.regression`).
+        *memorized* if canaries are more exposed than there (`canary.gate.regression`);
+        *undecided* if canaries were learned there and none is here.
     max_epsilon : float, optional
         *memorized* if training is less private than this for certain. Needs `canaries`.
     canaries : CanarySet, optional
@@ -118,7 +124,8 @@ def check(
         If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
         canaries were left out of the corpus on purpose, the verification is of another set,
-        or the audit extracted nothing and `no_extraction` is given.
+        the audit extracted nothing and `no_extraction` is given, or two audits are of the same
+        weights.
     EstimationError
         If canaries did not survive and none is memorized, or p-values of natural secrets were
         asked for.
@@ -184,17 +191,23 @@ def check(
         findings += [
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
         ]
+    compared: list[str] = []
     if baseline is not None:
         if not isinstance(baseline, Baseline):
             cure = "give the file of a baseline, or what Baseline.load returned"
             baseline = Baseline.load(file_path(baseline, "baseline", cure=cure))
         now = Baseline.of(audits)
         findings.append(more_than(now, baseline, repetitions=repetitions, seed=seed))
+        known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
+        if known == [True, False]:
+            compared.append(_NO_START)
     verdict = in_training(
-        Verdict(tuple(findings), undecided), audits, verification, trusted=trust_injection
+        Verdict(tuple(findings), undecided),
+        *(audits, verification, baseline),
+        trusted=trust_injection,
     )
     left_out = _left_out(audits, repetitions) if verdict else []
-    verdict = replace(verdict, notes=(*_notes(audits), *left_out, *verdict.notes))
+    verdict = replace(verdict, notes=(*_notes(audits), *compared, *left_out, *verdict.notes))
     for listener in LISTENERS:
         listener(verdict)
     return verdict
@@ -276,7 +289,9 @@ def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Au
     if isinstance(given, str | os.PathLike):
         return (Audit.load(Path(given)),)
     cure = "give what canary.audit returned, or audit.json"
-    return one_or_more(given, Audit, "an audit, the path of one, or several audits", cure=cure)
+    audits = one_or_more(given, Audit, "an audit, the path of one, or several audits", cure=cure)
+    check_seeds([a.model.get("fingerprint") or a.file or id(a) for a in audits], where="check")
+    return audits
 
 
 def _notes(audits: Sequence[Audit]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from canary.audits.audit_result import CANARY_SET, Audit, combined_p
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
+from canary.gate.baselines import Baseline
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
 from canary.records.validation import brief
 from canary.statistics.numbers import clean, count, plural, probability
@@ -23,6 +24,20 @@ _UNTRAINED_CURE = (
 
 SHOWN_LEARNED = 0.01
 """At this p-value the canaries with the most copies show that the model was trained on them."""
+
+_RIGHT_OR_WRONG = (
+    "This is right if the training was private or short. It is wrong if this is another model "
+    "file, if its tokenizer is another one, or if the training masked the secrets"
+)
+_POSITIVE_CONTROL = (
+    "To make sure, add canaries with many more copies (generate --repetitions), which a model that "
+    "read them has learned. Or train longer on the same files: that model must be found to have "
+    "memorized them"
+)
+_UNLEARNED_CURE = (
+    "make sure of the model and its tokenizer; if nothing is to be learned any more, make this "
+    "audit the baseline (--update-baseline), or allow it once with --undecided pass"
+)
 
 _TO_SHOW_IT = (
     "give --verification what canary verify --json printed of that corpus, or in Python "
@@ -165,14 +180,16 @@ def in_training(
     verdict: Verdict,
     audits: Sequence[Audit],
     verification: Verification | None,
+    baseline: Baseline | None = None,
     *,
     trusted: bool,
 ) -> Verdict:
     """The verdict with what is known of the training data: without evidence, no model passes.
 
     Evidence is a verification, the user's word, an audit by whoever trained the model
-    (`canary demo`), or that the canaries with the most copies look learned. Of natural secrets
-    there is nothing to say: they were in the corpus before anybody looked.
+    (`canary demo`), or that the canaries with the most copies look learned. If these were learned
+    in the baseline and are not here, only the last will do. Of natural secrets there is nothing
+    to say: they were in the corpus before anybody looked.
 
     Raises
     ------
@@ -194,6 +211,8 @@ def in_training(
         return verdict
     drawn = [(place, audit) for place, audit in enumerate(audits, 1) if not audit.natural]
     vouched = trusted or verification is not None
+    once = None if baseline is None else max(m.most_copies_p for m in baseline.audits)
+    once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
     notes: list[str] = []
     if drawn and verification is not None:
@@ -215,22 +234,26 @@ def in_training(
         combined = combined_p([c for c in audit.injected if c.repetitions == most])
         value = 1.0 if combined is None else combined.p_value
         p = probability(value)
-        unlearned = (
-            f"even the {who} do not look learned (p = {p}), and a model that never read the corpus "
-            "would look the same"
-        )
-        if value > SHOWN_LEARNED and (vouched or audit.settings.get("canaries_in_corpus") is True):
-            notes.append(
-                f"{which}{unlearned}: to make sure, add canaries with many more copies (generate "
-                "--repetitions), which a model that read them has learned"
+        vouched_for = vouched or audit.settings.get("canaries_in_corpus") is True
+        unlearned = f"even the {who} do not look learned (p = {p})"
+        alike = "and a model that never read the corpus would look the same"
+        finding = Finding(
+            *("training data", which + who, "undecided", "", ""),
+            limit=SHOWN_LEARNED, value=value, chance=SHOWN_LEARNED,
+        )  # fmt: skip
+        if value > SHOWN_LEARNED and vouched_for and once is not None:
+            told = (
+                f"{which}{unlearned}, and in the baseline they do (p = {probability(once)}). "
+                f"{_RIGHT_OR_WRONG}"
             )
+            findings.append(replace(finding, sentence=told, cure=_UNLEARNED_CURE))
+        elif value > SHOWN_LEARNED and vouched_for:
+            notes.append(f"{which}{unlearned}, {alike}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
         elif value > SHOWN_LEARNED:
-            told = f"nothing shows that the canaries were in the training data: {unlearned}"
-            finding = Finding(
-                *("training data", which + who, "undecided", which + told, _UNTRAINED_CURE),
-                limit=SHOWN_LEARNED, value=value, chance=SHOWN_LEARNED,
-            )  # fmt: skip
-            findings.append(finding)
+            told = (
+                f"{which}nothing shows that the canaries were in the training data: {unlearned}, "
+            )
+            findings.append(replace(finding, sentence=told + alike, cure=_UNTRAINED_CURE))
         elif not vouched:
             notes.append(
                 f"{which}the {who} look learned (p = {p}), and nothing here shows that the others "

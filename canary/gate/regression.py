@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -11,6 +11,7 @@ from canary.audits.designs import differences
 from canary.errors import InputError
 from canary.gate.baselines import Baseline, Measured
 from canary.gate.verdict import Finding, Outcome, Standing
+from canary.records.validation import brief
 from canary.statistics.numbers import plural, probability
 from canary.statistics.resampling import (
     larger_in_groups,
@@ -144,7 +145,11 @@ def more_than(
 def _check_sides(now: Sequence[Measured], before: Sequence[Measured], *, alone: bool) -> None:
     """Refuse audits that cannot be compared."""
     for measured in (*now, *before[1:]):
-        if apart := list(differences(measured.design, before[0].design, sizes=False)):
+        apart = list(differences(measured.design, before[0].design, sizes=False))
+        mine, theirs = measured.start_token, before[0].start_token
+        if mine and theirs and mine != theirs:
+            apart.append(f"the start token is {brief(mine)}, not {brief(theirs)}")
+        if apart:
             raise InputError(
                 f"the audit cannot be compared with the baseline: {'; '.join(apart)}",
                 cure="audit in the same way with canaries of the same kind, or make a new "
@@ -160,13 +165,17 @@ def _check_sides(now: Sequence[Measured], before: Sequence[Measured], *, alone: 
             where="baseline",
         )
     for side in (now, before):
-        weights = [measured.model.get("fingerprint") for measured in side]
-        if len(set(weights)) < len(weights):
-            raise InputError(
-                "two audits are of the same weights, so they are not of different seeds",
-                cure="train with other seeds, and audit each model once",
-                where="baseline",
-            )
+        check_seeds([measured.model.get("fingerprint") for measured in side], where="baseline")
+
+
+def check_seeds(weights: Sequence[Hashable], *, where: str) -> None:
+    """Refuse audits of which two are of the same weights: they count as different seeds."""
+    if len(set(weights)) < len(weights):
+        raise InputError(
+            "two audits are of the same weights, so they are not of different seeds",
+            cure="train with other seeds, and give one audit of each model",
+            where=where,
+        )
 
 
 def _chosen(measured: Measured, repetitions: Sequence[int] | None) -> Measured:

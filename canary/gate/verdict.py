@@ -144,6 +144,12 @@ class Verdict(Shown):
             return min(alike, key=lambda finding: finding.value or 0.0)
         return max(alike, key=lambda finding: finding.upper or 0.0)
 
+    @property
+    def others(self) -> list[Finding]:
+        """What did not pass either, of other questions than that of the `reason`."""
+        failed = (finding for finding in self.findings if finding.outcome != "passed")
+        return [finding for finding in failed if finding.check != self.reason.check]
+
     def __str__(self) -> str:
         allowed = ", which passes here" if self.outcome == "undecided" and self else ""
         return f"{self.outcome}{allowed}: {self.reason}"

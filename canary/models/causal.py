@@ -36,6 +36,7 @@ from canary.models.noise import (
     with_measured_noise,
 )
 from canary.models.state_cache import Slots
+from canary.models.ties import refuse_ties
 from canary.models.torch_model import TorchModel, WholeRowWalker
 from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Tokenizer
@@ -101,6 +102,7 @@ class CausalModel(TorchModel):
                 break
             self._shares, self._horizon = False, 0.0
         self.facts = with_measured_noise(self, self.facts)
+        refuse_ties(self)
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """See `TorchModel.logits`."""

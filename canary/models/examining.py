@@ -25,6 +25,7 @@ from canary.models.conformance import (
 from canary.models.experiments import NOISE_CURE, Finding, fine, refused, unchecked
 from canary.models.language_model import LanguageModel
 from canary.models.noise import rounding
+from canary.models.ties import ties
 from canary.statistics.number_checks import LN2
 
 TOKENS_BY_DEFAULT = 256
@@ -156,6 +157,8 @@ def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[
     yield finding_of(says, experiments.sums, watched, most_rows)
     says = "next tokens differ in probability, and with the text before them"
     yield finding_of(says, experiments.varies, watched)
+    says = "next tokens have probabilities of their own, neither cut off nor rounded"
+    yield finding_of(says, ties, watched)
     for check in CHECKS[_EARLY:]:
         yield _conformance(check, watched, most_rows)
 

@@ -20,6 +20,7 @@ from canary.errors import CanaryError, ModelError
 from canary.models.language_model import Context, Ints, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.state_cache import NONE, SlabWalker, Slots
+from canary.models.ties import refuse_ties
 from canary.models.torch_model import Distributions, TorchModel, context_read
 from canary.models.torch_support import inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
@@ -71,6 +72,7 @@ class RecurrentModel(TorchModel):
             capabilities=("score", "expand", *reuse),
         )
         self.facts = with_measured_noise(self, facts)
+        refuse_ties(self)
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """See `canary.models.torch_model.TorchModel.logits`."""

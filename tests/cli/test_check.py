@@ -20,6 +20,7 @@ AUDITS = {
     "undecided": {"groups": {4: [8.0, 12.0] * 4, 0: [1.0] * 4}},
     "more": {"groups": {1: [9.0] * 8, 0: [1.0] * 4}},
     "suspect": {"groups": {16: [1.0] * 8, 0: [20.0] * 8}},
+    "suspect too": {"groups": {16: [20.0] * 8, 0: [20.0] * 8}},
     "left-out": {"groups": PASSED, "canaries_in_corpus": False},
     "folder/audit": {"groups": PASSED},
     **{f"seed{s}": {"groups": {4: [3.0 + s] * 4}, "fingerprint": f"{s:064}"} for s in range(6)},
@@ -85,6 +86,19 @@ def test_options_reach_the_judgement(command, audits, words, code, said):
     outcome = command("check", *words.split())
     assert outcome.code == code
     assert said in outcome.err
+
+
+def test_suspect_controls_are_printed_whatever_the_verdict_is(command, audits):
+    outcome = command("check", "suspect too.json", *LIMIT)
+    assert outcome.code == 1
+    first, second = outcome.err.splitlines()
+    assert first.startswith("memorized: the median exposure")
+    assert second.startswith("undecided: 8 controls, never put into the corpus, look learned")
+    assert "find out whether copies of them reached the training data" in second
+    # A finding that is printed already is not printed again.
+    outcome = command("check", "suspect.json", *LIMIT, "--trust-injection")
+    assert (outcome.code, outcome.err.count("look learned, ")) == (3, 0)
+    assert outcome.err.count("never put into the corpus, look learned") == 1
 
 
 def test_canaries_that_nothing_shows_were_trained_on(command, audits):

@@ -14,6 +14,7 @@ from gate_audits import trusting as check
 
 from canary.errors import InputError, RecordError
 from canary.gate.baselines import Baseline
+from canary.gate.check_audit import new_baseline
 from canary.gate.regression import MODEL_LEVEL, PROCEDURE_LEVEL
 from canary.statistics.exposures import exposure_by_draws
 
@@ -142,8 +143,20 @@ def test_fewer_than_three_seeds_are_refused(now, before):
 
 
 def test_the_same_weights_twice_are_refused():
-    with pytest.raises(InputError, match="two audits are of the same weights"):
+    same = "two audits are of the same weights"
+    with pytest.raises(InputError, match=f"^check: {same}"):
         check(runs(2.0, 2.0, 3.0), baseline=Baseline.of(runs(4.0, 5.0, 6.0)))
+    with pytest.raises(InputError, match=f"^baseline: {same}"):
+        check(runs(2.0, 3.0, 4.0), baseline=Baseline.of(runs(5.0, 5.0, 6.0)))
+    with pytest.raises(InputError, match=same):
+        check(runs(2.0, 2.0), max_exposure_bits=10)
+    with pytest.raises(InputError, match=same):
+        new_baseline(runs(2.0, 2.0))
+    unnamed = exact(BASE, fingerprint="")
+    with pytest.raises(InputError, match=same):
+        check([unnamed, unnamed], max_exposure_bits=20)
+    assert check(unnamed, max_exposure_bits=20)
+    assert check([unnamed, exact(BASE, fingerprint="")], max_exposure_bits=20)
 
 
 def seed_of_training(rng, *, level=5.0, spread=2.0):
@@ -215,7 +228,7 @@ def test_missing_baseline(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(schema=99), "has schema 99; this version of canary reads up to 1"),
+        (lambda d: d.update(schema=99), "has schema 99; this version of canary reads up to 2"),
         (lambda d: d.update(audits=[]), "holds no audit"),
         (lambda d: d["audits"][0].pop("canaries"), "'canaries' is missing"),
         (lambda d: d["audits"][0].update(canaries=[]), "no canary"),
@@ -250,6 +263,34 @@ def test_damaged_baseline(tmp_path, change, message):
 def test_audits_that_cannot_be_compared(audit, message):
     with pytest.raises(InputError, match=f"cannot be compared with the baseline: .*{message}"):
         check(audit, baseline=baseline(BASE))
+
+
+def after(start):
+    return exact(BASE, start_token=start)
+
+
+def test_another_start_token_than_the_baselines_is_refused():
+    kept = Baseline.of(after(None))
+    assert check(after(None), baseline=kept)
+    with pytest.raises(InputError, match="with the baseline: the start token is '</s>', not 'none"):
+        check(after("</s>"), baseline=kept)
+    with pytest.raises(InputError, match="the start token is 'none', not '</s>'"):
+        check(after(None), baseline=Baseline.of(after("</s>")))
+
+
+def test_a_baseline_of_an_earlier_version_has_no_start_token(tmp_path):
+    path = tmp_path / "base.json"
+    Baseline.of(after(None)).save(path)
+    told = "an earlier version wrote the baseline, without the start token"
+    assert not any(told in note for note in check(after(None), baseline=path).notes)
+    document = json.loads(path.read_text())
+    for measured in document["audits"]:
+        assert measured.pop("start_token") == "none"
+    path.write_text(json.dumps({**document, "schema": 1}))
+    for start in (None, "</s>"):
+        verdict = check(after(start), baseline=path)
+        assert verdict
+        assert any(told in note for note in verdict.notes)
 
 
 def test_an_audit_of_the_baselines_own_weights_is_said_to_be():

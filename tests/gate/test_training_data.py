@@ -23,15 +23,18 @@ TRUSTED = "that the canaries were in the training data is your word: give --veri
 LEARNED = "the canaries with 4 copies look learned (p = "
 UNLEARNED = (
     "even the canaries with 4 copies do not look learned (p = 0.8), and a model that never read "
-    "the corpus would look the same: to make sure, add canaries with many more copies (generate "
-    "--repetitions), which a model that read them has learned"
+    "the corpus would look the same. This is right if the training was private or short. It is "
+    "wrong if this is another model file, if its tokenizer is another one, or if the training "
+    "masked the secrets. To make sure, add canaries with many more copies (generate "
+    "--repetitions), which a model that read them has learned. Or train longer on the same files: "
+    "that model must be found to have memorized them"
 )
 START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
 NEVER = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
 
 
-def noted(*notes, bits=1.0):
-    audit = exact({4: [bits] * 8, 0: [1.0] * 4})
+def noted(*notes, bits=1.0, **options):
+    audit = exact({4: [bits] * 8, 0: [1.0] * 4}, **options)
     return replace(audit, formats=(replace(audit.formats[0], notes=notes),))
 
 
@@ -79,6 +82,31 @@ def test_of_several_audits_each_must_show_it():
     assert verdict.reason.subject == "audit 2: canaries with 4 copies"
 
 
+LEARNED_THEN = Baseline.of(exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4}))
+
+
+@pytest.mark.parametrize(
+    "evidence", [{"trust_injection": True}, {"verification": verified(NEVER)}], ids=str
+)
+def test_what_was_learned_in_the_baseline_and_is_not_any_more_is_no_pass(evidence):
+    """A private training looks so; so does another model file, tokenizer or mask."""
+    verdict = check(NEVER, baseline=LEARNED_THEN, **evidence)
+    assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+    assert verdict.reason.check == "training data"
+    assert str(verdict).startswith(
+        "undecided: even the canaries with 4 copies do not look learned (p = 0.8), and in the "
+        "baseline they do (p = "
+    )
+    assert "It is wrong if this is another model file" in verdict.reason.sentence
+    assert "--update-baseline" in verdict.reason.cure
+    # Its cures serve: consent, and a new baseline.
+    assert check(NEVER, baseline=LEARNED_THEN, undecided="pass", **evidence)
+    assert check(NEVER, baseline=Baseline.of(NEVER), **evidence)
+    # Less is no doubt, if something still is learned.
+    less = exact({1: [1.0] * 8, 4: [5.0] * 8, 0: [1.0] * 4})
+    assert check(less, baseline=LEARNED_THEN, trust_injection=True)
+
+
 # --- notes ----------------------------------------------------------------------------
 
 
@@ -114,7 +142,8 @@ def test_a_pass_says_which_canaries_it_does_not_speak_of():
 
 
 def test_of_several_audits_what_not_all_note_says_whose_it_is():
-    several = [noted(START), noted(START, TOKENIZER), noted(START)]
+    of_each = enumerate([(START,), (START, TOKENIZER), (START,)])
+    several = [noted(*notes, fingerprint=str(seed) * 64) for seed, notes in of_each]
     verdict = check(several, max_exposure_bits=10)
     assert verdict.notes[:2] == (START, f"audit 2: {TOKENIZER}")
 

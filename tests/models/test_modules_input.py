@@ -69,6 +69,12 @@ def ended_by_softmax():
     return module
 
 
+def clamped():
+    module = causal_module("gpt2")
+    module.lm_head = torch.nn.Sequential(module.lm_head, torch.nn.Hardtanh(-0.2, 0.2))
+    return module
+
+
 def with_nan():
     module = causal_module("gpt2")
     with torch.no_grad():
@@ -110,6 +116,12 @@ WRONG = {
     "no head": (lambda: gpt2("GPT2Model"), NO_LANGUAGE_MODEL),
     "classifier": (lambda: gpt2("GPT2ForSequenceClassification"), NO_LANGUAGE_MODEL),
     "NaN": (with_nan, "not finite"),
+    "clamped": (clamped, "does not give its logits as they are: cut off: .*leave out clamp"),
+    "clamped, float16": (lambda: clamped().half(), "logits as they are: cut off"),
+    "rounded": (
+        lambda: Net(logits_through(lambda logits: (logits * 20).round() / 20)),
+        "logits as they are: rounded to multiples of 0.05 nats",
+    ),
     "few tokens": (lambda: gpt2(vocab_size=20), "has 20 tokens, its tokenizer 45"),
 }
 

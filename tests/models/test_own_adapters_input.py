@@ -40,6 +40,9 @@ FAULTS = {
     "probabilities": r"nats for a log-probability, which is above 0",
     "scores": r"next tokens sum to 1 .*they sum to",
     "looks ahead": r"does not depend on the tokens after it|sum to 1",
+    "clamped": r"neither cut off nor rounded.*tokens share the lowest value, .*leave out clamp",
+    "top 10": r"neither cut off nor rounded.*tokens share the lowest value, .*top-k filters",
+    "rounded": r"neither cut off nor rounded.*multiples of 0\.1 nats, in float32.*unrounded",
     "mean": r"does not depend on the tokens after it|alone and in a batch",
 }
 

@@ -15,6 +15,7 @@ class Own:
     """An adapter as somebody would write it over a torch module, with one fault."""
 
     fault = ""
+    reach = 0.2
 
     def __init__(self, fault: str = "", seed: int = 3) -> None:
         honest = build("lstm")
@@ -48,10 +49,18 @@ class Own:
             return np.concatenate([after[:1], after[:1] * 0 - 3.0, after[1:]])
         return self.row(ids)
 
+    def filtered(self, logits):
+        """Logits that are cut off or rounded."""
+        if self.fault == "clamped":
+            return logits.clamp(-self.reach, self.reach)
+        if self.fault == "top 10":
+            return torch.where(logits >= logits.topk(10).values[:, -1:], logits, -20.0)
+        return (logits * 10).round() / 10 if self.fault == "rounded" else logits
+
     @torch.no_grad()
     def row(self, ids):
         """Nats of each token of a row; the first has none."""
-        logits = self.dropout(self.module(ids[None], None)[0][0])
+        logits = self.filtered(self.dropout(self.module(ids[None], None)[0][0]))
         logs = torch.log_softmax(logits, -1)
         previous = torch.arange(len(ids)) - 1
         if self.fault == "forgotten shift":

@@ -12,7 +12,7 @@ from command_line import Outcome
 
 from canary.errors import CanaryError
 
-PAGE = Path(__file__).parents[2] / "docs" / "wrong-setups.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "wrong-setups.md"
 
 OUTCOMES = {0: "Note", 1: "Memorized", 2: "Error", 3: "Undecided"}
 """What the page calls the exit codes of the command line."""
@@ -84,6 +84,6 @@ class Setups(dict[str, Callable[..., Said]]):
         return keep
 
     def are_of(self, table: Sequence[Line]) -> None:
-        """Fail unless the table has ten lines, and each is made here."""
-        assert len(table) == 10
+        """Fail unless the table has lines, and each is made here."""
+        assert table
         assert [line.name for line in table] == [*self]

@@ -40,6 +40,8 @@ def keeps(config):
 class Trained(Own):
     """The adapter over a model that was really trained."""
 
+    reach = 2.0
+
     def __init__(self, fault=""):
         super().__init__(fault)
         honest = canary.load(toy(), tokenizer=characters())
@@ -121,6 +123,21 @@ def _wrong_shape(desk):
     plain = model.score
     model.score = lambda rows: plain(rows)[None]
     return audited(model)
+
+
+@made("A11")
+def _clamped(desk):
+    return audited(Trained("clamped"))
+
+
+@made("A12")
+def _top_k(desk):
+    return audited(Trained("top 10"))
+
+
+@made("A13")
+def _rounded(desk):
+    return audited(Trained("rounded"))
 
 
 def _built(desk, function):

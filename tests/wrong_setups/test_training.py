@@ -80,6 +80,27 @@ def _watching_a_copy(desk):
     return _watched([_ids(START + text) for text in _texts()], stop_above_bits=3.0, stale=True)
 
 
+@made("T11")
+def _another_file_than_the_baselines(desk):
+    desk.inject()
+    _baseline(desk)
+    limits = (*desk.verified(), "--baseline", "base.json")
+    return desk.judged("untrained", "--start-token", START, limits=limits)
+
+
+@made("T12")
+def _baseline_after_another_token(desk):
+    _baseline(desk)
+    return desk.judged("toy", "--start-token", OTHER, limits=("--baseline", "base.json"))
+
+
+@made("T13")
+def _one_audit_for_two_seeds(desk):
+    desk.audited("toy", "--start-token", START)
+    audits = ["audit/audit.json"] * 2
+    return of_command(desk.command("check", *audits, "--max-exposure-bits", 8))
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 
@@ -98,6 +119,13 @@ def test_the_right_training_is_found_and_not_doubted(desk):
     watched = _watched([_ids(START + text) for text in _texts()], stop_above_bits=3.0)
     for found in (right, chat, watched):
         found.fits_none(TABLE)
+
+
+def _baseline(desk):
+    """The baseline of the right audit of the right model."""
+    desk.audited("toy", "--start-token", START)
+    made = desk.command("check", "audit/audit.json", "--baseline", "base.json", "--update-baseline")
+    assert made.code == 0, made.err
 
 
 def _texts():
