@@ -107,11 +107,24 @@ class Forgetting(Shown):
         """The paper's rule for the whole interval: forgotten, not forgotten, or undecided.
 
         Where the target knows the query set better than the query model does, it is as far from
-        that model on the other side, and has not forgotten.
+        that model on the other side, and has not forgotten. Of a comparison that is void nothing
+        is decided.
         """
+        if self.void:
+            return "undecided"
         if self.upper < 1.0 or self.surpasses:
             return "not forgotten"
         return "forgotten" if self.lower >= 1.0 else "undecided"
+
+    @cached_property
+    def void(self) -> bool:
+        """Whether the models that know the query set are not seen to differ from those that do not.
+
+        The calibration models are no farther away than chance allows, or their losses on the
+        query set are not above those of the query model. Then no target could stand out.
+        """
+        query, others = (float(np.median(self.losses[name])) for name in ("query", "calibration"))
+        return float(self.calibration.mean()) <= self.chance or query >= others
 
     @cached_property
     def surpasses(self) -> bool:
@@ -127,7 +140,7 @@ class Forgetting(Shown):
 
     @property
     def alike(self) -> bool:
-        """Whether nothing tells the target from the calibration models, though they are enough.
+        """Whether the target cannot be distinguished from the calibration models, if enough.
 
         For a target that never saw the query set rho is 1 up to chance: that it is among the
         calibration models is what can be shown. It takes 19 of them, and no membership attack that
@@ -135,7 +148,8 @@ class Forgetting(Shown):
         """
         enough = 1 / (len(self.calibration) + 1) <= LEVEL
         within = self.p_unlike is not None and min(self.p, self.p_unlike) > LEVEL
-        return self.answer != "not forgotten" and enough and within and not self.remembered
+        decided = self.void or self.answer == "not forgotten"
+        return not decided and enough and within and not self.remembered
 
     @property
     def remembered(self) -> bool:
@@ -192,13 +206,13 @@ class Forgetting(Shown):
             )
         elif self.alike:
             last = (
-                f" In no direction does it stand out from them (p = {p_unlike}): it answers as a "
-                "model that never saw the query set."
+                f" It differs from them in no direction (p = {p_unlike}): it answers as a model "
+                "that never saw the query set."
             )
         elif self.unproven:
             last = (
-                " But its losses on the query set are not seen to be lower than on samples that it "
-                f"never saw ({attack}): training on other data like the query set would do that."
+                " But its losses on the query set are not shown to be lower than on samples that "
+                f"it never saw ({attack}): training on other data like the query set would do that."
             )
         return (
             f"{rule}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit. "

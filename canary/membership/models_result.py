@@ -218,6 +218,7 @@ class ModelsSurvey(Survey[AttackedModels]):
             **picked(self, "rule", "seed"),
             "strongest": self.strongest.name,
             "told_apart": self.told_apart(),
+            "outcome": self.outcome(),
             "corrected_auc": plain(self.corrected()),
             "attacks": [one.to_dict(targets) for one in self.attacked],
             "agreement": plain(self.agreements),

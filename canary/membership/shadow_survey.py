@@ -26,6 +26,7 @@ from canary.membership.risk import Reliability, RiskScores, Scale, reliability, 
 from canary.membership.survey import (
     Attacked,
     OneTargetSurvey,
+    Outcome,
     plain,
     rates_of,
     rows_of,
@@ -75,6 +76,10 @@ class ShadowSurvey(OneTargetSurvey):
     def told_apart(self) -> bool | None:
         """As of every survey; None too where attacks may know something of the answers."""
         return super().told_apart() if self.blind else None
+
+    def outcome(self) -> Outcome:
+        """As of every survey; void where attacks may know something of the answers."""
+        return super().outcome() if self.blind else "void"
 
     @property
     def epsilon(self) -> tuple[str, AttackEpsilon] | None:
@@ -212,7 +217,7 @@ def survey(
     notes += [*shared, *doubts]
     entropies = all("modified-entropy" in table.values for table in (target, shadow))
     if not entropies:
-        notes.append("Losses tell neither correctness nor entropies, nor risk scores")
+        notes.append("Losses alone give neither correctness nor entropies, nor risk scores")
     names = named_attacks(target, attacks, shadow=shadow)
     kept = target.outputs is not None and shadow.outputs is not None
     if attacks.strip() == "all" and entropies and not kept:

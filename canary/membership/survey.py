@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,10 @@ SCHEMA = 1
 
 FPRS = (0.001, 0.01, 0.1)
 """False positive rates that are looked at unless others are asked for."""
+
+
+Outcome = Literal["identified", "not identified", "undecided", "void"]
+"""What follows from attacks; nothing at all from a test that is void."""
 
 
 class Reached(Protocol):
@@ -115,11 +119,17 @@ class Survey(Shown, Generic[One]):
 
     def summary(self) -> str:
         """Whether members can be identified, by which attack, and the notes."""
-        told = {True: "members can be told", False: "members were not told", None: "undecided"}
+        said = {
+            "identified": "training samples can be identified",
+            "not identified": "no attack identified training samples",
+            "undecided": "undecided",
+            "void": "the test is void",
+        }
         best, number = self.corrected(), len(self.attacked)
         line = (
-            f"{told[self.told_apart()]}: the strongest of {number} attacks, {self.strongest.name}, "
-            f"reaches {best.value:.3f} ({best.lower:.3f} to {best.upper:.3f}; a coin 0.5)"
+            f"{'check the input first; ' if self.doubts else ''}{said[self.outcome()]}: the "
+            f"strongest of {number} attacks, {self.strongest.name}, reaches {best.value:.3f} "
+            f"({best.lower:.3f} to {best.upper:.3f}), where guessing reaches 0.5"
         )
         return "\n".join([line, *self.notes])
 
@@ -168,6 +178,11 @@ class Survey(Shown, Generic[One]):
         """What speaks against the files."""
         return self.doubts
 
+    def outcome(self) -> Outcome:
+        """What follows from `told_apart`, and from what else is known of the test."""
+        outcomes: dict[bool | None, Outcome] = {True: "identified", False: "not identified"}
+        return outcomes.get(self.told_apart(), "undecided")
+
 
 class OneTargetSurvey(Survey[Attacked]):
     """What attacks on one target found."""
@@ -191,6 +206,7 @@ class OneTargetSurvey(Survey[Attacked]):
             "seed": self.seed,
             "strongest": self.strongest.name,
             "told_apart": self.told_apart(),
+            "outcome": self.outcome(),
             "surest": surest,
             "attacks": [one.to_dict() for one in self.attacked],
             "notes": list(self.notes),

@@ -13,7 +13,14 @@ from canary.errors import InputError
 from canary.membership.attacking import attack
 from canary.membership.doubts import SURE, upside_down
 from canary.membership.evaluation import Evaluation, evaluate
-from canary.membership.survey import Attacked, OneTargetSurvey, plain, rates_of, rows_of
+from canary.membership.survey import (
+    Attacked,
+    OneTargetSurvey,
+    Outcome,
+    plain,
+    rates_of,
+    rows_of,
+)
 from canary.membership.words_alone import FOLDS, WordsAlone, words_alone
 from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.text import TEXT_SIGNALS
@@ -69,18 +76,24 @@ class TextSurvey(OneTargetSurvey):
         """Whether the strongest attack is not clearly above what words alone tell."""
         return self.words.auc.value > 0.5 and self.words.auc.upper >= self.corrected().lower
 
+    def outcome(self) -> Outcome:
+        """As of every survey; void where words alone do as well, undecided where they may."""
+        if self.differ_without_model() and self.no_better_than_words():
+            return "void"
+        return "undecided" if self.told_apart() and self.doubted() else super().outcome()
+
     def warning(self) -> str | None:
         """What a reader must know of words alone before believing an attack; None if nothing."""
         if self.differ_without_model():
             return (
-                "Members and nonmembers differ without any model: a bag of words tells them apart "
+                "Members and nonmembers differ without any model: a bag of words separates them "
                 f"with an AUC of {_said(self.words.auc)}, p = {probability(self.words.p)}. The "
                 "attacks may see that difference and no memorization; take both from one source"
             )
         if self.told_apart() and self.no_better_than_words():
             return (
                 "The strongest attack is not clearly better than a bag of words without any "
-                f"model, whose AUC is {_said(self.words.auc)}: more texts would tell which it is"
+                f"model, whose AUC is {_said(self.words.auc)}: more texts would decide it"
             )
         return None
 
@@ -91,7 +104,7 @@ class TextSurvey(OneTargetSurvey):
         auc = self.length.auc
         which = "longer" if auc.value > 0.5 else "shorter"
         seen = [one.name for one in self.attacked if TEXT_SIGNALS[one.name].sees == "length"]
-        told = f", and may tell {', '.join(seen)} more than the model does" if seen else ""
+        told = f", and may be all that {', '.join(seen)} sees" if seen else ""
         return (
             f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
             f"tokens in {_said(auc)} of cases, where 0.5 is chance. That is seen without the "
@@ -201,7 +214,7 @@ def survey_texts(
         attacked.append(Attacked(scores, evaluation, points))
         done(1)
     by_loss = {o.name: o.auc_at for o in attacked if TEXT_SIGNALS[o.name].sees == "loss"}
-    doubts = upside_down(by_loss, "files")
+    doubts = (*measured.doubts, *upside_down(by_loss, "files"))
     if measured.beside is not None:
         auc = roc(-measured.beside, member).auc(confidence=SURE)
         if auc.lower > 0.5:
@@ -220,7 +233,7 @@ def survey_texts(
         confidence=confidence,
         seed=seed,
         lines=measured.kept if lines is None else lines[measured.kept],
-        notes=(*measured.notes, *notes, *doubts),
+        notes=tuple(dict.fromkeys((*measured.notes, *notes, *doubts))),
         doubts=doubts,
     )
     if result.told_apart() is not False:

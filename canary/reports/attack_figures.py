@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.survey import Attacked
 from canary.membership.text_survey import TextSurvey
 from canary.reports.builders import PlotOptions, figure_of
-from canary.reports.document import Axis, Figure, Mark, Panel, mark, said_in_one
+from canary.reports.document import Axis, Figure, Mark, Panel, Table, Text, mark, said_in_one
 from canary.reports.palette import (
     CONTROL,
     CURVE,
@@ -26,11 +26,12 @@ from canary.reports.palette import (
     PAPER,
     SERIES,
     across,
+    dots,
     line,
     steps,
 )
 from canary.statistics.numbers import plural
-from canary.statistics.roc import Roc
+from canary.statistics.roc import Estimate, Roc
 
 Floats = NDArray[np.float64]
 _Of = TypeVar("_Of", Attacked, Across)
@@ -105,6 +106,52 @@ def rocs_figure(group: Sequence[Across], order: Sequence[str] = ()) -> Figure:
         "roc",
         f"True against false positive rate of each attack{over}. Areas under the curves, {areas}.",
         [_roc_panel(marks, least, ", mean over targets" if several else "", legend="best")],
+    )
+
+
+class Reach(NamedTuple):
+    """An attack, or what is no attack and beside them: its right guesses, and cells of a table."""
+
+    name: str
+    right: Estimate
+    cells: Sequence[str]
+    attack: bool = True
+
+
+def reached_figure(reached: Sequence[Reach], columns: Sequence[str], caption: Text) -> Figure:
+    """The share of right guesses of each attack with its interval, the best at the top.
+
+    `columns` are those of the cells. Of many attacks the best are shown.
+    """
+    best = sorted(reached, key=lambda one: (not one.attack, -one.right.value))
+    number = sum(one.attack for one in best)
+    shown = [one for at, one in enumerate(best) if at < len(SERIES) or at >= number][::-1]
+    marks = [across("axvline", 0.5, label="guessing")]
+    for height, one in enumerate(shown):
+        colour = SERIES[0] if one.attack else CONTROL
+        marks.append(line([one.right.lower, one.right.upper], [height, height], colour, 2.2))
+        marks.append(dots(one.right.value, height, 46, colour, hollow=not one.attack, zorder=3))
+    least = 0.4 if min(one.right.lower for one in shown) >= 0.4 else 0.0
+    ticks = {share / 10: f"{10 * share} %" for share in range(round(10 * least), 11, 2)}
+    x = Axis("right guesses", limits=(least - 0.01, 1.01), ticks=ticks)
+    names = {float(height): one.name for height, one in enumerate(shown)}
+    y = Axis(limits=(-0.7, len(shown) - 0.3), ticks=names, ruled=False)
+    rows = [
+        (
+            one.name,
+            f"{100 * one.right.value:.1f} %",
+            f"{100 * one.right.lower:.1f} to {100 * one.right.upper:.1f} %",
+            *one.cells,
+        )
+        for one in best
+    ]
+    words = "; ".join(f"{one.name}: {100 * one.right.value:.1f} %" for one in shown)
+    return Figure(
+        "reached",
+        f"Share of right guesses of each attack, where guessing has 50 %. {words}.",
+        [Panel(marks, x, y, grid="x", legend="above")],
+        caption,
+        Table("Right guesses of each attack", ("Attack", "Right", "Interval", *columns), rows),
     )
 
 
@@ -268,14 +315,14 @@ def _roc_panel(
     """Both axes as rates on logarithmic scales from `least` to 1, in per cent."""
     powers = range(int(np.ceil(np.log10(least))), 1)
     ticks = {10.0**k: f"{100 * 10.0**k:g} %" for k in powers}
-    rate = "nonmembers called members (false positive rate)"
+    rate = "nonmembers mistaken for members (false positive rate)"
     x = Axis(rate, limits=(least, 1), ticks=ticks, log=True)
-    y = Axis(f"members called members{mean}", limits=(least, 1.15), ticks=ticks, log=True)
+    y = Axis(f"members found{mean}", limits=(least, 1.15), ticks=ticks, log=True)
     return Panel(marks, x, y, legend=legend)
 
 
 def _coin(least: float) -> Mark:
-    return line([least, 1], [least, 1], MUTED, 1.0, linestyle=DASHED, label="a coin")
+    return line([least, 1], [least, 1], MUTED, 1.0, linestyle=DASHED, label="guessing")
 
 
 def _curve(x: Floats, y: Floats, least: float, colour: str, **style: Any) -> Mark:

@@ -1,4 +1,4 @@
-"""Several audits side by side: which can be compared, and which are worth choosing."""
+"""Several audits side by side: which can be compared, and which model memorizes least."""
 
 from __future__ import annotations
 
@@ -8,17 +8,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
 from canary.audits.audit_result import Audit, FormatResult, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
+from canary.gate.baselines import Baseline
+from canary.gate.regression import more_than
 from canary.records.validation import brief
 from canary.scoring.score_job import Scores, read_scores
 from canary.statistics.exposures import Exposure
 from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import plural
+from canary.statistics.resampling import least_in_pairs
+
+RANK_LEVEL = 0.05
+"""Of groups of models that memorize equally, at most this share is ranked."""
 
 _MOST_NATS = 1e6  # a token; no model that computes at all does worse
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -58,6 +65,48 @@ class Point:
     def most_bits(self) -> float:
         """What the median cannot exceed."""
         return math.inf if self.bound else self.median_bits
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Which of some alike models memorize least, as far as chance lets it be known.
+
+    `least` begins with the model whose canaries are least exposed on average; the others in it
+    are not shown to memorize more. `more` are, by how many bits on average. `open_ends` says
+    whether narrower intervals of the exposures might show more, and `too_few` whether so few
+    canaries can show nothing.
+    """
+
+    least: tuple[Strategy, ...]
+    more: tuple[tuple[Strategy, float], ...]
+    open_ends: bool
+    too_few: bool
+
+
+def ranked(group: Sequence[Strategy]) -> Ranking:
+    """Compare the least exposed of some alike models with each of the others.
+
+    Notes
+    -----
+    The tests are those of `canary.gate.regression.more_than`, over all injected canaries. All
+    ordered pairs share `RANK_LEVEL` (Bonferroni), as which model is the least is seen in the data.
+    """
+    kept = {one: Baseline.of(one.audit) for one in group}
+    means = {one: fmean(c.middle_bits for c in kept[one].audits[0].canaries) for one in group}
+    best, *others = sorted(group, key=means.__getitem__)
+    level = RANK_LEVEL / max(len(group) * len(others), 1)
+    least, more, open_ends = [best], [], False
+    for one in others:
+        found = more_than(kept[one], kept[best])
+        assert found.lower is not None
+        assert found.upper is not None
+        if found.upper <= level:
+            more.append((one, means[one] - means[best]))
+        else:
+            least.append(one)
+            open_ends |= found.lower <= level
+    too_few = least_in_pairs(len(best.audit.injected)) > level
+    return Ranking(tuple(least), tuple(more), open_ends, too_few)
 
 
 def compare(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.comparison import Comparison, Strategy, View, front, names_of
+from canary.reports.comparison import Comparison, Strategy, View, names_of, ranked
 from canary.reports.comparison_figures import (
     MOST_PANELS,
     exposures_figure,
-    in_order,
     utility_figure,
 )
 from canary.reports.document import (
@@ -27,35 +27,145 @@ from canary.reports.document import (
     prose,
     said,
     said_in_one,
+    sentence,
 )
 from canary.reports.palette import SERIES
 from canary.reports.sentences import answer
 from canary.reports.wording import (
     facts_blocks,
     in_words,
+    percent,
 )
-from canary.statistics.numbers import bits, count, plural, probability
+from canary.statistics.numbers import bits, clean, count, plural, probability
+
+NEAR = 0.01
+"""Test losses that differ by this share at most count as comparable."""
+
+_LABEL_CHARACTERS = 40
+_NO_DATA = "Not enough data to decide"
 
 
 @report_of.register
 def comparison_report(comparison: Comparison) -> Report:
     """What there is to say about several audits."""
-    sentences: list[str] = []
-    for group in comparison.groups:
-        if len(group) > 1:
-            words = _headline(View(group))
-            alone = len(comparison.groups) == 1
-            sentences.append(
-                words[0].upper() + words[1:] if alone else f"{names_of(group)}: {words}"
-            )
+    answers = [_answer(group) for group in comparison.groups if len(group) > 1]
+    sentences, label, tone = [], "Not comparable", "undecided"
+    for group, found in zip([g for g in comparison.groups if len(g) > 1], answers, strict=True):
+        alone = len(comparison.groups) == 1
+        sentences += [found.sentence if alone else f"{names_of(group)}: {found.sentence}"]
+        label, tone = (found.label, found.tone) if alone else ("Only some can be compared", tone)
     number = count(len(comparison.strategies))
     return Report(
         title=f"Comparison of {number} memorization audits",
-        label="Which training memorizes less",
+        label=label,
+        tone=tone,
         sentences=sentences or ["No two of these audits can be compared."],
+        actions=list(dict.fromkeys(action for found in answers for action in found.actions)),
         notes=[*comparison.reasons, *comparison.notes, *_notes(comparison.strategies)],
+        about={one.name: one.label for one in comparison.strategies},
+        outcome=[*_outcome(comparison)],
+        unsaid=said("comparison.unsaid"),
         sections=sections_of(comparison),
     )
+
+
+def _outcome(comparison: Comparison) -> Iterator[Block]:
+    """The exposures of the first format, of each group that can be compared."""
+    for group in comparison.groups:
+        if len(group) > 1 and (view := View(group)).copies:
+            if len(comparison.groups) > 1:
+                yield Heading(names_of(group))
+            yield exposures_figure(view)
+
+
+class _Answer(NamedTuple):
+    """Which of some alike audits to ship."""
+
+    label: str
+    tone: str
+    sentence: str
+    actions: Sequence[Text]
+
+
+def _answer(group: Sequence[Strategy]) -> _Answer:
+    """The model that memorizes least at comparable utility, if it can be known."""
+    suspect = [one for one in group if answer(one.audit).verdict == "suspect"]
+    one = group[0].audit
+    if suspect or not one.injected or not one.canaries_in_corpus:
+        words = sentence(
+            "comparison.nothing",
+            no_canaries=not one.injected,
+            dry=one.injected and not one.canaries_in_corpus and not suspect,
+            suspect=names_of(suspect) if suspect else "",
+            names=len(suspect),
+        )
+        label, tone = ("Do not rely on it", "suspect") if suspect else (_NO_DATA, "undecided")
+        return _Answer(label, tone, words, ())
+    ranking = ranked(group)
+    best, worse = ranking.least[0], [one for one, _ in ranking.more]
+    losses = [one.test_loss_nats for one in group]
+    known = [loss for loss in losses if loss is not None]
+    values: dict[str, Any] = {
+        "best": _called(best),
+        "number": count(len(group)),
+        "open_ends": ranking.open_ends,
+        "no_loss": len(known) < len(group),
+        "too_few": ranking.too_few,
+        "overlap": ranking.open_ends and not ranking.too_few,
+        "alike": not (ranking.open_ends or ranking.too_few),
+        "few": len(ranking.least) > 1 and (ranking.too_few or not ranking.open_ends),
+        "canaries": plural(len(one.injected), "canary", "canaries"),
+    }
+    label, tone, kind = "Cannot be ranked", "undecided", "none"
+    if len(ranking.least) == 1:
+        nearest, gap = min(ranking.more, key=lambda pair: pair[1])
+        values |= {"next": _called(nearest), "times": _times(2.0**gap)}
+        label, tone, kind = f"{best.name} memorizes least", "not-found", "least"
+    elif worse:
+        values |= {"worse": _names(worse), "left": _names(ranking.least)}
+        label, kind = f"Not {names_of(worse)}", "some"
+    if len(known) == len(group):
+        lowest, chosen = (min(some, key=_loss) for some in (group, ranking.least))
+        near = _loss(chosen) <= (1 + NEAR) * _loss(lowest)
+        values |= {"loss": f"{_loss(chosen):.4g}", "lowest": f"{_loss(lowest):.4g}"}
+        values |= {"other": _called(lowest), "near": percent(NEAR)}
+        values["is_lowest"] = _loss(chosen) <= _loss(lowest)
+        if kind != "least":
+            values["chosen"] = _called(chosen)
+        elif near:
+            label, kind = f"Ship {best.name}", "ship"
+        else:
+            label, tone, kind = "A trade-off", "undecided", "trade"
+    words = sentence(f"comparison.{kind}", **values)
+    if len(ranking.least) == 1 and answer(best.audit).verdict == "memorized":
+        words += " " + sentence("comparison.memorized", best=best.name)
+        tone = "undecided"
+    actions = said("comparison.actions", **values, trade=kind == "trade")
+    return _Answer(label, tone, words, actions)
+
+
+def _loss(one: Strategy) -> float:
+    """The test loss of an audit where all have one."""
+    assert one.test_loss_nats is not None
+    return one.test_loss_nats
+
+
+def _times(factor: float) -> str:
+    """A factor with two digits."""
+    return f"{factor:.1f}" if factor < 10 else count(int(float(f"{factor:.2g}")))
+
+
+def _called(one: Strategy) -> str:
+    """``A (its label)``."""
+    label = clean(one.label)
+    if len(label) > _LABEL_CHARACTERS:
+        label = f"{label[: _LABEL_CHARACTERS - 1]}…"
+    return f"{one.name} ({label})"
+
+
+def _names(some: Sequence[Strategy]) -> str:
+    """``A (its label), B (its label) and C (its label)``."""
+    return " and ".join(filter(None, [", ".join(map(_called, some[:-1])), _called(some[-1])]))
 
 
 def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
@@ -63,50 +173,11 @@ def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
     for one in strategies:
         if answer(one.audit).verdict == "suspect":
             yield (
-                f"Do not rely on {one.name}: its own report calls the audit suspect, for what was "
-                "never in the corpus looks memorized as well."
+                f"Do not rely on {one.name}: its own report calls the audit suspect, because "
+                "canaries that were never in the corpus look memorized as well."
             )
     for note in dict.fromkeys(note for one in strategies for note in one.audit.notes):
         yield f"{names_of([one for one in strategies if note in one.audit.notes])}: {note}"
-
-
-def _headline(view: View) -> str:
-    """What the reader wants to know first of audits that can be compared; first format."""
-    group, shown = view.group, _panels_of(view)
-    if not shown:
-        return "there is no canary to compare them by."
-    where = " of the first format" if len(group[0].audit.formats) > 1 else ""
-    if any(one.test_loss_nats is None for one in group):
-        start = f"median exposure of canaries{where}"
-        by_copies = {n: _extremes({one: view.median(one, n) for one in group}) for n in shown}
-    else:
-        both = f"in both test loss and exposure of canaries{where}"
-        best = {n: in_order(front(view.points(n))) for n in shown}
-        if all(len(some) == len(group) for some in best.values()):
-            return f"none is beaten by another {both}."
-        start = f"beaten by no other {both}"
-        by_copies = {
-            n: "all" if len(some) == len(group) else names_of(some) for n, some in best.items()
-        }
-    each = (f"with {plural(n, 'copy', 'copies')}, {words}" for n, words in by_copies.items())
-    return f"{start}: {'; '.join(each)}."
-
-
-def _extremes(medians: Mapping[Strategy, tuple[float, bool]]) -> str:
-    """Where the median exposure is least and most, as far as bounds let it be known."""
-    low, high = (end(value for value, _ in medians.values()) for end in (min, max))
-    if (low, True) in medians.values():
-        return f"at least {bits(low)} bits in all, and nothing tells them apart"
-    least, most = (
-        names_of([one for one, (value, _) in medians.items() if value == end])
-        for end in (low, high)
-    )
-    text = f"least in {least} ({bits(low)} bits)"
-    if any(bound for _, bound in medians.values()):
-        return text
-    if low == high:
-        return f"the same in all ({bits(low)} bits)"
-    return f"{text} and most in {most} ({bits(high)} bits)"
 
 
 @section(Comparison, "The audits")
@@ -142,15 +213,13 @@ def groups(comparison: Comparison) -> Iterator[Section]:
         heading = "Side by side"
         if len(comparison.groups) > 1:
             heading = f"{names_of(group)}: {'alone' if len(group) == 1 else 'side by side'}"
-        yield Section(f"group-{number}", heading, [*_group_blocks(group)])
+        yield Section(f"group-{number}", heading, [*_group_blocks(group)], specialist=True)
 
 
 def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
     alone = len(group) == 1
     if alone:
-        yield (
-            "No other audit can be compared with this one. What it found stands in its own report."
-        )
+        yield ("No other audit can be compared with this one. Its own report says what it found.")
     views = [View(group, at) for at in range(len(group[0].audit.formats))]
     views = [view for view in views if view.copies]
     for number, view in enumerate(views, 1):
@@ -174,12 +243,15 @@ def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
 def _measured_blocks(view: View, which: str) -> Iterator[Block]:
     """The figures of one format."""
     estimate = " by the skew-normal estimate" if view.skew_normal else ""
-    yield Heading(f"Exposure{estimate or ' by number of copies'}{which}")
     if view.skew_normal:
         fits = {one: one.audit.formats[view.at].skew_normal for one in view.group}
         failed = [one for one, fit in fits.items() if fit and fit.rejected]
+        yield Heading(f"Exposure{estimate}{which}")
         yield said_in_one("comparison.curves", failed=names_of(failed) if failed else "")
-    yield exposures_figure(view)
+        yield exposures_figure(view)
+    elif view.at:  # the first is what came out
+        yield Heading(f"Exposure by number of copies{which}")
+        yield exposures_figure(view)
     shown = _panels_of(view)
     if shown and sum(one.test_loss_nats is not None for one in view.group) > 1:
         yield Heading(f"Utility against exposure{estimate}{which}")

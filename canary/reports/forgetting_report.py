@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from canary.membership.forgetting_result import Forgetting
+from canary.membership.forgetting_result import LEVEL, Forgetting
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
     Axis,
@@ -19,16 +20,15 @@ from canary.reports.document import (
     Panel,
     Report,
     Table,
-    Tile,
     mark,
     said,
     said_in_one,
+    sentence,
 )
 from canary.reports.palette import CONTROL, CURVE, FILL, SERIES, across, line
 from canary.reports.wording import software
-from canary.statistics.numbers import count, probability
+from canary.statistics.numbers import count, plural, probability
 
-_TONES = {"forgotten": "not-found", "not forgotten": "memorized", "undecided": "undecided"}
 _MOST_POINTS = 150
 _LEAST_LOSS = 1e-6
 _DRAWN = {
@@ -39,56 +39,106 @@ _DRAWN = {
 }
 
 
+_LABELS = {
+    "surpasses": ("Not forgotten", "memorized"),
+    "remembered": ("Something is left", "memorized"),
+    "void": ("The test is void", "suspect"),
+    "unlike": ("Changed, but not as if forgotten", "undecided"),
+    "alike": ("No trace was found", "not-found"),
+    "unproven": ("Not forgotten, or never seen", "undecided"),
+    "not_forgotten": ("Not forgotten", "memorized"),
+    "forgotten": ("Forgotten", "not-found"),
+    "undecided": ("Not enough data to decide", "undecided"),
+}
+"""What there is to say, the most important first: the label and the tone."""
+
+
 @report_of.register
 def forgetting_report(result: Forgetting, *, name: str | None = None) -> Report:
     """What there is to say about whether a query set was forgotten."""
-    labels = {
-        "Something is left of it": result.remembered,
-        "Forgotten, and it shows": result.unlike,
-        "Not forgotten, or never seen": result.unproven,
-        "Like models that never saw it": result.alike,
-        result.answer.capitalize(): True,
-    }
-    open_to_doubt = result.unlike or result.unproven or result.remembered
-    upper = f"{result.upper:.2f}" if math.isfinite(result.upper) else "no upper end"
-    near = "of a distance as small, if the target were to the query set as a calibration model is"
-    tiles = [
-        Tile("rho", f"{result.rho:.2f}", f"{result.lower:.2f} to {upper}; forgotten from 1 on"),
-        Tile("p", probability(result.p), near),
-    ]
-    if result.p_unlike is not None:
-        like = "that the target answers as the calibration models do"
-        tiles.append(Tile("p, any difference", probability(result.p_unlike), like))
-    if (auc := result.auc) is not None:
-        ends = f"AUC, {100 * auc.lower:.1f} to {100 * auc.upper:.1f}; 50 % is a coin"
-        tiles.append(Tile("Membership attack", f"{100 * auc.value:.1f} %", ends))
+    kind = _kind(result)
+    (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
+    few = 1 / (models + 1) > LEVEL
+    level = sentence(
+        "forgetting.level",
+        models=models,
+        closer=int((result.calibration <= result.target).sum()),
+        p=probability(result.p),
+        level=f"{LEVEL:g}",
+        few=few,
+    )
+    open_ends = kind not in ("alike", "forgotten")
     return Report(
         title=f"Has {name or 'the target'} forgotten?",
-        label=next(label for label, holds in labels.items() if holds),
-        tone="undecided" if open_to_doubt else _TONES[result.answer],
-        sentences=[result.summary()],
-        tiles=tiles,
+        label=label,
+        tone=tone,
+        sentences=[
+            sentence(f"forgetting.{kind}", auc=auc and f"{100 * auc.value:.1f} %"),
+            *([] if kind == "void" else [level]),
+        ],
+        actions=said(
+            "forgetting.actions",
+            open=open_ends,
+            known=kind in ("surpasses", "remembered", "not_forgotten"),
+            unlike=kind == "unlike",
+            unproven=kind == "unproven",
+            void=kind == "void",
+            few=few,
+            needed=math.ceil(1 / LEVEL - 1 - 1e-9),
+            wide=kind == "undecided",
+            no_attack=auc is None,
+            done=not open_ends,
+        ),
+        about={
+            "Target": name or "not named",
+            "Data to be forgotten": plural(result.samples, "sample"),
+            "Models that never saw it": count(models),
+        },
+        outcome=[distances_figure(result)],
+        unsaid=said("forgetting.unsaid", samples=result.samples),
         notes=[f"{note}." for note in result.notes],
         sections=sections_of(result),
+        brief=[result.summary()],
     )
 
 
-@section(Forgetting, "Distances")
+def _kind(result: Forgetting) -> str:
+    """Which of `_LABELS` holds."""
+    kinds = ("surpasses", "remembered", "void", "unlike", "alike", "unproven")
+    return next((kind for kind in kinds if getattr(result, kind)), result.answer.replace(" ", "_"))
+
+
+@section(Forgetting, "Distances", specialist=True)
 def distances(result: Forgetting) -> Iterator[Block]:
     """The losses of all models, and their distances from the query model."""
     yield said_in_one("forgetting.distances")
     yield forgetting_figure(result)
 
 
-@section(Forgetting, "How to read it")
+@section(Forgetting, "How to read it", specialist=True)
 def reading(result: Forgetting) -> Iterator[Block]:
     """What rho and p say."""
+    yield result.summary()
+    yield Facts(dict(_measures(result)))
     yield from said(
         "forgetting.reading",
         retrained=result.retrained is not None,
         attack=result.auc,
         confidence=f"{100 * result.confidence:g} %",
     )
+
+
+def _measures(result: Forgetting) -> Iterator[tuple[str, str]]:
+    upper = f"{result.upper:.2f}" if math.isfinite(result.upper) else "no upper end"
+    yield "rho", f"{result.rho:.2f} ({result.lower:.2f} to {upper}); forgotten from 1 on"
+    near = "of a distance as small, if the target were to the query set as a calibration model is"
+    yield "p", f"{probability(result.p)}, {near}"
+    if result.p_unlike is not None:
+        like = "that the target answers as the calibration models do"
+        yield "p of any difference", f"{probability(result.p_unlike)}, {like}"
+    if (auc := result.auc) is not None:
+        ends = f"{100 * auc.lower:.1f} to {100 * auc.upper:.1f}; guessing has 50 %"
+        yield "AUC of the membership attack", f"{100 * auc.value:.1f} % ({ends})"
 
 
 @section(Forgetting, "How it was measured", specialist=True)
@@ -119,6 +169,20 @@ def forgetting_figure(result: Forgetting, _: PlotOptions | None = None) -> Figur
             style: dict[str, Any] = {"label": None if number else label, "alpha": alpha}
             y = (some + 1) / len(losses)
             curves.append(line(x[some], y, colour, width, drawstyle="steps-post", **style))
+    loss = Axis("loss of a sample of the query set (nats)", log=True)
+    share = Axis("share of samples at or below", limits=(0, 1.02))
+    beside = distances_figure(result)
+    return replace(
+        beside,
+        name="forgetting",
+        words=f"Distribution of the losses of each model on the query set. {beside.words}",
+        panels=[Panel(curves, loss, share, legend="best"), *beside.panels],
+        caption=said_in_one("forgetting.caption", chance=f"{result.chance:.3f}"),
+    )
+
+
+def distances_figure(result: Forgetting) -> Figure:
+    """How far each model is from the query model; the target is to be where the others are."""
     rows = {"calibration": result.calibration, "target": np.array([result.target])}
     if result.retrained is not None:
         rows = {"retrained": result.retrained, **rows}
@@ -131,8 +195,6 @@ def forgetting_figure(result: Forgetting, _: PlotOptions | None = None) -> Figur
         mark("axvspan", 0, result.chance, color=FILL, linewidth=0),
         across("axvline", float(result.calibration.mean())),
     ]
-    loss = Axis("loss of a sample of the query set (nats)", log=True)
-    share = Axis("share of samples at or below", limits=(0, 1.02))
     distance = Axis("distance from the query model", limits=(0, 1.02))
     names = {float(height): _DRAWN[name][0] for height, name in enumerate(rows)}
     models = Axis(limits=(-0.6, len(rows) - 0.4), ticks=names)
@@ -147,10 +209,9 @@ def forgetting_figure(result: Forgetting, _: PlotOptions | None = None) -> Figur
     cells = [(name, f"{gap:.4f}", f"{share:.3f}") for name, gap, share in known]
     columns = ("Model", "Distance", "Over the calibration models")
     return Figure(
-        "forgetting",
-        "Distribution of the losses of each model on the query set, and distances from the query "
-        f"model: target {result.target:.3f}, calibration models {ends}.",
-        [Panel(curves, loss, share, legend="best"), Panel(points, distance, models, grid="x")],
-        said_in_one("forgetting.caption", chance=f"{result.chance:.3f}"),
+        "distances",
+        f"Distances from the query model: target {result.target:.3f}, calibration models {ends}.",
+        [Panel(points, distance, models, grid="x")],
+        said_in_one("forgetting.picture", retrained=result.retrained is not None),
         Table("Distances from the query model", columns, cells),
     )

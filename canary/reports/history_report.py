@@ -42,7 +42,7 @@ from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import bound_or_bits, in_words
 from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.numbers import bits, count, plural
+from canary.statistics.numbers import bits, count, one_in, plural
 from canary.tokens.starts import shown_start
 
 _MOST_ROWS = 200
@@ -61,11 +61,23 @@ def history_report(history: History, *, name: str | None = None) -> Report:
         if moment.reason is not None
     ]
     more = len(failures) - _MOST_FAILURES
+    label, tone, values = _answer(history)
+    key = "history.answer" if history.measured else "history.nothing"
     return Report(
         title=f"Exposure while {model} was trained",
-        label="While training",
-        sentences=[_sentence(history)],
+        label=label,
+        tone=tone,
+        sentences=[sentence(key, **values)],
+        actions=said(
+            "history.actions",
+            **values,
+            failed=len(failures),
+            skipped=max(history.asked - len(history.moments), 0),
+        ),
+        about={"Model": str(model), "Limit": values["limit"] or "none was set"},
         tiles=[*_tiles(history)],
+        outcome=[history_figure(history, 0)] if history.measured else (),
+        unsaid=said("history.unsaid"),
         notes=[
             *(f"{finding[:1].upper()}{finding[1:]}." for finding in findings),
             *failures[:_MOST_FAILURES],
@@ -75,9 +87,34 @@ def history_report(history: History, *, name: str | None = None) -> Report:
     )
 
 
-def _sentence(history: History) -> str:
+def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
+    """Whether and why the training was stopped: label, tone, and what the words ask."""
+    limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
+    above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
+    over = history.stopped_at is not None
+    too_late = over and reason.startswith(PASSED_AT_THE_END)
+    values: dict[str, Any] = {
+        "over": over,
+        "too_late": too_late,
+        "stopped": over and not too_late,
+        "calm": not over and above and history.measured,
+        "no_limit": not over and not above,
+        "limit": f"{limit:g} bits" if above else "",
+        "passed": f"{reason[:1].upper()}{reason[1:]}",
+        "at": history.stopped_at,
+        "why": f": {reason}" if reason else above,
+    }
+    labels = {
+        "Nothing was measured": not history.measured,
+        "Above the limit at the end": too_late,
+        f"Stopped at step {count(history.stopped_at or 0)}": over,
+        "Within the limit while training": above,
+        "Watched without a limit": True,
+    }
+    label = next(label for label, holds in labels.items() if holds)
+    tone = "memorized" if over else "not-found" if above and history.measured else ""
     if not history.measured:
-        return sentence("history.nothing")
+        return label, "undecided", values
     last = history.measured[-1]
     medians = {
         copies: median_bits([last.exposures[at] for at in places])
@@ -88,22 +125,19 @@ def _sentence(history: History) -> str:
     # The largest lower bound that so many draws can give, where none was as likely.
     about = max(history.formats, key=lambda f: f.draws)
     best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
-    limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
-    above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
-    stopped, too_late = history.stopped_at is not None, reason.startswith(PASSED_AT_THE_END)
-    return sentence(
-        "history.answer",
-        too_late=stopped and too_late,
-        stopped=stopped and not too_late,
-        passed=f"{reason[:1].upper()}{reason[1:]}",
-        at=history.stopped_at,
-        why=f": {reason}" if reason else above,
-        step=last.step,
-        copies=copies,
-        bound=bound,
-        median=bits(median),
-        draws=about.draws,
-        best=bits(best.lower_bits),
+    return (
+        label,
+        tone,
+        values
+        | {
+            "step": last.step,
+            "copies": copies,
+            "bound": bound,
+            "median": bits(median),
+            "share": one_in(median, about=not bound),
+            "draws": about.draws,
+            "best": bits(best.lower_bits),
+        },
     )
 
 
@@ -124,14 +158,15 @@ def _tiles(history: History) -> Iterator[Tile]:
     yield Tile("Canaries", count(injected), f"and {controls}, which were never in the corpus")
 
 
-@section(History, "Exposure against training steps")
+@section(History, "Exposure against training steps", specialist=True)
 def exposure(history: History) -> Iterator[Block]:
-    """A line for each number of copies."""
+    """A line for each number of copies, of the formats after the first."""
     yield said_in_one("secrets", there=True, watched=True)
     for at, about in enumerate(history.formats):
         if len(history.formats) > 1:
             yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=about.masked))
-        yield history_figure(history, at)
+        if at or not history.measured:  # the first is what came out
+            yield history_figure(history, at)
         if any(line.steps for line in group_lines(history, at, skew_normal=True)):
             yield said_in_one("history.curves")
             yield history_figure(history, at, skew_normal=True)

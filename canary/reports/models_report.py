@@ -26,13 +26,14 @@ from canary.reports.document import (
 from canary.reports.wording import (
     attacks_blocks,
     ends_of,
+    found_blocks,
     in_lines,
     interval_of,
     measured_blocks,
+    not_identified,
     percent_of,
     rate_columns,
     survey_report,
-    undecided,
 )
 from canary.statistics.numbers import count, plural
 from canary.statistics.roc import OperatingPoint
@@ -50,24 +51,31 @@ def models_report(survey: ModelsSurvey) -> Report:
         target = _short(survey, survey.targets[0])
         title = f"Membership attacks on {target}, by {plural(others, 'other model')}"
     of = "" if targets == 1 else f", in the mean of {targets} models"
-    answer = undecided(survey, "put the member before the nonmember in {} of pairs", of)
+    answer = not_identified(survey, "picked the training sample in {} of pairs", of)
     if survey.told_apart():
-        these = "this one" if targets == 1 else "one of these"
-        who = f"has {plural(others, 'model')} like {these}"
         answer = sentence(
-            "models.told",
-            who=f"may ask {these}" if best.name == "P" else who,
+            "models.identified",
+            who="only the model" if best.name == "P" else plural(others, "similar model"),
             attack=best.name,
             share=percent_of(corrected.value),
             ends=ends_of(corrected),
             of=of,
         )
-    rows = [
-        (attacked.name, *(percent_of(rate.value) for rate in (attacked.auc, *attacked.tpr)))
-        for attacked in survey.attacked
-    ]
-    brief = Table("", ("Attack", "AUC", *rate_columns(survey.fprs)), rows)
-    return survey_report(survey, title, answer, tiles=[*_tiles(survey)], brief=[brief])
+    found = survey.outcome() == "identified" and survey.fprs
+    actions = {
+        "listed": "the models and samples that are most vulnerable are listed below",
+        "rate": percent_of(min(survey.fprs), digits=None) if found else "",
+        "less": "return the most likely class, without its probability",
+    }
+    return survey_report(
+        survey,
+        title,
+        answer,
+        about={"Models": count(survey.table.models), "Samples": count(survey.given)},
+        tiles=[*_tiles(survey)],
+        outcome=found_blocks(survey, lambda one: one.auc, survey.fprs),
+        actions=actions,
+    )
 
 
 @figure_of.register
@@ -78,26 +86,25 @@ def plotted(survey: ModelsSurvey, _: PlotOptions) -> Figure:
 
 def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
     best, several, number = survey.strongest, len(survey.targets) > 1, len(survey.attacked)
-    mean = f"mean AUC over {count(len(survey.targets))} models" if several else "AUC"
-    note = f"{mean} of {best.name}; 50 % is a coin"
-    yield Tile("Strongest attack", percent_of(best.auc.value), note)
+    mean = f", the mean over {count(len(survey.targets))} models" if several else ""
+    note = f"of pairs right, by {best.name}{mean}; guessing has 50 %"
+    yield Tile("Best attack", percent_of(best.auc.value), note)
     if survey.fprs:
         at = survey.fprs.index(min(survey.fprs))
         surest = max(survey.attacked, key=lambda attacked: attacked.tpr[at].value)
         realised = percent_of(_mean_fpr(surest.points[at]), digits=None)
-        note = (
-            f"found by {surest.name} while {realised} of nonmembers are called members by mistake"
-        )
+        note = f"found by {surest.name} while {realised} of nonmembers are mistaken for members"
         if number > 1:
             note += f"; the best of {number} attacks there, so a little flattered"
         yield Tile("Surest guesses", f"{percent_of(surest.tpr[at].value)} of members", note)
     if several:
         place = survey.most_vulnerable_models(1)[0]
         auc = percent_of(best.across.evaluations[place].auc.value)
-        yield Tile("Most exposed model", auc, _short(survey, survey.targets[place]))
+        name = _short(survey, survey.targets[place])
+        yield Tile("Most vulnerable model", auc, f"of pairs right, of {name}")
 
 
-@section(ModelsSurvey, "Attacks")
+@section(ModelsSurvey, "Attacks", specialist=True)
 def attacks(survey: ModelsSurvey) -> Iterator[Block]:
     """What each attack reaches."""
     targets = len(survey.targets)
@@ -134,7 +141,7 @@ def _mean_fpr(points: tuple[OperatingPoint, ...]) -> float:
     return float(np.mean([point.fpr for point in points]))
 
 
-@section(ModelsSurvey, "More models")
+@section(ModelsSurvey, "More models", specialist=True)
 def growth(survey: ModelsSurvey) -> Iterator[Block]:
     """The AUC by the number of models."""
     order = [across.name for across in _curves(survey)[0]]
@@ -157,7 +164,7 @@ def growth(survey: ModelsSurvey) -> Iterator[Block]:
     )
 
 
-@section(ModelsSurvey, "Decisions")
+@section(ModelsSurvey, "Decisions", specialist=True)
 def levels(survey: ModelsSurvey) -> Iterator[Block]:
     """What decisions at levels come to, and how far attacks agree."""
     decided = {a.name: a.rates for a in survey.attacked if a.rates is not None}
@@ -191,7 +198,7 @@ def levels(survey: ModelsSurvey) -> Iterator[Block]:
     yield Table("Agreement", ("", *agreed.names), rows)
 
 
-@section(ModelsSurvey, "Most vulnerable")
+@section(ModelsSurvey, "Who is most at risk", before="attacks")
 def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     """The models and samples that the strongest attack does best on."""
     best, alone = survey.strongest, len(survey.targets) == 1
@@ -207,7 +214,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     yield Table("Most vulnerable models", columns, rows)
     if not (samples := survey.most_vulnerable_samples()):
         return
-    # How many samples every model that knows them tells, beside what chance would give.
+    # How many samples every model that knows them gives away, beside what chance would give.
     perfect, chance = survey.perfect_samples()
     given = 0 if survey.exposed is None else len(survey.exposed.samples)
     yield Heading("Samples")

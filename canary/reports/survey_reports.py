@@ -6,19 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from canary.membership.analysis import ClassRisks
 from canary.membership.evaluation import Part
 from canary.membership.risk import Reliability
 from canary.membership.shadow_survey import ShadowSurvey
+from canary.membership.survey import OneTargetSurvey
 from canary.membership.text_survey import TextSurvey
 from canary.membership.words_alone import FOLDS
-from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
+from canary.reports.attack_figures import Reach, risk_counts, risks_figure, roc_figure
 from canary.reports.builders import report_of, section
 from canary.reports.document import (
     Block,
     Heading,
     Report,
-    Span,
     Table,
     Tile,
     said,
@@ -29,19 +32,20 @@ from canary.reports.wording import (
     attack_cells,
     attack_columns,
     attacks_blocks,
-    ended,
     ends_of,
+    found_blocks,
     in_lines,
     interval_of,
     measured_blocks,
+    not_identified,
     percent_of,
     short_of,
     surest_tiles,
     survey_report,
-    undecided,
 )
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import count, plural, probability
+from canary.statistics.roc import Estimate, OperatingPoint
 
 _MOST_ROWS = 20
 _HIGH_RISK = 0.9
@@ -52,9 +56,8 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
     """What there is to say about attacks on a classifier by its shadow."""
     best, corrected = survey.strongest, survey.corrected()
     share = percent_of(corrected.value)
-    note = f"balanced accuracy of {best.name}; 50 % is a coin"
-    tiles = [Tile("Strongest attack", percent_of(best.accuracy.value), note)]
-    tiles += surest_tiles(survey)
+    note = f"accuracy of {best.name}; guessing has 50 %"
+    tiles = [Tile("Best attack", percent_of(best.accuracy.value), note), *surest_tiles(survey)]
     if survey.reliability is not None and survey.risks is not None:
         high = float((survey.risks.scores[survey.target.member[0]] >= _HIGH_RISK).mean())
         note = f"have a risk score of {_HIGH_RISK:g} or more"
@@ -62,14 +65,47 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
     if not survey.blind:
         answer = sentence("shadow.split", attack=best.name, share=share)
     elif survey.told_apart():
-        answer = sentence("shadow.told", attack=best.name, share=share, ends=ends_of(corrected))
+        values = {"attack": best.name, "share": share, "ends": ends_of(corrected)}
+        answer = sentence("shadow.identified", **values)
     else:
-        answer = undecided(survey, "had {} balanced accuracy")
-    rows = [attack_cells(attacked, intervals=False) for attacked in survey.attacked]
+        answer = not_identified(survey, "had {} accuracy")
     private = epsilon_sentence(survey)
-    brief = [Table("", attack_columns(survey), rows), *([private] if private else [])]
+    outcome = found_blocks(survey, lambda one: one.accuracy, _fprs(survey))
     title = f"Membership attacks on {name or Path(survey.target.source).name}"
-    return survey_report(survey, title, answer, tiles=tiles, brief=brief)
+    actions = {
+        "split": not survey.blind,
+        "listed": "the members and classes most at risk are listed below",
+        "rate": _least_rate(survey),
+        "less": "return the most likely class, without its probability",
+    }
+    return survey_report(
+        survey,
+        title,
+        answer,
+        about=_about(Path(survey.target.source).name, survey.target.member[0]),
+        tiles=tiles,
+        outcome=[*outcome, *([private] if private else [])],
+        actions=actions,
+    )
+
+
+def _about(name: str, member: NDArray[np.bool_]) -> dict[str, str]:
+    """What was tested: the model, and how many samples of each kind."""
+    members, others = (count(int(flags.sum())) for flags in (member, ~member))
+    return {"Model": name, "Training samples (members)": members, "Others (nonmembers)": others}
+
+
+def _fprs(survey: OneTargetSurvey) -> list[float]:
+    """The false positive rates that were asked for."""
+    return [point.asked_fpr for point in survey.attacked[0].points]
+
+
+def _least_rate(survey: OneTargetSurvey) -> str:
+    """The least false positive rate that was asked for, if training samples are identified."""
+    best = survey.surest()
+    if best is None or survey.outcome() != "identified":
+        return ""
+    return percent_of(best.point.asked_fpr, digits=None)
 
 
 def epsilon_sentence(survey: ShadowSurvey) -> str | None:
@@ -112,7 +148,32 @@ def class_risk_sentence(risks: ClassRisks) -> str:
     )
 
 
-@section(ShadowSurvey, "Attacks")
+@section(ShadowSurvey, "Who is most at risk")
+def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
+    """The classes, groups and members that attacks do best on."""
+    classes = count(len(survey.by_class))
+    yield said_in_one("shadow.parts", strongest=survey.strongest.name, classes=classes)
+    columns = ("Samples", "Members", "Nonmembers", "Accuracy", "AUC")
+    yield Table("Classes most at risk", columns, _worst(survey.by_class, "class "))
+    if groups := _worst(survey.by_group, ""):
+        yield Heading("Groups")
+        yield Table("Groups most at risk", columns, groups)
+    if not (members := survey.most_at_risk()):
+        return
+    yield Heading("Members")
+    yield said_in_one("shadow.members")
+    rows = [
+        (
+            *(count(row["sample"]), count(row["label"])),
+            *(short_of(row["modified_entropy"]), f"{row['risk']:.3f}"),
+        )
+        for row in members
+    ]
+    named = ("Sample", "Class", "Modified entropy", "Risk score")
+    yield Table("Members most at risk", named, rows)
+
+
+@section(ShadowSurvey, "Attacks", specialist=True)
 def attacks(survey: ShadowSurvey) -> Iterator[Block]:
     """What each attack reaches, and what follows for the privacy of the training."""
     rows = [attack_cells(attacked) for attacked in survey.attacked]
@@ -123,9 +184,9 @@ def attacks(survey: ShadowSurvey) -> Iterator[Block]:
         yield said_in_one("shadow.privacy", private=private)
 
 
-@section(ShadowSurvey, "Risk of single samples")
+@section(ShadowSurvey, "Risk of single samples", specialist=True)
 def risk(survey: ShadowSurvey) -> Iterator[Block]:
-    """Risk scores, how far they can be trusted, and the members most at risk."""
+    """Risk scores, and how far they can be trusted."""
     if survey.risks is None or survey.reliability is None:
         return
     scale = {"log": "logarithmic", "linear": "linear"}[survey.risks.scale]
@@ -157,17 +218,6 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
     yield said_in_one("shadow.guesses")
     columns = ("Risk score from", "Called members", "Precision", "Recall")
     yield Table("Guesses by the risk score", columns, rows)
-    rows = [
-        (
-            *(count(row["sample"]), count(row["label"])),
-            *(short_of(row["modified_entropy"]), f"{row['risk']:.3f}"),
-        )
-        for row in survey.most_at_risk()
-    ]
-    yield Heading("Members most at risk")
-    yield said_in_one("shadow.members")
-    columns = ("Sample", "Class", "Modified entropy", "Risk score")
-    yield Table("Members most at risk", columns, rows)
     if (risks := survey.class_risks) is None:
         return
     yield Heading("Risk and generalization error")
@@ -179,18 +229,6 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
     ]
     named = ("Class", "Generalization error", "Mean risk of members")
     yield Table("Risk and generalization error", named, rows)
-
-
-@section(ShadowSurvey, "Classes most at risk")
-def parts(survey: ShadowSurvey) -> Iterator[Block]:
-    """The classes and groups that the strongest attack does best on."""
-    classes = count(len(survey.by_class))
-    yield said_in_one("shadow.parts", strongest=survey.strongest.name, classes=classes)
-    columns = ("Samples", "Members", "Nonmembers", "Balanced accuracy", "AUC")
-    yield Table("Classes most at risk", columns, _worst(survey.by_class, "class "))
-    if groups := _worst(survey.by_group, ""):
-        yield Heading("Groups")
-        yield Table("Groups most at risk", columns, groups)
 
 
 def _worst(parts: Sequence[Part], prefix: str) -> list[tuple[str, ...]]:
@@ -238,63 +276,80 @@ def _table_facts(table: SignalTable) -> dict[str, str]:
 @report_of.register
 def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
     """What there is to say about attacks on texts."""
-    told, best, words = survey.told_apart(), survey.strongest, survey.words
-    note = f"AUC of a bag of words; it should be 50 %. p = {probability(words.p)}"
-    strongest = percent_of(best.evaluation.auc.value), f"AUC of {best.name}; 50 % is a coin"
+    best, words, corrected = survey.strongest, survey.words, survey.corrected()
+    void, differ = survey.outcome() == "void", survey.differ_without_model()
+    share = percent_of(best.evaluation.auc.value)
     tiles = [
-        Tile("Strongest attack", *strongest),
-        Tile("Without the model", percent_of(words.auc.value), note),
+        Tile("Best attack", share, f"of pairs right, by {best.name}; guessing has 50 %"),
+        Tile("Words alone", percent_of(words.auc.value), "of pairs right, without any model; "
+             f"it should be near 50 % (p = {probability(words.p)})"),
         *surest_tiles(survey),
+    ]  # fmt: skip
+    answer = not_identified(survey, "picked the training text in {} of pairs")
+    if void or survey.told_apart():
+        kinds = {"void": void, "differ": differ, "close": survey.warning(),
+                 "length": survey.doubted(), "identified": True}  # fmt: skip
+        kind = next(kind for kind, holds in kinds.items() if holds)
+        values = {"attack": best.name, "share": share, "ends": ends_of(corrected)}
+        answer = sentence(f"texts.{kind}", words=percent_of(words.auc.value), **values)
+    others = [
+        Reach(
+            name, auc, [percent_of(at.tpr.value) if at else "none" for at in points], attack=False
+        )
+        for name, auc, points in _alone(survey)
     ]
-    answer = undecided(survey, "was right on {} of pairs")
-    if told:
-        corrected = survey.corrected()
-        values = {"share": percent_of(corrected.value), "ends": ends_of(corrected)}
-        answer = sentence("texts.told", attack=best.name, **values)
-    warnings = [warning for warning in (survey.warning(), survey.length_warning()) if warning]
-    loud = ((Span(warning, "strong"),) for warning in ended(warnings))
-    fields = {
-        "tone": "memorized" if told and not survey.doubted() else "undecided",
-        "notes": [*loud, *ended(survey.notes)],
-        "brief": [_attacks(survey, intervals=False)],
+    actions = {
+        "texts_differ": differ or survey.differ_in_length(),
+        "few": survey.outcome() == "undecided" and not differ,
+        "listed": "the texts that are recognized best are listed below",
+        "rate": _least_rate(survey),
+        "less": "return text without the probabilities of its tokens",
     }
-    if told is not None and survey.doubted():
-        by_all = "Members can be told, and not by the model alone"
-        fields["label"] = by_all if told else "Members were not told by the model"
-    title = f"Membership attacks on {name or survey.measured.table.source}"
-    return survey_report(survey, title, answer, tiles=tiles, **fields)
+    return survey_report(
+        survey,
+        f"Membership attacks on {name or survey.measured.table.source}",
+        answer,
+        aloud=[warning for warning in (survey.warning(), survey.length_warning()) if warning],
+        tiles=tiles[1::-1] + tiles[2:] if void else tiles,
+        about=_about(survey.measured.table.source, survey.member),
+        outcome=found_blocks(survey, lambda one: one.evaluation.auc, _fprs(survey), others),
+        actions=actions,
+    )
 
 
-def _attacks(survey: TextSurvey, *, intervals: bool) -> Table:
-    """All attacks, and beside them words and lengths alone, which make no guesses."""
-    rows = [attack_cells(attacked, intervals=intervals) for attacked in survey.attacked]
-    rates = [point.asked_fpr for point in survey.attacked[0].points]
+def _alone(survey: TextSurvey) -> Iterator[tuple[str, Estimate, list[OperatingPoint | None]]]:
+    """Words and lengths alone, which make no guesses: AUC, and the points at the rates."""
     for name, curve, auc in (
         ("words alone", survey.words.roc, survey.words.auc),
         ("length alone", survey.length.roc, survey.length.auc),
     ):
-        cells = [in_lines(auc) if intervals else percent_of(auc.value)]
-        for rate in rates:
-            if rate * curve.nonmembers < 1:  # of the different nonmembers
-                cells.append("none")
-                continue
-            point = curve.tpr_at_fpr(rate, confidence=survey.confidence)
-            shown = in_lines(point.tpr, fpr=point.fpr)
-            cells.append(shown if intervals else percent_of(point.tpr.value))
-        rows.append((f"{name}, no model" if intervals else name, "none", *cells))
-    return Table("Attacks", attack_columns(survey), rows)
+        # Of the different nonmembers.
+        yield (
+            name,
+            auc,
+            [
+                curve.tpr_at_fpr(rate, confidence=survey.confidence)
+                if rate * curve.nonmembers >= 1
+                else None
+                for rate in _fprs(survey)
+            ],
+        )
 
 
-@section(TextSurvey, "Attacks")
+@section(TextSurvey, "Attacks", specialist=True)
 def text_attacks(survey: TextSurvey) -> Iterator[Block]:
     """What each attack reaches."""
-    table = _attacks(survey, intervals=True)
+    rows = [attack_cells(attacked) for attacked in survey.attacked]
+    for name, auc, points in _alone(survey):
+        cells = (in_lines(at.tpr, fpr=at.fpr) if at else "none" for at in points)
+        rows.append((f"{name}, no model", "none", in_lines(auc), *cells))
+    table = Table("Attacks", attack_columns(survey), rows)
     yield from attacks_blocks(survey, "texts", table, roc_figure(survey))
 
 
-@section(TextSurvey, "Without any model")
+@section(TextSurvey, "Without any model", specialist=True)
 def words(survey: TextSurvey) -> Iterator[Block]:
-    """What words and lengths tell."""
+    """What words and lengths show."""
     alone = survey.words
     yield from said(
         "texts.words",
@@ -306,7 +361,7 @@ def words(survey: TextSurvey) -> Iterator[Block]:
     )
 
 
-@section(TextSurvey, "Members that stand out most")
+@section(TextSurvey, "Who is most at risk", before="text_attacks")
 def surest(survey: TextSurvey) -> Iterator[Block]:
     """The members that the strongest attack is surest of, by their lines."""
     yield said_in_one("texts.surest", strongest=survey.strongest.name)
@@ -314,7 +369,7 @@ def surest(survey: TextSurvey) -> Iterator[Block]:
         (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
         for row in survey.most_member_like()
     ]
-    yield Table("Members that stand out most", ("Line", "Tokens", "Signal"), rows)
+    yield Table("Texts that are recognized best", ("Line", "Tokens", "Signal"), rows)
 
 
 @section(TextSurvey, "How it was measured", specialist=True)

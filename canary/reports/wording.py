@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from canary.audits.audit_result import FormatResult, median_bits
@@ -18,6 +18,7 @@ from canary.reports.document import (
     Heading,
     Note,
     Report,
+    Span,
     Table,
     Text,
     Tile,
@@ -32,6 +33,7 @@ from canary.statistics.numbers import bits, count, plural
 
 if TYPE_CHECKING:
     from canary.membership.survey import Attacked, OneTargetSurvey, Survey
+    from canary.reports.attack_figures import Reach
     from canary.statistics.roc import Estimate
 
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
@@ -162,19 +164,72 @@ def format_facts(priced: FormatResult, exposures: Iterable[Exposure]) -> dict[st
 # --- membership ----------------------------------------------------------------------------------
 
 
+_OUTCOMES = {
+    "identified": ("Training samples are at risk", "memorized"),
+    "not identified": ("No attack succeeded", "not-found"),
+    "undecided": ("Not enough data to decide", "undecided"),
+    "void": ("The test is void", "suspect"),
+}
+"""What follows from attacks: the label and the tone of a report."""
+
+
 def survey_report(
-    survey: Survey[Any], title: str, answer: str, *, tiles: Sequence[Tile], **fields: Any
+    survey: Survey[Any],
+    title: str,
+    answer: str,
+    *,
+    aloud: Sequence[str] = (),
+    actions: Mapping[str, object],
+    **fields: Any,
 ) -> Report:
-    """The report of a survey of membership attacks, with more `fields` where it has any."""
-    told = survey.told_apart()
-    labels = {True: "Members can be told", False: "Members were not told", None: "Undecided"}
-    common: dict[str, Any] = {
-        "label": labels[told],
-        "tone": "memorized" if told else "undecided",
-        "notes": ended(survey.notes),
-        "sections": sections_of(survey),
-    }
-    return Report(title=title, sentences=[answer], tiles=tiles, **common | fields)
+    """The report of a survey of membership attacks, with more `fields` where it has any.
+
+    What is wrong with the input comes first. `aloud` are warnings above all notes, and `actions`
+    what ``survey.actions`` asks besides the outcome.
+    """
+    outcome, doubts = survey.outcome(), survey.doubts
+    label, tone = _OUTCOMES[outcome]
+    sentences, found = [answer], outcome == "identified"
+    if doubts and outcome != "void":
+        label, tone = "Check the input first", "suspect"
+        (doubt, *_) = doubts[0].partition(". ")
+        doubt = doubt[0].lower() + doubt[1:].removesuffix(".")
+        undecided = survey.told_apart() is not True
+        sentences.insert(0, sentence("survey.doubted", undecided=undecided, doubt=doubt))
+    loud = [*aloud, *doubts]
+    asked = {"doubted": bool(doubts), "found": found, "calm": outcome == "not identified"}
+    return Report(
+        title=title,
+        label=label,
+        tone=tone,
+        sentences=sentences,
+        actions=said("survey.actions", **{**asked, **actions}),
+        notes=[
+            *((Span(note, "strong"),) for note in ended(loud)),
+            *ended(note for note in survey.notes if note not in loud),
+        ],
+        sections=sections_of(survey),
+        unsaid=said("survey.unsaid", void=outcome == "void"),
+        **fields,
+    )
+
+
+def found_blocks(
+    survey: Survey[Any],
+    right: Callable[[Any], Estimate],
+    fprs: Sequence[float],
+    others: Sequence[Reach] = (),
+) -> list[Block]:
+    """What attacks reach beside guessing; `right` is the share of right guesses of one."""
+    from canary.reports.attack_figures import Reach, reached_figure
+
+    confidence = percent_of(survey.confidence, digits=None)
+    caption = said_in_one("survey.reached", confidence=confidence, words=others)
+    attacks = [
+        Reach(one.name, right(one), [percent_of(tpr.value) for tpr in one.rates_found().values()])
+        for one in survey.attacked
+    ]
+    return [reached_figure([*attacks, *others], rate_columns(fprs), caption)]
 
 
 def ended(notes: Iterable[str]) -> list[str]:
@@ -182,16 +237,15 @@ def ended(notes: Iterable[str]) -> list[str]:
     return [f"{note.removesuffix('.')}." for note in notes]
 
 
-def undecided(survey: Survey[Any], did: str, of: str = "") -> str:
-    """That no attack was shown to tell anything, up to what the best reached.
+def not_identified(survey: Survey[Any], did: str, of: str = "") -> str:
+    """That no attack was better than guessing, up to what the best reached.
 
     `did` says what the best attack did, with ``{}`` for its share, as in ``had {} balanced
     accuracy``; `of` of what that was the mean.
     """
     best = survey.corrected()
     return sentence(
-        "survey.undecided",
-        against=survey.against(),
+        "survey.not_identified",
         attacks=len(survey.attacked),
         several=len(survey.attacked) > 1,
         best=survey.strongest.name,
@@ -216,7 +270,7 @@ def surest_tiles(survey: OneTargetSurvey) -> list[Tile]:
     least, most = (100 * end for end in point.fpr_interval)
     note = sentence(
         "survey.surest",
-        found=f"{100 * tpr.lower:.1f} to {100 * tpr.upper:.1f} %",
+        found=ends_of(tpr),
         name=best.name,
         mistakes=point.false_positives,
         nonmembers=point.nonmembers,
@@ -239,14 +293,10 @@ def rate_columns(fprs: Sequence[float]) -> tuple[str, ...]:
     return tuple(f"TPR at FPR {percent_of(fpr, digits=None)}" for fpr in fprs)
 
 
-def attack_cells(attacked: Attacked, *, intervals: bool = True) -> tuple[str, ...]:
-    """An attack in a row: its name, and its numbers, with their intervals where asked."""
-    numbers = (attacked.accuracy, attacked.evaluation.auc)
-    if not intervals:
-        rates = (point.tpr for point in attacked.points)
-        return attacked.name, *(percent_of(number.value) for number in (*numbers, *rates))
+def attack_cells(attacked: Attacked) -> tuple[str, ...]:
+    """An attack in a row: its name, and its numbers with their intervals."""
     shown = (in_lines(point.tpr, fpr=point.fpr) for point in attacked.points)
-    return attacked.name, *map(in_lines, numbers), *shown
+    return attacked.name, *map(in_lines, (attacked.accuracy, attacked.evaluation.auc)), *shown
 
 
 def attacks_blocks(

@@ -50,6 +50,8 @@ class TextTable:
         Priced tokens of each.
     settings, notes : dict, tuple of str
         What is needed to measure again; what a reader has to know.
+    doubts : tuple of str
+        Those of the notes by which the model or its tokenizer may be the wrong one.
     beside : ndarray of float64 of shape (samples,) or None
         Loss of the reference model, if there is one, in nats per token of the attacked model.
     """
@@ -59,6 +61,7 @@ class TextTable:
     tokens: NDArray[np.int64]
     settings: dict[str, Any]
     notes: tuple[str, ...]
+    doubts: tuple[str, ...] = ()
     beside: NDArray[np.float64] | None = None
 
 
@@ -228,9 +231,8 @@ def measure_texts(
         priced = PricedTexts(chosen, prices.of(kept), share, passes.ask, passes.rewrite)
         values = {name: TEXT_SIGNALS[name].value(priced)[None, :] for name in names}
     notes += _notes(pricer, windowed, priced.totals)
-    models = filter(None, (seam, second))
-    for asked_model, note_on in product(models, (note_on_vocabulary, note_on_english)):
-        notes += filter(None, [note_on(asked_model, results="attacks")])
+    asking = product(filter(None, (seam, second)), (note_on_vocabulary, note_on_english))
+    doubts = [doubt for of, note_on in asking if (doubt := note_on(of, results="attacks"))]
     return TextTable(
         table=SignalTable(
             values=values,
@@ -250,7 +252,8 @@ def measure_texts(
             "share": share,
             "batch_size": scoring.batch_size,
         },
-        notes=tuple(notes),
+        notes=(*notes, *doubts),
+        doubts=tuple(doubts),
         beside=None if second is None else priced.reference / priced.prices.counts,
     )
 

@@ -86,7 +86,7 @@ def test_all_attacks_are_those_of_the_functions(attack, place, table):
     best = found["strongest"]
     wide = over_fleets(table, best, confidence=1 - 0.1 / len(ATTACKS)).auc
     assert found["corrected_auc"] == pytest.approx(vars(wide))
-    said = f"in {100 * wide.value:.1f} % of pairs ({100 * wide.lower:.1f} % to"
+    said = f"in {100 * wide.value:.1f} % of cases ({100 * wide.lower:.1f} % to"
     assert said in outcome.err
     assert said in Path("report/report.html").read_text()
 

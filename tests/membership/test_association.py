@@ -66,8 +66,8 @@ def test_a_survey_says_that_it_is_no_outsiders_figure():
     said = found.to_dict()
     assert (said["blind"], said["told_apart"]) == (False, None)
     assert "1,200 of 1,200 samples have the same flag in both" in " ".join(said["notes"])
-    assert "These figures cannot be used" in answer_of(found)
-    assert "Undecided" in render(found)
+    assert "so the attack knew part of the answers" in answer_of(found)
+    assert "The test is void" in render(found)
     with pytest.raises(CanaryError, match="know coins that they are to guess"):
         survey(target, shadow, attacks="loss", coins=True)
 

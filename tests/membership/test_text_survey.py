@@ -88,7 +88,7 @@ def test_a_model_that_never_saw_the_texts_tells_nothing_theory():
 
 
 def test_a_difference_without_any_model_is_warned_of():
-    """Nonmembers of another vocabulary: the model never saw either, and yet seems to tell."""
+    """Nonmembers of another vocabulary: the model never saw either, and seems to know them."""
     texts = source(1)[:N] + random_words(np.random.default_rng(2), N)
     model = trained_on(source(1, 4 * N)[2 * N :])
     found = survey_texts(measured(model, texts), texts)
@@ -103,7 +103,10 @@ def test_a_difference_without_any_model_is_warned_of():
     blank = replace(found.attacked[0].evaluation, roc=blank.roc, auc=blank.auc)
     nothing = replace(found, attacked=(replace(found.attacked[0], evaluation=blank),))
     assert nothing.told_apart() is None
-    assert answer_of(nothing).startswith("Nothing is decided, because the files may")
+    assert (found.outcome(), nothing.outcome()) == ("void", "void")
+    for void in (found, nothing):
+        assert answer_of(void).startswith("The words of the texts alone, without any model, pick")
+        assert "so nothing follows about the model" in answer_of(void)
 
 
 def test_result_is_plain_and_names_lines_only(told):
@@ -155,7 +158,7 @@ def test_what_nothing_was_found_in_is_no_calm_answer(told):
     swapped = survey_texts(replace(told.measured, table=table), TEXTS)
     assert swapped.told_apart() is None
     assert "Nothing is decided" in answer_of(swapped)
-    assert "<strong>Undecided</strong>" in render(swapped)
+    assert "<strong>Check the input first</strong>" in render(swapped)
     nothing = survey_texts(measured(trained_on(source(3)), TEXTS, signals="loss"), TEXTS)
     assert nothing.told_apart() is False
     for found, words in (

@@ -189,13 +189,24 @@ def test_what_every_page_keeps(made, case):
 
 
 def test_the_answer_golden(audits, made, plain):
-    # Learned by heart at 16 copies against nothing learned, at a lower loss: both are worth it.
+    # Learned by heart at 16 copies against nothing learned, at a lower loss.
     text = Page(made["alike"]).text("style")
-    assert "None is beaten by another in both test loss and exposure of canaries." in text
-    assert (
-        "Beaten by no other in both test loss and exposure of canaries: with 1 copy, B; with 4 "
-        "copies, B; with 16 copies, B; with 64 copies, B."
-    ) in words_of(audits["enumerated"], audits["nothing learned"], test_losses=[1.5, 1.25])
+    learned, nothing = "A (checkpoint-1200, audit 1)", "B (checkpoint-1200, audit 2)"
+    for words in (
+        f"A trade-off No model is best in both. {nothing} memorizes least, but its test loss is "
+        f"1.5, and that of {learned} is 1.25.",
+        f"Ship {nothing} if you can accept its test loss. Ship {learned} only if",
+        f"guesses for each secret as with {learned}.",
+    ):
+        assert words in text
+    given = audits["enumerated"], audits["nothing learned"]
+    for losses, loss in (([1.5, 1.25], "is the lowest (1.25)"), ([1, 1.01], "of 1.01 is within 1")):
+        text = words_of(*given, test_losses=losses)
+        assert f"Ship B {nothing} memorizes least of the 2 models, and its test" in text
+        assert loss in text
+    text = words_of(*given)
+    assert f"for each secret with {nothing} as with {learned}, the next of the 2 models." in text
+    assert "Compare the utility, too" in text
 
 
 def test_estimates_of_the_curve_stand_beside_bounds_only(audits, made, plain):

@@ -27,8 +27,9 @@ def test_the_page_says_what_was_found_and_what_it_took():
     text = words_of(make_history(stopped_at=60, broken=(2,)))
     assert "stopped at step 60 above 6 bits" in text
     assert (
-        "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits; "
-        "400 draws can show no more than about 6.8 bits."
+        "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits: the "
+        "model finds them among the most likely 1 in 100 possible secrets, or better. More than "
+        "about 6.8 bits cannot be shown with 400 draws."
     ) in text
     assert "6 times" not in text
     assert "5 times of 8 steps that were asked for; the others would have taken more" in text

@@ -37,7 +37,7 @@ def test_average_rocs_golden(table, axes):
         np.testing.assert_array_equal(x, one.fprs)
         np.testing.assert_array_equal(y, np.maximum(one.average_tpr, 1e-4))
     shown = [f"{one.name}: AUC {one.auc.mean:.3f} ± {one.auc.sd:.3f}" for one in found]
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a coin", *shown]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["guessing", *shown]
     one = evaluate_models(attack_models(table, "R", targets=[0]))
     alone = plot(one, Figure().subplots())
     assert alone.get_legend().get_texts()[1].get_text() == f"R: AUC {one.auc.mean:.3f}"

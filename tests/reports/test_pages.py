@@ -279,7 +279,8 @@ def test_surest_guesses_are_those_of_the_attack_that_is_surest(attacked, plain):
     page = " ".join(render(attacked).split())
     tile = page[page.index("Surest guesses") :][:400]
     assert f"{100 * alone.tpr.value:.1f} % of members" in tile
-    assert f"({100 * paid.tpr.lower:.1f} to {100 * paid.tpr.upper:.1f} %) found by entropy" in tile
+    ends = f"{100 * paid.tpr.lower:.1f} % to {100 * paid.tpr.upper:.1f} %"
+    assert f"({ends}), found by entropy" in tile
     assert "the best of 2 attacks there, which the interval allows for" in tile
     assert attacked.to_dict()["surest"]["name"] == "entropy"
 

@@ -1,0 +1,323 @@
+"""What each kind of result says first, and what to do: label, answer and actions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from classifiers import measured_outputs
+from gate_audits import exact
+from histories import make_history
+from many_models import halves, table_of
+from texts_and_models import random_words
+
+from canary.audits.history import PASSED_AT_THE_END
+from canary.membership.forgetting import forgotten
+from canary.membership.models_survey import survey_models
+from canary.membership.shadow_survey import survey
+from canary.membership.text_survey import survey_texts
+from canary.reports.builders import report_of
+from canary.reports.comparison import compare
+from canary.reports.document import words_of
+from canary.signals.signal_table import SignalTable
+from canary.signals.text_measuring import TextTable
+
+N = 80
+MEMBER = np.arange(2 * N) < N
+SETTINGS = {
+    "window": None,
+    "overlap": 0,
+    "masked": None,
+    "reference": None,
+    "neighbours": 10,
+    "model": {"name": "net", "fingerprint": "0"},
+    "share": 0.2,
+    "masked_share": 0.15,
+}
+
+
+def of_texts(*, gap=0.0, longer=0, words=False, signal="loss", doubts=()):
+    """Members have losses lower by `gap`, more tokens, and with `words` a word of their own."""
+    rng = np.random.default_rng(0)
+    texts = random_words(rng, 2 * N, vocabulary=150)
+    if words:
+        texts = [
+            f"zeta {text}" if known else text for text, known in zip(texts, MEMBER, strict=True)
+        ]
+    loss = rng.normal(5.0, 1.0, 2 * N) - gap * MEMBER
+    tokens = rng.integers(10, 20, 2 * N) + longer * MEMBER
+    values = {signal: (-loss if signal.startswith("min-k") else loss)[None]}
+    table = SignalTable(values, MEMBER[None], np.zeros(2 * N, np.int64), 1, of_texts=True)
+    measured = TextTable(table, np.arange(2 * N), tokens, SETTINGS, tuple(doubts), tuple(doubts))
+    return survey_texts(measured, texts)
+
+
+def of_classifiers(*, swapped=False, shared=False):
+    target, shadow = (measured_outputs(seed) for seed in (1, 2))
+    if swapped:
+        target = replace(target, member=~target.member)
+    found = survey(target, shadow, attacks="correctness,entropy", fprs=[0.01])
+    if shared:
+        attacked = [replace(o, attack=replace(o.attack, blind=False)) for o in found.attacked]
+        return replace(found, attacked=tuple(attacked))
+    return found
+
+
+def of_models(gap):
+    rng = np.random.default_rng(1)
+    member = halves(rng, 8, 120)
+    loss = np.logaddexp(0, -(2 + rng.normal(size=120) + gap * member + rng.normal(size=(8, 120))))
+    return survey_models(table_of(loss, member), attacks="P,R", fprs=[0.1])
+
+
+HARDNESS = np.random.default_rng(0).normal(size=400)
+
+
+def losses(knows, seed):
+    """Of 400 samples by a model that knows them as well as `knows` says, from 0 to 1."""
+    noise = np.random.default_rng([1, seed]).normal(size=400)
+    return np.exp(HARDNESS + noise - 3.0 * knows)
+
+
+OTHERS = np.stack([losses(0.0, 100 + at) for at in range(19)])
+
+
+def of_deletion(target, others=OTHERS, query=None, **options):
+    query = losses(1.0, 1) if query is None else query
+    return forgotten(query, target, others, resamples=100, **options)
+
+
+def of_models_beside(*groups, test_losses=None, **changes):
+    audits = [
+        replace(exact(group, **changes), model={"name": name, "fingerprint": name})
+        for name, group in zip("xyz", groups, strict=False)
+    ]
+    return compare(audits, test_losses=test_losses)
+
+
+LOW, HIGH, HIGHER = ({0: [1.0] * 8, 16: [bits] * 8} for bits in (1.0, 12.0, 15.0))
+MIXED = {0: [1.0] * 8, 16: [1.0, 2.0] * 4}
+
+CASES = {
+    "texts": (
+        lambda: of_texts(gap=4.0),
+        "Training samples are at risk",
+        "Training texts can be identified: of a training text and another one, the attack loss "
+        "picks the training text in 99",
+        "Find out who is at risk: the texts that are recognized best are listed below. Judge the "
+        "risk by the share that is found at a false positive rate of 10 %",
+    ),
+    "texts, nothing found": (
+        of_texts,
+        "No attack succeeded",
+        "The attack loss did not identify training samples better than guessing does.",
+        "Do not call the model private for it",
+    ),
+    "texts that differ": (
+        lambda: of_texts(gap=1.2, words=True),
+        "The test is void",
+        "The words of the texts alone, without any model, pick the training "
+        "text in 100.0 % of cases. The best attack on the model, loss, picks it in 7",
+        "Set a random part of the data aside before the training",
+    ),
+    "texts of other lengths": (
+        lambda: of_texts(gap=4.0, longer=3, signal="total-loss"),
+        "Not enough data to decide",
+        "Nothing is decided, because members and nonmembers differ in length.",
+        "Set a random part of the data aside before the training",
+    ),
+    "texts, swapped": (
+        lambda: of_texts(gap=-4.0),
+        "Check the input first",
+        "Nothing is decided, because something looks wrong with the input: the attack loss is "
+        "right on only",
+        "Correct the input as the notes say",
+    ),
+    "texts, a model that was not trained": (
+        lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
+        "Check the input first",
+        "Check the input first, because something looks wrong with it: the model 'net' finds "
+        "English odd. Training texts can be identified",
+        "Correct the input as the notes say",
+    ),
+    "classifier": (
+        of_classifiers,
+        "Training samples are at risk",
+        "Training samples can be identified with 6",
+        "return the most likely class, without its probability",
+    ),
+    "classifier, swapped": (
+        lambda: of_classifiers(swapped=True),
+        "Check the input first",
+        "something looks wrong with the input: the target is better on nonmembers than on members",
+        "Correct the input as the notes say",
+    ),
+    "classifier, a shadow of the same split": (
+        lambda: of_classifiers(shared=True),
+        "The test is void",
+        "The shadow was trained on the target's own split",
+        "Attack again with a shadow that was trained on other samples.",
+    ),
+    "models": (
+        lambda: of_models(4.0),
+        "Training samples are at risk",
+        "of a training sample and another one, the attack P picks the training sample in ",
+        "the models and samples that are most vulnerable are listed below",
+    ),
+    "models, nothing found": (
+        lambda: of_models(0.0),
+        "No attack succeeded",
+        "None of 2 attacks identified training samples better than guessing does.",
+        "Keep this report with the model",
+    ),
+    "deletion, alike": (
+        lambda: of_deletion(losses(0.0, 3)),
+        "No trace was found",
+        "The target answers on the data like models that never saw it. "
+        "Of 19 models that never saw the data,",
+        "Keep this report with the deletion request.",
+    ),
+    "deletion, not done": (
+        lambda: of_deletion(losses(1.0, 2)),
+        "Not forgotten",
+        "The target still knows the data. It answers on it more like a model that was trained on",
+        "Do not record the deletion as done on the strength of this report.",
+    ),
+    "deletion, surer than the query model": (
+        lambda: of_deletion(losses(1.0, 1) * 0.01),
+        "Not forgotten",
+        "its losses on it are even lower than those of a model that was trained on it",
+        "Train the model again without the data",
+    ),
+    "deletion, something left": (
+        lambda: of_deletion(losses(0.0, 3), unseen=losses(-0.5, 4)),
+        "Something is left",
+        "The target answers better on the data than on samples that it never saw: an attack",
+        "Train the model again without the data",
+    ),
+    "deletion, never seen": (
+        lambda: of_deletion(losses(0.5, 2), unseen=losses(0.5, 3)),
+        "Not forgotten, or never seen",
+        "But no attack finds the data in it",
+        "Find out whether the target was trained on other data of this kind.",
+    ),
+    "deletion, pushed too far": (
+        lambda: of_deletion(losses(-2.0, 3)),
+        "Changed, but not as if forgotten",
+        "it does not answer like a model that never saw the data",
+        "Compare the target with models that were trained again without the data",
+    ),
+    "deletion, too few models": (
+        lambda: of_deletion(losses(0.0, 3), OTHERS[:3]),
+        "Not enough data to decide",
+        "With 3 such models, p cannot be so small.",
+        "Train 19 calibration models or more",
+    ),
+    "deletion, void": (
+        lambda: of_deletion(losses(1.0, 2), np.stack([losses(1.0, at) for at in (6, 7)])),
+        "The test is void",
+        "Nothing is decided. The models that never saw the data answer on it nearly like",
+        "Train the query model until it knows the data",
+    ),
+    "training, stopped": (
+        lambda: make_history(stopped_at=60),
+        "Stopped at step 60",
+        "The training was stopped at step 60 above 6 bits. At step 60, the canaries with 16",
+        "Audit a checkpoint from before step 60 as well (canary audit).",
+    ),
+    "training, too late": (
+        lambda: make_history(stopped_at=60, stop_reason=f"{PASSED_AT_THE_END}, at step 60"),
+        "Above the limit at the end",
+        "The limit was passed when the training had ended, at step 60.",
+        "Train again with fewer epochs",
+    ),
+    "training, within the limit": (
+        lambda: replace(make_history(learned=False), settings=make_history(stopped_at=9).settings),
+        "Within the limit while training",
+        "No stop was needed: at no step that was measured were the canaries found above the limit "
+        "of 6 bits. At step 60,",
+        "Audit the trained model before you release it (canary audit)",
+    ),
+    "training without a limit": (
+        lambda: make_history(broken=(2,)),
+        "Watched without a limit",
+        "No limit was set, so nothing could stop the training.",
+        "Find out why nothing could be measured at 1 step",
+    ),
+    "training, nothing measured": (
+        lambda: make_history(moments=0),
+        "Nothing was measured",
+        "No exposure was measured in this training",
+        "2 measurements were left out to save time",
+    ),
+    "comparison": (
+        lambda: of_models_beside(HIGH, LOW, HIGHER),
+        "B memorizes least",
+        "An attacker needs about 2,000 times as many guesses for each secret with B (y) as with "
+        "A (x), the next of the 3 models.",
+        "Compare the utility, too",
+    ),
+    "comparison of equals": (
+        lambda: of_models_beside(MIXED, LOW, test_losses=[1.0, 2.0]),
+        "Cannot be ranked",
+        "These 2 models cannot be ranked by what they memorize, because the differences between "
+        "them are no larger than chance makes them.",
+        "If you must choose now, choose by utility: of the models that cannot be ranked, A (x) has",
+    ),
+    "comparison, one worse": (
+        lambda: of_models_beside(MIXED, LOW, HIGH),
+        "Not C",
+        "More is memorized by C (z) than by B (y): an attacker needs fewer guesses for each "
+        "secret. B (y) and A (x) cannot be ranked",
+        "To rank them, put more canaries into the next training",
+    ),
+    "comparison, to ship": (
+        lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.01]),
+        "Ship B",
+        "B (y) memorizes least of the 2 models, and its test loss of 2.01 is within 1 %",
+        "Check the model that you ship against your limit",
+    ),
+    "comparison, a trade-off": (
+        lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
+        "A trade-off",
+        "B (y) memorizes least, but its test loss is 2.5, and that of A (x) is 2.",
+        "Ship B (y) if you can accept its test loss.",
+    ),
+    "comparison, least is not little": (
+        lambda: of_models_beside(HIGH, HIGHER),
+        "A memorizes least",
+        "Least is not little: the audit of A finds evidence of memorization as well.",
+        "Check the model that you ship against your limit",
+    ),
+    "comparison of few canaries": (
+        lambda: of_models_beside({16: [1.0] * 4}, {16: [12.0] * 4}),
+        "Cannot be ranked",
+        "because so few canaries cannot show a difference.",
+        "These audits have 4 canaries each",
+    ),
+    "comparison of a suspect audit": (
+        lambda: of_models_beside(LOW, {0: [15.0] * 8, 16: [1.0] * 8}),
+        "Do not rely on it",
+        "Do not choose by this comparison: the audit of B is suspect",
+        "",
+    ),
+    "comparison of audits without canaries": (
+        lambda: of_models_beside({0: [1.0] * 8}, {0: [1.0] * 8}),
+        "Not enough data to decide",
+        "they have no injected canaries to compare",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_first_screen_golden(case):
+    make, label, answer, action = CASES[case]
+    made = report_of(make())
+    said, actions = (
+        " ".join(map(words_of, some)).replace("\N{NO-BREAK SPACE}", " ")
+        for some in (made.sentences, made.actions)
+    )
+    assert (made.label, answer in said, action in actions) == (label, True, True), (said, actions)
+    assert bool(made.actions) is bool(action)
