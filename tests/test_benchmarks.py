@@ -85,5 +85,5 @@ def test_a_toolbox_that_is_missing_is_named(monkeypatch):
 
 
 def test_the_page_has_a_row_for_each():
-    text = (ROOT / "docs" / "explanation" / "speed.md").read_text(encoding="utf-8")
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)\.py", text, re.MULTILINE)) == set(SMALL)

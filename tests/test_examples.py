@@ -102,7 +102,6 @@ HAS = {
         "test.jsonl",
     ],
     "docs/guides/scoring.md": ["model"],
-    "docs/explanation/speed.md": ["tests"],
 }
 """What lies in the working folder of a page's reader, who would bring it along.
 
