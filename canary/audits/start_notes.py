@@ -185,18 +185,18 @@ class StartChoice(Record, written=(..., "settled")):
 
     def _asked_note(self, *, bare: bool) -> str:
         """What was named, and what the canaries say of it."""
-        note = _NOTHING_ASKED if bare else ""
+        note = f"{_NOTHING_ASKED} " if bare else ""
         if self.token is not None:
-            note = f"Each candidate was priced after {shown_start(self.token)}, as was asked."
+            note = f"Each candidate was priced after {shown_start(self.token)}, as was asked. "
             if not self.rivals and not self.compared:
                 return (
-                    f"{note} Nothing checked that training put it there; if it did not, the "
+                    f"{note}Nothing checked that training put it there; if it did not, the "
                     "numbers may be too low."
                 )
         if self.rivals or not self.compared:
-            return note
+            return note.rstrip()
         return (
-            f"{note} The canaries do not look more exposed after "
+            f"{note}The canaries do not look more exposed after "
             f"{' or '.join(_few(self.compared))}. That does not prove it right: if other "
             "text came before them in training, the numbers may be too low."
         )

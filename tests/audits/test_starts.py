@@ -123,6 +123,8 @@ def test_what_the_tokenizer_itself_puts_there_is_the_choice():
     model = table([START], own=START)
     found = audit(model, CANARIES)
     assert found.start == StartChoice(None, "tokenizer", own=START)
+    (said,) = StartChoice(None, "asked", own=START, compared=("' '",)).notes
+    assert said.startswith("The canaries do not look more exposed after ' '.")
     assert found.notes == (
         f"Each candidate was priced after {START}, which the tokenizer puts there.",
     )
