@@ -22,13 +22,18 @@ OTHER_ARITHMETIC := ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE ONEDNN_MAX_C
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all numerical check lint types imports sizes prose format docs setup release clean
+.PHONY: help demo pretrained test test-all numerical check lint types imports sizes prose format docs setup release clean
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*  ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 demo: $(READY)  ## Run the main job on the standard library's own prose; the report lies in demo/.
 	$(BIN)/canary demo --out demo/ --force
+
+pretrained: $(READY)  ## Fetch a real pretrained model (93 MB, once), and prove that it knows a number.
+	$(BIN)/python recipes/pretrained/fetch.py
+	$(BIN)/canary extract recipes/pretrained/work/model --top 3 --start-token '<|endoftext|>' \
+		"The speed of light in a vacuum is exactly {digit:9}"
 
 test: $(READY)  ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
@@ -76,7 +81,7 @@ release: $(READY)  ## Build the packages, check them, and list what the wheel ho
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/python -m zipfile --list dist/*.whl
 
-clean:  ## Remove what the other targets wrote, except the virtual environment.
+clean:  ## Remove what the other targets wrote, except the environment and the fetched model.
 	rm -rf demo site build dist .venv-ci .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 		.import_linter_cache
 	find canary tests recipes -name __pycache__ -type d -prune -exec rm -rf {} +

