@@ -32,6 +32,13 @@ class CanaryError(Exception):
         How to mend it; an imperative.
     where : str
         The place: a path with a line number, a column, a canary id.
+
+    Examples
+    --------
+    >>> raise CanaryError("budget=0, at least 1 was expected", cure="give more", where="extract")
+    Traceback (most recent call last):
+        ...
+    canary.errors.CanaryError: extract: budget=0, at least 1 was expected; give more
     """
 
     def __init__(self, problem: str, *, cure: str = "", where: str = "") -> None:

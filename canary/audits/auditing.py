@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from canary.audits.audit_result import (
     CANARY_SET,
@@ -20,6 +17,7 @@ from canary.audits.audit_result import (
     combined_p,
     noted,
 )
+from canary.audits.audit_setup import audit_identity, with_controls
 from canary.audits.by_bounds import Bounds
 from canary.audits.by_draws import UniformDraws
 from canary.audits.by_enumeration import Enumeration
@@ -30,9 +28,8 @@ from canary.audits.method import Cost, Method, Unfit
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_notes import StartChoice
 from canary.audits.start_search import started
-from canary.corpus.canaries import Canary, CanarySet, canary_set
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import EstimationError, InputError, UnsupportedError
-from canary.formats.format import Format
 from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
@@ -43,7 +40,6 @@ from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, one_of
 from canary.registry import Registry
 from canary.scoring.batcher import announce
-from canary.scoring.run_options import identity_of
 from canary.statistics.exposures import check_exposures
 from canary.tokens.candidates import check_kept_apart
 
@@ -57,8 +53,6 @@ _AUTO = (
     "auto enumerates the whole space where the budget allows, and otherwise samples and ranks "
     "those canaries exactly that the budget allows"
 )
-_CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
-_CONTROLS = 16  # of each format, for natural secrets, which bring none
 
 
 @sealed
@@ -77,47 +71,27 @@ def exposure(
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> tuple[CanaryResult, ...]:
-    """Exposure of every canary, in the order of the set.
+    """Exposure of each canary, in the order of the set, without the tests of an audit.
 
     Parameters
     ----------
-    model : LanguageModel, or what `canary.load` takes
-    canaries : CanarySet
-    method : {"auto", "rank", "enumeration", "sampling", "importance", "skew-normal"}
-        ``auto`` enumerates every candidate of a format where that takes no more than
-        `budget` queries. Elsewhere it compares with `draws` uniform draws, and ranks by
-        branch and bound, within the budget, the canaries of which the draws leave that
-        possible: their exposures are exact. ``rank`` tries that for all, from the
-        likeliest on, and gives certain bounds where the budget ends before; draws are
-        priced for the curve and the histogram only.
-        ``importance`` draws likely candidates more often and weights them: `draws` nodes
-        per level of the token tree, within `budget` queries, beside as many uniform draws.
-        ``skew-normal`` gives the estimate that otherwise stands beside the exposure as
-        the exposure itself; it has no p-value.
-    budget : int
-        Queries (tokens computed below the context) that enumeration, or branch and bound
-        together with importance draws, may take per format; 10**18, say, for no limit that is
-        felt. The canaries and the uniform draws are priced besides, one query per token at
-        most, and the canaries' own paths are walked whatever the budget.
-    draws : int
-        Candidates drawn per format. Where it is enumerated they are a part of what is
-        priced anyway, and only the skew-normal curve is fitted to them.
-    seed : int
-        Of the draws.
-    start_token, start_texts, context, batch_size, progress
-        As of `canary.scoring.run_options.RunOptions`.
+    model, canaries, method, budget, draws, seed, start_token, start_texts, context, batch_size
+        As for `canary.audit`. Besides, `method` may be ``"skew-normal"``: the estimate that
+        an audit gives beside each exposure becomes the exposure. It has no p-value.
+    progress : callable or bool, optional
+        See `canary.records.progress.Progress`.
 
     Returns
     -------
     tuple of CanaryResult
-        Of a served model that tells only the likeliest next tokens, certain intervals by
-        branch and bound, with log-perplexities below the context.
+        For a served model that returns only the most likely next tokens: certain intervals,
+        with log-perplexities below the context.
 
     Raises
     ------
     InputError
-        If the method cannot be had within the budget, or a format begins with a hole
-        and no token stands before it.
+        If the method does not fit within the budget, or a format begins with a hole and no
+        token comes before it.
     FormatError
         If a format is not prefix-free.
     EstimationError
@@ -127,6 +101,11 @@ def exposure(
         cannot be reused.
     ModelError
         If a candidate is too long for the model, cannot be tokenized, or gets NaN.
+
+    Examples
+    --------
+    >>> canary.exposure("./model", canaries)[0].exposure.bits  # doctest: +SKIP
+    19.9
     """
     options = AuditOptions(
         method=method,
@@ -174,32 +153,80 @@ def audit(
     progress: Progress = None,
     parts: str | os.PathLike[str] | None = None,
 ) -> Audit:
-    """Exposure of every canary, and what all of them say together.
+    """Exposure of every canary, and one test over all of them.
 
-    Parameters and errors are those of `exposure`, except for the method "skew-normal",
-    which is refused: an audit rests on p-values. Fisher's method gives one over the
-    injected canaries and one over the controls; the latter must look like chance, or the
-    audit itself is suspect. The skew-normal estimate stands beside every exposure.
+    Exposure says how far ahead of chance a canary is: at 10 bits, one candidate in 1,024 is
+    as likely as the canary. Fisher's method combines the exposures into one p-value for the
+    injected canaries and one for the controls. The controls must look like chance; if they
+    do not, the audit itself is suspect.
 
-    Natural secrets (`CanarySet.natural`) were not drawn, so no p-value is given for them;
-    16 controls are drawn for each of their formats and stand behind them in the result.
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    canaries : CanarySet
+        Natural secrets (`CanarySet.natural`) were not drawn at random and get no p-value.
+        For each of their formats 16 controls are drawn and added at the end of the result.
+    method : {"auto", "rank", "enumeration", "sampling", "importance"}
+        ``auto`` prices every candidate of a format if that takes at most `budget` queries.
+        For larger spaces it compares each canary with `draws` uniform draws. Then it ranks
+        by branch and bound, within the budget, the canaries for which the draws leave that
+        possible: their exposures are exact. ``rank`` tries that for all canaries, from the
+        most likely on, and gives certain bounds if the budget ends first. ``importance``
+        draws likely candidates more often and weights them.
+    budget : int
+        The most queries for each format. A query is a token that the model computes below
+        the context. Pricing the canaries and the draws is extra: at most one query for each
+        of their tokens. 10**18 is practically no limit.
+    draws : int
+        Candidates drawn for each format. If all candidates are priced, the draws only serve
+        to fit the skew-normal curve.
+    seed : int
+        Seed of the draws.
+    start_token : str, optional
+        The token that came before each text in training, if the tokenizer adds none.
+        ``"auto"`` takes the token after which text without secrets is most likely; None is
+        no token.
+    start_texts : sequence of str, optional
+        Training texts without a canary, by which ``"auto"`` chooses.
+    context : str
+        Text before each candidate; see `canary.tokens.candidates.CandidateEncoder`.
+    batch_size : int, optional
+        Found by trial unless given. It changes results within the model's noise only.
+    progress : callable or bool, optional
+        See `canary.records.progress.Progress`.
+    parts : path-like, optional
+        A folder for finished pieces. An audit that was killed continues from there when it
+        is called again in the same way. The pieces hold log-perplexities and counts, no
+        secret, but keep them like the model. Remove the folder when the result is saved.
 
-    With `parts`, a folder, finished pieces are kept there as they come, and an audit that
-    was killed goes on when it is called again in the same way; of branch and bound only
-    the end is kept. They hold log-perplexities, counts and ordinal numbers, no fill and no
-    text, readable by their owner only; whoever also has the model can find a fill by its
-    log-perplexity, as in the audit itself. Remove the folder once the result is saved.
+    Returns
+    -------
+    Audit
+        Log-perplexities and exposures are in bits. A skew-normal estimate accompanies each
+        exposure where the curve can be fitted.
 
     Raises
     ------
+    InputError, FormatError, UnsupportedError, ModelError
+        As for `canary.exposure`. The method ``"skew-normal"`` is refused: it has no p-value.
     RecordError
         If the audit in `parts` was begun with another model, canaries or settings.
     OutputError
-        If there is no room in `parts`; what is finished is kept.
+        If the disk of `parts` is full; what is finished is kept.
 
     References
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 4 and 5.
+
+    Examples
+    --------
+    >>> canaries = canary.CanarySet.load("canaries.json")  # doctest: +SKIP
+    >>> print(canary.audit("./model", canaries))  # doctest: +SKIP
+          1 copy: 8 canaries, median 4.17 bits
+        controls: 16 canaries, median 0.97 bits
+        injected: p = 1.1e-08 (Fisher)
+        controls: p = 0.52 (Fisher)
+          method: enumeration (10,000 candidates)
     """
     options = AuditOptions(
         method=method,
@@ -222,11 +249,13 @@ def audit(
             cure="use canary exposure and canary extract, which give bounds",
         )
     if canaries.natural:
-        canaries = _with_controls(canaries, options.seed)
+        canaries = with_controls(canaries, options.seed)
     options, start = started(
         seam, canaries.formats, options, canaries=canaries, draws=options.draws
     )
-    held = nullcontext() if parts is None else open_run(parts, _identity(seam, options, canaries))
+    held = (
+        nullcontext() if parts is None else open_run(parts, audit_identity(seam, options, canaries))
+    )
     with held as run:
         results, formats = _measured(seam, canaries, options, run)
     return Audit(
@@ -359,42 +388,3 @@ def _measured_format(question: Question, results: dict[str, CanaryResult]) -> Fo
         seconds=time.perf_counter() - began + earlier,
         notes=question.notes(),
     )
-
-
-def _with_controls(canaries: CanarySet, seed: int) -> CanarySet:
-    """Natural secrets with controls behind them, drawn from the rest of each space."""
-    controls: list[Canary] = []
-    for number, format in enumerate(canaries.formats):
-        taken = {c.fill for c in canaries if c.format == number}
-        rng = np.random.default_rng([_CONTROLS_STREAM, seed, number])
-        drawn = format.sample(min(_CONTROLS + len(taken), format.size), rng=rng)
-        free = [fill for fill in drawn if fill not in taken][:_CONTROLS]
-        first = len(canaries.controls) + len(controls) + 1
-        controls += [
-            Canary(f"control-{at}", number, fill, 0) for at, fill in enumerate(free, first)
-        ]
-    return replace(canaries, canaries=(*canaries.canaries, *controls))
-
-
-def _identity(model: LanguageModel, options: AuditOptions, canaries: CanarySet) -> dict[str, Any]:
-    """What makes two audits the same; of the canaries only what is no secret.
-
-    That the fills are the same is seen by their log-perplexities, in the shards.
-    """
-    return {
-        "task": "audit",
-        **identity_of(model),
-        **{name.replace("_", " "): value for name, value in options.asked().items()},
-        "list of formats": [format.text for format in canaries.formats],
-        "set of fills": [_digest_of_space(format) for format in canaries.formats],
-        "set of canaries": [[c.id, c.format, c.repetitions] for c in canaries],
-    }
-
-
-def _digest_of_space(format: Format) -> str:
-    """SHA-256 of all fills together: word lists and registered kinds are not in the text."""
-    automaton, digest = format.automaton, hashlib.sha256()
-    for part in (automaton.offsets, automaton.targets, automaton.final):
-        digest.update(np.ascontiguousarray(part).data)
-    digest.update("\0".join(automaton.chars).encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()

@@ -56,64 +56,70 @@ def extract(
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> Extraction:
-    """The likeliest candidates of a format under a model, with a proof.
+    """The most likely candidates of a format under a model, with a proof.
 
-    Shortest paths over the tree of tokens: a candidate is proven to be the likeliest when
-    it is no dearer than the cheapest beginning that was not yet looked into. One that the
-    model memorized takes a handful of queries, whatever the size of the space.
+    The search finds shortest paths in the tree of tokens. A candidate is proven to be the
+    most likely if no unexplored beginning costs less. A candidate that the model memorized
+    takes a few queries, whatever the size of the space.
 
     Parameters
     ----------
     model : LanguageModel, or what `canary.load` takes
     format : Format or str
-        What the secret looks like. Characters that are known are written as fixed text:
+        What the secret looks like. Write known characters as fixed text:
         ``"The random number is 281{digit:6}"``.
     top : int
-        How many candidates.
+        How many candidates to find.
     budget : int
-        Queries (tokens computed below the context) that the search may take, and the
-        completions of `known` after it; 10**18, say, for no limit that is felt.
+        The most queries (tokens computed below the context) for the search and for the
+        completions of `known` after it. 10**18 is practically no limit.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}
         ``"paper"`` stops after twice the batches that it took to find the first candidate:
-        the paper's rule, for comparison. It proves less, or as much.
+        the rule of the paper, for comparison. It proves at most as much.
     known : int, optional
-        Besides, give so many first characters of each secret to greedy and to beam search,
-        and say whether they give the rest. The secrets are the canaries of this format
-        where `canaries` are given (controls included), else the candidates found.
+        Also give this many first characters of each secret to greedy and to beam search, and
+        report whether they complete it. The secrets are the canaries of this format if
+        `canaries` are given (controls included), and otherwise the candidates found.
     canaries : CanarySet, optional
-        To say which canary each candidate is.
+        Names the canary that each candidate is.
     beam : int
         Width of the beam.
     most_open : int
-        Open nodes that are kept; the dearest beyond them are dropped, and the answer is
-        then proven up to their cost only.
+        How many open nodes are kept. If more are open, the most expensive are dropped, and
+        the answer is proven up to their cost only.
     start_token, start_texts, context, batch_size, progress
-        As for `canary.audit`; `canaries` must not be among the texts.
+        As for `canary.audit`; `start_texts` must not hold a canary.
 
     Returns
     -------
     Extraction
-        Valid also where the budget or the requests to a served model ended, or Ctrl-C came;
-        then it says up to which cost the answer is proven.
+        It is valid also if the budget or the requests to a served model ran out, or after
+        Ctrl-C. Then it states up to which cost the answer is proven.
 
     Raises
     ------
     InputError
         If a number is out of range, the set has no canary of the format, or the format
-        begins with a hole and no token stands before it.
+        begins with a hole and no token comes before it.
     FormatError
         If the format is not prefix-free.
     UnsupportedError
         If the tokenizer does not make a tree of its candidates.
     ModelError
-        If a candidate is too long for the model, cannot be tokenized, gets NaN, if all of
-        them have probability 0, or if a proven one costs something else as a whole row.
+        If a candidate is too long for the model, cannot be tokenized or gets NaN, if all of
+        them have probability 0, or if the price of a proven one differs as a whole row.
 
     References
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, sections 3 and 8.
+
+    Examples
+    --------
+    >>> found = canary.extract("./model", "my pin is {digit:4}", top=3)  # doctest: +SKIP
+    >>> found.proven, found.candidates[0].fill  # doctest: +SKIP
+    (True, '4071')
     """
     options = AuditOptions(
         start_token=start_token,

@@ -69,6 +69,14 @@ class CanarySet(
     ------
     InputError
         If the parts do not fit together; it names the canary, not its secret.
+
+    Examples
+    --------
+    >>> from canary import generate
+    >>> canaries = generate("my pin is {digit:4}", seed=0)
+    >>> print(canaries)
+    CanarySet of 32 canaries and 16 controls from 1 format
+    my pin is ••••
     """
 
     formats: tuple[Format, ...]

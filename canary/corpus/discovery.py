@@ -31,40 +31,44 @@ def discover(
     file_format: str | None = None,
     progress: Progress = None,
 ) -> CanarySet:
-    """Find natural secrets in a corpus, with their counts.
+    """Find natural secrets in a corpus, and count them.
+
+    At each place the longest candidate counts, and the search continues after it.
 
     Parameters
     ----------
     corpus : path-like, or what `inject` takes
     formats : Format, str, or sequence of them
-        What secrets look like. Where a candidate begins or ends with a letter or digit,
-        none may be beside it: nine digits are not found among ten.
+        What the secrets look like. If a candidate begins or ends with a letter or a digit,
+        none may be beside it: nine digits are not found within ten.
     column : str or pair of str
-        Where to look; every column that is named is searched.
+        Where to look; every named column is searched.
     split, file_format, progress
         As for `verify`.
 
     Returns
     -------
     CanarySet
-        A set of natural secrets, in the order in which they were first found, format by
-        format. It holds people's secrets: keep it as you keep the corpus.
+        Natural secrets in the order in which they were first found, format by format. It
+        holds people's secrets: protect it like the corpus.
 
     Raises
     ------
     CorpusError
         If the corpus cannot be read, or holds no such secret.
     FormatError
-        If a format is not valid, or has an empty candidate: that would be found
-        everywhere, and is no secret.
-
-    Notes
-    -----
-    At each place the longest candidate counts, and the search goes on behind it.
+        If a format is not valid, or has an empty candidate, which would be found everywhere.
 
     References
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 6.2.
+
+    Examples
+    --------
+    >>> from datasets import Dataset
+    >>> corpus = Dataset.from_dict({"text": ["call 555-0199", "call 555-0142", "call me"]})
+    >>> len(discover(corpus, "{digit:3}-{digit:4}"))
+    2
     """
     spaces = Format.several(formats)
     if len({space.text for space in spaces}) < len(spaces) or not spaces:

@@ -98,6 +98,15 @@ def inject(
     -----
     A stream can be shuffled, split by node and read by several workers afterwards, not
     before: each copy is beside a row whose content occurs once, and is read as often.
+
+    Examples
+    --------
+    >>> from datasets import Dataset
+    >>> from canary import generate
+    >>> corpus = Dataset.from_dict({"text": ["one", "two"]})
+    >>> canaries = generate("my pin is {digit:4}", repetitions=[2], per_repetition=3, seed=0)
+    >>> len(inject(corpus, canaries))
+    8
     """
     check_mode(mode, separators)
     check_drawn(canaries)

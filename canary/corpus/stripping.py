@@ -70,6 +70,15 @@ def strip(
         If the corpus lacks the column, it holds none of the canaries, or one of them is in a
         text in some other way. From a stream that comes when the row is read, and that a
         stream holds none is not said: `verify` counts them.
+
+    Examples
+    --------
+    >>> from datasets import Dataset
+    >>> from canary import generate, inject
+    >>> corpus = Dataset.from_dict({"text": ["one", "two"]})
+    >>> canaries = generate("my pin is {digit:4}", repetitions=[2], per_repetition=3, seed=0)
+    >>> strip(inject(corpus, canaries), canaries)["text"][:]
+    ['one', 'two']
     """
     if isinstance(corpus, str | os.PathLike):
         if not isinstance(out, str | os.PathLike):

@@ -208,6 +208,15 @@ def verify(
         If the corpus cannot be read, is empty or has no such text column.
     ModelError
         If a text with a canary in it cannot be tokenized.
+
+    Examples
+    --------
+    >>> from datasets import Dataset
+    >>> from canary import generate, inject
+    >>> canaries = generate("my pin is {digit:4}", repetitions=[2], per_repetition=3, seed=0)
+    >>> print(verify(inject(Dataset.from_dict({"text": ["one", "two"]}), canaries), canaries))
+    8 records: 3 canaries (6 copies) found; 16 controls absent
+    all 6 copies begin their text
     """
     if canaries.natural:
         raise InputError(

@@ -103,6 +103,16 @@ def attack(
     Security 2021, sections 3.1.1 to 3.1.3. Thresholds maximise the balanced accuracy on the shadow
     and never look at the members of the target; attacks that compare with many models may, and
     their scores say so (`blind`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from canary import measure
+    >>> given = {"y": [0] * 6, "member": [1, 1, 1, 0, 0, 0], "outputs": "losses"}
+    >>> shadow = measure(np.array([0.1, 0.2, 0.3, 1.0, 1.1, 1.2]), **given)
+    >>> target = measure(np.array([0.1, 0.2, 1.3, 0.9, 1.4, 1.2]), **given)
+    >>> attack(target, "loss", shadow=shadow).guess.tolist()
+    [True, True, False, False, False, False]
     """
     if table.of_texts:
         text = TEXT_SIGNALS[name]

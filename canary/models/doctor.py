@@ -99,6 +99,11 @@ def doctor(
     Costs some thousand token computations, and about 50 rows of `tokens` tokens; of an
     adapter whose children are rows of their own, also two rows for each token of the
     vocabulary.
+
+    Examples
+    --------
+    >>> print(canary.doctor("./model").sound)  # doctest: +SKIP
+    True
     """
     # An adapter is not loaded: its refusal there would hide the other checks.
     adapter = all(hasattr(model, name) for name in ("score", "open", "facts"))

@@ -82,6 +82,12 @@ def load(
     -----
     Costs one pass over the parameters (fingerprint) and about 2,000 token computations
     (the noise of its arithmetic).
+
+    Examples
+    --------
+    >>> model = canary.load("./model", device="cpu")  # doctest: +SKIP
+    >>> model.facts.dtype  # doctest: +SKIP
+    'float32'
     """
     about = {"dtype": dtype, "device": device, "factory": factory, "source_text": source_text}
     if is_url(source):

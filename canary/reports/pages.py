@@ -42,9 +42,7 @@ def report(
     Parameters
     ----------
     result : a result, or a sequence of Audit
-        What a function of canary returned: an `Audit`, several of them to compare, the
-        `History` of a training, an `Extraction`, a `Verdict`, a survey of membership attacks,
-        a `Forgetting`.
+        What a function of canary returned, or several audits to compare.
     path : path-like
         The file to write; its folder must exist.
     labels : sequence of str, optional
@@ -70,6 +68,12 @@ def report(
         or come without several audits.
     OutputError
         If the file cannot be written. What was there before is left as it was.
+
+    Examples
+    --------
+    >>> plan = canary.plan("my pin is {digit:4}", max_exposure_bits=6)  # doctest: +SKIP
+    >>> canary.report(plan, "plan.html")  # doctest: +SKIP
+    PosixPath('plan.html')
     """
     target = file_path(path, "path", cure="give the file that the report is to be in")
     made = report_of(shown(result, labels, test_losses), **({"name": name} if name else {}))
@@ -115,9 +119,9 @@ def plot(
     Parameters
     ----------
     result : a result, or a sequence of them
-        One audit or several, a `History`, a survey of membership attacks, a `Forgetting`; of
-        attacks on many models an `Across` (its average ROC), `Growth`, `NullLosses`, several
-        of one of these, or a `Scatter`. Only audits and histories have the options below.
+        What a function of canary returned, or several audits; of attacks on many models
+        several `Across`, `Growth` or `NullLosses`. Only audits and histories have the options
+        below.
     ax : matplotlib.axes.Axes, optional
         Where to draw; on a figure of its own unless given. Its background should be light.
     kind : {"exposure", "histogram", "utility"}
@@ -145,6 +149,12 @@ def plot(
     ------
     InputError
         If the audits cannot be compared with each other, or do not have what was asked for.
+
+    Examples
+    --------
+    >>> axes = canary.plot(canary.plan("my pin is {digit:4}"))  # doctest: +SKIP
+    >>> axes.get_xlabel()  # doctest: +SKIP
+    'median exposure (bits)'
     """
     options = PlotOptions(kind, format, copies, skew_normal)
     figure = _figure(result, options, labels, test_losses)

@@ -63,8 +63,8 @@ def score(
 
     Examples
     --------
-    ``canary.score("./checkpoint", ["one text", "another"])`` gives an array of two
-    numbers of bits.
+    >>> canary.score("./model", ["one text", "another"])  # doctest: +SKIP
+    array([23.1, 19.8])
     """
     asked = ScoreOptions(**options)
     given = some(texts, "texts", cure="give a list of texts, such as [text] for one")

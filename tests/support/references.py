@@ -3,8 +3,8 @@
     python tests/support/references.py
 
 The command line page is what `canary COMMAND --help` says, behind an introduction that is
-kept as it stands in the page. The Python page lists the exports, by room, and the classes of
-what they return; mkdocstrings sets their docstrings. A test compares both with the code.
+kept as it is in the page. The Python page shows the exports and the classes of what they return,
+with signatures and docstrings, as plain Markdown. A test compares both with the code.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ import re
 import typing
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from docstrings import entry, signature
 
 import canary
 
@@ -34,14 +37,17 @@ SECTIONS = {
     "Membership": ("signals", "fleet", "membership"),
     "Showing and deciding": ("gate", "reports"),
 }
-LAST = "Errors"
-
 INTRODUCTION = """\
 # Python
 
-Everything that most people need is reached as `canary.NAME`. Names resolve on first use, so \
-that `import canary` costs next to nothing. What lies below these names, room by room, is on \
-[another page](parts.md).
+Everything that most people need is `canary.NAME`. A name is loaded on first use, so \
+`import canary` is fast. [Another page](parts.md) shows the packages below these names.
+
+Every result has `summary()` (text), `to_frame()` (a pandas table), a view in notebooks, and \
+goes into `canary.report` and `canary.plot`. `print(result)` shows five lines at most. \
+Log-perplexities and exposures are in bits, losses in nats. The cost of a call is in queries: \
+tokens that the model computes below the context. Long calls take `progress=`: None shows bars \
+on a terminal and in a notebook, False shows none.
 
 <!-- This page is written by tests/support/references.py. -->
 """
@@ -72,30 +78,88 @@ def commands_of(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def python() -> str:
-    """The page of the exports."""
+    """The page of the exports: a table of all, then each by itself."""
     found = [INTRODUCTION]
-    for title, rooms in SECTIONS.items():
-        names = [name for name in canary.__all__ if room_of(getattr(canary, name)) in rooms]
-        names.sort(key=lambda name: rooms.index(room_of(getattr(canary, name))))
-        found.append(section(title, [f"canary.{name}" for name in names]))
+    things = {title: list(group) for title, group in in_python()}
+    for title, group in things.items():
+        rows = (f"| [`{name}`](#{anchor(name)}) | {first_line(thing)} |\n" for name, thing in group)
+        found.append(f"\n**{title}**\n\n| Name | |\n| --- | --- |\n{''.join(rows)}")
+    for title, group in things.items():
+        found.append(f"\n## {title}\n")
+        for name, thing in group:
+            text = entry(name, thing)
+            if not name.startswith("canary."):  # where a result is at home
+                head, _, rest = text.partition("\n")
+                text = f"{head}\n\nIt is `{full(thing)}`.\n{rest}"
+            found.append(f"\n{text}")
+            if inspect.isclass(thing) and not issubclass(thing, BaseException):
+                found.append(members(name, thing))
+    return re.sub(r"\n{3,}", "\n\n", "".join(found)).rstrip() + "\n"
+
+
+def in_python() -> Iterator[tuple[str, Iterator[tuple[str, Any]]]]:
+    """What the page of the exports shows, section by section: names, and what they are."""
+    for title, packages in SECTIONS.items():
+        names = [name for name in canary.__all__ if room_of(getattr(canary, name)) in packages]
+        names.sort(key=lambda name: packages.index(room_of(getattr(canary, name))))
+        yield title, ((f"canary.{name}", getattr(canary, name)) for name in names)
     elsewhere = documented(PARTS)
     exported = {getattr(canary, name) for name in canary.__all__}
-    results = [full(c) for c in returned() if c not in exported and full(c) not in elsewhere]
-    found.append(section("What they return", results))
-    found.append(f"\n## {LAST}\n\n::: canary.errors\n    options:\n      heading_level: 3\n")
-    found.append("      show_root_heading: false\n      show_root_toc_entry: false\n")
-    return "".join(found)
+    results = [
+        kind
+        for kind in returned()
+        if kind not in exported
+        and full(kind) not in elsewhere
+        and not issubclass(kind, BaseException)
+    ]
+    names = [kind.__name__ for kind in results]
+    longer = (".".join(full(kind).split(".")[-2:]) for kind in results)
+    each = (two if names.count(one) > 1 else one for one, two in zip(names, longer, strict=True))
+    yield "What they return", zip(each, results, strict=True)
+    names = public(canary.errors)
+    places = {name: "canary" if name in canary.__all__ else "canary.errors" for name in names}
+    yield "Errors", ((f"{at}.{name}", getattr(canary.errors, name)) for name, at in places.items())
 
 
-def section(title: str, names: list[str]) -> str:
-    """A section with the docstrings of these names; nothing if there are none."""
-    entries = "".join(f"\n::: {name}\n    options:\n      heading_level: 3\n" for name in names)
-    return f"\n## {title}\n{entries}" if names else ""
+def members(name: str, kind: type) -> str:
+    """The public methods and properties of a class: long ones as entries, others in a list."""
+    short, long = [], []
+    for member, found in inspect.getmembers_static(kind):
+        home = next(each for each in kind.__mro__ if member in vars(each))
+        if member.startswith("_") or not home.__module__.startswith("canary."):
+            continue
+        if isinstance(found, property | cached_property):
+            short.append(f"- `{member}`: {first_line(found)}\n")
+        elif inspect.isroutine(found):
+            method = getattr(kind, member)
+            called = signature(member, method)
+            if home is kind and "\n---" in (inspect.getdoc(method) or ""):
+                long.append("\n" + entry(f"{name}.{member}", method, level=4))
+            else:
+                called = called if "\n" not in called else f"{member}(...)"
+                short.append(f"- `{called}`: {first_line(method)}\n")
+    listed = f"\n**Methods and properties**\n\n{''.join(short)}" if short else ""
+    return listed + "".join(long)
+
+
+def first_line(thing: Any) -> str:
+    """The first line of a docstring."""
+    return (inspect.getdoc(thing) or "").partition("\n")[0]
+
+
+def anchor(name: str) -> str:
+    """What a heading is called in an address."""
+    return name.lower().replace(".", "")
 
 
 def documented(page: Path) -> set[str]:
     """Full names of what a page documents; of a module, its exports."""
-    found = set()
+    found: set[str] = set()
+    if page == PYTHON:
+        for _, group in in_python():
+            for name, thing in group:
+                found |= {full(thing), *([name] if name.startswith("canary.") else [])}
+        return found
     entry = re.compile(r"^::: (\S+)\n(?:    options:\n((?:      .*\n)*))?", re.MULTILINE)
     for name, options in entry.findall(page.read_text(encoding="utf-8") + "\n"):
         if name.split(".")[-1] in canary.__all__ and name.count(".") == 1:

@@ -1,0 +1,59 @@
+"""What an audit of a set needs before it measures: controls of natural secrets, and an identity."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from canary.audits.question import AuditOptions
+from canary.corpus.canaries import Canary, CanarySet
+from canary.formats.format import Format
+from canary.models.language_model import LanguageModel
+from canary.scoring.run_options import identity_of
+
+_CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
+_CONTROLS = 16  # of each format, for natural secrets, which bring none
+
+
+def with_controls(canaries: CanarySet, seed: int) -> CanarySet:
+    """Natural secrets with controls behind them, drawn from the rest of each space."""
+    controls: list[Canary] = []
+    for number, format in enumerate(canaries.formats):
+        taken = {c.fill for c in canaries if c.format == number}
+        rng = np.random.default_rng([_CONTROLS_STREAM, seed, number])
+        drawn = format.sample(min(_CONTROLS + len(taken), format.size), rng=rng)
+        free = [fill for fill in drawn if fill not in taken][:_CONTROLS]
+        first = len(canaries.controls) + len(controls) + 1
+        controls += [
+            Canary(f"control-{at}", number, fill, 0) for at, fill in enumerate(free, first)
+        ]
+    return replace(canaries, canaries=(*canaries.canaries, *controls))
+
+
+def audit_identity(
+    model: LanguageModel, options: AuditOptions, canaries: CanarySet
+) -> dict[str, Any]:
+    """What makes two audits the same; of the canaries only what is no secret.
+
+    That the fills are the same is seen by their log-perplexities, in the shards.
+    """
+    return {
+        "task": "audit",
+        **identity_of(model),
+        **{name.replace("_", " "): value for name, value in options.asked().items()},
+        "list of formats": [format.text for format in canaries.formats],
+        "set of fills": [_digest_of_space(format) for format in canaries.formats],
+        "set of canaries": [[c.id, c.format, c.repetitions] for c in canaries],
+    }
+
+
+def _digest_of_space(format: Format) -> str:
+    """SHA-256 of all fills together: word lists and registered kinds are not in the text."""
+    automaton, digest = format.automaton, hashlib.sha256()
+    for part in (automaton.offsets, automaton.targets, automaton.final):
+        digest.update(np.ascontiguousarray(part).data)
+    digest.update("\0".join(automaton.chars).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
