@@ -199,8 +199,8 @@ def _silent_levels(table: SignalTable, rows: Places, levels: Sequence[float]) ->
     if min(levels) >= lowest * (1.0 - 1e-9):
         return []
     return [
-        f"Attack R calls nobody a member at a level below {lowest:.3g}: so few models say no more. "
-        "The rule gaussian goes on"
+        f"Attack R calls nobody a member at a level below {lowest:.3g}, because there are too few "
+        "models. The rule gaussian has no such bound"
     ]
 
 

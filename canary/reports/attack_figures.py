@@ -26,7 +26,6 @@ from canary.reports.palette import (
     PAPER,
     SERIES,
     across,
-    dots,
     line,
     steps,
 )
@@ -119,18 +118,22 @@ class Reach(NamedTuple):
 
 
 def reached_figure(reached: Sequence[Reach], columns: Sequence[str], caption: Text) -> Figure:
-    """The share of right guesses of each attack with its interval, the best at the top.
+    """The right guesses of each attack beyond guessing, the best at the top.
 
     `columns` are those of the cells. Of many attacks the best are shown.
     """
     best = sorted(reached, key=lambda one: (not one.attack, -one.right.value))
     number = sum(one.attack for one in best)
     shown = [one for at, one in enumerate(best) if at < len(SERIES) or at >= number][::-1]
-    marks = [across("axvline", 0.5, label="guessing")]
+    heights = list(range(len(shown)))
+    beyond = [one.right.value - 0.5 for one in shown]
+    colours = [SERIES[0] if one.attack else CONTROL for one in shown]
+    marks = [
+        mark("barh", heights, beyond, 0.5, left=0.5, color=colours, alpha=0.8),
+        across("axvline", 0.5, label="guessing"),
+    ]
     for height, one in enumerate(shown):
-        colour = SERIES[0] if one.attack else CONTROL
-        marks.append(line([one.right.lower, one.right.upper], [height, height], colour, 2.2))
-        marks.append(dots(one.right.value, height, 46, colour, hollow=not one.attack, zorder=3))
+        marks.append(line([one.right.lower, one.right.upper], [height, height], INK, 1.6))
     least = 0.4 if min(one.right.lower for one in shown) >= 0.4 else 0.0
     ticks = {share / 10: f"{10 * share} %" for share in range(round(10 * least), 11, 2)}
     x = Axis("right guesses", limits=(least - 0.01, 1.01), ticks=ticks)

@@ -36,7 +36,7 @@ from canary.reports.wording import (
     in_words,
     percent,
 )
-from canary.statistics.numbers import bits, clean, count, plural, probability
+from canary.statistics.numbers import bits, clean, count, plural
 
 NEAR = 0.01
 """Test losses that differ by this share at most count as comparable."""
@@ -137,8 +137,10 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         else:
             label, tone, kind = "A trade-off", "undecided", "trade"
     words = sentence(f"comparison.{kind}", **values)
-    if len(ranking.least) == 1 and answer(best.audit).verdict == "memorized":
-        words += " " + sentence("comparison.memorized", best=best.name)
+    memorized = [one for one in group if answer(one.audit).verdict == "memorized"]
+    everyone = len(memorized) == len(group)
+    if everyone or (len(ranking.least) == 1 and best in memorized):
+        words += " " + sentence("comparison.memorized", best=best.name, all=everyone)
         tone = "undecided"
     actions = said("comparison.actions", **values, trade=kind == "trade")
     return _Answer(label, tone, words, actions)
@@ -183,27 +185,23 @@ def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
 @section(Comparison, "The audits")
 def audits(comparison: Comparison) -> Iterator[Block]:
     """What each audit found, and how well its model does."""
-    yield said_in_one("comparison.audits")
+    losses = any(one.test_loss_nats is not None for one in comparison.strategies)
+    yield said_in_one("comparison.audits", losses=losses)
     rows: list[Sequence[Text]] = []
     tones = []
     for one in comparison.strategies:
-        loss, combined, judged = one.test_loss_nats, one.audit.injected_p, answer(one.audit)
+        loss, judged = one.test_loss_nats, answer(one.audit)
         tones.append(judged.verdict.replace(" ", "-"))
         rows.append(
             (
                 (Span(one.name, f"series-{one.place % len(SERIES)}"),),
                 one.label,
                 (Span(judged.label, "strong"),),
-                "–" if loss is None else f"{loss:.4f}",
-                "–" if combined is None else probability(combined.p_value),
+                *(("–" if loss is None else f"{loss:.4f}",) if losses else ()),
             )
         )
-    title = (
-        "The audits: letter, label, answer, test loss in nats per token, and p-value of the "
-        "injected canaries"
-    )
-    columns = ("Audit", "Label", "Answer", "Test loss\n(nats per token)", "p-value\n(injected)")
-    yield Table(title, columns, rows, tones, style="words", numbers=2)
+    columns = ("Audit", "Model", "What its report says", *(("Test loss",) if losses else ()))
+    yield Table("The audits", columns, rows, tones, style="words", numbers=int(losses))
 
 
 @section(Comparison, "")

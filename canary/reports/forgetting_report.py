@@ -25,7 +25,7 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.palette import CONTROL, CURVE, FILL, SERIES, across, line
+from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
 from canary.reports.wording import software
 from canary.statistics.numbers import count, plural, probability
 
@@ -35,7 +35,7 @@ _DRAWN = {
     "calibration": ("calibration models", CONTROL),
     "retrained": ("retrained models", SERIES[2]),
     "query": ("query model", SERIES[0]),
-    "target": ("target", CURVE),
+    "target": ("target", INK),
 }
 
 
@@ -58,11 +58,11 @@ def forgetting_report(result: Forgetting, *, name: str | None = None) -> Report:
     """What there is to say about whether a query set was forgotten."""
     kind = _kind(result)
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
-    few = 1 / (models + 1) > LEVEL
+    few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     level = sentence(
         "forgetting.level",
         models=models,
-        closer=int((result.calibration <= result.target).sum()),
+        closer=f"{closer or 'none'} {'is' if closer <= 1 else 'are'}",
         p=probability(result.p),
         level=f"{LEVEL:g}",
         few=few,
@@ -195,8 +195,9 @@ def distances_figure(result: Forgetting) -> Figure:
         mark("axvspan", 0, result.chance, color=FILL, linewidth=0),
         across("axvline", float(result.calibration.mean())),
     ]
-    distance = Axis("distance from the query model", limits=(0, 1.02))
-    names = {float(height): _DRAWN[name][0] for height, name in enumerate(rows)}
+    distance = Axis("difference from a model trained on the data", limits=(0, 1.02))
+    called = {"calibration": "never saw it", "retrained": "retrained without it"}
+    names = {float(height): called.get(name, name) for height, name in enumerate(rows)}
     models = Axis(limits=(-0.6, len(rows) - 0.4), ticks=names)
     ends = f"{result.calibration.min():.3f} to {result.calibration.max():.3f}"
     mean = float(result.calibration.mean())
@@ -212,6 +213,6 @@ def distances_figure(result: Forgetting) -> Figure:
         "distances",
         f"Distances from the query model: target {result.target:.3f}, calibration models {ends}.",
         [Panel(points, distance, models, grid="x")],
-        said_in_one("forgetting.picture", retrained=result.retrained is not None),
+        said_in_one("forgetting.picture"),
         Table("Distances from the query model", columns, cells),
     )

@@ -64,7 +64,7 @@ def history_report(history: History, *, name: str | None = None) -> Report:
     label, tone, values = _answer(history)
     key = "history.answer" if history.measured else "history.nothing"
     return Report(
-        title=f"Exposure while {model} was trained",
+        title=f"Memorization while {model} was trained",
         label=label,
         tone=tone,
         sentences=[sentence(key, **values)],
@@ -90,7 +90,7 @@ def history_report(history: History, *, name: str | None = None) -> Report:
 def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
     """Whether and why the training was stopped: label, tone, and what the words ask."""
     limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
-    above = f" above {limit:g} bits" if isinstance(limit, int | float) else ""
+    above = f"{limit:g} bits" if isinstance(limit, int | float) else ""
     over = history.stopped_at is not None
     too_late = over and reason.startswith(PASSED_AT_THE_END)
     values: dict[str, Any] = {
@@ -99,10 +99,10 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
         "stopped": over and not too_late,
         "calm": not over and above and history.measured,
         "no_limit": not over and not above,
-        "limit": f"{limit:g} bits" if above else "",
+        "limit": above,
         "passed": f"{reason[:1].upper()}{reason[1:]}",
         "at": history.stopped_at,
-        "why": f": {reason}" if reason else above,
+        "why": f": {reason}" if reason else f", because the limit of {above} was passed",
     }
     labels = {
         "Nothing was measured": not history.measured,

@@ -26,6 +26,7 @@ from canary.reports.document import (
 from canary.reports.wording import (
     attacks_blocks,
     ends_of,
+    folded,
     found_blocks,
     in_lines,
     interval_of,
@@ -46,10 +47,8 @@ def models_report(survey: ModelsSurvey) -> Report:
     """What there is to say about attacks on models by each other."""
     targets, others = len(survey.targets), survey.table.models - 1
     best, corrected = survey.strongest, survey.corrected()
-    title = f"Membership attacks on {count(targets)} models, by each other"
-    if targets == 1:
-        target = _short(survey, survey.targets[0])
-        title = f"Membership attacks on {target}, by {plural(others, 'other model')}"
+    target = _short(survey, survey.targets[0]) if targets == 1 else plural(targets, "model")
+    title = f"Can training samples of {target} be identified?"
     of = "" if targets == 1 else f", in the mean of {targets} models"
     answer = not_identified(survey, "picked the training sample in {} of pairs", of)
     if survey.told_apart():
@@ -71,7 +70,11 @@ def models_report(survey: ModelsSurvey) -> Report:
         survey,
         title,
         answer,
-        about={"Models": count(survey.table.models), "Samples": count(survey.given)},
+        about={
+            "Attacked": target,
+            "Beside": plural(others, "other model"),
+            "Samples": count(survey.given),
+        },
         tiles=[*_tiles(survey)],
         outcome=found_blocks(survey, lambda one: one.auc, survey.fprs),
         actions=actions,
@@ -86,22 +89,21 @@ def plotted(survey: ModelsSurvey, _: PlotOptions) -> Figure:
 
 def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
     best, several, number = survey.strongest, len(survey.targets) > 1, len(survey.attacked)
-    mean = f", the mean over {count(len(survey.targets))} models" if several else ""
-    note = f"of pairs right, by {best.name}{mean}; guessing has 50 %"
-    yield Tile("Best attack", percent_of(best.auc.value), note)
     if survey.fprs:
         at = survey.fprs.index(min(survey.fprs))
         surest = max(survey.attacked, key=lambda attacked: attacked.tpr[at].value)
         realised = percent_of(_mean_fpr(surest.points[at]), digits=None)
-        note = f"found by {surest.name} while {realised} of nonmembers are mistaken for members"
-        if number > 1:
-            note += f"; the best of {number} attacks there, so a little flattered"
+        best_of = f", the best of {number} attacks there" if number > 1 else ""
+        note = (
+            f"can be identified while {realised} of nonmembers are mistaken for members, by "
+            f"{surest.name}{best_of}"
+        )
         yield Tile("Surest guesses", f"{percent_of(surest.tpr[at].value)} of members", note)
     if several:
         place = survey.most_vulnerable_models(1)[0]
         auc = percent_of(best.across.evaluations[place].auc.value)
         name = _short(survey, survey.targets[place])
-        yield Tile("Most vulnerable model", auc, f"of pairs right, of {name}")
+        yield Tile("Most vulnerable model", auc, f"of pairs right, of the model {name}")
 
 
 @section(ModelsSurvey, "Attacks", specialist=True)
@@ -202,6 +204,8 @@ def levels(survey: ModelsSurvey) -> Iterator[Block]:
 def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     """The models and samples that the strongest attack does best on."""
     best, alone = survey.strongest, len(survey.targets) == 1
+    if survey.outcome() != "identified":
+        return
     yield Heading("Model" if alone else "Models")
     yield said_in_one("models.exposed", alone=alone, strongest=best.name)
     rows = []
@@ -211,7 +215,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
         known = (count(evaluation.roc.members), count(evaluation.roc.nonmembers))
         rows.append((_short(survey, survey.targets[place]), *known, *map(in_lines, numbers)))
     columns = ("Model", "Members", "Nonmembers", "AUC", *rate_columns(survey.fprs))
-    yield Table("Most vulnerable models", columns, rows)
+    yield from folded(Table("Most vulnerable models", columns, rows))
     if not (samples := survey.most_vulnerable_samples()):
         return
     # How many samples every model that knows them gives away, beside what chance would give.
@@ -227,7 +231,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     keys = ("sample", "label", "members", "nonmembers")
     rows = [(*(count(row[key]) for key in keys), f"{row['auc']:.3f}") for row in samples]
     columns = ("Sample", "Class", "Trained on it", "Trained without", "AUC")
-    yield Table("Most vulnerable samples", columns, rows)
+    yield from folded(Table("Most vulnerable samples", columns, rows))
 
 
 @section(ModelsSurvey, "How it was measured", specialist=True)

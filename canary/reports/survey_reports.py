@@ -33,6 +33,7 @@ from canary.reports.wording import (
     attack_columns,
     attacks_blocks,
     ends_of,
+    folded,
     found_blocks,
     in_lines,
     interval_of,
@@ -56,8 +57,7 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
     """What there is to say about attacks on a classifier by its shadow."""
     best, corrected = survey.strongest, survey.corrected()
     share = percent_of(corrected.value)
-    note = f"accuracy of {best.name}; guessing has 50 %"
-    tiles = [Tile("Best attack", percent_of(best.accuracy.value), note), *surest_tiles(survey)]
+    tiles = surest_tiles(survey)
     if survey.reliability is not None and survey.risks is not None:
         high = float((survey.risks.scores[survey.target.member[0]] >= _HIGH_RISK).mean())
         note = f"have a risk score of {_HIGH_RISK:g} or more"
@@ -71,7 +71,7 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
         answer = not_identified(survey, "had {} accuracy")
     private = epsilon_sentence(survey)
     outcome = found_blocks(survey, lambda one: one.accuracy, _fprs(survey))
-    title = f"Membership attacks on {name or Path(survey.target.source).name}"
+    title = f"Can training samples of {name or Path(survey.target.source).name} be identified?"
     actions = {
         "split": not survey.blind,
         "listed": "the members and classes most at risk are listed below",
@@ -83,7 +83,7 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
         title,
         answer,
         about=_about(Path(survey.target.source).name, survey.target.member[0]),
-        tiles=tiles,
+        tiles=tiles if survey.blind else (),
         outcome=[*outcome, *([private] if private else [])],
         actions=actions,
     )
@@ -151,6 +151,8 @@ def class_risk_sentence(risks: ClassRisks) -> str:
 @section(ShadowSurvey, "Who is most at risk")
 def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
     """The classes, groups and members that attacks do best on."""
+    if survey.outcome() != "identified":
+        return
     classes = count(len(survey.by_class))
     yield said_in_one("shadow.parts", strongest=survey.strongest.name, classes=classes)
     columns = ("Samples", "Members", "Nonmembers", "Accuracy", "AUC")
@@ -170,7 +172,7 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
         for row in members
     ]
     named = ("Sample", "Class", "Modified entropy", "Risk score")
-    yield Table("Members most at risk", named, rows)
+    yield from folded(Table("Members most at risk", named, rows))
 
 
 @section(ShadowSurvey, "Attacks", specialist=True)
@@ -279,12 +281,8 @@ def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
     best, words, corrected = survey.strongest, survey.words, survey.corrected()
     void, differ = survey.outcome() == "void", survey.differ_without_model()
     share = percent_of(best.evaluation.auc.value)
-    tiles = [
-        Tile("Best attack", share, f"of pairs right, by {best.name}; guessing has 50 %"),
-        Tile("Words alone", percent_of(words.auc.value), "of pairs right, without any model; "
-             f"it should be near 50 % (p = {probability(words.p)})"),
-        *surest_tiles(survey),
-    ]  # fmt: skip
+    note = f"of pairs right, without any model; it should be near 50 % (p = {probability(words.p)})"
+    tiles = [Tile("Words alone", percent_of(words.auc.value), note), *surest_tiles(survey)]
     answer = not_identified(survey, "picked the training text in {} of pairs")
     if void or survey.told_apart():
         kinds = {"void": void, "differ": differ, "close": survey.warning(),
@@ -307,10 +305,10 @@ def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
     }
     return survey_report(
         survey,
-        f"Membership attacks on {name or survey.measured.table.source}",
+        f"Can training texts of {name or survey.measured.table.source} be identified?",
         answer,
-        aloud=[warning for warning in (survey.warning(), survey.length_warning()) if warning],
-        tiles=tiles[1::-1] + tiles[2:] if void else tiles,
+        aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
+        tiles=() if void else tiles,
         about=_about(survey.measured.table.source, survey.member),
         outcome=found_blocks(survey, lambda one: one.evaluation.auc, _fprs(survey), others),
         actions=actions,
@@ -364,12 +362,14 @@ def words(survey: TextSurvey) -> Iterator[Block]:
 @section(TextSurvey, "Who is most at risk", before="text_attacks")
 def surest(survey: TextSurvey) -> Iterator[Block]:
     """The members that the strongest attack is surest of, by their lines."""
+    if survey.outcome() != "identified":
+        return
     yield said_in_one("texts.surest", strongest=survey.strongest.name)
     rows = [
         (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
         for row in survey.most_member_like()
     ]
-    yield Table("Texts that are recognized best", ("Line", "Tokens", "Signal"), rows)
+    yield from folded(Table("Texts that are recognized best", ("Line", "Tokens", "Signal"), rows))
 
 
 @section(TextSurvey, "How it was measured", specialist=True)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from canary.audits.audit_result import FormatResult, median_bits
@@ -161,6 +162,22 @@ def format_facts(priced: FormatResult, exposures: Iterable[Exposure]) -> dict[st
     }
 
 
+def folded(table: Table) -> Iterator[Block]:
+    """A table without the columns that repeat one value, and above it what they say."""
+    cells = [*zip(*table.rows, strict=True)]
+    kept = [at for at, column in enumerate(cells) if not at or len({*column}) > 1]
+    if len(table.rows) > 1 and len(kept) < len(cells):
+        same = (at for at in range(len(cells)) if at not in kept)
+        said = (f"{table.columns[at]} {words_of(cells[at][0])}" for at in same)
+        yield Note(f"The same in all rows: {'; '.join(said)}.")
+        table = replace(
+            table,
+            columns=[table.columns[at] for at in kept],
+            rows=[[row[at] for at in kept] for row in table.rows],
+        )
+    yield table
+
+
 # --- membership ----------------------------------------------------------------------------------
 
 
@@ -209,7 +226,7 @@ def survey_report(
             *ended(note for note in survey.notes if note not in loud),
         ],
         sections=sections_of(survey),
-        unsaid=said("survey.unsaid", void=outcome == "void"),
+        unsaid=said("survey.unsaid", void=outcome == "void", calm=not found),
         **fields,
     )
 
@@ -267,17 +284,13 @@ def surest_tiles(survey: OneTargetSurvey) -> list[Tile]:
     if best is None:
         return []
     point, tpr = best.point, best.point.tpr
-    least, most = (100 * end for end in point.fpr_interval)
     note = sentence(
         "survey.surest",
         found=ends_of(tpr),
         name=best.name,
         mistakes=point.false_positives,
         nonmembers=point.nonmembers,
-        all=f"{least:.2g} to {most:.2g} %",
-        chosen=f"; the best of {best.attacks} attacks there, which the interval allows for"
-        if best.attacks > 1
-        else "",
+        chosen=f", the best of {best.attacks} attacks there" if best.attacks > 1 else "",
     )
     return [Tile("Surest guesses", f"{percent_of(tpr.value)} of members", note)]
 

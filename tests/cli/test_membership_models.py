@@ -101,7 +101,8 @@ def test_one_target_by_file_and_by_number(attack, place, table):
     assert (auc["value"], auc["lower"], auc["upper"]) == tuple(vars(evaluation.auc).values())
     assert (one["targets"], one["intervals_over"]) == ([3], "samples")
     page = Path("report/report.html").read_text()
-    assert "Membership attacks on model3.npz, by 7 other models" in page
+    assert "Can training samples of model3.npz be identified?" in page
+    assert "7 other models" in page
     several = attack(*words, "--target", "3", "--target", "model5.npz").document
     assert several["targets"] == [3, 5]
 

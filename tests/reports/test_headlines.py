@@ -103,8 +103,8 @@ CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
         "Training samples are at risk",
-        "Training texts can be identified: of a training text and another one, the attack loss "
-        "picks the training text in 99",
+        "Training texts can be identified: of a training text and another one, the best attack, "
+        "loss, picks the training text in 99",
         "Find out who is at risk: the texts that are recognized best are listed below. Judge the "
         "risk by the share that is found at a false positive rate of 10 %",
     ),
@@ -162,7 +162,7 @@ CASES = {
     "models": (
         lambda: of_models(4.0),
         "Training samples are at risk",
-        "of a training sample and another one, the attack P picks the training sample in ",
+        "of a training sample and another one, the best attack, P, picks the training sample in ",
         "the models and samples that are most vulnerable are listed below",
     ),
     "models, nothing found": (
@@ -223,7 +223,7 @@ CASES = {
     "training, stopped": (
         lambda: make_history(stopped_at=60),
         "Stopped at step 60",
-        "The training was stopped at step 60 above 6 bits. At step 60, the canaries with 16",
+        "The training was stopped at step 60, because the limit of 6 bits was passed. At step 60",
         "Audit a checkpoint from before step 60 as well (canary audit).",
     ),
     "training, too late": (
@@ -287,7 +287,7 @@ CASES = {
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
         "A memorizes least",
-        "Least is not little: the audit of A finds evidence of memorization as well.",
+        "Least is not little: all of these models memorized planted secrets.",
         "Check the model that you ship against your limit",
     ),
     "comparison of few canaries": (

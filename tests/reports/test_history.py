@@ -25,7 +25,7 @@ def words_of(history):
 
 def test_the_page_says_what_was_found_and_what_it_took():
     text = words_of(make_history(stopped_at=60, broken=(2,)))
-    assert "stopped at step 60 above 6 bits" in text
+    assert "stopped at step 60, because the limit of 6 bits was passed" in text
     assert (
         "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits: the "
         "model finds them among the most likely 1 in 100 possible secrets, or better. More than "

@@ -280,8 +280,8 @@ def test_surest_guesses_are_those_of_the_attack_that_is_surest(attacked, plain):
     tile = page[page.index("Surest guesses") :][:400]
     assert f"{100 * alone.tpr.value:.1f} % of members" in tile
     ends = f"{100 * paid.tpr.lower:.1f} % to {100 * paid.tpr.upper:.1f} %"
-    assert f"({ends}), found by entropy" in tile
-    assert "the best of 2 attacks there, which the interval allows for" in tile
+    assert f"({ends}) can be identified while" in tile
+    assert "mistaken for members, by entropy, the best of 2 attacks there" in tile
     assert attacked.to_dict()["surest"]["name"] == "entropy"
 
 
