@@ -50,8 +50,8 @@ for _method in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, SkewNo
     METHODS.add(_method.name, _method())
 
 _AUTO = (
-    "auto enumerates the whole space where the budget allows, and otherwise samples and ranks "
-    "those canaries exactly that the budget allows"
+    "auto enumerates the whole space within --budget, or else samples, and ranks exactly the "
+    "canaries that it can."
 )
 
 
@@ -277,8 +277,8 @@ def method_names(*, p_values: bool = False) -> tuple[str, ...]:
 
 
 def method_help(*, p_values: bool = False) -> str:
-    """What the methods of `method_names` do, in clauses."""
-    return "; ".join([_AUTO, *(m.help for m in _able(p_values=p_values) if m.help)])
+    """What the methods of `method_names` do, a sentence each."""
+    return " ".join([_AUTO, *(m.help for m in _able(p_values=p_values) if m.help)])
 
 
 def _able(*, p_values: bool) -> list[Method]:

@@ -21,7 +21,7 @@ class Importance(Method):
 
     name = IMPORTANCE
     answers = ("importance",)
-    help = "importance draws what is likely more often, and weights it"
+    help = "importance draws likely candidates more often, and weights them."
 
     def cost(self, question: Question) -> Cost | Unfit:
         """The uniform draws; the importance draws stay within the budget."""

@@ -42,10 +42,7 @@ class Rank(Method):
 
     name = RANK
     answers = ("rank",)
-    help = (
-        "rank does that for all, and its numbers rest on no draws (those are priced for the "
-        "curve and the histogram)"
-    )
+    help = "rank ranks every canary, and draws only for the curve and the histogram."
 
     def cost(self, question: Question) -> Cost | Unfit:
         """The uniform draws; the walk stays within the budget."""

@@ -15,7 +15,7 @@ class SkewNormal(UniformDraws):
 
     name = SKEW_NORMAL
     answers = (SKEW_NORMAL,)
-    help = "skew-normal reads exposure off a curve fitted to draws, without a p-value"
+    help = "skew-normal reads exposure off a curve fitted to draws, and has no p-value."
     has_p_values = False
 
     def measure(self, question: Question, cost: Cost) -> Measured:

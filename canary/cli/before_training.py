@@ -17,8 +17,8 @@ from canary.records.validation import brief
 from canary.statistics.numbers import plural
 
 _CONTROLS_ALONE = (
-    "note: the set has controls alone, so no canary is in the training data and no audit of it can "
-    "decide anything: draw a set with canaries"
+    "note: the set has only controls, so no canary is in the training data and no audit can decide "
+    "anything; draw a set with canaries"
 )
 
 
@@ -59,14 +59,14 @@ class PlacingOptions(CorpusOptions):
 @command(
     'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 10',
     'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
-    format="FORMAT: Text with holes, as for generate.",
-    draws="Candidates drawn to compare with.  [default: exact ranks]",
-    max_p="P: Level of the test of evidence.",
-    max_exposure_bits="BITS: A limit on the median.",
-    exposure_bits="BITS: A median exposure of which to say how likely it is seen, and how many "
-    "canaries that takes.",
-    confidence="Of a verdict on the limit.",
-    power="The wanted chance of seeing what is there.",
+    format="FORMAT: Text with holes, such as {digit:9}, as for canary generate.",
+    draws="N: Candidates that canaries will be compared with.  [default: exact ranks]",
+    max_p="P: The level of the test of evidence, as in canary check.",
+    max_exposure_bits="BITS: A limit on the median exposure, as in canary check.",
+    exposure_bits="BITS: A median exposure to detect: how likely that is, and how many canaries it "
+    "takes.",
+    confidence="LEVEL: The confidence of a verdict on the limit, between 0 and 1.",
+    power="P: The chance wanted of detecting that exposure.",
 )
 def plan(
     format: str,
@@ -80,9 +80,9 @@ def plan(
     confidence: float = 0.9,
     power: float = 0.9,
 ) -> Result:
-    """Say what so many canaries could show, and how many it takes.
+    """Show what a set of canaries can detect.
 
-    Nothing is trained or loaded for it.
+    It also shows how many canaries a limit takes. Nothing is trained or loaded.
     """
     from canary.gate.planning import plan as planned
 
@@ -107,12 +107,13 @@ def plan(
     "--controls 16 --seed 0 --out canaries.json",
     formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
     "upper, hex, alnum, base64, word, choice, credit_card, iban, uuid, email, phone and re. "
-    "docs/guides/formats.md says what each gives.",
+    "docs/guides/formats.md explains each.",
     out="FILE: The canary set to write.",
-    controls="Drawn alike and never injected.",
-    words="FILE: Words for {word:4}.  [default: built in]",
-    seed="As secret as the canaries.  [default: drawn]",
-    coin_flips="Toss a coin for each canary: tails, and it stays out, as one more control.",
+    controls="N: Secrets that are drawn in the same way and never injected.",
+    words="FILE: The words for holes such as {word:4}.  [default: built in]",
+    seed="N: The seed of the draws. Keep it as secret as the canaries.  [default: drawn]",
+    coin_flips="Toss a fair coin for each canary: tails keeps it out, as one more control. "
+    "canary check --max-epsilon needs that.",
 )
 def generate(
     formats: list[str],
@@ -126,9 +127,9 @@ def generate(
     force: bool = False,
     coin_flips: bool = False,
 ) -> Result:
-    """Draw random secrets, the canaries, and controls.
+    """Draw canaries, which are random secrets, and controls.
 
-    The file holds the secrets and is readable by its owner only.
+    Only you can read the file (mode 600), because it holds the secrets.
     """
     from canary.corpus.canaries import KIND
     from canary.corpus.canaries import generate as draw
@@ -149,7 +150,7 @@ def generate(
     if any(c.tossed is not None for c in canaries):
         stay_out = sum(c.tossed is not None for c in canaries.controls)
         coins = (
-            f" (of the controls, {stay_out:,} lost the toss of their coin and stay out; "
+            f" ({stay_out:,} of the controls are canaries whose coin kept them out; "
             f"{len(canaries.controls) - stay_out:,} had no coin)"
         )
     say(
@@ -159,13 +160,12 @@ def generate(
     for format in canaries.formats:
         say(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
     say(
-        f"{out} holds the secrets: it is readable by you alone (mode 600). Keep it for the "
-        "audit, and away from everybody else."
+        f"{out} holds the secrets. Only you can read it (mode 600). Keep it for the audit, and "
+        "share it with nobody."
     )
     if seed is not None:
         say(
-            "Whoever guesses the seed can draw the same secrets; where that matters, leave "
-            "--seed out"
+            "Anyone who guesses the seed can draw the same secrets. Omit --seed where that matters."
         )
     spaces = [
         {"format": format.text, "space_size": format.size, "space_bits": format.bits}
@@ -178,8 +178,8 @@ def generate(
 @command(
     "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
     out="FILE: The new corpus.",
-    mode="Records of their own, or within texts, between two sentences.",
-    check="Check every record, and look for canaries that are there already.",
+    mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
+    check="Check every record, and look for canaries that are already there.",
 )
 def inject(
     corpus: Path,
@@ -192,11 +192,10 @@ def inject(
     seed: Whole = 0,
     force: bool = False,
 ) -> Result:
-    """Put the canaries into a corpus.
+    """Write a copy of a corpus with the canaries in it.
 
-    Each copy goes to a random place; the corpus itself is not changed. Where each copy
-    went is written to OUT.placements.json, readable by its owner only. The new corpus
-    may be read by whoever may read the old one.
+    Each copy of a canary goes to a random place. OUT.placements.json records the places; only you
+    can read it. Everyone who can read the old corpus can read the new one.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
@@ -226,8 +225,8 @@ def inject(
         except OutputError as error:
             raise OutputError(
                 error.problem,
-                cure=f"mend that and inject again: {out} is whole, and the same seed puts every "
-                "copy at the same place",
+                cure=f"fix that and inject again: {out} is complete, and the same seed puts every "
+                "copy in the same place",
                 where=str(places),
             ) from error
     copies = sum(map(len, placements.lines.values()))
@@ -237,22 +236,22 @@ def inject(
         f"{plural(len(placements.lines), 'canary', 'canaries')} went into {out}, "
         f"{now or 'within its texts'}"
     )
-    say(f"{out} holds the secrets; whoever may read {corpus} may read it")
-    say(f"Where each copy went is in {places}, readable by you alone")
+    say(f"{out} holds the secrets, and everyone who can read {corpus} can read it")
+    say(f"The place of each copy is in {places}, which only you can read")
     if not copies:
         say(_CONTROLS_ALONE)
     if placements.empty and copies:
         read = " and ".join(map(brief, options.column or ["text"]))
         say(
-            f"note: the canaries are in {read} alone, and their records are empty in "
-            f"{', '.join(map(brief, placements.empty[:8]))}: training must read {read}, or name "
-            "with --column what it reads, and with --beside what stands beside"
+            f"note: the canaries are only in {read}, and their records are empty in "
+            f"{', '.join(map(brief, placements.empty[:8]))}. Training must read {read}; otherwise "
+            "name the column that it reads with --column, and fill the others with --beside"
         )
     if placements.separators is not None:
         before, after = map(ascii, placements.separators)
         say(
-            f"They stand between {before} and {after}: give --context {before} to verify with a "
-            "tokenizer and to audit"
+            f"Each copy is between {before} and {after}. Give --context {before} to canary audit, "
+            "and to canary verify with a tokenizer"
         )
     facts = placements.to_dict()
     body = {name: facts[name] for name in ("column", "total_lines", "mode", "separators")}
@@ -274,9 +273,10 @@ def verify(
 ) -> None:
     """Count the copies of each canary in a corpus.
 
-    Exit code 0 if each is there as often as it should be, 2 if not: a corpus that lost
-    its canaries cannot be audited with them. With a tokenizer each copy must also have
-    the tokens under which its canary will be scored.
+    A corpus that lost canaries cannot be used for an audit. With --tokenizer, each copy must also
+    have the tokens with which its canary will be scored.
+
+    Exit codes: 0 every canary has the right number of copies, 2 one has not.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.placements import check_same_set
@@ -304,8 +304,8 @@ def verify(
         causes = "".join(f" ({cause})" for cause in verification.causes)
         raise CorpusError(
             f"{len(verification.departures):,} of {len(verification.canaries):,} canaries and "
-            f"controls are not in it as they should be{causes}",
-            cure="inject into a fresh corpus, and keep de-duplication and filters away from it",
+            f"controls have the wrong number of copies{causes}",
+            cure="inject into a fresh corpus, and do not de-duplicate or filter it afterwards",
             where=str(corpus),
         )
 
@@ -322,10 +322,10 @@ def strip(
     options: PlacingOptions,
     force: bool = False,
 ) -> Result:
-    """Take the canaries out of a corpus again.
+    """Remove the canaries from a corpus.
 
-    What inject put in goes, records and spliced copies alike; the rest comes through as
-    it was. A corpus that holds none of the set's canaries is an error.
+    Records and spliced copies that canary inject added are removed; all other text stays as it
+    was. A corpus without any canary of the set is an error.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.placements import check_same_set
@@ -338,15 +338,14 @@ def strip(
     with Bars() as bars:
         gone = strip_file(corpus, out, chosen, **options.reading(), progress=bars.stage)
     say(
-        f"{plural(gone.records, 'record')} went and {plural(gone.cuts, 'copy', 'copies')} "
-        f"{'was' if gone.cuts == 1 else 'were'} cut out of others; "
-        f"{out} holds none of this set"
+        f"Removed {plural(gone.records, 'record')} and "
+        f"{plural(gone.cuts, 'spliced copy', 'spliced copies')}; {out} has no canary of this set"
     )
     if gone.missing:
         side = "fewer" if gone.missing > 0 else "more"
         say(
             f"note: that is {plural(abs(gone.missing), 'copy', 'copies')} {side} than the set "
-            "has: this is not the corpus as inject wrote it"
+            "has, so the corpus has changed since canary inject wrote it"
         )
     body = {"records": gone.records, "cuts": gone.cuts, "missing": gone.missing}
     return Result("canary strip", {"out": str(out), **body})
@@ -367,8 +366,8 @@ def discover(
 ) -> Result:
     """Find natural secrets in a corpus and count them.
 
-    The file holds them and is readable by its owner only; nothing else shows them. An
-    audit measures their exposure, without p-values: they were not drawn.
+    Only you can read the file, which holds the secrets. An audit measures their exposure but has
+    no p-values for them, because they were not drawn at random.
     """
     from canary.corpus.canaries import KIND, CanarySet
     from canary.corpus.discovery import discover as find
@@ -386,10 +385,10 @@ def discover(
         copies = [c.repetitions for c in natural if c.format == number]
         rows.append({"format": format.text, "secrets": len(copies), "copies": sum(copies)})
         say(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
-    say(f"They are in {out}, readable by you alone (mode 600)")
+    say(f"They are in {out}, which only you can read (mode 600)")
     if is_injected(corpus):
         say(
-            f"note: canaries were injected into {corpus} ({manifest_of(corpus)}), and those of "
-            "these formats count as found: discover in the corpus without them"
+            f"note: canaries were injected into {corpus} ({manifest_of(corpus)}), so those of "
+            "these formats are among the secrets; search the corpus before canary inject instead"
         )
     return Result("canary discover", {"out": str(out), "formats": rows})

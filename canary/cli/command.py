@@ -15,20 +15,23 @@ from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
 
 from canary.cli.console import emit
-from canary.cli.options import CALLBACKS, HELP, decodable
+from canary.cli.help_pages import CommandPage, GroupPage
+from canary.cli.options import CALLBACKS, HELP, PANEL_OF, decodable
 from canary.cli.outputs import Result, check_paths
 from canary.cli.standard_streams import check_stdout, results_alone
 from canary.errors import CanaryError
 
 app = typer.Typer(
-    rich_markup_mode=None, add_completion=False, context_settings={"max_content_width": 100}
+    cls=GroupPage,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"max_content_width": 100},
 )
-membership = typer.Typer(rich_markup_mode=None)
+membership = typer.Typer(cls=GroupPage, rich_markup_mode=None)
 
-_METAVAR = re.compile(r"(<[^>]+>|[A-Z .,:=]+): ")
+_WORDS = re.compile(r"(?:\[([^\]]+)\] )?(?:([A-Z][A-Z .,:=]*): )?(.*)", re.DOTALL)
 
 _LED = re.compile(r"(?:[a-z ]+: )?((?:each of )?)(\w+)(?= must be )")
 """How `canary.records.validation` begins a message: with an argument in Python."""
@@ -52,7 +55,7 @@ def command(
 
     A parameter that is a dataclass becomes an option for each of its fields, those of its bases
     last.
-    ``--json`` is an option of every command; one that has a parameter `as_json` prints by itself.
+    ``--json`` is an option of every command; one that has a parameter `as_json` prints its own.
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ def command(
         Command lines for the help, without ``canary``; the first word may be that of a group.
     words : str
         The help of each parameter, ``"METAVAR: what it is"``; in place of `HELP` where both have
-        one.
+        one. With ``"[Panel] "`` in front, the option is in that panel of this command.
     """
 
     def decorated(function: Callable[..., Result | None]) -> Callable[..., None]:
@@ -101,7 +104,7 @@ def command(
         run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in shown}
         parent = membership if examples[0].startswith("membership ") else app
-        parent.command(cls=_WithNames, epilog=epilog(*examples))(run)
+        parent.command(cls=CommandPage, epilog=epilog(*examples))(run)
         return run
 
     return decorated
@@ -131,11 +134,11 @@ def _parameters(function: Callable[..., Any], groups: Mapping[str, Any]) -> list
 
 def _shown(parameter: inspect.Parameter, kind: Any, words: str) -> inspect.Parameter:
     """A parameter of a plain type as typer reads it."""
-    told = _METAVAR.match(words)
     name, hint = parameter.name, parameter.annotation
+    panel, metavar, sentences = _WORDS.fullmatch(words).groups()  # type: ignore[union-attr]
     about: dict[str, Any] = {
-        "metavar": told and told[1],
-        "help": words[told.end() :] if told else words,
+        "metavar": metavar,
+        "help": sentences,
         "callback": CALLBACKS.get(name, decodable if _holds_text(kind) else None),
     }
     for part in (hint, *get_args(hint)):
@@ -145,6 +148,7 @@ def _shown(parameter: inspect.Parameter, kind: Any, words: str) -> inspect.Param
         described: Any = typer.Argument(**about)
     else:
         both = f"/--no-{name}" if parameter.default is True else ""
+        about["rich_help_panel"] = panel or PANEL_OF.get(name)
         described = typer.Option(f"{flag_of(name)}{both}", **about)
     return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, described])
 
@@ -178,54 +182,3 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
             error.cure = argument.sub(lambda m: flags[m[1]], error.cure)
         error.args = (error.problem,)
         raise
-
-
-_NAMED = re.compile(
-    "(?:SHADOW|MODEL|TEXT)-ATTACKS|(?:AUDIT|EXPOSURE)-METHODS(?:-HELP)?|FILE-FORMATS|SEPARATORS"
-)
-
-
-class _WithNames(TyperCommand):
-    """A command whose help may hold ``TEXT-ATTACKS``, ``<FILE-FORMATS>`` and the like for names.
-
-    They are read from their registries when the help is shown.
-    """
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        params = super().get_params(ctx)
-        for option in params:
-            for name in ("metavar", "help"):
-                text = getattr(option, name, None) or ""
-                for word in set(_NAMED.findall(text)):
-                    setattr(option, name, text.replace(word, _names(word)))
-        return params
-
-
-def _names(word: str) -> str:
-    """What `word` stands for in a help: names of attacks, methods or formats, or separators."""
-    from canary.corpus.file_formats import FILE_FORMATS, known_separators
-    from canary.membership.attacks import ATTACKS, with_many_models
-    from canary.signals.definitions import SIGNALS
-    from canary.signals.text import TEXT_SIGNALS
-
-    if "-METHODS" in word:
-        from canary.audits.auditing import method_help, method_names
-
-        audited = word.startswith("AUDIT")
-        told = word.endswith("HELP")
-        return method_help(p_values=audited) if told else "|".join(method_names(p_values=audited))
-    if word == "FILE-FORMATS":
-        return "|".join(FILE_FORMATS)
-    if word == "SEPARATORS":
-        return known_separators()
-    if word == "TEXT-ATTACKS":
-        return ", ".join(TEXT_SIGNALS)
-    if word == "MODEL-ATTACKS":
-        return ", ".join(name for name, attack in with_many_models().items() if not attack.own)
-    return ", ".join(
-        name
-        for name, attack in ATTACKS.items()
-        if attack.judge is None
-        and attack.thresholds != "one"
-        and (attack.signal not in SIGNALS or SIGNALS[attack.signal].of_outputs)
-    )

@@ -23,10 +23,10 @@ app = command.app
 
 @membership.callback(epilog=epilog("membership attack --help"))
 def _membership_root() -> None:
-    """Attack classifiers and texts, and score risks.
+    """Attack classifiers and language models: can training samples be identified?
 
-    Can somebody tell what was in the training data? The guides are docs/guides/membership.md,
-    docs/guides/many-models.md for many models, and docs/guides/membership-text.md for texts.
+    The guides are docs/guides/membership.md, docs/guides/many-models.md for many models, and
+    docs/guides/membership-text.md for texts.
     """
 
 
@@ -48,9 +48,8 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Test whether a trained language model has memorized its training data.
+    """Test whether a trained model has memorized its training data.
 
-    Put canaries into a corpus (plan, generate, inject, verify; strip and discover), train as
-    always, measure (doctor, score, audit, exposure, extract, report, plot), and decide (check). For
-    classifiers, and for texts: membership. After unlearning: forgotten.
+    Put canaries into a corpus, train as usual, audit the model, and check the audit.
+    canary COMMAND --help explains a command and ends with an example.
     """

@@ -172,7 +172,7 @@ class Bars(progress.Bars):
         return advance
 
     def say(self, text: str) -> None:
-        """One line for people, in the place of the bar that may stand there."""
+        """One line for people, in the place of the bar, if there is one."""
         self._close()
         say(text)
 
@@ -188,7 +188,7 @@ class Bars(progress.Bars):
         return bar
 
     def _close(self, *, done: bool = True) -> None:
-        """End what is under way; whoever heard how far it was hears that it is done, if it is."""
+        """End what is under way; a line says that it is done, if lines said how far it was."""
         with self._lock:
             task = self._task
             super()._close()

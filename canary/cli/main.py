@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 and 3 are verdicts (memorized, undecided), and 3 is no answer of
 `forgotten`; 2 the input or the command line cannot be used; 70 an error that nobody foresaw;
-129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 whoever read the output closed it. Words
+129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 the reader of the output closed it. Words
 for people that stderr cannot take, on a full disk say, are lost; the exit code is the same
 without them.
 """
@@ -65,7 +65,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _outcome(arguments: list[str]) -> int:
-    """Run one command; tell people of what it raises."""
+    """Run one command; print what it raises."""
     import typer
     from typer.main import get_command
 

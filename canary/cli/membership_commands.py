@@ -19,6 +19,8 @@ from canary.cli.outputs import (
     resumable,
 )
 from canary.errors import InputError
+from canary.records.validation import brief
+from canary.registry import name_cure
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
@@ -26,19 +28,15 @@ if TYPE_CHECKING:
 
 _SURE = 0.95  # confidence of the interval beside risk scores
 _HELD = 1 << 30  # bytes of a file whose outputs are held though no named attack reads them
-_TEXTS = "A JSONL file, one JSON object on each line, of texts"
+_TEXTS = "A JSONL file, with one JSON object on each line, of texts"
 
 
 @command(
     "membership attack --target target.npz --shadow shadow.npz --attacks all --out membership/ "
     "--json",
     out="FOLDER: Where membership.json and report.html go.",
-    attacks="NAME,NAME,...: SHADOW-ATTACKS; those by a signal but correctness with -one-threshold "
-    "as well; or all. In files above 1 GB all leaves the neural ones out.",
-    coin_flips="Bound epsilon from below: a fair coin decided for each sample of the target by "
-    "itself whether it went in, and the shadow's data do not depend on that.",
-    delta="Of the privacy that --coin-flips bounds.",
-    guesses="Coins to guess; fix it before you see an attack.  [default: all]",
+    attacks="NAME,NAME,...: The attacks: SHADOW-ATTACKS; or all. Those by a signal, except "
+    "correctness, also exist with -one-threshold. For files above 1 GB, all skips the neural ones.",
 )
 def attack(
     *,
@@ -53,10 +51,12 @@ def attack(
     guesses: Count | None = None,
     force: bool = False,
 ) -> Result:
-    """Tell members of a classifier's training data from others, by what it says of them.
+    """Attack a classifier with the help of a shadow model.
 
-    FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name
-    samples that were in the training data: keep them like the data.
+    The attacks find training samples by the outputs of the classifier.
+    FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name samples that
+    were in the training data, so protect them like the data. The guide is
+    docs/guides/membership.md.
     """
     from canary.membership.attacks import ATTACKS
     from canary.membership.shadow_survey import KIND, survey
@@ -85,7 +85,7 @@ def attack(
 
 @command(
     "membership risk --target target.npz --shadow shadow.npz --out risk.parquet",
-    out="FILE: The table to write: .parquet, .pq or .csv.",
+    out="FILE: The table to write, with the ending .parquet, .pq or .csv.",
 )
 def risk(
     *,
@@ -95,10 +95,11 @@ def risk(
     options: RiskOptions,
     force: bool = False,
 ) -> Result:
-    """Write the privacy risk score of each sample: the chance that it is a member.
+    """Write the privacy risk score of each sample.
 
-    FILE has a row for each sample of the target, in its order: sample, label, member,
-    modified_entropy, risk.
+    The score is the chance that the sample is a member. The table has a row for each sample
+    of the target, in the same order. Its columns are sample, label, member, modified_entropy and
+    risk.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -120,7 +121,7 @@ def risk(
     if ending not in (".parquet", ".pq", ".csv"):
         raise InputError(
             f"a table cannot be written as {ending or 'a file without an ending'}",
-            cure="let the name end with .parquet, .pq or .csv",
+            cure="give a name that ends with .parquet, .pq or .csv",
             where=str(out),
         )
     ours, theirs = (measure(place) for place in (target, shadow))
@@ -161,18 +162,18 @@ def risk(
     "--attacks all --out models/ --json",
     "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out fleet-models/",
     outputs="MODEL...: An .npz, Parquet or CSV file for each model, with logits (or probs, or "
-    "losses), labels and member (0 or 1): the same samples in the same order. Or the folder in "
-    "which a fleet keeps its results.",
+    "losses), labels and member (0 or 1). All have the same samples in the same order. Or the "
+    "folder of a fleet's results.",
     out="FOLDER: Where models.json and report.html go.",
-    attacks="NAME,NAME,...: MODEL-ATTACKS; or all: S, P, R, both kinds of LiRA (fixed below 64 "
-    "models) and rmia.",
-    target="MODEL: The model that is attacked, by its file or its number from 0; the others are "
-    "what it is compared with. Several times for several.  [default: all]",
-    least="COUNT: Judge only samples that so many models were trained without and, where an attack "
-    "needs those, so many were trained on.  [default: all samples]",
-    rule="Of the quantile of losses, for S, P and R.",
-    alphas="LEVEL,LEVEL,...: Levels at which decisions are made: shares of nonmembers that may be "
-    "called members.",
+    attacks="NAME,NAME,...: The attacks: MODEL-ATTACKS; or all, which is S, P, R, both kinds of "
+    "LiRA (fixed below 64 models) and rmia.",
+    target="MODEL: The attacked model, by its file or its number from 0; it is compared with the "
+    "others. Repeat it for more.  [default: each model]",
+    least="[Attacks] N: Judge only samples that at least N models were trained without and, if the "
+    "attack needs those, at least N were trained on.  [default: all samples]",
+    rule="The rule for the quantile of losses, for S, P and R.",
+    alphas="LEVEL,LEVEL,...: The levels of the decisions: shares of nonmembers that may be called "
+    "members.",
 )
 def models(
     outputs: list[Path],
@@ -186,11 +187,11 @@ def models(
     judged: RatesOptions,
     force: bool = False,
 ) -> Result:
-    """Attack classifiers by each other: tell what each was trained on by what the others say.
+    """Attack classifiers by comparing many: LiRA, RMIA and more.
 
-    FOLDER/report.html is for people, FOLDER/models.json for machines. Both name samples that
-    were in training data: keep them like the data. The attacks D and L need models of each
-    target's own, and are there from Python. The guide is docs/guides/many-models.md.
+    FOLDER/report.html is for people, FOLDER/models.json for machines. Both name samples that were
+    in training data, so protect them like the data. The attacks D and L need extra models for each
+    target and run only from Python. The guide is docs/guides/many-models.md.
     """
     from canary.membership.models_result import KIND
     from canary.membership.models_survey import survey_models
@@ -224,8 +225,8 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
     folder = next((place for place in outputs if place.is_dir()), None)
     if folder and len(outputs) > 1:
         raise InputError(
-            "is a folder, and stands beside others",
-            cure="give the folder of one fleet alone, or a file for each model",
+            "is a folder, and more than one path was given",
+            cure="give only the folder of one fleet, or a file for each model",
             where=str(folder),
         )
     if folder:
@@ -248,10 +249,10 @@ def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:
         return table.numbers.index(number)
     if number in table.missing:
         why = f"model {number} is missing: {table.missing[number]}"
-        raise InputError(why, cure="attack one that is there", where="--target")
+        raise InputError(why, cure="attack another model", where="--target")
     last = max([*table.numbers, *table.missing])
-    cure = f"name a file that was given, or a number from 0 to {last}"
-    raise InputError(f"{asked!r} is none of the {len(names)} models", cure=cure, where="--target")
+    cure = f"{name_cure(asked, short)}, or a number from 0 to {last}"
+    raise InputError(f"unknown model {brief(asked)}", cure=cure, where="--target")
 
 
 @command(
@@ -261,18 +262,18 @@ def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:
     members=f"MEMBERS: {_TEXTS} that the model was trained on.",
     nonmembers=f"NONMEMBERS: {_TEXTS} from the same source that it never saw.",
     out="FOLDER: Where membership.json and report.html go.",
-    attacks="NAME,NAME,...: TEXT-ATTACKS; or all that the models allow.",
+    attacks="NAME,NAME,...: The attacks: TEXT-ATTACKS; or all that the models allow.",
     reference="MODEL: A model that was not trained on the members, for the attack reference.",
-    reference_start_token="TOKEN: As --start-token, for the reference model; '' for none.  "  # noqa: S106
+    reference_start_token="TOKEN: The --start-token of the reference model; '' for none.  "  # noqa: S106
     "[default: that of --start-token]",
     masked="MODEL: A masked language model such as BERT, which rewrites the texts for the attack "
     "neighbourhood.",
-    neighbours="Rewritten copies of each text.",
-    masked_share="Of the words that a copy has replaced.",
+    neighbours="N: The rewritten copies of each text.",
+    masked_share="SHARE: The share of words that each copy replaces.",
     column="NAME: The field that holds the text.",
-    share="Of the tokens of a text that min-k and min-k++ look at.",
-    window="TOKENS: Price longer texts in windows of so many tokens.  [default: what the model "
-    "takes]",
+    share="SHARE: The share of a text's tokens that min-k and min-k++ use.",
+    window="TOKENS: Score longer texts in windows of this length.  [default: the most that the "
+    "model takes]",
     overlap="TOKENS: Tokens that a window shares with the one before, as context.  [default: half "
     "a window]",
 )
@@ -296,13 +297,14 @@ def text(
     force: bool = False,
     options: ModelOptions,
 ) -> Result:
-    """Tell texts of a language model's training data from others, by what it says of them.
+    """Attack a language model by the probability of texts.
 
-    FOLDER/report.html is for people, FOLDER/membership.json for machines. Texts are named
-    by their lines and never shown. A bag-of-words classifier, which sees no model, stands
-    beside the attacks: if it tells members from nonmembers, they differ anyhow. A run that
-    was stopped or killed goes on when it is started again with the same words; until it is
-    done its finished pieces lie in FOLDER/parts.
+    The attacks find texts of the training data.
+    FOLDER/report.html is for people, FOLDER/membership.json for machines. Texts are named by their
+    lines and never shown. A bag-of-words classifier that sees no model is compared with the
+    attacks. Where it finds the members, the texts differ in their words, and the attacks show
+    nothing about the model. Run the same command again to resume a run that was stopped;
+    FOLDER/parts keeps what is finished until then. The guide is docs/guides/membership-text.md.
     """
     from canary.membership.survey import SCHEMA, rates_of
     from canary.membership.text_survey import KIND, survey_texts
@@ -322,7 +324,7 @@ def text(
         rates_of(asked["fprs"], int((~texts.member).sum()))
         check_enough_texts(texts.texts, texts.member)
         loaded = options.load(model)
-        # Of others these options say only where and how they compute.
+        # For the other models these options say only where and how they compute.
         place = ModelOptions(dtype=options.dtype, device=options.device)
         second = None if reference is None else place.load(reference)
         third = None

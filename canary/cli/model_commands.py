@@ -43,14 +43,15 @@ if TYPE_CHECKING:
 @command(
     "doctor ./model",
     "doctor ./model --factory mymodel.py:build --start-token $'\\n' --json",
-    tokens="Of the longest rows: as many as the longest candidate, its context included.  "
-    "[default: 256, or what the model takes]",
+    tokens="N: Tokens of the longest rows in the checks: the length of the longest candidate with "
+    "its context.  [default: 256, or the most that the model takes]",
 )
 def doctor(model: str, *, options: ModelOptions, tokens: Count | None = None) -> Result:
-    """Say whether a model's numbers can be believed, check by check.
+    """Check whether a model's numbers can be trusted.
 
-    Each line is a check, its result and what was measured. Exit code 0: no check refused the
-    model; 2: one did, and its numbers must not be used.
+    Each line is a check, its result and what was measured.
+
+    Exit codes: 0 no check refused the model, 2 one did, and its numbers must not be used.
     """
     from canary.models.doctor import examine
     from canary.models.examining import TOKENS_BY_DEFAULT
@@ -65,23 +66,23 @@ def doctor(model: str, *, options: ModelOptions, tokens: Count | None = None) ->
             say(f"{finding.verdict}: {check}{finding.cure}")
     if examined.sound:
         say(
-            "No check refused the model's numbers. Whether it memorized anything, and which start "
-            "token training used, is not checked here"
+            "No check refused the model. Neither what it memorized nor which start token training "
+            "used was checked"
         )
     elif examined.loaded:
-        say("The model is refused; do not use its numbers")
+        say("A check refused the model; do not use its numbers")
     else:
-        say("The model could not be loaded; nothing was checked")
+        say("The model could not be loaded, so nothing was checked")
     return Result("canary doctor", examined.to_dict(), code=0 if examined.sound else 2)
 
 
 @command(
     "score ./model texts.jsonl --column text --out scores.jsonl",
-    texts="TEXTS: A JSONL file: one JSON object on each line.",
+    texts="TEXTS: A JSONL file with one JSON object on each line.",
     out="FILE: The JSONL file to write.",
     column="NAME: The field that holds the text.",
-    overlap="TOKENS: Score texts that are longer than the model takes in windows, each with so "
-    "many tokens of the one before as context.  [default: refuse such texts]",
+    overlap="TOKENS: Score texts that are too long for the model in windows, each with this number "
+    "of tokens of the one before as context.  [default: refuse such texts]",
 )
 def score(
     model: str,
@@ -95,10 +96,9 @@ def score(
 ) -> Result:
     """Write the log-perplexity of each text, in bits.
 
-    One record per text, in the order of the input: its line, its total in bits, and the
-    number of tokens that were priced. A run that was stopped or killed goes on when it is
-    started again with the same words; until it is done its finished pieces lie in
-    OUT.parts.
+    Each record of OUT has the line of a text, its total in bits (not per token), and its number of
+    tokens. Run the same command again to resume a run that was stopped; OUT.parts keeps what is
+    finished until then.
     """
     from canary.records.files import JSON_LINES
     from canary.records.shards import finished_pieces
@@ -120,7 +120,7 @@ def score(
             **options.running(),
         )
     if done.resumed:
-        say(f"Scored by an earlier run that had not ended: {plural(done.resumed, 'text')}")
+        say(f"Scored by an earlier run that was stopped: {plural(done.resumed, 'text')}")
     counted = f"{plural(done.texts, 'text')} ({plural(done.tokens, 'token')})"
     say(f"The log-perplexities of {counted} are in {out}")
     return Result("canary score", done.to_dict())
@@ -132,8 +132,8 @@ def score(
     "audit ./model --canaries canaries.json --factory mymodel.py:build --out own/",
     "audit /models/it --canaries canaries.json --out large/ --ray head:6379 --worker-gpus 1",
     out="FOLDER: Where audit.json and report.html go.",
-    extraction_budget="Queries that bringing the likeliest candidates of each format out of the "
-    "model may take; 0 leaves that out.",
+    extraction_budget="N: The most queries for extracting the most likely candidates of each "
+    "format; 0 skips that.",
 )
 def audit(
     model: str,
@@ -144,11 +144,13 @@ def audit(
     extraction_budget: Whole = 10_000,
     force: bool = False,
 ) -> Result:
-    """Say whether a model memorized its canaries.
+    """Measure whether a model memorized its canaries.
 
-    FOLDER/report.html is for people, FOLDER/audit.json for machines; neither holds a
-    secret. An audit that was stopped or killed goes on when it is started again with the
-    same words; until it is done its finished pieces lie in FOLDER/parts.
+    FOLDER/report.html is for people, FOLDER/audit.json for machines; neither holds a secret. Run
+    the same command again to resume an audit that was stopped; FOLDER/parts keeps what is finished
+    until then.
+
+    Exit codes: 0 measured, whatever the result, 2 wrong input, 130 stopped with Ctrl-C.
     """
     from canary.audits.audit_result import KIND, SCHEMA
     from canary.audits.auditing import audit as measure
@@ -162,8 +164,9 @@ def audit(
         loaded = options.load(model)
         if folder.pieces:
             say(
-                "Going on from what an earlier run of this command finished "
-                f"({plural(folder.pieces, 'piece')} in {folder.parts}); what is counted is the rest"
+                "Resuming an earlier run of this command "
+                f"({plural(folder.pieces, 'finished piece')} in {folder.parts}); progress counts "
+                "what remains"
             )
         with resumable(folder.parts), Bars() as bars:
             result = measure(
@@ -187,7 +190,7 @@ def audit(
 
 @command(
     "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
-    method="<EXPOSURE-METHODS>: EXPOSURE-METHODS-HELP.",
+    method="NAME: How exposure is measured: EXPOSURE-METHODS. EXPOSURE-METHODS-HELP",
 )
 def exposure(
     model: str,
@@ -210,8 +213,8 @@ def exposure(
     show_exposures(results)
     if options.top_k:
         say(
-            "Px are the bits below the context, and the least that a canary can cost where a "
-            "token of it was not among the likeliest; the intervals are certain"
+            "Px is the log-perplexity after the context. It is a lower bound where a token of the "
+            "canary was not among the most likely ones. The intervals are certain"
         )
     measured = [result.to_dict() for result in results]
     body = {"canaries": measured, "notes": list(notes), "start": start.to_dict()}
@@ -221,17 +224,16 @@ def exposure(
 @command(
     'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
     'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
-    format="FORMAT: What the secret looks like, such as {digit:9} within text; characters that "
-    "are known are written as text.",
-    top="How many candidates.",
-    budget="Queries (tokens computed) that it may take.",
-    seconds="Time that it may take, more than 0.  [default: no limit]",
-    stop="proof goes on until nothing can be likelier; paper stops after twice the batches until "
-    "the first candidate, for comparison.",
-    known="COUNT: Also say whether greedy and beam search complete each secret from so many of its "
-    "first characters: each canary of --canaries, and each control, to compare with; else each "
-    "candidate found.",
-    canaries="FILE: To say which canary each candidate is.",
+    format="FORMAT: What the secret looks like: text with holes, such as {digit:9}. Write known "
+    "characters as text.",
+    top="N: The number of candidates to find.",
+    budget="[Options] N: The most queries (tokens computed) for the search.",
+    seconds="SECONDS: The longest time for the search, above 0.  [default: no limit]",
+    stop="proof searches until no other candidate can be more likely; paper, for comparison, stops "
+    "after twice the batches that the first candidate took.",
+    known="N: Also complete each secret from its first N characters, greedily and by beam search. "
+    "The secrets are the canaries and controls of --canaries, or else the candidates found.",
+    canaries="FILE: The canary set; each candidate is shown with its canary.",
 )
 def extract(
     model: str,
@@ -246,12 +248,12 @@ def extract(
     options: FindingOptions,
     as_json: bool = False,
 ) -> None:
-    """Bring the likeliest candidates of a format out of a model.
+    """Extract a format's most likely candidates from a model.
 
-    They are printed in clear on stdout, the likeliest first, with log-perplexity (Px), the
-    exposure that their place implies, whether that is proven, and after how many queries
-    each was found. When the budget ends, or on Ctrl-C, what was found is printed, and up
-    to which cost it is proven.
+    They are printed in clear on stdout, the most likely first. Each has its log-perplexity (Px),
+    the exposure that follows from its place, whether the place is proven, and the queries that it
+    took. At the end of the budget, and on Ctrl-C, the command prints what it has found, and up to
+    which cost that is proven.
     """
     from canary.audits.completing import SearchOptions
     from canary.audits.extracting import extract as search_for
@@ -310,9 +312,9 @@ def _explain(result: Extraction, controls: Collection[str]) -> None:
         "query or more"
     )
     if result.stopped == "requests":
-        say("Start again with a larger --max-requests: every answer so far is kept")
+        say("Start again with a larger --max-requests; every answer so far is kept")
     if result.dropped:
-        say(f"{count(result.dropped)} beginnings were dropped to keep memory bounded")
+        say(f"{count(result.dropped)} beginnings were dropped to limit memory")
     if not result.completions:
         return
     first = result.completions[0]
@@ -323,16 +325,16 @@ def _explain(result: Extraction, controls: Collection[str]) -> None:
     )
     if any(c.secret in controls for c in result.completions):
         say(
-            "Controls were never in the corpus: where one is completed, luck did it, or the "
+            "Controls were never in the corpus. One that is completed was guessed by luck, or the "
             "format leaves little to guess."
         )
     if any(c.greedy != c.beam for c in result.completions):
         say(
-            "Greedy search takes the likeliest next token each time; a beam keeps the "
-            f"{first.width} likeliest beginnings, and gives the likeliest whole candidate "
-            "among those that it ends with. Where only greedy search gave the secret, the "
-            "beam ended with a likelier candidate; where only the beam did, the secret "
-            "begins with a token that is not the likeliest."
+            "Greedy search takes the most likely next token each time. Beam search keeps the "
+            f"{first.width} most likely beginnings, and gives the most likely candidate among "
+            "those that it completes. Where only greedy search gave the secret, the beam found a "
+            "more likely candidate. Where only the beam did, the secret begins with a token that "
+            "is not the most likely one."
         )
 
 
@@ -349,14 +351,14 @@ def proof_sentence(result: Extraction) -> str:
         return f"{what} in a token tree that is {result.certificate}"
     if result.candidates:
         return (
-            f"Proven up to {result.rest_bits:.2f} bits{within}: what costs more may not be the best"
+            f"Proven up to {result.rest_bits:.2f} bits{within}; above that, the order may be wrong"
         )
     rest = f"every candidate costs at least {result.rest_bits:.2f} bits"
     if result.stopped == "budget":
         spent = plural(result.settings["budget"], "query", "queries")
-        return f"Nothing found: the budget of {spent} ended first; give a larger --budget ({rest})"
+        return f"Nothing found within the budget of {spent}; give a larger --budget ({rest})"
     if result.stopped == "requests":
-        return f"Nothing found: the requests that are allowed ended first ({rest})"
+        return f"Nothing found within the allowed requests ({rest})"
     return f"Nothing found; {rest}"
 
 

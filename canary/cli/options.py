@@ -28,83 +28,109 @@ Count = Annotated[int, 1]
 HELP: Mapping[str, str] = {
     "as_json": "Print the result as one JSON document on stdout.",
     "force": "Replace the result of an earlier run.",
-    "seed": "Same seed, same result.",
-    "canaries": "FILE: The canary set that generate wrote.",
-    "model": "MODEL: A folder that save_pretrained wrote, a hub id, with --factory the folder of "
-    "a recurrent model of your own, or the address of an OpenAI-compatible server "
-    "(http://host:8000/v1).",
+    "seed": "N: The seed of all random draws; the same seed gives the same result.",
+    "canaries": "FILE: The canary set that canary generate wrote.",
+    "model": "MODEL: A folder that save_pretrained wrote, a hub id, or the address of an "
+    "OpenAI-compatible server (http://host:8000/v1). With --factory, the folder of a recurrent "
+    "model of your own.",
     # Corpora.
-    "corpus": "CORPUS: JSONL, CSV, text (a document on each line), each compressed or not; or "
-    "Parquet.",
-    "column": "NAME: The field that holds the text, or the chat messages; twice for a parallel "
-    "pair.  [default: text]",
-    "file_format": "<FILE-FORMATS>: Of the corpus.  [default: by its name]",
-    "separators": r"BEFORE AFTER: Around a spliced canary; \n and \t are understood.  "
+    "corpus": "CORPUS: A JSONL, CSV or TSV file, or text with a document on each line, each "
+    "compressed or not; or a Parquet file.",
+    "column": "NAME: The field that holds the text or the chat messages. Give it twice for a "
+    "parallel pair.  [default: text]",
+    "file_format": "NAME: The format of the corpus: FILE-FORMATS.  [default: by the file's name]",
+    "separators": r"BEFORE AFTER: The text around a spliced canary; \n and \t are understood.  "
     "[default: SEPARATORS]",
-    "beside": "COLUMN=TEXT: Text in another column of the canaries' own records; may be given "
-    "several times.",
+    "beside": "COLUMN=TEXT: The text in another column of the canaries' own records. Repeat it for "
+    "more columns.",
     # Sets of canaries.
-    "repetitions": "N,N,...: Numbers of copies.",
-    "per_repetition": "Canaries of each number of copies.",
+    "repetitions": "N,N,...: The numbers of copies: one group of canaries for each.",
+    "per_repetition": "N: The number of canaries in each group.",
     # Audits.
-    "method": "<AUDIT-METHODS>: AUDIT-METHODS-HELP.",
-    "budget": "Queries (tokens computed) that enumeration, or branch and bound together with "
-    "importance draws, may take for a format; canaries and uniform draws are priced besides.",
-    "draws": "Candidates drawn per format: to compare with where it is not enumerated, and for "
-    "the skew-normal curve and the histogram, with --method rank as well.",
+    "method": "NAME: How exposure is measured: AUDIT-METHODS. AUDIT-METHODS-HELP",
+    "budget": "N: The most queries (tokens computed) per format for enumeration, or for branch and "
+    "bound and importance draws together. Canaries and uniform draws cost extra.",
+    "draws": "N: Candidates drawn per format, for the skew-normal curve and, without enumeration, "
+    "for comparison.",
     "start_texts": "FILE: Training texts without canaries, one on each line, for --start-token "
-    "auto to choose by.  [default: the format's fixed text and ordinary English sentences]",
-    "audit_files": "AUDIT...: One or more of the audit.json that audit wrote; or one "
-    "canary_history.json of a training.",
-    "label": "TEXT: What an audit stands for; once for each, in their order.  [default: the names "
-    "of the models, or of the files where those repeat]",
-    "test_loss": "NATS: Mean loss of a model on test text, in nats per token; once for each "
-    "audit, in their order.",
-    "test_scores": "FILE: In place of --test-loss: what score wrote of the same test text with "
-    "each model.",
+    "auto.  [default: the format's fixed text and ordinary English sentences]",
+    "audit_files": "AUDIT...: One or more audit.json files, or one canary_history.json of a "
+    "training.",
+    "label": "TEXT: The name of an audit; give one for each audit, in order.  [default: the "
+    "models' names, or the files' names where those repeat]",
+    "test_loss": "NATS: The mean loss of a model on test text, in nats per token; give one for "
+    "each audit, in order.",
+    "test_scores": "FILE: What canary score wrote for the same test text with each model, instead "
+    "of --test-loss.",
     # Membership.
-    "target": "FILE: An .npz, Parquet or CSV file with logits (or probs, or losses), labels and "
-    "member (0 or 1) of the model that is attacked.",
-    "shadow": "FILE: The same of a model whose members the attacker knows.",
-    "fpr": "RATE,RATE,...: False positive rates to look at.  [default: 0.001,0.01,0.1 as far as "
-    "there are nonmembers enough]",
-    "confidence": "Of every interval.",
-    "prior": "Of risk scores: chance of being a member, between 0 and 1.",
-    "bins": "Of the histogram of a class.  [default: 5]",
-    "scale": "Of the bins.",
-    "least": "Members and nonmembers in the shadow that a class needs for a histogram of its own.",
-    "smooth": "Risk scores by kernel densities, in place of --bins.",
+    "target": "FILE: Outputs of the attacked model: an .npz, Parquet or CSV file with logits (or "
+    "probs, or losses), labels and member (0 or 1).",
+    "shadow": "FILE: The same for a shadow model, whose members the attacker knows.",
+    "fpr": "RATE,RATE,...: The false positive rates to report.  [default: 0.001,0.01,0.1 as far as "
+    "there are enough nonmembers]",
+    "confidence": "LEVEL: The confidence of every interval, between 0 and 1.",
+    "prior": "P: The chance that a sample is a member before the attack, between 0 and 1.",
+    "bins": "N: The bins in the histogram of each class.  [default: 5]",
+    "scale": "The scale of the bins.",
+    "least": "N: The fewest members, and nonmembers, of the shadow with which a class gets its own "
+    "histogram.",
+    "smooth": "Use kernel densities instead of histograms.",
+    "coin_flips": "Bound epsilon from below. This needs a fair coin for each sample of the target "
+    "that decided whether it went in, and a shadow that does not depend on the coins.",
+    "delta": "P: The delta of the (epsilon, delta) differential privacy.",
+    "guesses": "N: The number of coins to guess. Fix it before you see any result.  [default: all]",
     # Models.
-    "start_token": "TOKEN: What training put before each text, if the tokenizer puts nothing "
-    r"there: a token by its name (\n is understood), or none. Where a start token is chosen, auto "
-    "takes the one after which text without secrets is most likely.",
+    "start_token": "TOKEN: The token that training put before each text, unless the tokenizer "
+    r"adds it: a name (\n is understood), or none. Where auto is the default, it takes the token "
+    "after which text without secrets is most likely.",
     "context": r"TEXT: Text before every candidate; \n and \t are understood.",
-    "tokenizer": "PATH: Instead of the one beside the model; needed for one that is served.",
-    "factory": "MODULE:FUNCTION: Your code that builds a recurrent model from its config.json; it "
-    "is run. path/to/file.py:FUNCTION serves, too.",
-    "dtype": "Of the arithmetic.  [default: the model's own]",
-    "device": "NAME: Such as cpu or cuda:1.  [default: the first accelerator, or the CPU]",
-    "batch_size": "Rows or nodes at once.  [default: found by trial]",
-    "served_model": "NAME: The name that a server gives the model.  [default: the only one that "
-    "it has]",
-    "key_env": "VARIABLE: The environment variable that holds the key for a server.  [default: no "
-    "key is sent]",
-    "answers": "FOLDER: Where every answer of a server is kept, so that a run that broke off asks "
-    "for none again.  [default: canary/answers in your cache]",
-    "max_requests": "Most requests to a server.  [default: no limit]",
-    "in_flight": "Most requests to a server at once.  [default: 8]",
-    "request_timeout": "SECONDS: How long the whole answer of a server may take.  [default: 120]",
-    "top_k": "COUNT: For a server that gives no log-probabilities of a prompt: ask for so many of "
-    "the likeliest next tokens, and for bounds.",
-    "ray": "ADDRESS: Have workers of a Ray cluster keep the model and compute: HOST:PORT of its "
-    "head, ray://HOST:PORT of its client server, auto for the cluster of this machine, local for "
-    "one that is started here. Such as --ray head:6379 --workers 8 --worker-gpus 1.",
-    "workers": "With --ray: how many keep the model.  [default: as many as there is room for]",
-    "worker_cpus": "With --ray: processors of each worker, and threads that it computes with.  "
-    "[default: 1]",
-    "worker_gpus": "With --ray: GPUs of each worker; 0.5 puts two on one.  [default: 0]",
+    "tokenizer": "PATH: A tokenizer other than the model's; a served model needs one.",
+    "factory": "MODULE:FUNCTION: Your function that builds a recurrent model from its config.json. "
+    "canary runs it. path/to/file.py:FUNCTION works as well.",
+    "dtype": "The number type of the arithmetic.  [default: the model's own]",
+    "device": "NAME: The device, such as cpu or cuda:1.  [default: the first accelerator, or the "
+    "CPU]",
+    "batch_size": "N: Rows or tree nodes computed at once.  [default: found by trial]",
+    "served_model": "NAME: The name of the model on the server.  [default: its only model]",
+    "key_env": "VARIABLE: The environment variable that holds the server's key.  [default: no key "
+    "is sent]",
+    "answers": "FOLDER: Where answers of the server are kept, so that an interrupted run does not "
+    "ask again.  [default: canary/answers in your cache]",
+    "max_requests": "N: The most requests to send.  [default: no limit]",
+    "in_flight": "N: The most requests at once.  [default: 8]",
+    "request_timeout": "SECONDS: The longest wait for a whole answer.  [default: 120]",
+    "top_k": "N: Compute bounds from this number of most likely next tokens. For a server that "
+    "gives no log-probabilities of a prompt.",
+    "ray": "ADDRESS: Compute on a Ray cluster: HOST:PORT of its head, ray://HOST:PORT of a client "
+    "server, auto for the cluster of this machine, or local to start one here.",
+    "workers": "N: The workers that hold the model.  [default: as many as fit]",
+    "worker_cpus": "N: The processors and threads of each worker.  [default: 1]",
+    "worker_gpus": "N: The GPUs of each worker; 0.5 puts two workers on one GPU.  [default: 0]",
 }
 """What options of several commands are: ``METAVAR: words``, or the words alone."""
+
+PANELS: Mapping[str, str] = {
+    "Corpus": "file_format separators beside check",
+    "Comparison": "label test_loss test_scores",
+    "Measurement": "method budget extraction_budget draws",
+    "Search": "known stop seconds",
+    "Attacks": "reference reference_start_token masked neighbours masked_share share rule alphas",
+    "Long texts": "window overlap",
+    "Figure": "format copies skew_normal",
+    "Baseline": "baseline update_baseline",
+    "Further evidence": "retrained unseen query_data calibration_data",
+    "Statistics": "exposure_bits power fpr statistic confidence resamples undecided",
+    "Risk scores": "prior bins scale least smooth",
+    "Privacy bound": "coin_flips max_epsilon delta guesses",
+    "Model": "start_token start_texts context tokenizer factory dtype device batch_size",
+    "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
+    "in_flight request_timeout top_k",
+    "Ray cluster": "ray workers worker_cpus worker_gpus",
+    "Output": "junit markdown force as_json help",
+}
+"""The options of each panel, in the order of the help; all others are in the first."""
+
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
@@ -282,12 +308,12 @@ def decodable(param: typer.CallbackParam, value: Any) -> Any:
 
 
 def unescaped(text: str) -> str:
-    r"""Text with ``\n``, ``\t``, ``\r`` and ``\\`` as the characters they stand for."""
+    r"""Text with ``\n``, ``\t``, ``\r`` and ``\\`` as the characters that they mean."""
     return re.sub(r"\\([ntr\\])", lambda found: _ESCAPES[found[1]], text)
 
 
 def _written(param: typer.CallbackParam, value: Any) -> Any:
-    """`decodable`, with what backslashes stand for."""
+    """`decodable`, with escapes as the characters that they mean."""
     decodable(param, value)
     if isinstance(value, tuple):
         return tuple(map(unescaped, value))

@@ -94,12 +94,12 @@ def report_folder(
 
 @contextmanager
 def resumable(parts: Path) -> Iterator[None]:
-    """Around a long run: whoever stops it is told how it goes on."""
+    """Around a long run: when it is stopped, a line says how to resume it."""
     try:
         yield
     except KeyboardInterrupt:
         if parts.exists():  # a run that had finished nothing leaves nothing
-            say(f"the same command goes on from what is finished, in {parts}")
+            say(f"run the same command again to resume from {parts}")
         raise
 
 

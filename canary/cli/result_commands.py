@@ -85,7 +85,7 @@ class Compared:
         histories = [place for place in places if kind_of(place) == KIND]
         if histories and len(files) > 1:
             raise InputError(
-                "is the history of a training, which is shown alone",
+                "is the history of a training, which cannot be compared",
                 cure="give it as the only file",
                 where=str(histories[0]),
             )
@@ -105,31 +105,32 @@ class Compared:
     "check audit/audit.json --max-exposure-bits 12 --statistic maximum --trust-injection --json",
     "check audit/audit.json --baseline baseline.json --update-baseline",
     "check audit/audit.json --baseline baseline.json --verification verified.json",
-    audit_files="AUDIT...: The audit.json that audit wrote; several, if they are of different "
-    "seeds of one way of training.",
-    max_exposure_bits="BITS: The largest exposure that passes; memorized if the interval lies "
-    "above it.",
-    statistic="Of which exposure: the median of each number of copies, or the largest of all.",
-    max_p="P: Memorized if the canaries of some number of copies look learned at this level "
-    "(Fisher, Holm).",
-    no_extraction="Memorized if the audit brought a canary out of the model.",
-    baseline="FILE: Memorized if canaries are more exposed than in this baseline.",
-    update_baseline="Write the audits to --baseline in place of comparing them, once all else is "
-    "judged.",
-    max_epsilon="EPSILON: Memorized if training is surely less private than this. It takes "
-    "--canaries of generate --coin-flips.",
-    canaries="FILE: The canary set that was audited, for its coins.",
-    delta="Of the privacy that --max-epsilon claims.",
-    guesses="Coins to guess; fix it before you see an audit.  [default: all]",
-    repetitions="N,N,...: Numbers of copies to look at.  [default: all]",
-    verification="FILE: What verify --json printed of the training corpus: nothing is decided if "
-    "canaries were lost there.",
-    trust_injection="Your word that the canaries were in the training data. Without it or "
-    "--verification, only canaries that look learned show it, and anything else is undecided.",
-    confidence="Of a verdict on exposure, or of the bound on epsilon.  [default: 0.9, and 0.95]",
-    undecided="Whether an undecided verdict ends with 3 or with 0.",
-    junit="FILE: Write JUnit XML as well.",
-    markdown="FILE: Write Markdown as well.",
+    audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
+    "seeds of the same training.",
+    max_exposure_bits="BITS: The largest exposure that passes. The verdict is memorized if the "
+    "interval of the exposure is above it.",
+    statistic="Which exposure is limited: the median for each number of copies, or the largest of "
+    "all.",
+    max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
+    "number of copies look learned at it (Fisher, Holm).",
+    no_extraction="The verdict is memorized if the audit extracted a canary from the model.",
+    baseline="FILE: The verdict is memorized if canaries are more exposed than in this baseline.",
+    update_baseline="Write the audits to --baseline instead of comparing with it, after all other "
+    "limits are checked.",
+    max_epsilon="EPSILON: The verdict is memorized if training is certainly less private than "
+    "this. It needs --canaries from canary generate --coin-flips.",
+    canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
+    repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
+    seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",
+    verification="FILE: What canary verify --json printed for the training corpus. Nothing is "
+    "decided if canaries were lost there.",
+    trust_injection="Confirm that the canaries were in the training data. Without this and without "
+    "--verification, the verdict is undecided unless canaries look learned.",
+    confidence="LEVEL: The confidence of a verdict on exposure, or of the bound on epsilon.  "
+    "[default: 0.9, or 0.95 for epsilon]",
+    undecided="The exit code of an undecided verdict: fail gives 3, pass gives 0.",
+    junit="FILE: Also write the verdict as JUnit XML.",
+    markdown="FILE: Also write the verdict as Markdown.",
 )
 def check(
     audit_files: list[Path],
@@ -143,9 +144,12 @@ def check(
     junit: Path | None = None,
     markdown: Path | None = None,
 ) -> Result:
-    """Say whether a model keeps within limits, by exit code.
+    """Compare an audit with limits, and give a verdict.
 
-    0 passed, 1 memorized, 3 undecided, 2 if nothing can be judged; and one line says why.
+    Give one limit or more: --max-exposure-bits, --max-p, --no-extraction, --baseline or
+    --max-epsilon. One line explains the verdict. The guide is docs/guides/gate.md.
+
+    Exit codes: 0 passed, 1 memorized, 2 wrong input, 3 undecided.
     """
     from canary.audits.audit_result import Audit
     from canary.corpus.canaries import CanarySet
@@ -168,8 +172,7 @@ def check(
             raise InputError(
                 f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
                 "be ignored",
-                cure="give a limit as well, or leave such options out; a baseline holds all "
-                "canaries",
+                cure="give a limit as well, or omit these options; a baseline holds all canaries",
             )
     compared, new = (None, baseline) if update_baseline else (baseline, None)
     places = [audit_in(file) for file in audit_files]
@@ -197,7 +200,7 @@ def check(
             write_markdown(verdict, markdown)
     if made is not None and new is not None:
         made.save(new)
-        say(f"The baseline, {plural(len(audits), 'audit')}, is in {new}")
+        say(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
     if verdict is None:
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
     say(str(verdict))
@@ -223,11 +226,11 @@ def report(
     compared: Compared,
     force: bool = False,
 ) -> Result:
-    """Write the report of an audit again, or compare several.
+    """Write the report of an audit, or compare several.
 
-    Of several, one HTML file shows exposure and utility (test loss) side by side, with the
-    Pareto front. What cannot be compared is said and not joined. Of the history of a training
-    that was watched, it shows exposure against training steps.
+    The comparison shows exposure and utility (test loss) side by side, with the Pareto front, and
+    says which audits cannot be compared. The report of a monitored training shows exposure against
+    training steps.
     """
     from canary.records.files import PAGES
     from canary.reports.pages import report as write_report
@@ -244,12 +247,12 @@ def report(
     "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
     "--copies 4 --out utility.pdf",
     out="FILE: The figure to write: .svg, .pdf, or .png at 300 dpi.",
-    kind="exposure by number of copies; the histogram of one audit's candidates; utility of "
-    "several audits against their exposure, with the Pareto front.",
-    format="Which format, counted as in the report.",
-    copies="For utility: of which canaries.  [default: the most copies]",
-    skew_normal="Of several audits, the estimates off the skew-normal curves: numbers where draws "
-    "give only bounds.",
+    kind="exposure by number of copies, the histogram of one audit's candidates, or the utility of "
+    "several audits against their exposure.",
+    format="N: The format that is shown, by its number in the report.",
+    copies="N: For utility, the number of copies of the canaries.  [default: the most]",
+    skew_normal="For several audits, show estimates from the skew-normal curves, which are numbers "
+    "where draws give only bounds.",
 )
 def plot(
     audit_files: list[Path],
@@ -262,7 +265,7 @@ def plot(
     compared: Compared,
     force: bool = False,
 ) -> Result:
-    """Write a figure of audits or of a training, for print."""
+    """Write one figure of audits or of a training, for print."""
     from canary.records.files import FIGURES
     from canary.reports.pages import plot_file
 
@@ -286,22 +289,21 @@ def plot(
     "--calibration other2.npz --out forgetting/",
     "forgotten --query-model query.jsonl --target unlearned.jsonl --calibration other.jsonl "
     "--retrained retrained.jsonl --out forgetting/ --force --json",
-    query_model="FILE: An .npz, Parquet or CSV file with logits (or probs, or losses) and labels, "
-    "or a .jsonl file that canary score wrote: what a model says of the query set that was trained "
-    "on it. Several times for several.",
-    target="FILE: The same of the model in question.",
-    calibration="FILE: The same of a model that was trained on other data of the domain. Name the "
-    "option again for each of several: 19 or more make p = 0.05 possible.",
+    query_model="FILE: Outputs on the query set from a model that was trained on it: an .npz, "
+    "Parquet or CSV file with logits (or probs, or losses) and labels, or a .jsonl file that "
+    "canary score wrote. Repeat it for more models.",
+    target="FILE: The same for the model that should have forgotten.",
+    calibration="FILE: The same for a model that was trained on other data of the domain. Repeat "
+    "it for more models; p = 0.05 needs 19 or more.",
     out="FOLDER: Where forgetting.json and report.html go.",
-    retrained="FILE: The same of a model that was retrained without the query set. Several times "
-    "for several.",
-    unseen="FILE: What the target says of other samples that it never saw: for a membership attack "
-    "beside it.",
-    query_data="FILE: The query set itself: a .npy array of samples, or a text file of one sample "
-    "a line. With --calibration-data it is checked that the two share none.",
-    calibration_data="FILE: The calibration set itself.",
-    resamples="Of samples and models, for the interval.",
-    seed="Of the resamples.",
+    retrained="FILE: The same for a model that was retrained without the query set. Repeat it for "
+    "more models.",
+    unseen="FILE: Outputs of the target on other samples that it never saw, for an additional "
+    "membership attack.",
+    query_data="FILE: The query set: a .npy array of samples, or text with a sample on each line. "
+    "With --calibration-data, the two are checked for common samples.",
+    calibration_data="FILE: The calibration set, in the same form.",
+    resamples="N: Resamples of samples and models, for the interval.",
 )
 def forgotten(
     *,
@@ -318,12 +320,13 @@ def forgotten(
     seed: Whole = 0,
     force: bool = False,
 ) -> Result:
-    """Ask whether a model has forgotten a data set, the query set.
+    """Decide whether a model has forgotten a data set.
 
-    0 if there is an answer, whichever; 3 if there is none, and summary and notes say why.
-    FOLDER/report.html is for people, FOLDER/forgetting.json for machines. For language
-    models write the files with canary score, from one file of texts. The guide is
-    docs/guides/forgetting.md.
+    The data set is called the query set. FOLDER/report.html is for people,
+    FOLDER/forgetting.json for machines. For language models, write all files with canary score,
+    from the same texts. The guide is docs/guides/forgetting.md.
+
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided.
     """
     from dataclasses import replace
 
@@ -374,14 +377,14 @@ def _samples(path: Path) -> Iterable[Any]:
 
 @command(
     "demo --out demo/",
-    out="FOLDER: Where all of it goes.",
-    inject="Whether the canaries go in at all.",
+    out="FOLDER: Where all files of the demo go.",
+    inject="Inject the canaries, or train without them.",
 )
 def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False) -> Result:
-    """Run the whole job on prose that ships inside Python.
+    """Plant canaries, train a small model, and audit it.
 
-    It takes half a minute on a free core and downloads nothing. With --no-inject nothing is
-    put in, and no alarm may come of it.
+    This takes half a minute. The text ships with Python, so nothing is downloaded. With
+    --no-inject no canary goes in, and the audit must find none.
     """
     from canary.audits.audit_result import KIND, SCHEMA
     from canary.demo import FILES, run
@@ -393,5 +396,5 @@ def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False
         result = run(out, inject=inject, seed=seed, progress=bars.stage, say=bars.say)
     show_report(result)
     secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
-    say(f"Secrets stand in clear in {' and '.join(map(str, secrets))}")
+    say(f"Secrets are in clear in {' and '.join(map(str, secrets))}")
     return Result(KIND, result.to_dict(), SCHEMA)

@@ -80,7 +80,7 @@ def results_alone() -> Iterator[None]:
 def check_stdout() -> None:
     """Refuse a closed stdout before the work whose result would go there, by an OutputError.
 
-    Whether there is room behind it shows only when it is written to.
+    Whether the disk behind it is full shows only when it is written to.
     """
     if (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).closed:
         raise OutputError(
@@ -97,7 +97,7 @@ def write_result(text: str) -> None:
     except OSError as error:
         raise OutputError(
             f"cannot be written ({error.strerror or error})",
-            cure="send it to where there is room",
+            cure="send it to a disk that is not full",
             where="stdout",
         ) from error
 
@@ -105,7 +105,7 @@ def write_result(text: str) -> None:
 def tell(text: str) -> None:
     """Write words to stderr.
 
-    Where there is no room for them, on a full disk say, they are lost, and so is all that
+    Where they cannot be written, on a full disk say, they are lost, and so is all that
     follows: what was done does not change for it. If nobody reads them any more, that is
     a BrokenPipeError.
     """

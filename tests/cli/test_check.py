@@ -115,7 +115,7 @@ def test_baseline(command, audits):
     assert outcome.code == 2
     assert "--update-baseline" in outcome.err
     outcome = command("check", "passed.json", *WRITE)
-    assert (outcome.code, outcome.err) == (0, "The baseline, 1 audit, is in base.json\n")
+    assert (outcome.code, outcome.err) == (0, "The baseline of 1 audit is in base.json\n")
     outcome = command("check", "passed.json", *WRITE[:2], "--trust-injection")
     assert outcome.code == 0
     assert "baseline" in outcome.err

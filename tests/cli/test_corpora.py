@@ -31,7 +31,7 @@ def test_in_and_out_again(command, workplace, name, mode):
     assert injected.code == 0
     assert injected.document["mode"] == mode
     assert injected.document["separators"] == ([" ", " "] if mode == "splice" else None)
-    assert ("give --context " in injected.err) is (mode == "splice")
+    assert ("Give --context " in injected.err) is (mode == "splice")
     kept = json.loads(Path(f"{new}.placements.json").read_text())
     assert (kept["mode"], kept["separators"]) == (mode, injected.document["separators"])
     assert command("verify", new, *CANARIES).code == 0
@@ -137,7 +137,7 @@ def test_a_corpus_that_lost_copies(command, workplace):
     assert (wrong.code, wrong.document["ok"]) == (2, False)
     assert "expected 8, found 1" in wrong.err
     assert (
-        f"canaries and controls are not in it as they should be ({wrong.document['causes'][0]}"
+        f"canaries and controls have the wrong number of copies ({wrong.document['causes'][0]}"
         in (wrong.err.splitlines()[-1])
     )
     stripped = command("strip", "once.jsonl", *CANARIES, "--out", "back.jsonl", "--json")
@@ -148,7 +148,7 @@ def test_a_corpus_that_lost_copies(command, workplace):
 def test_a_set_of_controls_alone_is_said_to_be_one(command, workplace, model):
     generate("code {digit:4}", repetitions=[], controls=3, seed=0).save("canaries.json", force=True)
     for done in (inject(command), command("verify", "new.jsonl", *CANARIES)):
-        assert "note: the set has controls alone" in done.err
+        assert "note: the set has only controls" in done.err
     assert command("strip", "new.jsonl", *CANARIES, "--out", "back.jsonl").code == 2
     audited = command("audit", model, *CANARIES, "--out", "a", "--draws", "50")
     assert "none of the set's canaries was injected" in audited.err

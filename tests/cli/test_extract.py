@@ -76,7 +76,7 @@ def test_an_ended_budget_is_an_answer(command, model):
     assert "bits (to within" in shown.err or "Nothing found" in shown.err
     shown = command("extract", model, TEXT, "--budget", "1", "--batch-size", "1")
     assert shown.code == 0
-    assert "Nothing found: the budget of 1 query ended first; give a larger --budget" in shown.err
+    assert "Nothing found within the budget of 1 query; give a larger --budget" in shown.err
 
 
 def test_an_unforeseen_error_exits_70_and_says_no_secret(command, model, workplace, monkeypatch):

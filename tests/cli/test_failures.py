@@ -146,7 +146,7 @@ def test_placements_that_cannot_be_written_leave_a_way(command, workplace, monke
     outcome = command("inject", "corpus.jsonl", "--canaries", "canaries.json", "--out", "new")
     assert outcome.code == 2
     assert "new.placements.json: cannot be written (No space" in outcome.err
-    assert "new is whole, and the same seed" in outcome.err
+    assert "new is complete, and the same seed" in outcome.err
     assert Path("new").exists()
 
 

@@ -132,7 +132,7 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     assert told == {"out": Path("d"), "inject": False, "seed": 4}
     assert outcome.document["kind"] == "canary audit"
     assert "a line" in outcome.err
-    assert "Secrets stand in clear in d/canaries.json" in outcome.err
+    assert "Secrets are in clear in d/canaries.json" in outcome.err
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -146,6 +146,6 @@ def test_doctor_of_a_model_that_cannot_be_loaded(command, tmp_path, as_json):
     found = command("doctor", tmp_path / "model", *(["--json"] if as_json else []))
     assert found.code == 2
     assert "not finite" in found.err
-    assert "The model could not be loaded; nothing was checked" in found.err
+    assert "The model could not be loaded, so nothing was checked" in found.err
     assert "refused" not in found.err
     assert not as_json or found.document["sound"] is False

@@ -5,17 +5,18 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+from itertools import chain
 from typing import get_args, get_type_hints
 
 import pytest
-from references import commands_of
 from typer.main import get_command
 
 from canary.audits.auditing import audit, exposure, method_names
 from canary.audits.extracting import extract
 from canary.cli import before_training, membership_commands, model_commands, result_commands
 from canary.cli.commands import app
-from canary.cli.options import ModelOptions
+from canary.cli.help_pages import commands_of, panels_of
+from canary.cli.options import PANEL_OF, PANELS, ModelOptions
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
 from canary.corpus.injection import inject_file
@@ -41,8 +42,8 @@ from canary.signals.text_files import read_texts
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.tails import Rule
 
-TOP = get_command(app).commands
-COMMANDS = dict(commands_of(get_command(app)))
+COMMANDS = commands_of(get_command(app))
+MOST_BASIC = 8
 SHARED = [
     (model_commands.audit, audit),
     (model_commands.exposure, exposure),
@@ -70,9 +71,44 @@ def test_help_lists_every_command(command):
         outcome = command(*words)
         assert outcome.code == 0
         assert outcome.err == ""
-        listed = outcome.out.partition("Commands:")[2].split("Example:")[0].splitlines()
-        assert [line.split()[0] for line in listed if line.strip()] == list(TOP)
-        assert "..." not in "".join(listed)  # no description is cut short
+        listed = outcome.out.partition("Start here:")[2].split("Options:")[0]
+        assert sorted(re.findall(r"^  (\w+(?: \w+)?)  ", listed, re.MULTILINE)) == sorted(COMMANDS)
+        assert "..." not in listed  # no description is cut short
+    shown = command("membership", "--help").out
+    assert re.findall(r"^  (\w+)  ", shown, re.MULTILINE) == ["attack", "risk", "models", "text"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("columns", [80, 120])
+def test_help_has_panels_and_fits(command, monkeypatch, name, columns):
+    """Few options come first, with a metavar and a sentence each; examples are not broken."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    shown = command(*name.split(), "--help").out
+    page = shown.split("  Example")[0]
+    panels = re.findall(r"^(\S.+):$", page, re.MULTILINE)
+    assert panels == [panel for panel in ("Arguments", "Options", *PANELS) if panel in panels]
+    assert max(map(len, page.splitlines())) < columns
+    assert not re.search(r"range>|x>=|-METHODS|-ATTACKS|FILE-FORMATS|SEPARATORS", page)
+    context = COMMANDS[name].context_class(COMMANDS[name], info_name=name)
+    rows = panels_of(COMMANDS[name], context)
+    assert len(rows["Options"]) <= MOST_BASIC
+    for written, sentence in chain(*rows.values()):
+        assert re.match(r"[A-Za-z(].*[.\])]$", sentence, re.DOTALL), written
+    usage = " ".join(page.partition("\n\n")[0].split())
+    needed = [w for w, words in chain(*rows.values()) if words.endswith("[required]")]
+    assert usage == " ".join(["Usage: canary", name, *needed, "[OPTIONS]"])
+
+
+def test_panels_name_options_that_there_are():
+    options = {param.name for one in COMMANDS.values() for param in one.params}
+    assert [name for name in PANEL_OF if name not in {*options, "help"}] == []
+    assert len(PANEL_OF) == len(" ".join(PANELS.values()).split())
+
+
+@pytest.mark.parametrize("name", ["check", "forgotten", "audit", "verify", "doctor"])
+def test_exit_codes_are_on_one_line_of_the_help(command, name):
+    (line,) = re.findall(r"^Exit codes: 0 .*, 2 .*\.$", COMMANDS[name].help, re.MULTILINE)
+    assert line in " ".join(command(name, "--help").out.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -117,7 +153,8 @@ def test_choices_are_those_of_the_functions(command):
     assert method_names() == (*method_names(p_values=True), "skew-normal")
     for name, audited in (("audit", True), ("exposure", False)):
         shown = "".join(command(name, "--help").out.split())
-        assert f"--method<{'|'.join(method_names(p_values=audited))}>autoenumerates" in shown
+        *first, last = method_names(p_values=audited)
+        assert f"measured:{','.join(first)}or{last}.autoenumerates" in shown
     for cli, name, choices in (
         (model_commands.extract, "stop", STOPS),
         (result_commands.plot, "kind", get_args(Kind)),
@@ -130,7 +167,7 @@ def test_choices_are_those_of_the_functions(command):
     able = [name for name, kind in with_many_models().items() if not kind.own]
     for name, listed in (("models", able), ("text", [*TEXT_SIGNALS])):
         shown = command("membership", name, "--help").out
-        assert f"--attacksNAME,NAME,...{','.join(listed)};" in "".join(shown.split())
+        assert f"--attacksNAME,NAME,...Theattacks:{','.join(listed)};or" in "".join(shown.split())
     for name, option, default in (
         ("membership attack", "--fpr", FPRS),
         ("membership attack", "--bins", (BINS,)),

@@ -144,7 +144,7 @@ BAD = {
     FILES[0]: "1 file: one model, and attacks compare it",
     f"{ALL} model2.npz": "model2.npz: is given twice",
     " ".join(FILES[:2]): "attack R: 236 of 300 samples (0, 2, 3, 4, 7 and 231 more) are members",
-    f". {ALL}": ".: is a folder, and stands beside others",
+    f". {ALL}": ".: is a folder, and more than one path was given",
     ".": ".: is no folder in which a fleet keeps its results",
     f"{ALL} model9.npz": "model9.npz: cannot be read",
     f"{ALL} link.npz": "link.npz: is model1.npz, too",
@@ -154,7 +154,7 @@ BAD = {
     f"{ALL} --fpr 1e-5": "a false positive rate of 1e-05 cannot be seen",
     f"{ALL} --attacks loss": "attacks: the attack loss is by a shadow",
     f"{ALL} --attacks R,D": "the attack D needs models of each target's own",
-    f"{ALL} --target 8": "--target: '8' is none of the 8 models",
+    f"{ALL} --target 8": "--target: unknown model '8'; use one of",
     f"{ALL} --least 5": "no sample has 5 of 8 models",
     f"{ALL} --confidence 95": "confidence must lie between 0 and 1",
 }

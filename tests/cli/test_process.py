@@ -183,7 +183,7 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace)
     after = files(workplace)
     parts = {name for name in after if name.startswith("old/parts/")}
     # What was finished when the signal came is kept, and only then is it said.
-    goes_on = "the same command goes on from what is finished, in old/parts" in shown
+    goes_on = "run the same command again to resume from old/parts" in shown
     assert goes_on == ("old/parts/manifest.json" in parts) == bool(parts)
     assert not any(name.endswith(".part") for name in parts)
     assert {name: after[name] for name in after.keys() - parts} == before

@@ -74,7 +74,7 @@ def test_what_cannot_be_compared_is_said(command, audited):
         ("--test-loss 1 --test-scores a/scores.jsonl", "are both given"),
         ("--label \udcff --label b", "--label: has bytes that are no UTF-8"),
         ("--test-scores a/scores.jsonl " * 2 + "--out a/scores.jsonl", "is read by this command"),
-        ("history.json", "history.json: is the history of a training, which is shown alone"),
+        ("history.json", "history.json: is the history of a training, which cannot be compared"),
         ("--out b/audit.json", "is read by this command"),
     ],
 )

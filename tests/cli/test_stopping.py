@@ -66,7 +66,7 @@ def test_ctrl_c_exits_130_and_leaves_nothing_half_written(
     monkeypatch.setattr("canary.corpus.line_corpus._cut_out", raises_stop)
     outcome = command(*WORKING[name], *(() if name == "inject" else ("--batch-size", "8")))
     assert outcome.code == 130
-    goes_on = "the same command goes on from what is finished" in outcome.err
+    goes_on = "run the same command again to resume" in outcome.err
     assert goes_on or outcome.err.endswith(STOPPED)
     assert "Traceback" not in outcome.err
     assert not shows_fill(outcome.err)
@@ -104,7 +104,7 @@ def test_an_audit_that_goes_on_says_so(command, workplace, model, monkeypatch):
     words = ("audit", model, *SET[:2], "--method", "sampling", "--draws", 250)
     words += ("--extraction-budget", 100, "--out")
     monkeypatch.setattr("canary.search.ranking.FILLS_AT_ONCE", 100)
-    assert "Going on" not in command(*words, "whole").err
+    assert "Resuming" not in command(*words, "whole").err
     with monkeypatch.context() as patch:
         patch.setattr("canary.audits.extracting.with_extractions", raises_stop)
         assert command(*words, "a").code == 130
@@ -112,7 +112,7 @@ def test_an_audit_that_goes_on_says_so(command, workplace, model, monkeypatch):
     again = command(*words, "a")
     assert again.code == 0
     # What the canaries cost, and three blocks of draws.
-    assert "earlier run of this command finished (4 pieces in a/parts)" in again.err
+    assert "Resuming an earlier run of this command (4 finished pieces in a/parts)" in again.err
     assert "uniform draws of The code is •••••••••, the rest" in again.err
     found = [Audit.load(f"{out}/audit.json").canaries for out in ("a", "whole")]
     assert [c.exposure for c in found[0]] == [c.exposure for c in found[1]]
@@ -135,7 +135,7 @@ def test_scores_go_on_where_they_were(command, workplace, model, monkeypatch):
     monkeypatch.setattr(Batcher, "score", twice)
     stopped = command(*words)
     assert stopped.code == 130
-    assert "goes on from what is finished, in scores.jsonl.parts" in stopped.err
+    assert "to resume from scores.jsonl.parts" in stopped.err
     assert not Path("scores.jsonl").exists()
     done = command(*words, "--json")
     assert done.code == 0, done.err
@@ -166,7 +166,7 @@ def test_attacks_on_texts_go_on_and_leave_their_result_alone(
     monkeypatch.setattr(Batcher, "score", once)
     stopped = command(*given, "report")
     assert stopped.code == 130
-    assert "the same command goes on from what is finished, in report/parts" in stopped.err
+    assert "run the same command again to resume from report/parts" in stopped.err
     assert Path("report/parts/texts.00000000.shard").exists()
     other = command(*given, "report", "--seed", "0", "--overlap", "2")
     assert other.code == 2

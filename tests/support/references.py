@@ -2,9 +2,9 @@
 
     python tests/support/references.py
 
-The command line page is what `canary COMMAND --help` says, behind an introduction that is
-kept as it is in the page. The Python page shows the exports and the classes of what they return,
-with signatures and docstrings, as plain Markdown. A test compares both with the code.
+The command line page is what `canary COMMAND --help` says, as tables. What is before and
+behind them in the page is kept. The Python page shows the exports and the classes of what they
+return, with signatures and docstrings, as plain Markdown. A test compares both with the code.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ from pathlib import Path
 from typing import Any
 
 from docstrings import entry, signature
+from typer.main import get_command
 
 import canary
+from canary.cli.commands import app
+from canary.cli.help_pages import commands_of, groups_of, panels_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMANDS, PYTHON, PARTS = (REFERENCE / f"{page}.md" for page in ("cli", "python", "parts"))
 
 BEHIND = "<!-- From here on written by tests/support/references.py. -->\n"
+UP_TO = "\n<!-- Up to here written by tests/support/references.py. -->\n"
 WIDTH = 100
 
 SECTIONS = {
@@ -55,26 +59,43 @@ on a terminal and in a notebook, False shows none.
 
 def command_line() -> str:
     """The page of the command line, its introduction as it stands."""
-    from typer.main import get_command
-
-    from canary.cli.commands import app
-
-    introduction = COMMANDS.read_text(encoding="utf-8").partition(BEHIND)[0]
     root: Any = get_command(app)
-    parts = [introduction, BEHIND]
-    for name, command in commands_of(root):
-        context = command.context_class(command, info_name=f"canary {name}", terminal_width=WIDTH)
-        parts.append(f"\n## canary {name}\n\n```text\n{command.get_help(context).strip()}\n```\n")
-    return "".join(parts)
+    introduction, _, rest = COMMANDS.read_text(encoding="utf-8").partition(BEHIND)
+    parts = [introduction, BEHIND, "\n## Commands\n\n| for | command | what it does |\n"]
+    parts.append("| --- | --- | --- |\n")
+    for job, rows in groups_of(root).items():
+        for number, (name, sentence) in enumerate(rows):
+            link = f"[`canary {name}`](#canary-{name.replace(' ', '-')})"
+            parts.append(f"| {'' if number else job} | {link} | {marked(sentence)} |\n")
+    commands = commands_of(root)
+    for rows in groups_of(root).values():
+        parts += [page_of(name, commands[name]) for name, _ in rows]
+    return "".join([*parts, UP_TO, rest.partition(UP_TO)[2]])
 
 
-def commands_of(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    """The commands of a group and of the groups in it, by their whole names."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands_of(command, f"{before}{name} ")
-        else:
-            yield f"{before}{name}", command
+def page_of(name: str, command: Any) -> str:
+    """What a command says of itself: what it does, its usage, a table for each panel, examples."""
+    context = command.context_class(command, info_name=f"canary {name}", terminal_width=WIDTH)
+    does = "\n\n".join(" ".join(p.split()) for p in inspect.cleandoc(command.help).split("\n\n"))
+    usage = " ".join([f"canary {name}", *command.collect_usage_pieces(context)])
+    parts = [f"\n## canary {name}\n\n{marked(does)}\n\n```text\n{usage}\n```\n"]
+    for panel, rows in panels_of(command, context).items():
+        parts.append(f"\n| {panel} | what it is | default |\n| --- | --- | --- |\n")
+        for written, words in rows:
+            sentences, default = re.fullmatch(
+                r"(.*?)(?:\s+\[(?:default: )?(.*)\])?", words
+            ).groups()
+            option = written.replace("|", "\\|")
+            parts.append(f"| `{option}` | {marked(sentences)} | {marked(default or '')} |\n")
+    heading, *examples = command.epilog.strip("\b\n").split("\n")
+    return "".join([*parts, f"\n{heading}\n\n```sh\n", *(f"{e}\n" for e in examples), "```\n"])
+
+
+def marked(text: str) -> str:
+    """A sentence of a help in Markdown: code as code, pages as links."""
+    text = re.sub(r"docs/(\w+/[\w-]+)\.md", r"[\1.md](../\1.md)", text)
+    code = r"(?<![\w`/-])(--[a-z][a-z-]*|\{\w+:\w+\}|\\[nt]|\w+://[\w:/]+)"
+    return re.sub(code, r"`\1`", text).replace("|", "\\|")
 
 
 def python() -> str:
