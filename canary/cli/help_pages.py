@@ -140,11 +140,6 @@ def _is_option(param: Any) -> bool:
 
 def _names(word: str) -> str:
     """What `word` becomes in a help: names of attacks, methods or formats, or separators."""
-    from canary.corpus.file_formats import FILE_FORMATS, known_separators
-    from canary.membership.attacks import ATTACKS, with_many_models
-    from canary.signals.definitions import SIGNALS
-    from canary.signals.text import TEXT_SIGNALS
-
     if "-METHODS" in word:
         from canary.audits.auditing import method_help, method_names
 
@@ -156,10 +151,14 @@ def _names(word: str) -> str:
             if sentences
             else f"{', '.join(names[:-1])} or {names[-1]}"
         )
-    if word == "FILE-FORMATS":
-        return ", ".join(FILE_FORMATS)
-    if word == "SEPARATORS":
-        return known_separators()
+    if "ATTACKS" not in word:
+        from canary.corpus.file_formats import FILE_FORMATS, known_separators
+
+        return known_separators() if word == "SEPARATORS" else ", ".join(FILE_FORMATS)
+    from canary.membership.attacks import ATTACKS, with_many_models
+    from canary.signals.definitions import SIGNALS
+    from canary.signals.text import TEXT_SIGNALS
+
     if word == "TEXT-ATTACKS":
         return ", ".join(TEXT_SIGNALS)
     if word == "MODEL-ATTACKS":

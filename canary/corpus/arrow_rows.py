@@ -15,6 +15,7 @@ from canary.corpus.columns import (
     Edit,
     Shape,
     Slot,
+    column_cure,
     edit_value,
     empty_texts,
     refuse_chat,
@@ -153,10 +154,9 @@ def _holds_chats(schema: Any, name: str, where: str) -> bool:
     from pyarrow import types
 
     if name not in schema.names:
-        known = ", ".join(repr(key[:30]) for key in schema.names[:8])
         raise CorpusError(
             f"has no column {name!r}",
-            cure=f"name one of {known}" if known else "give a corpus with columns",
+            cure=column_cure(name, schema.names) or "give a corpus with columns",
             where=where,
         )
     kind = schema.field(name).type

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from canary.errors import CorpusError, InputError
+from canary.registry import near_names
 
 Column = str | Sequence[str]
 """The name of a column of texts or chats, or the names of the two columns of a pair."""
@@ -22,6 +23,8 @@ Beside = tuple[tuple[str, str], ...]
 
 
 Kind = TypeVar("Kind")
+
+_SHOWN = 30  # characters of a column's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,16 @@ def column_names(column: Column) -> tuple[str, ...]:
             cure="name one column, or the two of a parallel pair",
         )
     return names
+
+
+def column_cure(asked: str, names: Iterable[str]) -> str:
+    """The cure for a column that is not there: the nearest, and the first eight; or nothing."""
+    known = [name if len(name) <= _SHOWN else f"{name[: _SHOWN - 1]}…" for name in names]
+    if not known:
+        return ""
+    shown = ", ".join(map(repr, known[:8])) + ", …" * (len(known) > 8)
+    near = near_names(asked, known)
+    return f"did you mean {near[0]!r}? Name one of {shown}" if near else f"name one of {shown}"
 
 
 def check_beside(beside: Mapping[str, str] | None, names: tuple[str, ...], mode: str) -> Beside:

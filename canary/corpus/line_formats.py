@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from canary.corpus.columns import Edit, Slot, edit_text, is_chat, slots_of
+from canary.corpus.columns import Edit, Slot, column_cure, edit_text, is_chat, slots_of
 from canary.corpus.line_corpus import LineCorpus, Record
 from canary.corpus.lines import decode, end_of_line
 from canary.errors import CorpusError
@@ -62,9 +62,7 @@ class JsonLines(LineCorpus):
             return record, [Slot(names, value)]
         for name in names:
             if name not in record:
-                known = [key if len(key) <= 30 else key[:29] + "…" for key in record]
-                shown = ", ".join(map(repr, known[:8])) + ", …" * (len(known) > 8)
-                cure = f"name one of {shown}" if known else "the record is empty: mend the line"
+                cure = column_cure(name, record) or "the record is empty: mend the line"
                 raise self.refusal(number, f"has no column {name!r}", cure)
             value = record[name]
             if not isinstance(value, str) and not is_chat(value):
@@ -197,8 +195,8 @@ class CsvRows(LineCorpus):
         fields = dict(zip(self._header, written, strict=True))
         for name in names:
             if name not in fields:
-                known = ", ".join(repr(key[:30]) for key in self._header[:8])
-                raise self.refusal(1, f"has no column {name!r}", f"name one of {known}")
+                cure = column_cure(name, self._header)
+                raise self.refusal(1, f"has no column {name!r}", cure)
         record = {name: _value(field) for name, field in fields.items()}
         bare = {name: not fields[name].startswith('"') for name in names}
         return record, [Slot((name,), record[name], bare[name]) for name in names]

@@ -43,7 +43,7 @@ from canary.signals.text_measuring import measure_texts
 from canary.statistics.tails import Rule
 
 COMMANDS = commands_of(get_command(app))
-MOST_BASIC = 8
+MOST_BASIC = 6
 SHARED = [
     (model_commands.audit, audit),
     (model_commands.exposure, exposure),
