@@ -1,7 +1,7 @@
 """Exposure while a model was trained: what a monitor measured, step by step, and kept.
 
 A history holds ordinal canary ids and no secret. Like an audit it is to be kept like the
-model: whoever has that finds a secret by its log-perplexity.
+model: anyone who has that finds a secret by its log-perplexity.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Moment:
         From uniform draws, the same at every moment.
     curve_bits : tuple of (float or None)
         The paper's estimate beside each exposure, off a skew-normal curve fitted to the draws
-        of this moment, and not bounded by log2|R|; None where there is none.
+        of this moment, and not bounded by log2|R|; None where no curve was fitted.
     reason : str or None
         Why nothing could be measured; then the three above are empty.
     start_token : str or None

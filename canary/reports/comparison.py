@@ -210,7 +210,7 @@ def front(candidates: Sequence[Point]) -> list[Point]:
 
     One beats another if it is at least as good in test loss and in exposure, and better in
     one of them. Where a median is only a lower bound, it beats nothing by its exposure,
-    for that may lie anywhere above.
+    for that may be anywhere above.
     """
 
     def beats(one: Point, other: Point) -> bool:

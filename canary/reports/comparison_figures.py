@@ -37,7 +37,7 @@ _RIM = {"linewidth": 1.4, "zorder": 3}
 
 @figure_of.register
 def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
-    """That of `canary.plot`, with what the short names stand for."""
+    """That of `canary.plot`, with the labels behind the short names."""
     group = comparison.strategies
     check_format(group[0].audit, options.format)
     view = View(group, options.format, options.skew_normal)

@@ -151,7 +151,7 @@ def _tiles(history: History) -> Iterator[Tile]:
         taken = f"{100 * share:.2g} % of the training"
     elif share is not None:
         taken = f"{share:,.{1 if share < 9.95 else 0}f} times the training's"
-    beside = f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s"
+    beside = f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s of training"
     yield Tile("Time taken", taken, beside)
     injected = sum(1 for canary in history.canaries if canary.repetitions)
     controls = plural(len(history.canaries) - injected, "control")

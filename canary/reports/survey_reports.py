@@ -127,7 +127,7 @@ def epsilon_sentence(survey: ShadowSurvey) -> str | None:
 
 
 def calibration_sentence(trust: Reliability, *, confidence: float) -> str:
-    """How far risk scores lie from what they claim to be."""
+    """How far risk scores are from what they claim to be."""
     error = trust.calibration_error
     return sentence(
         "shadow.calibration",

@@ -224,6 +224,14 @@ def test_doubts_are_noted(query, target, others, words):
         assert word.startswith("it takes") or not any(word in note for note in clean)
 
 
+def test_models_that_do_not_differ_decide_nothing():
+    """A target as far as can be from a query model that the others know as well."""
+    for query, others in ((QUERY, KNOWN), (OTHERS[0], KNOWN)):
+        found = compared(losses(0.0, 3), others, query, resamples=50)
+        assert (found.void, found.answer, found.alike) == (True, "undecided", False)
+    assert not compared(losses(0.0, 3), resamples=50).void
+
+
 def test_samples_in_both_sets_are_found_by_hash():
     images = np.arange(24, dtype=np.uint8).reshape(6, 2, 2)
     found = partial(shared_samples, images)

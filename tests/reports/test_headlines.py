@@ -19,7 +19,8 @@ from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
-from canary.reports.document import words_of
+from canary.reports.document import Table, words_of
+from canary.reports.wording import folded
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import TextTable
 
@@ -309,6 +310,15 @@ CASES = {
         "",
     ),
 }
+
+
+def test_a_column_that_repeats_one_value_is_said_above_golden():
+    rows = [("a", "1", "9", "0.5"), ("b", "1", "8", "0.5")]
+    note, table = folded(Table("t", ("Name", "Class", "Tokens", "AUC"), rows))
+    assert note.text == "The same in all rows: Class 1; AUC 0.5."
+    assert (table.columns, table.rows) == (["Name", "Tokens"], [["a", "9"], ["b", "8"]])
+    for whole in (Table("t", ("Name", "Class"), rows[:1]), Table("t", ("A", "B"), [("x", "y")])):
+        assert [*folded(whole)] == [whole]
 
 
 @pytest.mark.parametrize("case", CASES)
