@@ -242,20 +242,20 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
         return {n: tuple(c for c in mine if c.repetitions == n) for n in groups}
 
     def summary(self) -> str:
-        """A few lines for a terminal: one per repetition count, p-values, methods, notes."""
+        """A few lines for a terminal: p-values, one per number of copies, methods, notes."""
         planned = "" if self.canaries_in_corpus else " planned"
         lines: list[tuple[str, str]] = []
-        for repetitions, group in self.by_repetitions().items():
+        injected = "injected" if self.canaries_in_corpus else "not injected"
+        for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
+            if combined is not None:
+                lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
+        for repetitions, group in reversed(self.by_repetitions().items()):
             copies = "copy" if repetitions == 1 else "copies"
             name = f"{repetitions} {copies}{planned}" if repetitions else "controls"
             median, bound = median_bits([c.exposure for c in group])
             canaries = "canary" if len(group) == 1 else "canaries"
             at_least = "at least " if bound else ""
             lines.append((name, f"{len(group)} {canaries}, median {at_least}{median:z.2f} bits"))
-        injected = "injected" if self.canaries_in_corpus else "not injected"
-        for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
-            if combined is not None:
-                lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
         for number, priced in enumerate(self.formats, 1):
             name = "method" if len(self.formats) == 1 else f"format {number}"
             lines.append((name, f"{priced.method} ({priced.reason})"))

@@ -222,11 +222,11 @@ def audit(
     --------
     >>> canaries = canary.CanarySet.load("canaries.json")  # doctest: +SKIP
     >>> print(canary.audit("./model", canaries))  # doctest: +SKIP
-          1 copy: 8 canaries, median 4.17 bits
-        controls: 16 canaries, median 0.97 bits
         injected: p = 1.1e-08 (Fisher)
         controls: p = 0.52 (Fisher)
-          method: enumeration (10,000 candidates)
+          1 copy: 8 canaries, median 4.17 bits
+        controls: 16 canaries, median 0.97 bits
+          method: enumeration (all 10,000 candidates fit the budget)
     """
     options = AuditOptions(
         method=method,
