@@ -109,7 +109,7 @@ def run(
     progress : callable or bool, optional
         For progress, as in `canary.audit`; training counts its characters.
     say : callable, optional
-        Told, line by line, what happens.
+        Called with each line that says what happens.
 
     Raises
     ------

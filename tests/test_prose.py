@@ -30,8 +30,11 @@ def test_pages(tmp_path, monkeypatch, text, found):
 
 
 def test_modules():
-    text = '"""It stands here, at the top."""\nx = "stands"\ny = f"the file that {x} stands in"\n'
-    assert [line for line, said in of_module(text) if "stands" in said] == [1]
+    text = (
+        'def generate():\n    """It stands here."""\n\ndef _inner():\n    """It stands there."""\n'
+    )
+    assert [line for line, said in of_module(text) if "stands" in said] == [2]
+    assert not [*of_module('"""It stands here, at the top."""\nx = "stands"\n')]
     assert [*of_module("z = 'lies in the folder'")] == [(1, "lies in the folder")]
 
 

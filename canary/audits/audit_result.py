@@ -61,7 +61,7 @@ class CanaryResult(Record):
         Copies that were injected; 0 is a control.
     px_bits, context_bits : float, float or None
         Log-perplexity of the whole candidate, total, in bits, and the part of it before the
-        fill; None if the tokenizer cannot tell which characters a token stands for.
+        fill; None if the tokenizer does not say which characters a token stands for.
     exposure, skew_normal : Exposure, Exposure or None
         What was measured, and the paper's estimate, off a curve fitted to uniform draws; it
         enters no p-value. None where no curve could be fitted.
@@ -166,7 +166,7 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
     model, settings : dict
         The model's facts; what is needed to run it again, and which canary set it was.
     extractions : tuple of Extraction
-        The likeliest candidates of the formats, without their fills.
+        The most likely candidates of the formats, without their fills.
     start : StartChoice or None
         What stands before each candidate, and why; None in audits of earlier versions.
     file : str

@@ -78,7 +78,7 @@ class Completion:
 
 @dataclass(frozen=True, repr=False)
 class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
-    """The likeliest candidates of a format under a model, and how surely.
+    """The most likely candidates of a format under a model, and how surely.
 
     Parameters
     ----------

@@ -171,7 +171,7 @@ class ModelOptions:
         if is_url(model):
             words = {"served_model": "model", "request_timeout": "timeout"}
             settings = {words.get(name, name): value for name, value in asked.items()}
-            source = Endpoint(model, tell=say, **settings)
+            source = Endpoint(model, say=say, **settings)
         elif asked:
             raise InputError(
                 f"{_flags(asked)} given, which is for a server, and the model is no address",

@@ -67,7 +67,7 @@ def check(
     """Say whether a model keeps within limits: passed, memorized or undecided.
 
     At least one limit must be given. The verdict is the worst of what they find, and true
-    only if the model passed, so that it can stand behind `assert`.
+    only if the model passed, so that it can follow `assert`.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def check(
         Several are of models that were trained with different seeds. Limits hold for each
         of them.
     max_exposure_bits : float, optional
-        The largest exposure that passes. *memorized* if the lower end of the interval lies
+        The largest exposure that passes. *memorized* if the lower end of the interval is
         above it, *passed* if the upper end does not, *undecided* otherwise.
     statistic : {"median", "maximum"}
         Of which exposure: the median of each number of copies, or the largest of all.
@@ -134,7 +134,7 @@ def check(
 
     Notes
     -----
-    The median is that of *all* canaries with so many copies, of which the audit has some
+    The median is that of *all* canaries with this number of copies, of which the audit has some
     (`canary.statistics.medians`). Four canaries of a kind decide at the default confidence if
     they agree, and six at 0.95. The confidence holds for each number of copies, and the verdict
     is the worst of all: of audits with four groups of four canaries, the median of each right
@@ -142,7 +142,7 @@ def check(
 
     Controls that look learned make the verdict undecided, and so does an audit whose canaries
     look more exposed after another start token than the one that it chose (`Audit.start`), or
-    whose canaries stand behind a text in the verified corpus that is not its context.
+    whose canaries follow a text in the verified corpus that is not its context.
 
     Examples
     --------

@@ -22,7 +22,7 @@ class EpsilonBound(Shown, Record):
     """A lower bound on the epsilon of a training run.
 
     Training is not (epsilon', delta)-private for any epsilon' below `epsilon`, as regards all
-    copies of a canary together. The bound lies above the truth in at most ``1 - confidence``
+    copies of a canary together. The bound is above the truth in at most ``1 - confidence``
     of training runs.
     """
 
@@ -66,16 +66,17 @@ def epsilon_bound(
         The set that was audited, of ``generate(..., coin_flips=True)``: it holds how the
         coins fell.
     copies : int, optional
-        Only canaries whose coin was for so many copies. All unless given.
+        Only canaries whose coin was for this number of copies. All unless given.
     guesses : int, optional
         How many coins are guessed, half for either side. All unless given. Fix it before
-        you see an audit, or the bound is none.
+        you see an audit, or it is not a bound.
     delta, confidence : float
 
     Raises
     ------
     InputError
-        If no coins were tossed, the set is not that of the audit, or none has so many copies.
+        If no coins were tossed, the set is not that of the audit, or no canary has this
+        number of copies.
     EstimationError
         If an option is out of range.
 

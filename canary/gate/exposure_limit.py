@@ -285,7 +285,7 @@ def _placed(lower: float, upper: float, limit: float) -> tuple[Outcome, str]:
         return "memorized", f"is {bits(lower)} bits or more, above the limit of {limit:g}"
     if upper <= limit:
         return "passed", f"is at most {bits(upper)} bits, within the limit of {limit:g}"
-    ends = f"lies from {bits(lower)} to {bits(upper)} bits"
+    ends = f"is between {bits(lower)} and {bits(upper)} bits"
     return "undecided", f"{ends}, on both sides of the limit of {limit:g}"
 
 
@@ -320,13 +320,13 @@ def _cure(exposures: Sequence[Exposure], limit: float, miss: float, confidence: 
     )
     if more is None:
         return (
-            "about as many lie above it as below, so no number of canaries would decide; "
+            "about as many are above it as below, so no number of canaries would decide; "
             "treat the model as not passed"
         )
     side = "above" if above > below else "within"
     return (
         f"about {plural(more, 'canary', 'canaries')} in place of {number} would decide, if the "
-        f"same share of them lies {side} the limit"
+        f"same share of them is {side} the limit"
     )
 
 
@@ -346,7 +346,7 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float) -> str:
     known = [draws for draws in wanted if draws is not None]
     ranks = f"exact ranks (--method rank {queries}, or less)"
     if not known:
-        return f"{ranks} would tell them from the limit; no number of draws does"
+        return f"{ranks} would separate them from the limit; no number of draws does"
     draws = _round_up(max(known))
     return f"about {count(draws)} draws (--draws {draws}) or {ranks} would decide"
 

@@ -19,7 +19,7 @@ LEVEL = 0.01
 
 
 def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
-    """Whether injected canaries are among the likeliest candidates, format by format.
+    """Whether injected canaries are among the most likely candidates, by format.
 
     Canaries with other numbers of copies than `groups` are not looked at.
 
@@ -36,7 +36,7 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     candidates of a space of R independently with probability n/R. Natural secrets were not
     drawn, but where drawn ones would come out by luck, theirs decides nothing either.
 
-    A search without a proof may have missed what comes first. If it brought out no canary it
+    A search without a proof may have missed what comes first. If it found no canary, it
     passes only if each canary's interval of exposure puts more candidates before it than
     were searched for. Else it is undecided.
     """
@@ -105,10 +105,10 @@ def _finding(
             f"{does}"
         )
     elif extraction.proven:
-        told += f"brought out none of {number}"
+        told += f"extracted none of {number}"
     else:
         brought = f"brought out {plural(len(extraction.candidates), 'candidate')} and no canary"
-        told += brought if extraction.candidates else "ended before it brought out any candidate"
+        told += brought if extraction.candidates else "ended before it extracted any candidate"
         # The first of `top` candidates have an exposure of at least so many bits.
         least = math.log2(extraction.space_size) - math.log2(extraction.top) - _ROUNDING_BITS
         if named := [c for c in mine if c.exposure.upper_bits >= least]:
@@ -119,7 +119,7 @@ def _finding(
             )
             cure = (
                 "run canary audit again with a larger --extraction-budget, or with more --draws "
-                "or a larger --budget, which tell where those canaries stand"
+                "or a larger --budget, which show where those canaries are"
             )
         else:
             if extraction.rest_bits is not None:

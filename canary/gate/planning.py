@@ -20,7 +20,7 @@ from canary.statistics.power import canaries_for, evidence_power, limit_power, s
 
 @dataclass(frozen=True, repr=False)
 class GatePlan(Shown, Record):
-    """What an audit of so many canaries could show.
+    """What an audit of this many canaries could show.
 
     Exposures are medians over all canaries with one number of copies, in bits.
 

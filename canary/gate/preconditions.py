@@ -95,7 +95,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
         if not (token + context).endswith(before):
             asked = f"after {context!r}" if context else "without a context"
             told = (
-                f"in the corpus {before!r} stands before the canaries, and the audit priced them "
+                f"in the corpus {before!r} comes before the canaries, and the audit priced them "
                 f"{asked}, so the numbers may be low"
             )
             cure = f"audit again with --context {before!r} (in Python context)"
@@ -167,8 +167,8 @@ def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationEr
             whole = "" if first.intact is None else f", {count(first.intact)} with its own tokens"
             return EstimationError(
                 f"{count(len(lost))} of {plural(len(mine), 'canary', 'canaries')} did not survive "
-                f"as they should: {brief(first.id)} was to stand {count(first.expected)} times "
-                f"in the corpus and stood there {count(first.found)} times{whole}",
+                f"as they should: {brief(first.id)} should appear {count(first.expected)} times "
+                f"in the corpus and appears {count(first.found)} times{whole}",
                 cure="inject into a fresh corpus, keep de-duplication and filters away from it, "
                 "train and audit again",
                 where="verification",

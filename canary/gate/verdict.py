@@ -102,7 +102,7 @@ class Verdict(Shown):
         What undecided counts as: ``"fail"``, or ``"pass"`` if the caller said so.
     notes : tuple of str
         What the audits note of their numbers (`Audit.notes`), and what a pass does not know of
-        the training data. They decide nothing by themselves.
+        the training data. They alone decide nothing.
     """
 
     findings: tuple[Finding, ...]
@@ -134,7 +134,7 @@ class Verdict(Shown):
         """The finding that the verdict rests on most.
 
         Of those with its outcome and the question of the first of them: the highest exposure,
-        or the smallest p-value. Of a pass it is none of the controls, which nobody asked for.
+        or the smallest p-value. Of a pass it is never one of the controls.
         """
         worst = [finding for finding in self.findings if finding.outcome == self.outcome]
         if self.outcome == "passed":

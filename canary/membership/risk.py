@@ -374,7 +374,7 @@ def check_prior(prior: float, where: str) -> None:
     """An EstimationError unless it lies between 0 and 1."""
     if not 0.0 < prior < 1.0:
         raise EstimationError(
-            f"prior must lie between 0 and 1, got {prior!r}",
+            f"prior must be between 0 and 1, got {prior!r}",
             cure="0.5 says that members are as common as nonmembers",
             where=where,
         )

@@ -33,7 +33,7 @@ class Classifier(Protocol):
 
     @property
     def fingerprint(self) -> str | None:
-        """A hash of its parameters; None where they cannot be told."""
+        """A hash of its parameters; None where they cannot be read."""
 
     def log_probs(self, inputs: Any) -> NDArray[Any]:
         """Log-probability of each class in nats, of shape (samples, classes), floating.

@@ -137,7 +137,7 @@ def _findings(model: LanguageModel, encoder: CandidateEncoder, tokens: int) -> I
     else:
         yield from examined(model)
         yield from reading(model, tokens=tokens, start_token=encoder.start_token)
-        says = "ordinary English is likelier than the same tokens shuffled, and than random ones"
+        says = "ordinary English is more likely than the same tokens shuffled, and than random ones"
         yield finding_of(says, _english, model)
     says = "a token comes before the first token of a text, which is priced then"
     yield finding_of(says, _start, encoder)

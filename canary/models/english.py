@@ -46,12 +46,12 @@ class English:
 
     @property
     def ordinary(self) -> bool:
-        """Whether it is likelier than random tokens."""
+        """Whether it is more likely than random tokens."""
         return self.bits_per_token < self.uniform - _CLOSE_BITS
 
     @property
     def in_order(self) -> bool:
-        """Whether it is likelier than the same tokens in random order."""
+        """Whether it is more likely than the same tokens in random order."""
         return self.bits_per_token < self.shuffled - _SAME_BITS
 
 
@@ -104,7 +104,7 @@ def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str 
         "wrong."
     )
     return (
-        f"The model {model.facts.name!r} finds ordinary English no likelier than {than} If not, "
+        f"The model {model.facts.name!r} finds ordinary English no more likely than {than} If not, "
         f"the {results} say nothing. A model of another language, of code or of a narrow corpus "
         f"may be right.{control if results == 'exposures' else ''}"
     )

@@ -236,11 +236,11 @@ class Children:
     offsets: IntArray | None = None
 
     def shape(self, nodes: int) -> tuple[int, ...]:
-        """Shape of an array of one number for each child of so many nodes: (n, k), or flat."""
+        """Shape of an array of one number for each child of some nodes: (n, k), or flat."""
         return (nodes, len(self.tokens)) if self.offsets is None else (len(self.tokens),)
 
     def counts(self, nodes: int) -> Ints:
-        """Number of children of each of so many nodes."""
+        """Number of children of each node."""
         return np.full(nodes, len(self.tokens)) if self.offsets is None else np.diff(self.offsets)
 
     def places(self, nodes: Ints) -> Ints:

@@ -59,7 +59,7 @@ class KeptModel:
         return moments.log_probs, moments.means, moments.deviations
 
     def open(self, *, at: dict[str, Any]) -> dict[str, Any]:
-        """Have the walker open, and tell what its owner must know of it."""
+        """Open the walker, and return what its owner must know of it."""
         walker, state = self._at(**at)
         told = {"context_log_probs": walker.context_log_probs}
         return {**state(), **told, "tells": isinstance(walker, TellsQueries)}

@@ -92,7 +92,7 @@ class ExposureCallback(TrainerCallback):
                 raise InputError(
                     "every epoch was asked for, and the training data has no length (it is a "
                     "stream), so the Trainer does not know its epochs",
-                    cure="ask for every so many steps: every=100",
+                    cure="ask for a number of steps: every=100",
                 ) from error
         tokenizer = self._tokenizer or given.get("processing_class")
         if tokenizer is None:
@@ -116,7 +116,7 @@ class ExposureCallback(TrainerCallback):
         self._monitor.start(given["model"])
         if self._trainer is None and state.is_world_process_zero:
             _log.warning(
-                "exposure is measured and not logged: a callback is not told its Trainer; "
+                "exposure is measured and not logged: a callback does not know its Trainer; "
                 "call callback.attach(trainer) for that"
             )
 
@@ -162,7 +162,7 @@ class ExposureCallback(TrainerCallback):
 
     @sealed
     def on_save(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Lay the history into the checkpoint."""
+        """Save the history into the checkpoint."""
         folder = _checkpoint(args, state)
         if state.is_world_process_zero and folder.is_dir():
             self.history.save(folder / HISTORY_FILE)

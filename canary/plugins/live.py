@@ -46,7 +46,7 @@ def unwrapped(module: Any) -> Any:
     devices = sorted({str(parameter.device) for parameter in module.parameters()})
     if len(devices) > 1 and not any(hasattr(part, "_hf_hook") for part in module.modules()):
         raise UnsupportedError(
-            f"the model's parameters lie on {' and '.join(devices)}, and nothing in it moves what "
+            f"the model's parameters are on {' and '.join(devices)}, and nothing in it moves what "
             "goes from one to the other",
             cure="keep it on one device, or spread it with device_map when it is loaded",
         )

@@ -186,7 +186,7 @@ class ExposureMonitor:
             If a canary is longer than the model takes, or the tokenizer has more tokens than
             the model.
         UnsupportedError
-            If the parameters are parted over several processes, or lie on several devices
+            If the parameters are parted over several processes, or are on several devices
             and nothing moves what goes through them.
         """
         module = unwrapped(model)

@@ -107,7 +107,7 @@ class Schedule:
         elif self.every == "epoch":
             raise InputError(
                 "every epoch was asked for, and the epoch is not known",
-                cure="give it with each step (epoch=), or ask for every so many steps",
+                cure="give it with each step (epoch=), or ask for a number of steps",
             )
         self.step = self.step + 1 if step is None else step
         if self.every != "epoch":

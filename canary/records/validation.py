@@ -140,7 +140,7 @@ def one_of(
 
 
 def some(values: Iterable[T], name: str, *, cure: str) -> list[T]:
-    """The items of a collection; one text is none."""
+    """The items of a collection; a single text is not one."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{name} must be a list, got {_kind(values)}", cure=cure)
     return list(values)

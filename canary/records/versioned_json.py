@@ -115,5 +115,5 @@ def _no_constant(name: str) -> None:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(pairs)
     if len(unique) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("a key is there twice in one object")
     return unique

@@ -207,7 +207,7 @@ def _place(e: Exposure) -> str:
 
 @section(Audit, "What could be extracted", specialist=True)
 def extraction(audit: Audit) -> Iterator[Block]:
-    """The likeliest candidates that a search brought, without their secrets."""
+    """The most likely candidates that a search brought, without their secrets."""
     if not audit.extractions:
         return
     yield said_in_one("audit.extraction", **_values(audit))
@@ -279,7 +279,7 @@ def extraction_report(extraction: Extraction, *, name: str | None = None) -> Rep
     model = name or extraction.model.get("name") or "a language model"
     return Report(
         title=f"Extraction from {model}",
-        label="The likeliest candidates" if extraction.candidates else "Nothing was extracted",
+        label="The most likely candidates" if extraction.candidates else "Nothing was extracted",
         sentences=[f"{extraction.verdict()}."],
         notes=extraction.notes,
         sections=sections_of(extraction),

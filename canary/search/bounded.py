@@ -106,7 +106,7 @@ class BoundedWalk:
         self._candidates = self._queries = 0
 
     def run(self, *, budget: int | None = None) -> bool:
-        """Walk on, until all ranks are exact, or so many more queries are spent.
+        """Walk on, until all ranks are exact, or this many more queries are spent.
 
         Never takes more queries than the budget; up to one per token of a path are left
         where the next node might cost that many. Gives whether all ranks are exact.

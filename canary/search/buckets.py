@@ -112,7 +112,7 @@ class OpenNodes:
         return parents[families]
 
     def take(self, count: int) -> Ints:
-        """Places of at most `count` nodes of the lowest bucket, which stay where they lie."""
+        """Places of at most `count` nodes of the lowest bucket, which stay where they are."""
         key, parts = self._buckets.peekitem(0)
         taken: list[Ints] = []
         while parts and count > 0:
@@ -150,7 +150,7 @@ class OpenNodes:
         return Frontier(**columns, handles=self._handles[parents]), self._depths[parents]
 
     def close(self, places: Ints) -> None:
-        """Forget nodes that were taken; states that no open node stands on are released."""
+        """Forget nodes that were taken; states that no open node needs are released."""
         if not len(places):
             return
         parents = self._parent[places]
@@ -190,7 +190,7 @@ class OpenNodes:
         return excess, least
 
     def make_room(self, count: int) -> None:
-        """Release states that the dearest nodes stand on, until `count` more can be held.
+        """Release states that the dearest nodes need, until `count` more can be held.
 
         Those nodes stay open; should their turn come, their states are computed anew.
         More are released than were asked, an eighth of all, so that this is seldom done.

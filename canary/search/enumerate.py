@@ -48,7 +48,7 @@ class Leaves:
         return self.step.first_leaf[self.which]
 
     def bounds(self) -> tuple[int, int]:
-        """All numbers lie in this half-open range; cheaper than `index`."""
+        """All numbers are in this half-open range; cheaper than `index`."""
         first, below = self.step.frontier.first_leaf, self.step.tree.leaves
         return int(first.min()), int((first + below[self.step.frontier.states]).max())
 
@@ -79,7 +79,7 @@ class _Depth:
         return np.concatenate(parts)
 
     def take(self, count: int) -> tuple[Frontier, list[Ints]]:
-        """At most so many nodes, and the handles that nothing stands on after them."""
+        """At most this many nodes, and the handles that nothing needs after them."""
         taken: list[Frontier] = []
         done: list[Ints] = []
         while count and self._parts:

@@ -255,7 +255,7 @@ class _Row:
         return self.first + len(self.mass) - 1
 
     def log_share(self, steps: Floats) -> Floats:
-        """Logarithm of the share that costs at most so many grid steps, with doubt."""
+        """Logarithm of the share that costs at most this many grid steps, with doubt."""
         from scipy.special import log_ndtr
 
         places = self.first + np.arange(len(self.mass))

@@ -112,7 +112,7 @@ class Census:
         ----------
         costs_bits : array of shape (m,)
         bounds : (int, int)
-            All their numbers lie in this half-open range.
+            All their numbers are in this half-open range.
         index : callable
             Gives the numbers, shape (m,); called only if a canary or one of those to be
             kept may be among them.
@@ -133,7 +133,7 @@ class Census:
     def to_dict(self) -> dict[str, Any]:
         """What was counted, as plain data: numbers only, nothing of a fill.
 
-        The kept costs ascend. Beside their numbers, gaps would tell fills: who has the seed
+        The kept costs ascend. Beside their numbers, gaps would give away fills: who has the seed
         of the draws knows which candidates were drawn, and the canaries are left out.
         """
         return {

@@ -66,7 +66,7 @@ class Shortest:
 
     @property
     def proven(self) -> int:
-        """How many of the leaves are the likeliest ones, proven to within noise."""
+        """How many of the leaves are the most likely ones, proven to within noise."""
         return int(np.searchsorted(self.costs, self.rest, side="right"))
 
 

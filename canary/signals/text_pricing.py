@@ -192,7 +192,7 @@ def compared_beside(
         raise InputError(
             f"the reference model has another tokenizer, and the {bare[0]} has no price for the "
             "first token of a text: the two would be compared on different parts of it",
-            cure="name what stood before each text in training, with start_token (--start-token) "
+            cure="name what came before each text in training, with start_token (--start-token) "
             "and reference_start_token (--reference-start-token)",
             where="reference",
         )

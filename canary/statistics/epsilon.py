@@ -90,7 +90,7 @@ def epsilon_lower_bound(
         )
     if not 0.0 <= delta < 1.0:
         raise EstimationError(
-            f"delta must lie from 0 to below 1, got {delta!r}",
+            f"delta must be at least 0 and below 1, got {delta!r}",
             cure="give the delta of the guarantee, or 0",
             where=where,
         )

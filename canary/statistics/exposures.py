@@ -154,7 +154,7 @@ def check_exposures(exposures: Iterable[Exposure], *, p_values: bool, where: str
                 raise ValueError(f"p_value cannot be {brief(exposure.p_value)}")
         except ValueError as error:
             raise EstimationError(
-                f"a method gave an exposure that is none: {error}",
+                f"a method gave an invalid exposure: {error}",
                 cure="mend the method; an interval has a confidence or certain ranks",
                 where=where,
             ) from error

@@ -151,7 +151,7 @@ class RankCount:
 
     @property
     def certain(self) -> tuple[int, int]:
-        """The rank lies between these, to within the noise, whatever the sample missed."""
+        """The rank is between these, to within the noise, whatever the sample missed."""
         most = self.known_up_to + self.up_to.found + self.up_to.unseen
         return self.known_below + self.below.found, most
 

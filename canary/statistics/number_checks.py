@@ -30,7 +30,7 @@ def check_confidence(confidence: float, where: str) -> None:
     real = isinstance(confidence, Real) and not isinstance(confidence, bool)
     if not (real and 0.0 < confidence < 1.0 and 1.0 - confidence < 1.0):  # 1e-20 is as 0
         raise EstimationError(
-            f"confidence must lie between 0 and 1, got {confidence!r}",
+            f"confidence must be between 0 and 1, got {confidence!r}",
             cure="0.95 is usual",
             where=where,
         )

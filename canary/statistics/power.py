@@ -246,7 +246,7 @@ def _checked(
     size = exact_size(space_size, where)
     if not 1.0 <= median_bits <= max(math.log2(size), 1.0):
         raise EstimationError(
-            f"a median exposure lies from 1 bit, which is not learned, to the "
+            f"a median exposure is between 1 bit, which is not learned, and the "
             f"{math.log2(size):.4g} bits of the space, got {median_bits!r}",
             cure="give one in between, or a larger space",
             where=where,

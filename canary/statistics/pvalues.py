@@ -171,7 +171,7 @@ def _p_values(given: ArrayLike, where: str) -> Floats:
     bad = np.flatnonzero(~((p > 0.0) & (p <= 1.0)))
     if len(bad):
         raise EstimationError(
-            f"p-values lie above 0 and at most at 1, got {p[bad[0]]} at position {bad[0]}",
+            f"p-values are above 0 and at most 1, got {p[bad[0]]} at position {bad[0]}",
             cure="count the canary itself: (1 + hits) / (1 + draws), or rank / |R|; an exposure "
             "read off a curve has no p-value",
             where=where,

@@ -146,7 +146,7 @@ def resampled(
     models, member_rows = _models(scores, member, guess, fprs)
     if over != "samples" and len(models) < _FEWEST_MODELS:
         raise EstimationError(
-            "one model tells nothing of other models",
+            "one model says nothing about other models",
             cure='give scores of several, or say over="samples"',
             where=where,
         )

@@ -50,7 +50,7 @@ def check_level(alpha: float, where: str) -> None:
     """An EstimationError unless it lies between 0 and 1."""
     if not 0.0 < alpha < 1.0:
         raise EstimationError(
-            f"alpha must lie between 0 and 1, got {alpha!r}",
+            f"alpha must be between 0 and 1, got {alpha!r}",
             cure="it is the share of nonmembers that may be called members: 0.01, say",
             where=where,
         )

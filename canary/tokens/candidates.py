@@ -53,7 +53,7 @@ class CandidateEncoder:
         if token == AUTO:
             raise InputError(
                 "the start token is to be chosen, and nothing is chosen here",
-                cure="name the token that stood before each text in training, or none",
+                cure="name the token that came before each text in training, or none",
                 where="start_token",
             )
         start = () if token is None else (self._find_start(token),)
@@ -75,7 +75,7 @@ class CandidateEncoder:
         if self._start and any(e.ids[:1] == self._start for e in found if _special_first(e)):
             raise InputError(
                 f"the tokenizer itself puts the start token {self.start_token!r} before a text, "
-                "and it would stand there twice",
+                "and it would be there twice",
                 cure="leave start_token (--start-token) away",
             )
         before = ((-shift, -shift),) * len(self._start)
@@ -126,20 +126,20 @@ class CandidateEncoder:
         return InputError(
             f"{problem}, and this tokenizer puts no token before a text, so the first token "
             "of the fill would have no probability",
-            cure="name what stood before each text in training with start_token "
+            cure="name what came before each text in training with start_token "
             "(--start-token; for packed data usually the end-of-text token), "
             "or begin the format with fixed text",
         )
 
     def starts_bare(self, encodings: Sequence[Encoding]) -> bool:
-        """Whether nothing stands before a text: no special token, start token or context."""
+        """Whether nothing comes before a text: no special token, start token or context."""
         bare = not self._start and not self.context
         return bare and not any(_special_first(e) for e in encodings)
 
     def context_length(self, format: Format, encoding: Encoding) -> int | None:
-        """How many tokens of a candidate stand before the first that overlaps its fill.
+        """How many tokens of a candidate come before the first that overlaps its fill.
 
-        None if the tokenizer cannot tell which characters a token stands for.
+        None if the tokenizer does not say which characters a token stands for.
         """
         if encoding.spans is None:
             return None
@@ -178,7 +178,7 @@ def _special_first(encoding: Encoding) -> bool:
 def _same_tokens(format: Format) -> ModelError:
     return ModelError(
         f"the tokenizer gives different fills of {format.masked!r} the same tokens "
-        "(it changes case or replaces characters), so no model can tell them apart",
+        "(it changes case or replaces characters), so no model can distinguish them",
         cure="use holes whose characters this tokenizer keeps apart",
     )
 

@@ -159,7 +159,7 @@ class FastTokenizer:
         except Exception as error:  # tokenizers raises bare Exception
             raise ModelError(
                 f"the tokenizer does not know a character of a text ({error})",
-                cure="use a format whose characters stood in the training data of the tokenizer",
+                cure="use a format whose characters were in the training data of the tokenizer",
             ) from error
         except BaseException as error:
             if type(error).__name__ != "PanicException":  # of Rust, and no Exception
@@ -183,7 +183,7 @@ def _unknown_characters(characters: set[str]) -> ModelError:
     # Characters of a fill are part of a secret: only their number is told.
     return ModelError(
         f"the tokenizer does not know {len(characters)} of the characters of a text",
-        cure="use a format whose characters stood in the training data of the tokenizer "
+        cure="use a format whose characters were in the training data of the tokenizer "
         "(build the vocabulary from corpus and format together)",
     )
 

@@ -112,7 +112,7 @@ def read_rules(tokenizer: FastTokenizer, texts: Automaton) -> Rules:
     symbols = _symbols(tokenizer, vocabulary, sorted(reached), by_byte=by_byte)
     usable = {symbol for parts in symbols.values() for symbol in parts}
     if unknown is not None and usable.union(reached).issuperset(unknown):
-        raise OddTextError("an unknown token that may stand in a candidate")
+        raise OddTextError("an unknown token that may be in a candidate")
     first, within = _tokens(model, vocabulary, symbols, usable)
     found = {cut.token for cut in cuts}
     if not found.isdisjoint([*first.values(), *within.values()]):
@@ -190,7 +190,7 @@ def _symbols(
                 symbols[char] = units
                 continue
             tokenizer.encode([char])  # says so if it is not known
-        raise UnknownRuleError("a character that is no token by itself")
+        raise UnknownRuleError("a character that is not a token of its own")
     return symbols
 
 

@@ -29,7 +29,7 @@ class Level:
     """One pre-tokenizer: it cuts each piece of the one before.
 
     What becomes of matches is ``Isolated``, ``Removed``, ``Contiguous``, ``MergedWithNext`` or
-    ``MergedWithPrevious``; with `invert` they are what lies between.
+    ``MergedWithPrevious``; with `invert` they are what is between.
     """
 
     pattern: Pattern | None = None  # cuts nothing

@@ -85,7 +85,7 @@ class TextGraph:
                         source = to
                     total += len(read)
             if total > _MAX_EDGES:
-                raise UnknownRuleError("so many texts that their graph takes over a million edges")
+                raise UnknownRuleError("texts whose graph takes over a million edges")
         alive = list(final)
         ways = [[*_targets(row), *more] for row, more in zip(edges, silent, strict=True)]
         for here in _backwards(ways):

@@ -336,7 +336,7 @@ def _uncut() -> UnknownRuleError:
 
 def _too_large() -> UnknownRuleError:
     """That a graph would take too many edges."""
-    return UnknownRuleError(f"so many tokens that fit that the tree takes over {MAX_EDGES:,} edges")
+    return UnknownRuleError(f"tokens that fit, of which the tree takes over {MAX_EDGES:,} edges")
 
 
 def _sums(values: Ints, counts: Ints) -> Ints:

@@ -167,7 +167,7 @@ def _tree_by_rules(
 ) -> TokenTree:
     tokenizer = encoder.tokenizer
     if not isinstance(tokenizer, FastTokenizer):
-        raise UnknownRuleError("a tokenizer that does not tell its rules")
+        raise UnknownRuleError("a tokenizer that does not show its rules")
     above = encoder.context + format.prefix
     around = [literal(text) if text else None for text in (above, format.suffix)]
     parts = [part for part in (around[0], format.automaton, around[1]) if part is not None]

@@ -159,7 +159,7 @@ BAD = {
     f"passed.json {TEN} --junit passed.json": "is read by this command",
     f"passed.json {TEN} --junit a.xml --markdown a.xml": "another result of this command",
     f"passed.json {TEN} --verification passed.json": "is not a canary verify document",
-    f"passed.json {TEN} --confidence nan": "confidence must lie between 0 and 1",
+    f"passed.json {TEN} --confidence nan": "confidence must be between 0 and 1",
     # What cannot be judged makes no baseline, and replaces none.
     f"passed.json {TEN} {UPDATE} passed.json": "is read by this command",
     f"passed.json --max-p 5 {UPDATE} kept.json": "on p-values makes no sense",

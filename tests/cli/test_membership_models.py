@@ -149,14 +149,14 @@ BAD = {
     f"{ALL} model9.npz": "model9.npz: cannot be read",
     f"{ALL} link.npz": "link.npz: is model1.npz, too",
     f"{ALL} copy.npz": "copy.npz: says of every sample what model1.npz says",
-    f"{ALL} --alphas 0.1,1": "alphas: alpha must lie between 0 and 1",
+    f"{ALL} --alphas 0.1,1": "alphas: alpha must be between 0 and 1",
     f"{ALL} --alphas some": "--alphas: expected rates",
     f"{ALL} --fpr 1e-5": "a false positive rate of 1e-05 cannot be seen",
     f"{ALL} --attacks loss": "attacks: the attack loss is by a shadow",
     f"{ALL} --attacks R,D": "the attack D needs models of each target's own",
     f"{ALL} --target 8": "--target: unknown model '8'; use one of",
     f"{ALL} --least 5": "no sample has 5 of 8 models",
-    f"{ALL} --confidence 95": "confidence must lie between 0 and 1",
+    f"{ALL} --confidence 95": "confidence must be between 0 and 1",
 }
 
 

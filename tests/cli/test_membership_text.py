@@ -127,7 +127,7 @@ def test_options_reach_the_measurement(attack, model, texts):
         ("--column body", "in.jsonl:1: has no column 'body'"),
         ("--share 2", "--share: share=2.0"),
         ("--masked-share 2", "--masked-share: --masked-share=2.0"),
-        ("--confidence 95", "confidence must lie between 0 and 1"),
+        ("--confidence 95", "confidence must be between 0 and 1"),
         ("few", "9 different members are too few"),
     ],
 )

@@ -124,8 +124,8 @@ FIXED = generate(TEXT, repetitions=[1], per_repetition=8, controls=8, seed=0)
         (tossed(16), tossed(16, seed=9), {}, "the canary set is not the one that was audited"),
         (tossed(), tossed(), {"guesses": 0}, "guesses must be a positive integer"),
         (tossed(), tossed(), {"guesses": 65}, "65 guesses for 64 coins"),
-        (tossed(), tossed(), {"delta": math.nan}, "delta must lie"),
-        (tossed(), tossed(), {"confidence": 1.0}, "confidence must lie"),
+        (tossed(), tossed(), {"delta": math.nan}, "delta must be"),
+        (tossed(), tossed(), {"confidence": 1.0}, "confidence must be"),
     ],
 )
 def test_input(audited_set, given, options, message):

@@ -186,7 +186,7 @@ def of_copies():
     return exact({1: [1.0] * 8, 64: [29.0] * 8}, extractions=found)
 
 
-EARLY = "ended before it brought out any candidate"
+EARLY = "ended before it extracted any candidate"
 AMONG = f"{EARLY}, and 1 of 3 injected canaries may be among the first 3.*--extraction-budget"
 BEHIND = f"{EARLY}; what it left costs at least 30.0 bits, and none of 3 canaries is among"
 DRAWN = [
@@ -203,7 +203,7 @@ DRAWN = [
         ),
         (
             *(extracted({2: "control-1"}), None, "passed"),
-            "1,234 queries .*brought out none of 8 injected canaries",
+            "1,234 queries .*extracted none of 8 injected canaries",
         ),
         (extracted({}, proven=False), None, "passed", "not proven"),
         # 1 - 0.93^8 = 44 %, and one of eight among eight of a hundred 49 %; doubled.

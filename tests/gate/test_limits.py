@@ -61,7 +61,7 @@ def ranked(exposures, formats):
         # Seven of eight must agree: the second smallest and the second largest.
         (HIGH, "memorized", 1, (15.0, 20.0), "is 15.0 bits or more, above the limit of 10; "),
         (LOW, "passed", 0, (0.5, 3.0), "is at most 3.0 bits, within the limit of 10"),
-        (SPREAD, "undecided", 3, (5.0, 14.0), "lies from 5.0 to 14.0 bits, on both sides"),
+        (SPREAD, "undecided", 3, (5.0, 14.0), "is between 5.0 and 14.0 bits, on both sides"),
     ],
 )
 def test_the_median_golden(bits, outcome, code, ends, said):
@@ -308,7 +308,7 @@ BOTH = exact({1: LOW, 16: HIGH})
         ({"max_exposure_bits": 30, "statistic": "maximum"}, "no exposure could exceed"),
         ({"max_exposure_bits": 10, "statistic": "mean"}, "unknown statistic 'mean'"),
         ({"max_p": 0.01, "undecided": "maybe"}, "unknown policy of undecided 'maybe'; use one of"),
-        ({"max_exposure_bits": 10, "confidence": math.nan}, "confidence must lie between"),
+        ({"max_exposure_bits": 10, "confidence": math.nan}, "confidence must be between"),
         ({"max_exposure_bits": 10, "repetitions": [4]}, "no canary has 4 copies; .* 1, 16"),
         ({"max_exposure_bits": 10, "repetitions": [0]}, "no canary has 0 copies"),
         ({"max_exposure_bits": 10, "repetitions": []}, "repetitions: no number"),

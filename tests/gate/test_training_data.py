@@ -202,7 +202,7 @@ def found_in(tmp_path, canaries=CANARIES, *, drop=0):
 
 def test_lost_canaries_are_refused(tmp_path):
     assert check(AUDIT, max_exposure_bits=10, verification=found_in(tmp_path))
-    match = "1 of 6 .* 'canary-1' was to stand 2 times .* and stood there 1 times; inject into a"
+    match = "1 of 6 .* 'canary-1' should appear 2 times .* and appears 1 times; inject into a"
     with pytest.raises(EstimationError, match=match):
         check(AUDIT, max_exposure_bits=10, verification=found_in(tmp_path, drop=1))
 
@@ -250,7 +250,7 @@ def test_text_before_the_canaries_of_the_corpus_belongs_into_the_audit(
         assert new_baseline(audit, verification=found).audits
         return
     assert verdict.reason.check == "context"
-    with pytest.raises(EstimationError, match="stands before the canaries, and the audit priced"):
+    with pytest.raises(EstimationError, match="comes before the canaries, and the audit priced"):
         new_baseline(audit, verification=found)
 
 
@@ -272,7 +272,7 @@ def test_a_memorized_model_is_memorized_whatever_the_file_lacks(tmp_path):
     verdict = check(learned, max_exposure_bits=10, verification=found)
     assert (verdict.outcome, verdict.exit_code) == ("memorized", 1)
     (note,) = verdict.notes
-    assert note.startswith("1 of 6 canaries did not survive as they should: 'canary-1' was to")
+    assert note.startswith("1 of 6 canaries did not survive as they should: 'canary-1' should ")
     assert "so this is not the file that the training read" in note
     with pytest.raises(EstimationError, match="1 of 6 canaries did not survive"):
         new_baseline(learned, verification=found)

@@ -202,7 +202,7 @@ def test_refused_input():
         ("0 pairs of numbers", class_risks, table, of_all, {}),
         ("numbers of 399 samples for 400", class_risks, table, other, {}),
         ("numbers of 399 samples for 400", possible_class_risks, table, other, {}),
-        ("confidence must lie", possible_class_risks, table, of_all, {"confidence": 95}),
+        ("confidence must be", possible_class_risks, table, of_all, {"confidence": 95}),
         ("of 1 models none lacks a member of model 0", sensitivity, entropy, {}),
         ("numbers of 2 samples for 1", by_risk, risks([0.5]), [1, 2], {}),
         ("a choice of .2,.", feature_distances, [[0.0]], [0], one),

@@ -167,7 +167,7 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
         (InputError, {"others": []}, "losses of shape"),
         (InputError, {"query_data": ["a"]}, "one of query_data and calibration_data"),
         (InputError, {"query_data": "ab", "calibration_data": "b"}, "1 sample of the query set"),
-        (InputError, {"confidence": 1.0}, "confidence must lie between"),
+        (InputError, {"confidence": 1.0}, "confidence must be between"),
         (InputError, {"resamples": 0}, "resamples must be a positive integer"),
         (InputError, {"unseen": np.ones((2, 400))}, "losses of 2 models on unseen samples"),
         (EstimationError, dict.fromkeys(("query", "target", "others"), np.ones(3)), "has 3 samp"),

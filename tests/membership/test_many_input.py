@@ -30,7 +30,7 @@ def test_levels(table, alpha):
         partial(canary.attack, table, "P", alpha=alpha),
         partial(agreement, [scores], alpha=alpha),
     ):
-        with pytest.raises(EstimationError, match="alpha must lie between 0 and 1, got .* share"):
+        with pytest.raises(EstimationError, match="alpha must be between 0 and 1, got .* share"):
             ask()
 
 

@@ -186,8 +186,8 @@ def test_infinity_and_gaps_between_kernels_golden():
 def test_refused_input():
     shadow = table([1, 2], [1, 0])
     for options, words in (
-        ({"prior": 0.0}, "prior must lie between 0 and 1, got 0.0"),
-        ({"prior": math.nan}, "prior must lie"),
+        ({"prior": 0.0}, "prior must be between 0 and 1, got 0.0"),
+        ({"prior": math.nan}, "prior must be"),
         ({"bins": 0}, "bins must be a positive integer, got 0"),
         ({"bins": 4_194_304}, "give at most 4,194,303; 5 are usual"),
         ({"bins": 5, "smooth": True}, "smoothed risk scores have no bins"),

@@ -152,7 +152,7 @@ FAULTS = {
         answers(lambda a: {**a, "choices": [{"text": "x", "logprobs": None}]}),
         "gives no log-probabilities .*--top-k",
     ),
-    "no echo": (no_echo, "told of 1: it does not echo"),
+    "no echo": (no_echo, "returned 1: it does not echo"),
     "off by one": (off_by_one, "as the next token: .*off by one"),
     "one too early": (one_too_early, "later tokens change earlier ones"),
     "other tokens": (
@@ -200,10 +200,10 @@ FAULTS = {
         "probability of 1.9 together",
         {"top_k": 2},
     ),
-    "nothing next": (showing(top_logprobs=[{}]), "does not tell the likeliest", {"top_k": 2}),
+    "nothing next": (showing(top_logprobs=[{}]), "does not return the most likely", {"top_k": 2}),
     "not ours": (
         showing(top_logprobs=[{"nothing of ours": -1.0}]),
-        "none of the tokenizer's",
+        "that the tokenizer does not have",
         {"top_k": 2},
     ),
     # Where nothing is echoed, a start token cannot be told from other tokens.

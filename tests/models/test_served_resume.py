@@ -84,7 +84,7 @@ def test_no_more_requests_than_allowed_are_sent(tmp_path):
 def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
     said = []
     with FakeServer(build("table")) as server:
-        model = load_served(server, tmp_path, max_requests=60, tell=said.append)
+        model = load_served(server, tmp_path, max_requests=60, say=said.append)
         before = server.count()
         with pytest.raises(InputError, match=r"about 3\d\d requests are needed, and 60 allowed"):
             canary.exposure(model, some_canaries(), start_token=None)

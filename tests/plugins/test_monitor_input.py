@@ -77,7 +77,7 @@ def _smaller(module):
 
 
 MODULES = [
-    (UnsupportedError, "lie on cpu and meta.*one device, or spread it", _apart),
+    (UnsupportedError, "are on cpu and meta.*one device, or spread it", _apart),
     (UnsupportedError, "parted over several processes.*audit the saved", _parted),
     (UnsupportedError, "parted over several processes.*audit the saved", _placed),
     (UnsupportedError, "an average of the weights was given", torch.optim.swa_utils.AveragedModel),

@@ -205,7 +205,7 @@ SECRET = "734921"
 
 
 def extracted(audit, names, *, proven=True):
-    """The likeliest candidates are these canaries; None is a candidate of nobody's."""
+    """The most likely candidates are these canaries; None is a candidate of nobody's."""
     candidates = tuple(
         Candidate(
             SECRET, 10.0 + place, proven or not place, 20 * (place + 1),

@@ -1,10 +1,10 @@
 # ruff: noqa: T201
 """What `make check` asks of the English: words to avoid, and the length of sentences.
 
-``python tests/support/prose.py [PATH...]`` reads the pages, and the docstrings and longer strings
-of the package. It fails where one has a word of `AVOID`, or where a sentence of the README, a
-tutorial or a guide has more than 30 words. ``[tool.prose] later`` of `pyproject.toml` lists what
-is still to be rewritten.
+``python tests/support/prose.py [PATH...]`` reads the pages, the docstrings that the reference
+shows, and the longer strings of the package. It fails where one has a word of `AVOID`, or where
+a sentence of the README, a tutorial or a guide has more than 30 words. ``[tool.prose] later`` of
+`pyproject.toml` lists what is still to be rewritten, ``data`` what is not prose.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -23,16 +24,16 @@ READ_FIRST = ("README.md", "docs/index.md", "docs/tutorials/*", "docs/guides/*")
 PAGES = ("*.md", "docs/**/*.md", "recipes/**/*.md", "canary/**/*.md")
 
 AVOID = {
-    r"stands?|stood": "appear, be",
+    r"(?:stands?|stood)(?! for)": "appear, be",
     r"tells?|told": "say, report, show, distinguish",
     r"leav(?:e|es|ing) \w* ?away|left away": "omit",
     r"in earnest": "in real use",
     r"rooms?": "package, section",
-    r"lies?|lay|lain": "be",
+    r"(?:lies?|lay|lain)(?! out)": "be",
     r"as it were": "",
     r"so many": "the number itself",
     r"such as (?:are|is)": "those that",
-    r"(?:is|are) none": "is not a ...",
+    r"(?<!there )(?:is|are) none": "is not a ...",
     r"whoever": "anyone who, an attacker who",
     r"likeliest": "most likely",
     r"likelier": "more likely",
@@ -70,12 +71,43 @@ def _blank(found: re.Match[str]) -> str:
 
 
 def of_module(text: str) -> Iterator[tuple[int, str]]:
-    """(line, text) of docstrings, and of strings of four words and more."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            said = re.sub(r"``.+?``|`[^`]+`", "code", node.value)
+    """(line, text) of docstrings in the reference, and of other strings from four words on."""
+    tree = ast.parse(text)
+    for node, shown in docstrings(tree):
+        if shown:
+            yield node.lineno, bare(node.value)
+    those = {node for node, _ in docstrings(tree)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in those:
+            said = bare(node.value)
             if len(re.findall(r"\b[a-z]+\b", said)) >= 4:
                 yield node.lineno, said
+
+
+def bare(text: str) -> str:
+    """A docstring or message with its code left out."""
+    return re.sub(r"``.+?``|`[^`]+`|\bNone\b", "code", text)
+
+
+def docstrings(tree: ast.AST, shown: bool = True) -> Iterator[tuple[ast.Constant, bool]]:
+    """Docstrings, and whether the reference shows them."""
+    for node in ast.iter_child_nodes(tree):
+        inner = shown
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            public = not node.name.startswith("_") or node.name == "__init__"
+            inner = public and (not isinstance(tree, ast.Module) or node.name in referred())
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                yield node.value, shown and not isinstance(tree, ast.Module)
+        else:
+            yield from docstrings(node, inner)
+
+
+@cache
+def referred() -> frozenset[str]:
+    """Every word of the reference."""
+    pages = ROOT.glob("docs/reference/*.md")
+    return frozenset(word for p in pages for word in re.findall(r"\w+", p.read_text("utf-8")))
 
 
 def sentences(paragraph: str) -> list[str]:
@@ -93,7 +125,7 @@ def found_in(path: Path) -> Iterator[str]:
         for word in AVOIDED.finditer(text):
             at = line + text[: word.start()].count("\n")
             instead = [*AVOID.values()][int((word.lastgroup or "w0")[1:])]
-            if word[0].lower().startswith("room") and where == "CONTRIBUTING.md":
+            if word[0].lower().startswith("room") and where.startswith(("CONTRIB", "canary/")):
                 continue
             yield f"{where}:{at}: {word[0]!r}" + (f" (rather: {instead})" if instead else "")
         if any(fnmatch(where, pattern) for pattern in READ_FIRST):
@@ -111,14 +143,15 @@ def files() -> list[Path]:
 def main(paths: list[str]) -> int:
     """Print what is wrong in these files, or in all but those for later."""
     with (ROOT / "pyproject.toml").open("rb") as file:
-        later = tomllib.load(file)["tool"].get("prose", {}).get("later", [])
+        settings = tomllib.load(file)["tool"]["prose"]
+    left = [*settings["data"], *settings.get("later", [])]
     if paths:
         read = [p for path in paths for p in files() if p.is_relative_to(Path(path).resolve())]
     else:
         read = [
             path
             for path in files()
-            if not any(fnmatch(path.relative_to(ROOT).as_posix(), pattern) for pattern in later)
+            if not any(fnmatch(path.relative_to(ROOT).as_posix(), pattern) for pattern in left)
         ]
     wrong = [line for path in read for line in found_in(path)]
     print(*wrong, f"{len(wrong)} places in {len(read)} files", sep="\n")

@@ -49,10 +49,10 @@ class Endpoint:
     attempts : int
         How often a request is sent that fails in a way that may pass.
     top_k : int, optional
-        For a server that gives no log-probabilities of a prompt: how many of the likeliest
-        next tokens to ask for. What lies beyond them is bounded only.
-    tell : callable, optional
-        Told in a line how many requests are to come, before they are sent.
+        For a server that gives no log-probabilities of a prompt: how many of the most likely
+        next tokens to ask for. The others only have a bound.
+    say : callable, optional
+        Called with a line that says how many requests are to come, before they are sent.
     """
 
     url: str
@@ -65,7 +65,7 @@ class Endpoint:
     patience: float = 300.0
     attempts: int = 6
     top_k: int | None = None
-    tell: Callable[[str], None] | None = None
+    say: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         _check_url(self.url)

@@ -135,7 +135,7 @@ def shake_hands(
     aligned = math.inf
     if top is not None:
         if all(len(probe.numbers) == 1 for probe in probes):
-            raise manner.odd("tells next tokens that are none of the tokenizer's", _TOKENIZER)
+            raise manner.odd("names next tokens that the tokenizer does not have", _TOKENIZER)
         if all(likely.max(initial=-np.inf) > -_SURE for likely in numbers):
             raise manner.odd(
                 "gives the most likely next token a probability of 1 behind random tokens: these "
@@ -157,8 +157,8 @@ def shake_hands(
         followed = _followed(client, manner, rows, quote=True)
         if len(followed) < _FEWEST:
             raise manner.odd(
-                "does not say which tokens it holds likely to come next, so that it cannot be "
-                "seen whether it tells the log-probability of each token in its place",
+                "does not say which tokens are likely to come next, so that it cannot be "
+                "seen whether it gives the log-probability of each token in its place",
                 "use a server that gives log-probabilities of generated tokens, too",
             )
         before = {tuple(probe.ids): probe.numbers for probe in probes}
@@ -200,7 +200,7 @@ def check_aligned_at(client: Client, agreed: Agreed, ids: Sequence[int]) -> None
     if not followed:
         raise manner.odd(
             f"names no token that may come after {len(ids) - 1} others, so that it cannot be "
-            "seen whether it tells the log-probability of each in its place at this length",
+            "seen whether it gives the log-probability of each in its place at this length",
             "use a server that takes token ids, or texts of another length",
         )
     apart = []
@@ -230,7 +230,7 @@ def _manner(
         return _as_text(manner, texts.before, choice.tokens, probe) if as_text else manner
     what = "to echo a prompt with log-probabilities"
     cure = (
-        "use a server that does (vLLM), or ask for bounds from the likeliest next tokens with "
+        "use a server that does (vLLM), or ask for bounds from the most likely next tokens with "
         "--top-k"
     )
     if top is not None:

@@ -27,12 +27,12 @@ _ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
 _LEAST = -1e4  # a probability of 0 is as far from another as from itself
 _WITHOUT_ECHO = (
     "use a server that gives log-probabilities of a prompt (vLLM does), or ask for bounds from "
-    "the likeliest next tokens with --top-k"
+    "the most likely next tokens with --top-k"
 )
 _TOKENIZER = "name the tokenizer that the model was trained with (--tokenizer)"
 _SHOWN = (
-    f"{_TOKENIZER}; if it is that one, the server tells tokens by texts that are not theirs: use "
-    "one that tells them by number (return_tokens_as_token_ids, as vLLM does)"
+    f"{_TOKENIZER}; if it is that one, the server names tokens by texts that are not theirs: use "
+    "one that names them by number (return_tokens_as_token_ids, as vLLM does)"
 )
 _MISCOUNTED = (
     f"{_TOKENIZER}; if it is that one, the server cuts prompts off, puts tokens before some of "
@@ -81,12 +81,12 @@ class Manner:
     build: str | None = None
 
     def request(self, ids: Sequence[int], *, following: int | None = None) -> dict[str, Any]:
-        """What to ask for a row of tokens; or for the `following` likeliest tokens after it."""
+        """What to ask for a row of tokens; or for the `following` most likely tokens after it."""
         prompt = self.texts.text(ids) if self.as_text else [int(token) for token in ids]
         return self.body(prompt, following or self.top)
 
     def body(self, prompt: str | list[int], top: int | None) -> dict[str, Any]:
-        """The body of a request for the `top` likeliest tokens after a prompt; None: for an echo.
+        """The body of a request for the `top` most likely tokens after a prompt; None: for an echo.
 
         One token is always generated: some servers take no fewer, and others read 0 as no limit.
         """
@@ -157,7 +157,7 @@ class Manner:
             rest = 2 * self.texts.tokenizer.size * math.exp(_least_told(choice))
         problem = ""
         if total > 1 + _EXCESS:
-            problem = f"gives the likeliest next tokens a probability of {total:.3g} together"
+            problem = f"gives the most likely next tokens a probability of {total:.3g} together"
         if total + rest < 1 - _EXCESS:
             problem = f"leaves all next tokens a probability of at most {total + rest:.3g} together"
         if problem:
@@ -168,7 +168,7 @@ class Manner:
         return named
 
     def told_of(self, choice: Choice, tokens: int) -> Manner:
-        """The manner, with what the first answer about so many tokens says besides.
+        """The manner, with what the first answer about these tokens says besides.
 
         A ServerError if token ids were sent, and the server read others besides.
         """
@@ -182,7 +182,7 @@ class Manner:
         return replace(self, build=choice.build, hidden=hidden)
 
     def fits(self, told: Sequence[str], ids: Sequence[int]) -> bool:
-        """Whether what a server tells begins with these tokens."""
+        """Whether the answer of a server begins with these tokens."""
         return len(told) >= len(ids) and all(map(self.texts.is_token, told, ids))
 
     def _echoed(self, choice: Choice, ids: Sequence[int]) -> Floats:
@@ -192,7 +192,7 @@ class Manner:
         told = choice.tokens[self.shown :]
         if len(told) < n:
             raise self.odd(
-                f"was sent {n} tokens to echo, and told of {len(told)}: it does not echo a "
+                f"was sent {n} tokens to echo, and returned {len(told)}: it does not echo a "
                 "prompt, or makes fewer tokens of it",
                 _WITHOUT_ECHO,
             )
@@ -227,7 +227,7 @@ class Manner:
         """
         if not choice.tokens or not choice.top or not choice.top[0]:
             raise self.odd(
-                "does not tell the likeliest next tokens",
+                "does not return the most likely next tokens",
                 "use a server that gives log-probabilities of generated tokens (logprobs)",
             )
         if any(map(math.isnan, choice.top[0].values())):

@@ -143,10 +143,10 @@ class ServedModel:
         known, sent = len(self._answers), self._client.sent
         sure = rows + -(-rows // _BLOCK)
         limit = self._endpoint.max_requests
-        if self._endpoint.tell is not None:
+        if self._endpoint.say is not None:
             more = f", and at most {at_most:,} for the search" if at_most else ""
             kept = f"; {known:,} earlier answers are kept and not asked for again" if known else ""
-            self._endpoint.tell(
+            self._endpoint.say(
                 f"Requests to {self._endpoint.base}: {sent:,} to see what it can do, about "
                 f"{sure:,} to come{more}{kept}"
             )
@@ -159,7 +159,7 @@ class ServedModel:
             )
 
     def ask(self, rows: Sequence[Row]) -> dict[Row, Floats]:
-        """What is answered to each row; the same one may stand in it several times.
+        """What is answered to each row; the same one may be in it several times.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class EchoedModel(ServedModel):
         Raises
         ------
         ServerError
-            If the server fails, refuses, or is another than at the beginning; or if it tells
+            If the server fails, refuses, or is another than at the beginning; or if it returns
             numbers in other places than their own in rows as long as these.
         UnsupportedError
             If the server takes texts only, and a row is not what it makes of its text.
@@ -268,10 +268,10 @@ class LikeliestModel(ServedModel):
     """
 
     def score(self, rows: Rows) -> FloatArray:
-        """Refused: what is not among the likeliest has no log-probability, only a bound."""
+        """Refused: what is not among the most likely has no log-probability, only a bound."""
         raise UnsupportedError(
-            f"the server of {self.facts.name!r} tells only the {self._manner.top} likeliest next "
-            "tokens, so whole texts have no log-perplexity",
+            f"the server of {self.facts.name!r} returns only the {self._manner.top} most likely "
+            "next tokens, so whole texts have no log-perplexity",
             cure="use canary exposure or extract, which give bounds, or a server that echoes "
             "prompts with log-probabilities (vLLM)",
         )
@@ -290,7 +290,7 @@ class _Below(RowWalker):
         self.context_log_probs: FloatArray = np.zeros(len(self._before) - 1, np.float32)
 
     def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
-        """See `canary.models.language_model.Walker.expand`; upper bounds where a token is not told.
+        """See `canary.models.language_model.Walker.expand`; upper bounds for tokens not returned.
 
         Where that is one of the path, all children are marked. A query is a request.
         """

@@ -82,8 +82,8 @@ class Texts:
     def is_token(self, said: str, token: int) -> bool:
         """Whether a server can mean `token` by what it says.
 
-        Parts of characters are told by no text; one is taken for any other. A special token
-        has no text within one; servers tell it by none, or by its name.
+        Parts of characters have no text; one is taken for any other. A special token
+        has no text within one; servers give no text for it, or its name.
         """
         number = token_number(said)
         if number is not None:
