@@ -120,9 +120,9 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     command("audit", model, *SET, "--out", "a", *SAMPLING, *NO_EXTRACTION)
     told = {}
 
-    def run(out, *, inject, seed, stage, say):
+    def run(out, *, inject, seed, progress, say):
         told.update(out=out, inject=inject, seed=seed)
-        stage("training", 10)(10)
+        progress("training", 10, "steps")(10)
         say("a line")
         return Audit.load("a/audit.json")
 
