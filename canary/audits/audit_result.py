@@ -11,11 +11,12 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from canary.audits.about import About
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
 from canary.corpus.canaries import CanarySet
@@ -169,6 +170,8 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
         The most likely candidates of the formats, without their fills.
     start : StartChoice or None
         What stands before each candidate, and why; None in audits of earlier versions.
+    about : About
+        Names for its reports, and its date.
     file : str
         The file that it was read from.
     """
@@ -181,6 +184,7 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
     settings: Mapping[str, Any]
     extractions: tuple[Extraction, ...] = ()
     start: StartChoice | None = None
+    about: About = field(default_factory=About.today, compare=False)
     file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
@@ -235,6 +239,14 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
         none = () if self.injected else (_NONE_INJECTED,)
         return (*none, *of_start, *noted(self.formats))
 
+    def named(
+        self, *, model: str | None = None, corpus: str | None = None, auditor: str | None = None
+    ) -> Audit:
+        """The same audit with other names in its reports; those that are None stay."""
+        given = {"model": model, "corpus": corpus, "auditor": auditor}
+        names = {name: value for name, value in given.items() if value is not None}
+        return replace(self, about=replace(self.about, **names))
+
     def by_repetitions(self, format: int | None = None) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""
         mine = [c for c in self.canaries if format is None or c.format == format]
@@ -263,6 +275,10 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
             lines.append(("found", "no p-value, since they were not drawn at random"))
         lines += [("note", note) for note in self.notes]
         return "\n".join(f"{name:>12}: {what}" for name, what in lines)
+
+    @classmethod
+    def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {"about": {}, **data}
 
     def _check(self) -> None:
         if not self.canaries:

@@ -61,16 +61,19 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     tell(drawn.get())
 
 
-def show_report(result: Any) -> None:
-    """What there is to say about a result: the answer, notes, what came out, what to do."""
+def show_report(result: Any, *, answer: Sequence[str] = ()) -> None:
+    """What there is to say about a result: the answer, notes, what came out, what to do.
+
+    The lines of `answer` are said in place of the report's.
+    """
     from canary.reports.builders import report_of
     from canary.reports.document import words_of
 
     made = report_of(result)
-    say(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
+    for line in answer or [f"{made.label}. {' '.join(map(words_of, made.sentences))}"]:
+        say(line)
     for note in made.notes:
-        marked = not isinstance(note, str) and note[0].kind == "strong"
-        say(f"{'warning' if marked else 'note'}: {words_of(note)}")
+        say(f"{'warning' if note in made.warnings else 'note'}: {words_of(note)}")
     _show_blocks((*made.outcome, *made.brief))
     if made.actions:
         say("What to do:")

@@ -24,6 +24,7 @@ from canary.cli.options import (
     Whole,
 )
 from canary.cli.outputs import (
+    Names,
     Result,
     check_name,
     check_outputs,
@@ -33,6 +34,7 @@ from canary.cli.outputs import (
     resumable,
 )
 from canary.cli.standard_streams import check_stdout
+from canary.errors import InputError
 from canary.statistics.numbers import bits_between, count, plural
 
 if TYPE_CHECKING:
@@ -129,6 +131,8 @@ def score(
 @command(
     "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
     "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/ --force",
+    "audit ./model --canaries canaries.json --max-exposure-bits 10 --verification verified.json "
+    "--out judged/",
     "audit ./model --canaries canaries.json --factory mymodel.py:build --out own/",
     "audit /models/it --canaries canaries.json --out large/ --ray head:6379 --worker-gpus 1",
     out="FOLDER: Where audit.json and report.html go.",
@@ -142,6 +146,10 @@ def audit(
     out: Path,
     options: MeasuringOptions,
     extraction_budget: Whole = 10_000,
+    max_exposure_bits: float | None = None,
+    verification: Path | None = None,
+    trust_injection: bool = False,
+    names: Names,
     force: bool = False,
 ) -> Result:
     """Measure whether a model memorized its canaries.
@@ -150,16 +158,29 @@ def audit(
     the same command again to resume an audit that was stopped; FOLDER/parts keeps what is finished
     until then.
 
-    Exit codes: 0 measured, whatever the result, 2 wrong input, 130 stopped with Ctrl-C.
+    With --max-exposure-bits, the exit codes are those of check.
+
+    Exit codes: 0 measured, or passed; 1 memorized, 3 undecided, 2 wrong input, 130 Ctrl-C.
     """
     from canary.audits.audit_result import KIND, SCHEMA
     from canary.audits.auditing import audit as measure
     from canary.audits.extracting import with_extractions
     from canary.corpus.canaries import CanarySet
+    from canary.corpus.verification import Verification
+    from canary.gate.check_audit import check
+    from canary.gate.exposure_limit import check_limit
 
+    if max_exposure_bits is not None:
+        check_limit(max_exposure_bits)
+    elif verification is not None or trust_injection:
+        raise InputError(
+            "--verification and --trust-injection judge nothing without a limit",
+            cure="give --max-exposure-bits as well, or omit them",
+        )
     chosen = CanarySet.load(canaries)
+    verified = None if verification is None else Verification.load(verification)
     asked = options.running()
-    read = [canaries, *factory_file(options.factory)]
+    read = [canaries, *([verification] if verification else []), *factory_file(options.factory)]
     with report_folder(out, KIND, "audit.json", inputs=read, force=force, in_parts=True) as folder:
         loaded = options.load(model)
         if folder.pieces:
@@ -185,7 +206,17 @@ def audit(
                     batch_size=options.batch_size,
                     progress=bars.stage,
                 )
-        return folder.finish(result, result.to_dict(), SCHEMA)
+        result = result.named(**{name.split("_")[0]: n for name, n in vars(names).items()})
+        body = result.to_dict()
+        if max_exposure_bits is None:
+            return folder.finish(result, body, SCHEMA)
+        verdict = check(
+            result,
+            max_exposure_bits=max_exposure_bits,
+            verification=verified,
+            trust_injection=trust_injection,
+        )
+        return folder.finish(verdict, body, SCHEMA, code=verdict.exit_code)
 
 
 @command(

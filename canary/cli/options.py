@@ -79,6 +79,16 @@ HELP: Mapping[str, str] = {
     "that decided whether it went in, and a shadow that does not depend on the coins.",
     "delta": "P: The delta of the (epsilon, delta) differential privacy.",
     "guesses": "N: The number of coins to guess. Fix it before you see any result.  [default: all]",
+    # Limits and reports.
+    "max_exposure_bits": "BITS: The largest exposure that passes. The verdict is memorized if the "
+    "interval of the exposure is above it.",
+    "verification": "FILE: What canary verify --json printed for the training corpus. Nothing is "
+    "decided if canaries were lost there.",
+    "trust_injection": "Confirm that the canaries were in the training data. Without this and "
+    "without --verification, the verdict is undecided unless canaries look learned.",
+    "model_name": "NAME: The model's name in the report.  [default: that of its folder or hub id]",
+    "corpus_name": "NAME: The name of the training data in the report.",
+    "auditor": "NAME: Who tests the model, for the report.",
     # Models.
     "start_token": "TOKEN: The token that training put before each text, unless the tokenizer "
     r"adds it: a name (\n is understood), or none. Where auto is the default, it takes the token "
@@ -122,11 +132,12 @@ PANELS: Mapping[str, str] = {
     "Statistics": "exposure_bits power fpr statistic confidence resamples undecided",
     "Risk scores": "prior bins scale least smooth",
     "Privacy bound": "coin_flips max_epsilon delta guesses",
+    "Names in the report": "model_name corpus_name auditor",
     "Model": "start_token start_texts context tokenizer factory dtype device batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
     "in_flight request_timeout top_k",
     "Ray cluster": "ray workers worker_cpus worker_gpus",
-    "Output": "junit markdown force as_json help",
+    "Output": "report junit markdown force as_json help",
 }
 """The options of each panel, in the order of the help; all others are in the first."""
 

@@ -39,6 +39,15 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Names:
+    """What a report calls what was tested, and who tested it."""
+
+    model_name: str | None = None
+    corpus_name: str | None = None
+    auditor: str | None = None
+
+
+@dataclass(frozen=True)
 class ReportFolder:
     """Where a command puts its document and the page that shows it; `parts` is for long runs."""
 
@@ -48,7 +57,9 @@ class ReportFolder:
     parts: Path
     pieces: int
 
-    def finish(self, result: Any, body: Mapping[str, Any], schema: int, **naming: Any) -> Result:
+    def finish(
+        self, result: Any, body: Mapping[str, Any], schema: int, *, code: int = 0, **naming: Any
+    ) -> Result:
         """Write the document and the page, say what there is to say, and end the command."""
         from canary.records.shards import discard_run, publish
         from canary.reports.pages import report
@@ -64,7 +75,7 @@ class ReportFolder:
             draw(self.page)
         show_report(result)
         say(f"The report is {self.page}; its numbers are in {self.numbers}")
-        return Result(self.kind, body, schema)
+        return Result(self.kind, body, schema, code)
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.command import command, flag_of
-from canary.cli.console import Bars, say, show_notes, show_report
+from canary.cli.console import Bars, say, show_report
 from canary.cli.options import Count, Whole, whole_numbers
-from canary.cli.outputs import Result, audit_in, check_outputs, report_folder
+from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
 from canary.statistics.numbers import plural
 
@@ -107,8 +107,6 @@ class Compared:
     "check audit/audit.json --baseline baseline.json --verification verified.json",
     audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
     "seeds of the same training.",
-    max_exposure_bits="BITS: The largest exposure that passes. The verdict is memorized if the "
-    "interval of the exposure is above it.",
     statistic="Which exposure is limited: the median for each number of copies, or the largest of "
     "all.",
     max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
@@ -122,13 +120,10 @@ class Compared:
     canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
     repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
     seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",
-    verification="FILE: What canary verify --json printed for the training corpus. Nothing is "
-    "decided if canaries were lost there.",
-    trust_injection="Confirm that the canaries were in the training data. Without this and without "
-    "--verification, the verdict is undecided unless canaries look learned.",
     confidence="LEVEL: The confidence of a verdict on exposure, or of the bound on epsilon.  "
     "[default: 0.9, or 0.95 for epsilon]",
     undecided="The exit code of an undecided verdict: fail gives 3, pass gives 0.",
+    report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
 )
@@ -141,6 +136,7 @@ def check(
     canaries: Path | None = None,
     repetitions: str | None = None,
     verification: Path | None = None,
+    report: Path | None = None,
     junit: Path | None = None,
     markdown: Path | None = None,
 ) -> Result:
@@ -158,7 +154,8 @@ def check(
     from canary.gate.check_audit import check as judge
     from canary.gate.check_audit import new_baseline
     from canary.gate.verdict import KIND, SCHEMA
-    from canary.records.files import JUNIT, MARKDOWN
+    from canary.records.files import JUNIT, MARKDOWN, PAGES
+    from canary.reports.pages import report as write_report
     from canary.reports.verdicts import write_junit, write_markdown
 
     if update_baseline and baseline is None:
@@ -166,8 +163,8 @@ def check(
             "--update-baseline without --baseline", cure="name the file with --baseline FILE"
         )
     if update_baseline and not limits.given:
-        files = {"canaries": canaries, "repetitions": repetitions, "junit": junit}
-        of_a_verdict = {**files, "markdown": markdown, **limits.details}
+        files = {"canaries": canaries, "report": report, "junit": junit, "markdown": markdown}
+        of_a_verdict = {**files, "repetitions": repetitions, **limits.details}
         if useless := [flag_of(name) for name, given in of_a_verdict.items() if given]:
             raise InputError(
                 f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
@@ -177,8 +174,8 @@ def check(
     compared, new = (None, baseline) if update_baseline else (baseline, None)
     places = [audit_in(file) for file in audit_files]
     read = [*places, *(file for file in (canaries, verification, compared) if file is not None)]
-    outputs = ((junit, JUNIT), (markdown, MARKDOWN), (new, BASELINE))
-    written = [(file, (kind,)) for file, kind in outputs if file is not None]
+    outputs = ((report, PAGES), (junit, (JUNIT,)), (markdown, (MARKDOWN,)), (new, (BASELINE,)))
+    written = [(file, kinds) for file, kinds in outputs if file is not None]
     check_outputs(written, inputs=read, force=None)
     audits = [Audit.load(place) for place in places]
     verified = None if verification is None else Verification.load(verification)
@@ -194,6 +191,8 @@ def check(
             verification=verified,
             **vars(limits),
         )
+        if report is not None:
+            write_report(verdict, report)
         if junit is not None:
             write_junit(verdict, junit)
         if markdown is not None:
@@ -203,10 +202,8 @@ def check(
         say(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
     if verdict is None:
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
-    say(str(verdict))
-    for finding in verdict.others:
-        say(f"{finding.outcome}: {finding}")
-    show_notes(verdict.notes)
+    others = [f"{finding.outcome}: {finding}" for finding in verdict.others]
+    show_report(verdict, answer=[str(verdict), *others])
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
 
 
@@ -223,6 +220,7 @@ def report(
     audit_files: list[Path],
     *,
     out: Path,
+    names: Names,
     compared: Compared,
     force: bool = False,
 ) -> Result:
@@ -237,7 +235,7 @@ def report(
 
     check_outputs([(out, PAGES)], inputs=compared.read(audit_files), force=force)
     results, called = compared.results(audit_files)
-    page = write_report(results, out, **called)
+    page = write_report(results, out, **called, **vars(names))
     say(f"The report is {page}")
     return Result("canary report", {"out": str(page)})
 
@@ -351,7 +349,7 @@ def forgotten(
                 seed=seed,
                 progress=bars.stage,
             )
-        result = folder.finish(comparison, comparison.to_dict(), SCHEMA, name=target.name)
+        result = folder.finish(comparison, comparison.to_dict(), SCHEMA, model_name=target.name)
     answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
     return result if answered else replace(result, code=_UNANSWERED)
 

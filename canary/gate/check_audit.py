@@ -201,11 +201,8 @@ def check(
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
         if known == [True, False]:
             compared.append(_NO_START)
-    verdict = in_training(
-        Verdict(tuple(findings), undecided),
-        *(audits, verification, baseline),
-        trusted=trust_injection,
-    )
+    verdict = Verdict(tuple(findings), undecided, audits=audits)
+    verdict = in_training(verdict, audits, verification, baseline, trusted=trust_injection)
     left_out = _left_out(audits, repetitions) if verdict else []
     verdict = replace(verdict, notes=(*_notes(audits), *compared, *left_out, *verdict.notes))
     for listener in LISTENERS:

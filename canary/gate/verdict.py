@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from canary.audits.audit_result import CanaryResult
+from canary.audits.audit_result import Audit, CanaryResult
 from canary.records.record import to_plain
 from canary.statistics.numbers import Shown, clean, picked
 
@@ -103,11 +103,14 @@ class Verdict(Shown):
     notes : tuple of str
         What the audits note of their numbers (`Audit.notes`), and what a pass does not know of
         the training data. They alone decide nothing.
+    audits : tuple of Audit
+        What was judged, for reports; not in `to_dict`.
     """
 
     findings: tuple[Finding, ...]
     undecided: Policy = "fail"
     notes: tuple[str, ...] = ()
+    audits: tuple[Audit, ...] = field(default=(), compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")

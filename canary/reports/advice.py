@@ -5,6 +5,7 @@ from __future__ import annotations
 from canary.audits.audit_result import Audit
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
+from canary.reports.limits import limit_bits
 from canary.reports.recovery import Recovery
 from canary.reports.sentences import answer
 from canary.statistics.numbers import copies
@@ -74,8 +75,3 @@ def cures(verdict: Verdict | None) -> list[Text]:
     return [
         f"{cure[0].upper()}{cure[1:].removesuffix('.')}." for cure in dict.fromkeys(wanted) if cure
     ]
-
-
-def limit_bits(verdict: Verdict) -> float | None:
-    """The limit on exposure that a verdict is about, if there is one."""
-    return next((f.limit for f in verdict.findings if f.check == "exposure"), None)

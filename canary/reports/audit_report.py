@@ -27,7 +27,7 @@ from canary.reports.exposure_figures import (
     guesses_figure,
     histogram_figure,
 )
-from canary.reports.recovery import recovered
+from canary.reports.recovery import recovered, with_search
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
@@ -49,17 +49,17 @@ _MOST_ROWS = 25
 
 
 @report_of.register
-def audit_report(audit: Audit, *, name: str | None = None) -> Report:
+def audit_report(audit: Audit) -> Report:
     """What there is to say about an audit."""
     judged = answer(audit)
     return Report(
-        title=f"Memorization audit of {name or audit.model.get('name') or 'a language model'}",
+        title=f"Memorization audit of {named(audit)}",
         label=judged.label,
         tone=judged.verdict.replace(" ", "-"),
-        about={"Limit": "none was set"},
+        about=about(audit),
         sentences=[judged.sentence],
         notes=audit.notes,
-        outcome=[*_outcome(audit)],
+        outcome=[*outcome(audit)],
         actions=advice(audit),
         unsaid=said("audit.unsaid"),
         sections=sections_of(audit),
@@ -67,12 +67,27 @@ def audit_report(audit: Audit, *, name: str | None = None) -> Report:
     )
 
 
-def _outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
+def named(audit: Audit) -> str:
+    """What its model is called."""
+    return audit.about.model or str(audit.model.get("name") or "a language model")
+
+
+def about(audit: Audit, limit: str = "none was set") -> dict[str, str]:
+    """What was tested, and against which limit."""
+    return {
+        "Model": named(audit),
+        "Training data": audit.about.corpus or "not named",
+        "Date": audit.about.date or "not recorded",
+        "Tested by": audit.about.auditor or "not named",
+        "Limit": limit,
+    }
+
+
+def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
     """How many secrets an attacker recovers, and in how many guesses each."""
+    audit = with_search(audit)
     yield from recovered(audit)
     yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
-    for extraction in audit.extractions:
-        yield extraction_sentence(audit, extraction)
 
 
 def _brief(audit: Audit) -> Iterator[Block]:

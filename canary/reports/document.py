@@ -235,7 +235,7 @@ class Report:
     sentences: Sequence[Text]  # the answer, in words that need no statistics
     tone: str = ""  # "memorized", "undecided", "not-found", "suspect" or nothing
     about: Mapping[str, str] = field(default_factory=dict)  # what was tested, and the limit
-    notes: Sequence[Text] = ()  # what the reader must know before the numbers
+    notes: Sequence[Text] = ()  # what to know of the numbers; warnings begin in bold
     tiles: Sequence[Tile] = ()
     outcome: Sequence[Block] = ()  # what came out: paragraphs, and a figure
     actions: Sequence[Text] = ()  # what to do about it
@@ -243,12 +243,21 @@ class Report:
     sections: Sequence[Section] = ()  # those for specialists are folded at the end of a page
     brief: Sequence[Block] = ()  # paragraphs and tables for a terminal, which has no sections
 
+    @property
+    def warnings(self) -> list[Text]:
+        """The notes that a reader must know before anything else."""
+        return [
+            note for note in self.notes if not isinstance(note, str) and note[0].kind == "strong"
+        ]
+
     def parts(self) -> Iterator[Section]:
-        """What came out, what to do and what is not said, with our headings, as far as given."""
+        """What a page shows before its sections, with our headings, as far as given."""
+        notes = [note for note in self.notes if note not in self.warnings]
         parts: dict[str, Sequence[Block]] = {
             "What came out": self.outcome,
             "What to do": [Bullets(self.actions)] if self.actions else (),
             "What this does not say": [Bullets(self.unsaid)] if self.unsaid else (),
+            "Notes": [Bullets(notes)] if notes else (),
         }
         for heading, blocks in parts.items():
             if blocks:

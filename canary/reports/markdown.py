@@ -33,7 +33,7 @@ def markdown_of(made: Report) -> str:
     """
     parts = [f"## {_escaped(made.title)}", f"**{_escaped(made.label)}**"]
     parts += map(_escaped, made.sentences)
-    parts += (f"Note: {_escaped(note)}" for note in made.notes)
+    parts += map(_escaped, made.warnings)
     if made.about:
         parts += _parts(Facts(made.about))
     for part in (*made.parts(), *made.sections):

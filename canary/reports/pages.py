@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from canary.audits.audit_result import Audit
 from canary.errors import InputError, UnsupportedError
+from canary.gate.verdict import Verdict
 from canary.records.files import FIGURES, PAGES, atomic_write
 from canary.records.sealing import sealed
 from canary.records.validation import brief, file_path, one_of, one_or_more
@@ -35,7 +37,9 @@ def report(
     *,
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
-    name: str | None = None,
+    model_name: str | None = None,
+    corpus_name: str | None = None,
+    auditor: str | None = None,
 ) -> Path:
     """Write a result as a report that a person can read and defend, or compare several audits.
 
@@ -50,8 +54,9 @@ def report(
     test_losses : sequence of float or None, optional
         Of several audits, the utility of each model: its mean loss on the same test text,
         in nats per token. With them comes the Pareto front of utility and exposure.
-    name : str, optional
-        What the model is called where its result does not say it.
+    model_name, corpus_name, auditor : str, optional
+        What the model and its training data are called, and who tested it, in place of what the
+        result says. The last two are for the report of one audit.
 
     Returns
     -------
@@ -65,7 +70,7 @@ def report(
     ------
     InputError
         If there is no report of such a result; if labels or losses are not one for each audit,
-        or come without several audits.
+        or come without several audits; if names are given that the report does not show.
     OutputError
         If the file cannot be written. What was there before is left as it was.
 
@@ -76,8 +81,20 @@ def report(
     PosixPath('plan.html')
     """
     target = file_path(path, "path", cure="give the file that the report is to be in")
-    made = report_of(shown(result, labels, test_losses), **({"name": name} if name else {}))
-    atomic_write(target, page_of(made), private=True, replaces=PAGES)
+    found, options = shown(result, labels, test_losses), {}
+    names = {"model": model_name, "corpus": corpus_name, "auditor": auditor}
+    if isinstance(found, Audit):
+        found = found.named(**names)
+    elif isinstance(found, Verdict) and found.audits:
+        found = replace(found, audits=tuple(audit.named(**names) for audit in found.audits))
+    elif corpus_name is not None or auditor is not None:
+        raise InputError(
+            "corpus_name and auditor are for the report of one audit",
+            cure="omit them, or give one audit",
+        )
+    elif model_name is not None:
+        options["name"] = model_name
+    atomic_write(target, page_of(report_of(found, **options)), private=True, replaces=PAGES)
     return target
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canary.audits.audit_result import Audit, CanaryResult, median_bits
 from canary.reports.document import Table, Text, said_in_one
 from canary.reports.sentences import LEVEL
-from canary.statistics.exposures import Exposure
+from canary.statistics.exposures import Exposure, exposure_by_bounds
 from canary.statistics.numbers import count
 
 RECOVERED_SHARE = 1_000
@@ -63,12 +63,15 @@ class Recovery:
 
 
 def guesses_of(log2: float) -> int:
-    """A number of guesses from its logarithm: at least 1, three digits of those above 1,000."""
+    """A number of guesses from its logarithm, at least 1; beyond 1,000 rounded up to 3 digits."""
     power = max(log2, 0.0)
     if power > _MOST_POWER:
-        return 1 << round(power)
-    number = 2.0**power
-    return round(number) if number < 1_000 else int(float(f"{number:.3g}"))
+        return 1 << math.ceil(power)
+    number: float = 2.0**power
+    if number < RECOVERED_SHARE:
+        return round(number)
+    unit: int = 10 ** (math.floor(math.log10(number)) - 2)
+    return math.ceil(number / unit - _ROUNDING_BITS) * unit
 
 
 def most_guesses(exposure: Exposure) -> int:
@@ -76,6 +79,50 @@ def most_guesses(exposure: Exposure) -> int:
     if exposure.confidence is None and exposure.rank_upper is not None:
         return exposure.rank_upper
     return guesses_of(exposure.space_bits - exposure.lower_bits)
+
+
+def with_search(audit: Audit) -> Audit:
+    """The audit with the small ranks that extractions prove, where they say more than it does."""
+    found = {}
+    for extraction in audit.extractions:
+        space_bits = math.log2(extraction.space_size)
+        for c in extraction.candidates:
+            ends = (c.exposure_upper_bits, c.exposure_lower_bits)
+            first, last = (guesses_of(space_bits - bits) for bits in ends)
+            if last < RECOVERED_SHARE:
+                found[c.canary] = exposure_by_bounds(
+                    lower=first,
+                    upper=last,
+                    rank=first if first == last else None,
+                    space_size=extraction.space_size,
+                )
+    canaries = (
+        replace(c, exposure=better)
+        if (better := found.get(c.id)) and better.lower_bits > c.exposure.lower_bits
+        else c
+        for c in audit.canaries
+    )
+    return replace(audit, canaries=tuple(canaries))
+
+
+def searched(audit: Audit) -> Iterator[Text]:
+    """What a search recovered that did not know the secrets, format by format."""
+    for extraction in audit.extractions:
+        mine = [c for c in audit.injected if audit.formats[c.format].format == extraction.format]
+        names = {c.id for c in mine}
+        found = [c.canary for c in extraction.candidates if c.canary in names]
+        if names:
+            yield said_in_one(
+                "outcome.extraction",
+                there=audit.canaries_in_corpus and not audit.natural,
+                left_out=not audit.canaries_in_corpus,
+                found=len(found),
+                some=found,
+                none=not found,
+                number=len(names),
+                tried=len(extraction.candidates),
+                queries=extraction.queries,
+            )
 
 
 def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
@@ -91,6 +138,7 @@ def recovered(audit: Audit) -> Iterator[Text]:
         yield _of_injected(audit)
     else:
         yield said_in_one("outcome.nothing", empty=not audit.canaries)
+    yield from searched(audit)
     if audit.controls:
         found = Recovery(audit.controls)
         p = 1.0 if audit.controls_p is None else audit.controls_p.p_value
@@ -105,8 +153,10 @@ def recovered(audit: Audit) -> Iterator[Text]:
     if audit.canaries:
         sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
         first = [count(max(size // RECOVERED_SHARE, 1)) for size in (sizes[0], sizes[-1])]
-        small, first_guesses = sizes[-1] < RECOVERED_SHARE, " to ".join(dict.fromkeys(first))
-        yield said_in_one("outcome.meaning", small=small, first=first_guesses)
+        words = f"the first {' to '.join(dict.fromkeys(first))} guesses".replace(
+            " 1 guesses", " guess"
+        )
+        yield said_in_one("outcome.meaning", small=sizes[-1] < RECOVERED_SHARE, first=words)
 
 
 def _of_injected(audit: Audit) -> Text:

@@ -5,13 +5,27 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
+from canary.reports.advice import advice, cures
+from canary.reports.audit_report import about, named, outcome
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.document import Block, Report, Section, Table
+from canary.reports.document import (
+    Block,
+    Figure,
+    Heading,
+    Report,
+    Section,
+    Table,
+    Text,
+    said,
+    words_of,
+)
+from canary.reports.limits import LABELS, judged, limit_bits, limit_words
 from canary.reports.markdown import markdown_of
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
@@ -58,26 +72,47 @@ def junit(verdict: Verdict) -> str:
         else:
             told = ET.SubElement(case, "system-out")
             told.text = _text("\n".join([finding.sentence, *notes]))
+    made = report_of(verdict)
+    paragraphs = [block for block in made.outcome if isinstance(block, str | tuple)]
+    lines = [f"{made.label}.", *map(words_of, (*made.sentences, *paragraphs, *made.actions))]
+    ET.SubElement(suite, "system-out").text = _text("\n".join(lines))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, "unicode")}\n'
 
 
 @report_of.register
 def verdict_report(verdict: Verdict) -> Report:
-    """What there is to say about a verdict: all findings, and the canaries of those that fail."""
-    failed = [finding for finding in verdict.findings if finding.outcome != "passed"]
+    """The report of the audits that were judged, with the limit and what is said of it."""
+    audits, bits_allowed = verdict.audits, limit_bits(verdict)
+    facts = [about(audit, limit_words(verdict)) for audit in audits]
+    joined = {
+        name: ", ".join(dict.fromkeys(fact[name] for fact in facts)) for name in (*facts, {})[0]
+    }
+    blocks: list[Block] = []
+    actions: list[Text] = []
+    for number, audit in enumerate(audits, 1):
+        which = f"Audit {number}: " if len(audits) > 1 else ""
+        blocks += [Heading(which + named(audit))] if which else []
+        blocks += (
+            replace(block, name=f"{which}{block.name}") if isinstance(block, Figure) else block
+            for block in outcome(audit, bits_allowed)
+        )
+        actions += advice(audit, verdict)
     return Report(
-        title=f"canary: {verdict.outcome}",
-        label=verdict.outcome.capitalize(),
+        title=f"Memorization audit of {joined['Model']}" if audits else "Memorization check",
+        label=LABELS[verdict.outcome],
         tone={"passed": "not-found"}.get(verdict.outcome, verdict.outcome),
-        sentences=[f"{verdict.reason}."],
-        actions=list(dict.fromkeys(finding.cure for finding in failed if finding.cure)),
+        about=joined if audits else {},
+        sentences=[*judged(verdict)],
         notes=verdict.notes,
-        sections=sections_of(verdict),
+        outcome=blocks,
+        actions=list(dict.fromkeys(actions if audits else cures(verdict))),
+        unsaid=said("audit.unsaid") if audits else (),
+        sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
 
 
-@section(Verdict, "Findings")
+@section(Verdict, "How the limit was judged", specialist=True)
 def findings(verdict: Verdict) -> Iterator[Block]:
     """All of them."""
     rows = [(f.outcome, f.check, f.subject, str(f)) for f in verdict.findings]
@@ -102,12 +137,13 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
         table = Table(heading, ("canary", "copies", "exposure, bits", "interval"), rows)
         more = len(finding.canaries) - _MOST_ROWS
         rest = [f"and {more} more"] if more > 0 else []
-        yield Section(f"finding-{number}", heading, [table, *rest])
+        yield Section(f"finding-{number}", heading, [table, *rest], specialist=True)
 
 
 def markdown(verdict: Verdict) -> str:
     """A section of Markdown, for the summary of a CI job or a comment."""
-    return markdown_of(report_of(verdict))
+    sections = [replace(part, specialist=False) for part in sections_of(verdict)]
+    return markdown_of(replace(report_of(verdict), sections=sections))
 
 
 def explained(verdict: Verdict) -> str:

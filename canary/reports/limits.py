@@ -1,0 +1,78 @@
+"""A limit and what is said of it, in words for who set it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from canary.gate.verdict import Verdict
+from canary.reports.document import Text, said_in_one, sentence
+from canary.reports.recovery import guesses_of
+from canary.reports.sentences import answer
+from canary.statistics.numbers import count
+
+LABELS = {
+    "passed": "Passed: within the limit that you set",
+    "memorized": "Not passed: above the limit that you set",
+    "undecided": "Undecided: not enough data to decide",
+}
+"""What stands on a report, by the outcome of its verdict."""
+
+
+def limit_bits(verdict: Verdict) -> float | None:
+    """The limit on exposure that a verdict is about, if there is one."""
+    return next((f.limit for f in verdict.findings if f.check == "exposure"), None)
+
+
+def limit_words(verdict: Verdict) -> str:
+    """Which limits were set, each once."""
+    size = _one_size(verdict)
+    limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
+    words = []
+    for check, limit in limits:
+        if check in _CHECKS:
+            least = count(asked_guesses(size, limit)) if size and check == "exposure" else ""
+            shown = "" if limit is None else f"{limit:g}"
+            words.append(
+                sentence(f"limit.{check}", limit=shown, one=least, guesses=least, size=count(size))
+            )
+    return "; ".join(words)
+
+
+def asked_guesses(size: int, limit: float | None) -> int:
+    """The fewest guesses that a limit in bits allows."""
+    return math.ceil(size * math.exp2(-(limit or 0.0)))
+
+
+def judged(verdict: Verdict) -> Iterator[Text]:
+    """The outcome in a sentence, and another on the evidence where that says more."""
+    reason, size = verdict.reason, _one_size(verdict)
+    end = reason.lower if verdict.outcome == "memorized" else reason.upper
+    counted = reason.check == "exposure" and size and end is not None
+    guesses = guesses_of(math.log2(size) - end) if size and end is not None else 0
+    largest = "largest" in reason.subject
+    group = reason.subject.replace("canaries", "secrets")
+    yield said_in_one(
+        f"limit.{verdict.outcome}",
+        counted=counted,
+        which="secret that is easiest to find" if largest else f"typical one of the {group}",
+        guesses=guesses,
+        asked=count(asked_guesses(size, reason.limit)) if counted else "",
+        reason=reason.sentence,
+    )
+    for audit in verdict.audits:
+        found = answer(audit)
+        if found.verdict == "memorized" and verdict.outcome == "passed":
+            yield said_in_one("limit.within")
+        elif verdict.outcome != "undecided" or found.verdict in ("memorized", "suspect"):
+            yield found.sentence
+
+
+_CHECKS = ("exposure", "p-value", "extraction", "baseline", "epsilon")
+"""What somebody sets a limit for; other checks are of the audit itself."""
+
+
+def _one_size(verdict: Verdict) -> int:
+    """The number of possible secrets, if all formats have the same; else 0."""
+    sizes = {priced.space_size for audit in verdict.audits for priced in audit.formats}
+    return sizes.pop() if len(sizes) == 1 else 0

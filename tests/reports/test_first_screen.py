@@ -1,0 +1,315 @@
+"""What somebody reads first, case by case: label, what came out, what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from drawing import figures
+from gate_audits import (
+    SIZE,
+    assembled,
+    by_bits,
+    exact,
+    extraction,
+    of_groups,
+    space,
+    trusting,
+)
+from html_pages import Page, check_page, render
+
+from canary.audits.audit_result import CanaryResult
+from canary.errors import InputError
+from canary.gate.check_audit import check
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
+from canary.reports.markdown import markdown_of
+from canary.reports.pages import report
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws, exposure_by_rank
+
+CHANCE = [1.0, 0.5, 2.0, 1.0]
+LEARNED = {0: CHANCE, 1: CHANCE, 4: [20.0, 25.0, 22.0, 29.0]}
+
+
+def drawn(hits, *, draws=20_000):
+    px = [float(i) for i in range(1, draws + 1)]
+    return exposure_by_draws([n + 0.5 for n in hits], px, space_size=SIZE)
+
+
+def natural(groups):
+    made = exact(groups)
+    canaries = [replace(c, natural=not c.control) for c in made.canaries]
+    return assembled(canaries, made.formats, natural=True)
+
+
+def several_formats():
+    small = [exposure_by_rank(n, lower=n, upper=n, space_size=10**6) for n in (1, 9, 400_000)]
+    large = by_bits([20.0])
+    canaries = [
+        *(CanaryResult(f"canary-{i}", 0, 2, 9.0, None, e, None) for i, e in enumerate(small)),
+        CanaryResult("canary-9", 1, 2, 9.0, None, large[0], None),
+    ]
+    return assembled(canaries, [space("a {digit:6}", size=10**6), space()])
+
+
+def bounded():
+    ends = [(1, 3), (5, 700_000), (900_000, 1_100_000), (10**8, SIZE)]
+    found = [exposure_by_bounds(lower=a, upper=b, space_size=SIZE) for a, b in ends]
+    return of_groups({2: found})
+
+
+# Of 10^9: 20, 22, 25 and 29 bits are ranks 954, 238, 30 and 2.
+CASES = {
+    "recovered by copies": (
+        exact(LEARNED),
+        "The model memorized planted secrets",
+        "4 of 8 planted secrets were recovered in the first 954 guesses. Blind guessing takes "
+        "500,000,000 guesses on average for each of them.",
+        "appeared 4 times in the training data, or more often, were recovered; those that appeared "
+        "once were not. Remove duplicates, so that personal text appears fewer than 4 times.",
+    ),
+    "everything": (
+        exact({1: [29.9] * 4, 4: [29.9] * 4}),
+        "The model memorized planted secrets",
+        "All 8 planted secrets were recovered in the first guess.",
+        "Even secrets that appeared only once in the training data were recovered",
+    ),
+    "one secret": (
+        exact({1: [20.0]}),
+        "The model memorized planted secrets",
+        "The planted secret was recovered in the first 954 guesses. Blind guessing takes "
+        "500,000,000 guesses on average for it.",
+        "Even secrets that appeared only once",
+    ),
+    "nothing": (
+        exact({0: CHANCE, 1: CHANCE}),
+        "No memorization found",
+        "None of the 4 planted secrets was recovered. Blind guessing takes 500,000,000 guesses on "
+        "average for each of them. Of 4 secrets that were never planted, none was recovered.",
+        "Decide how much exposure you allow",
+    ),
+    "more copies do not help": (
+        exact({1: [20.0] * 4, 4: CHANCE}),
+        "The model memorized planted secrets",
+        "4 of 8 planted secrets were recovered",
+        "Even secrets that appeared only once",
+    ),
+    "only draws": (
+        # No hit among 20,000: at most 184,000 of 10^9 guesses at 95 %; 50 hits: 2.5 million.
+        of_groups({0: drawn([9_000]), 4: drawn([0, 0, 50])}),
+        "The model memorized planted secrets",
+        "2 of 3 planted secrets were recovered in at most 185,000 guesses. Blind guessing takes "
+        "500,000,000 guesses on average for each of them. Some of these numbers are estimates",
+        "Train for fewer epochs.",
+    ),
+    "draws that leave it open": (
+        of_groups({4: drawn([20, 9_000])}),
+        "The model memorized planted secrets",
+        "None of the 2 planted secrets was certainly recovered. For 1 secret, the measurement "
+        "leaves both answers open.",
+        "Remove duplicates from the training data: text that",
+    ),
+    "only bounds": (
+        bounded(),
+        "The model memorized planted secrets",
+        "At least 2 of 4 planted secrets were recovered in at most 700,000 guesses. For 1 more "
+        "secret, the measurement leaves both answers open.",
+        "Even secrets that appeared only twice",
+    ),
+    "several formats": (
+        several_formats(),
+        "The model memorized planted secrets",
+        "3 of 4 planted secrets were recovered in the first 954 guesses of its form. Blind "
+        "guessing takes 500,000 to 500,000,000 guesses on average for each of them.",
+        "Even secrets that appeared only twice",
+    ),
+    "controls alarm": (
+        exact({0: [20.0] * 3, 1: [20.0] * 3}),
+        "Do not rely on this audit",
+        "Of 3 secrets that were never planted, 3 were recovered too. They look learned as well, so "
+        "do not rely on the counts above.",
+        "Do not use the numbers of this audit.",
+    ),
+    "dry run": (
+        exact({0: CHANCE, 1: CHANCE}, canaries_in_corpus=False),
+        "No memorization found",
+        "None of the 4 left-out secrets was recovered. Blind guessing takes 500,000,000 guesses on "
+        "average for each of them. These secrets were left out of the training data on purpose",
+        "it raised no false alarm",
+    ),
+    "natural": (
+        natural({0: CHANCE, 2: [20.0, 1.0]}),
+        "Not enough data to decide",
+        "1 of 2 secrets was recovered in the first 954 guesses. Blind guessing takes 500,000,000 "
+        "guesses on average for each of them. These secrets were found in the training data",
+        "For a verdict, plant canaries",
+    ),
+    "none planted": (
+        exact({0: CHANCE}),
+        "Not enough data to decide",
+        "No secret was planted in the training data, so nothing could be recovered.",
+        "Plant canaries in the training data",
+    ),
+    "empty": (
+        exact({}),
+        "Not enough data to decide",
+        "This audit holds no secrets, so nothing could be recovered.",
+        "Plant canaries in the training data",
+    ),
+    "few possible secrets": (
+        of_groups(
+            {2: [exposure_by_rank(n, lower=n, upper=n, space_size=50) for n in (1, 40)]},
+            formats=[space("x {digit:1}", size=50)],
+        ),
+        "No memorization found",
+        "1 of 2 planted secrets was recovered in the first guess. Blind guessing takes 25 guesses",
+        "Decide how much",
+    ),
+    "a search proves what draws leave open": (
+        of_groups(
+            {4: drawn([20, 9_000])},
+            extractions=[
+                replace(
+                    extraction({}),
+                    candidates=tuple(
+                        replace(c, exposure_lower_bits=25.0, exposure_upper_bits=26.0)
+                        if place
+                        else replace(c, canary="canary-1", exposure_lower_bits=29.897)
+                        for place, c in enumerate(extraction({}).candidates)
+                    ),
+                )
+            ],
+        ),
+        "The model memorized planted secrets",
+        "1 of 2 planted secrets was recovered in the first guess.",
+        "Train for fewer epochs.",
+    ),
+}  # fmt: skip
+
+LIMIT = partial(trusting, max_exposure_bits=10)
+JUDGED = {
+    "passed": (
+        LIMIT(exact({0: CHANCE, 1: CHANCE * 2})),
+        "Passed: within the limit that you set",
+        "The typical one of the secrets with 1 copy takes at least",
+        "Check each new model.",
+    ),
+    "passed, though learned": (
+        LIMIT(exact({0: CHANCE, 4: [8.0] * 12})),
+        "Passed: within the limit that you set",
+        "takes at least 3,910,000 guesses, and the limit asks for 976,563. The model did "
+        "learn from the planted secrets, but no more than the limit allows.",
+        "Keep this report",
+    ),
+    "broken": (
+        LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 8})),
+        "Not passed: above the limit that you set",
+        "The typical one of the secrets with 4 copies takes at most 954 guesses, and the limit "
+        "asks for at least 976,563.",
+        "were easier to find than the limit allows; those that appeared once were not.",
+    ),
+    "the largest": (
+        LIMIT(exact({1: CHANCE, 4: [20.0]}), statistic="maximum"),
+        "Not passed: above the limit that you set",
+        "The secret that is easiest to find takes at most 954 guesses",
+        "Train for fewer epochs.",
+    ),
+    "undecided": (
+        check(exact({0: CHANCE, 1: CHANCE * 2}), max_exposure_bits=10),
+        "Undecided: not enough data to decide",
+        "The measurements do not show whether the model keeps within the limit: nothing shows that",
+        "Verify the corpus of the training",
+    ),
+    "controls suspect": (
+        LIMIT(exact({0: [20.0] * 4, 1: CHANCE * 2})),
+        "Undecided: not enough data to decide",
+        "Do not rely on this audit yet",
+        "Do not use the numbers of this audit.",
+    ),
+    "another limit": (
+        trusting(exact({0: CHANCE, 4: [20.0] * 4}), max_p=0.001),
+        "Not passed: above the limit that you set",
+        "What was measured is above the limit: the canaries with 4 copies look learned",
+        "Even secrets that appeared only 4 times",
+    ),
+}  # fmt: skip
+
+
+def first_screen(result):
+    made = report_of(result)
+    paragraphs = [block for block in made.outcome if isinstance(block, str | tuple)]
+    parts = (*made.sentences, *paragraphs)
+    return made, " ".join(map(words_of, parts)), " ".join(map(words_of, made.actions))
+
+
+@pytest.mark.parametrize("case", [*CASES, *JUDGED])
+def test_of_each_case_golden(case):
+    result, label, came_out, to_do = {**CASES, **JUDGED}[case]
+    made, text, actions = first_screen(result)
+    assert made.label == label
+    assert came_out in text
+    assert to_do.replace("`", "") in actions
+    assert len(made.unsaid) == 4
+    page = _without_figures(result)
+    check_page(page)
+    shown = page.text("style")
+    order = [made.label, "What came out", "What to do", "What this does not say", "For specialists"]
+    assert [shown.index(words) for words in order] == sorted(map(shown.index, order))
+    # Nothing of the statistics is above the fold but what a finding or a note says.
+    above = shown.partition("For specialists")[0].partition("Notes")[0]
+    if case not in ("another limit", "undecided", "controls suspect"):
+        assert not any(word in above for word in ("p =", "skew", "confidence", "Fisher"))
+
+
+def _without_figures(result):
+    with figures(drawn=False):
+        return Page(render(result))
+
+
+def test_colour_and_label_are_of_the_limit_alone():
+    tones = {case: report_of(JUDGED[case][0]).tone for case in JUDGED}
+    assert tones["passed, though learned"] == tones["passed"] == "not-found"
+    assert {tones["broken"], tones["the largest"]} == {"memorized"}
+    assert tones["undecided"] == tones["controls suspect"] == "undecided"
+    limit = "exposure of at most 10 bits (the attacker needs at least 976,563 of 1,000,000,000"
+    assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
+    assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
+
+
+def test_several_audits_have_one_report():
+    audits = [exact(LEARNED, fingerprint=n * 64).named(model=f"seed {n}") for n in "12"]
+    made, text, actions = first_screen(LIMIT(audits))
+    assert made.about["Model"] == "seed 1, seed 2"
+    assert text.count("4 of 8 planted secrets") == 2
+    assert actions.count("Train for fewer epochs.") == 1
+    page = _without_figures(LIMIT(audits))
+    check_page(page)
+    assert "Audit 2: seed 2" in page.text("style")
+
+
+def test_names_are_kept_and_can_be_given_anew(tmp_path, plain):
+    audit = exact(LEARNED).named(model="clinic-7b", corpus="letters of 2025")
+    audit.save(tmp_path / "audit.json")
+    again = type(audit).load(tmp_path / "audit.json")
+    assert again.about == audit.about
+    assert report_of(again).about["Training data"] == "letters of 2025"
+    page = report(LIMIT(again), tmp_path / "r.html", model_name="ward-1", auditor="R. Roe")
+    text = Page(page.read_text()).text("style")
+    assert "Memorization audit of ward-1" in text
+    assert "Tested by R. Roe" in text
+    assert "Training data letters of 2025" in text
+    data = again.to_dict()
+    del data["about"]  # as earlier versions wrote it
+    old = type(audit).from_dict(data)
+    facts = report_of(old).about
+    assert (facts["Model"], facts["Date"]) == ("checkpoint", "not recorded")
+    with pytest.raises(InputError, match="auditor are for the report of one audit"):
+        report([again, again.named(model="x")], tmp_path / "c.html", auditor="R. Roe")
+
+
+def test_markdown_is_the_first_screen():
+    said = markdown_of(report_of(JUDGED["broken"][0]))
+    order = ["**Not passed", "| Limit |", "### What came out", "| Copies |", "### What to do"]
+    assert [said.index(words) for words in order] == sorted(map(said.index, order))
+    assert "For specialists" not in said
