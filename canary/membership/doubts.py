@@ -359,9 +359,9 @@ def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> t
     name = min(below, key=lambda name: reached[name].value)
     return (
         f"The attack {name} is right on only {100 * reached[name].value:.1f} % of pairs of a "
-        f"member and a nonmember, where chance is 50 %. Training makes no model so: the {what} of "
-        "members and nonmembers may be swapped. If they are right, members and nonmembers are not "
-        "from the same source",
+        "member and a nonmember, where chance is 50 %, and training makes no model so: the "
+        f"{what} of members and nonmembers may be swapped. If they are right, members "
+        "and nonmembers are not from the same source",
     )
 
 

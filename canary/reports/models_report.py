@@ -75,7 +75,7 @@ def models_report(survey: ModelsSurvey) -> Report:
             "Beside": plural(others, "other model"),
             "Samples": count(survey.given),
         },
-        tiles=[*_tiles(survey)],
+        tiles=() if survey.doubts else [*_tiles(survey)],
         outcome=found_blocks(survey, lambda one: one.auc, survey.fprs),
         actions=actions,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -279,7 +280,7 @@ def _inline(text: Text) -> Markup:
     from markupsafe import Markup, escape
 
     if isinstance(text, str):
-        return escape(clean(text))
+        return escape(_shown(text))
     made = Markup("")
     for words, kind in text:
         element = "{1}"
@@ -287,5 +288,11 @@ def _inline(text: Text) -> Markup:
             element = "<{0}>{1}</{0}>"
         elif kind:
             element = '<span class="mark" style="color: var(--{0})">{1}</span>'
-        made += Markup(element).format(kind, clean(words))  # noqa: S704 - our own elements
+        said = clean(words) if kind == "code" else _shown(words)
+        made += Markup(element).format(kind, said)  # noqa: S704 - our own elements
     return made
+
+
+def _shown(text: str) -> str:
+    """Text without control characters, in which a number and its % stay in one line."""
+    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", clean(text))

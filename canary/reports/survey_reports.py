@@ -83,7 +83,7 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
         title,
         answer,
         about=_about(Path(survey.target.source).name, survey.target.member[0]),
-        tiles=tiles if survey.blind else (),
+        tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*outcome, *([private] if private else [])],
         actions=actions,
     )
@@ -298,7 +298,7 @@ def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
     ]
     actions = {
         "texts_differ": differ or survey.differ_in_length(),
-        "few": survey.outcome() == "undecided" and not differ,
+        "few": survey.outcome() == "undecided" and not (differ or survey.doubts),
         "listed": "the texts that are recognized best are listed below",
         "rate": _least_rate(survey),
         "less": "return text without the probabilities of its tokens",
@@ -308,7 +308,7 @@ def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
         f"Can training texts of {name or survey.measured.table.source} be identified?",
         answer,
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
-        tiles=() if void else tiles,
+        tiles=() if void or survey.doubts else tiles,
         about=_about(survey.measured.table.source, survey.member),
         outcome=found_blocks(survey, lambda one: one.evaluation.auc, _fprs(survey), others),
         actions=actions,
