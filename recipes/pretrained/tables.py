@@ -1,4 +1,4 @@
-"""The tables of README.md, from results.json.
+"""The tables and the picture of README.md, from results.json.
 
 Usage::
 
@@ -8,8 +8,10 @@ Usage::
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
@@ -52,7 +54,92 @@ def runtime(results: dict[str, Any]) -> str:
     return table(head, rows)
 
 
-TABLES = {"runtime": runtime}
+def knows(results: dict[str, Any]) -> str:
+    """The questions, the most likely answers, and how exposed the truths are."""
+    rows = [
+        (
+            one["format"].replace("|", "\\|"),
+            "drawn by us" if one["topic"] == "control" else one["truth"],
+            "the truth" if one["first"] == one["truth"] else one["first"] or "none was found",
+            f"after {one['queries']:,}" if one["proven"] else f"no, {one['queries']:,} spent",
+            f"{exposed(one)} of {one['space_bits']:.1f}",
+            f"{one['cpu_seconds']:.0f}",
+        )
+        for one in results["knows"]["rows"]
+    ]
+    head = "text | truth | most likely | proven, queries # | exposure of the truth, bits # | s #"
+    real = [one for one in results["knows"]["rows"] if one["topic"] != "control"]
+    first = [one for one in real if one["first"] == one["truth"] and one["proven"]]
+    wrong = [one for one in real if one["first"] != one["truth"] and one["proven"]]
+    return table(head, rows) + (
+        f"\nFor {len(first)} of {len(real)} texts the truth is proven to be the most likely fill, "
+        f"and for {len(wrong)} another fill is. The budget ended before the proof of the other "
+        f"{len(real) - len(first) - len(wrong)}.\n"
+    )
+
+
+def exposed(one: dict[str, Any]) -> str:
+    """The exposure of the truth; open where the search came to nothing that bounds it."""
+    least, most = one["exposure_bits"]
+    return "open" if most - least > one["space_bits"] - 0.05 else between(least, most)
+
+
+def between(least: float, most: float) -> str:
+    """An interval in bits, which is one number where both ends are as good as equal."""
+    if most - least < 0.05:
+        return f"{least:.1f}"
+    return f"{least:.1f} to {most:.1f}" if least else f"at most {most:.1f}"
+
+
+def finetune(results: dict[str, Any]) -> str:
+    """The exposures of each number of copies."""
+    found = results["finetune"]
+    rows = [
+        (
+            copies if copies != "0" else "0 (controls)",
+            between(*(median(each) for each in zip(*ends, strict=True))),
+            ", ".join(between(*each) for each in ends)
+            if copies != "0"
+            else f"from {between(*ends[0])} up to {between(*ends[-1])}",
+        )
+        for copies, ends in sorted(found["exposures"].items(), key=lambda item: int(item[0]))
+    ]
+    head = f"copies | median exposure, bits of {found['space_bits']:.1f} # | each #"
+    trained, check = found["training"], found["check"]
+    return table(head, rows) + (
+        f"\nTraining read {trained['rows']} chats of {trained['tokens']:,} tokens in each of "
+        f"{trained['epochs']} epochs, and took {trained['cpu_seconds']} s of processor time. "
+        f"A search of {found['extraction_queries']} queries found {found['extracted']} of the 16 "
+        f"canaries. Fisher's p-value is {found['p_canaries']:.1g} for the canaries and "
+        f"{found['p_controls']:.2g} for the controls. `canary check` ends with exit code "
+        f"{check['code']}:\n\n> {check['reason']}\n"
+    )
+
+
+TABLES = {"runtime": runtime, "knows": knows, "finetune": finetune}
+
+
+def picture(rows: list[dict[str, Any]], out: Path) -> None:
+    """A bar for each question: the bits of its space, and how exposed the truth is."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "pretrained", "font.size": 9})
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 0.27 * len(rows) + 0.9), layout="constrained")
+    for place, one in enumerate(rows):
+        least, most = one["exposure_bits"]
+        sure = one["first"] == one["truth"] and one["proven"]
+        axes.barh(place, one["space_bits"], color="#e8e8e8")
+        axes.barh(place, most - least, left=least, color="#c9b6a5")
+        axes.barh(place, least, color="#b3261e" if sure else "#8a8a8a")
+    names = [re.sub(r"\{[^}]*\}+", "…", one["format"])[:58] for one in rows]
+    axes.set_yticks(range(len(rows)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel("exposure of the truth, bits (red: proven to be the most likely; pale: open)")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(out, metadata={"Date": None})
 
 
 def written(page: str, results: dict[str, Any]) -> str:
@@ -71,6 +158,7 @@ def main() -> None:
     page = HERE / "README.md"
     results = json.loads(RESULTS.read_text(encoding="utf-8"))
     page.write_text(written(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+    picture(results["knows"]["rows"], HERE / "knows.svg")
 
 
 if __name__ == "__main__":

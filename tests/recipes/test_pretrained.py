@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -204,6 +205,55 @@ def test_a_wrong_conversion_is_found_by_the_bits_and_the_tokens(tmp_path, recipe
         fetch.check(part, runtime)
 
 
+def test_it_trains_audits_and_checks_and_a_killed_run_goes_on(tmp_path, recipe, monkeypatch):
+    file, *_ = write(tmp_path)
+    recipe["convert"].convert(file, tmp_path / "model")
+    words = ["--model", tmp_path / "model", "--work", tmp_path / "work", "--threads", 1]
+    words += ["--out", tmp_path / "out.json", "--chats", 12, "--epochs", 1]
+    words += ["--draws", 50, "--budget", 500]
+    said = run_script(RECIPE / "finetune.py", *words)
+    found = json.loads((tmp_path / "out.json").read_text())["finetune"]
+    assert found["training"]["rows"] == 12 + 4 * (1 + 2 + 4 + 8)
+    assert 0 < found["training"]["tokens_of_the_assistant"] < found["training"]["tokens"]
+    assert {copies: len(bits) for copies, bits in found["exposures"].items()} == {
+        **dict.fromkeys("1248", 4),
+        "0": 16,
+    }
+    verdicts = {0: "passed", 1: "memorized", 3: "undecided"}
+    assert found["check"]["reason"].startswith(verdicts[found["check"]["code"]])
+    assert [line.split()[2] for line in said.splitlines() if line.startswith("$ canary ")] == [
+        *("generate", "inject", "verify", "audit", "check")
+    ]
+    assert "<|im_start|>assistant" in said  # the audit's context, which verify asked for
+    page = json.loads((tmp_path / "work" / "audit" / "audit.json").read_text())
+    assert page["settings"]["context"].endswith("<|im_start|>assistant\n")
+    secrets = json.loads((tmp_path / "work" / "canaries.json").read_text())["canaries"]
+    assert not any(one["fill"] in (tmp_path / "out.json").read_text() for one in secrets)
+
+    for file in (tmp_path / "work" / "audit").iterdir():
+        file.unlink()
+    monkeypatch.setattr("transformers.Trainer.train", None)  # it is trained already
+    again = run_script(RECIPE / "finetune.py", *words)
+    assert [line.split()[2] for line in again.splitlines() if line.startswith("$ canary ")] == [
+        *("audit", "check")
+    ]
+    repeated = json.loads((tmp_path / "out.json").read_text())["finetune"]
+    assert repeated["exposures"] == found["exposures"]
+
+
+def test_labels_are_what_the_assistant_says(tmp_path, recipe):
+    from transformers import AutoTokenizer
+
+    file, *_ = write(tmp_path)
+    recipe["convert"].convert(file, tmp_path / "model")
+    read = AutoTokenizer.from_pretrained(tmp_path / "model")
+    (chat,) = recipe["finetune"].chats(1, seed=0)
+    (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": chat}) + "\n")
+    (row,) = recipe["finetune"].rows_of(tmp_path / "chats.jsonl", read)
+    assert read.decode([n for n in row["labels"] if n >= 0]) == chat[1]["content"] + "<|im_end|>\n"
+    assert len(row["labels"]) == len(row["input_ids"])
+
+
 def test_the_page_shows_what_is_kept(recipe):
     results = json.loads((RECIPE / "results.json").read_text(encoding="utf-8"))
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
@@ -211,6 +261,39 @@ def test_the_page_shows_what_is_kept(recipe):
     known = [one["bits"] for one in results["runtime"]["texts"]]
     within = recipe["fetch"].WITHIN / 100  # of float32, whose noise is far below the limit
     assert results["converted"]["bits"] == pytest.approx(known, rel=within)
+    least = min(ends[0] for copies in "1248" for ends in results["finetune"]["exposures"][copies])
+    found = re.search(r"found within (\d+) guesses of 1,000,000", page)
+    assert round(2 ** (results["finetune"]["space_bits"] - least)) == int(found[1])
+
+
+def test_the_questions_are_those_of_the_results(recipe):
+    rows = json.loads((RECIPE / "results.json").read_text(encoding="utf-8"))["knows"]["rows"]
+    asked = [(one["topic"], one["format"], one["truth"]) for one in rows]
+    assert asked == list(recipe["knows"].QUESTIONS)
+    for one in rows:
+        if one["topic"] == "control":  # no model can know what was drawn
+            assert one["first"] != one["truth"]
+
+
+def test_an_answer_is_ranked_as_by_pricing_every_one(tmp_path, recipe):
+    import canary
+
+    _, module, backend = write(tmp_path)
+    model, text = canary.load(module, tokenizer=backend), "The number is {digit:2}"
+    format = canary.Format(text)
+    knows = recipe["knows"]
+    prices = canary.score(
+        model, [text.replace("{digit:2}", f"{n:02}") for n in range(100)], start_token=knows.START
+    )
+    order = np.argsort(prices)
+    for place in (0, 1, 50, 99):
+        row = knows.asked(model, format, f"{order[place]:02}", budget=500)
+        exact = np.log2(100) - np.log2(place + 1)
+        assert row["exposure_bits"] == pytest.approx([exact, exact], abs=0.02)
+        assert row["first"] == f"{order[0]:02}"
+        assert row["proven"]
+    row = knows.asked(model, format, f"{order[99]:02}", budget=30)
+    assert row["exposure_bits"][1] < np.log2(100)
 
 
 @pytest.mark.skipif(
