@@ -126,7 +126,7 @@ PANELS: Mapping[str, str] = {
     "Search": "known stop seconds",
     "Attacks": "reference reference_start_token masked neighbours masked_share share rule alphas",
     "Long texts": "window overlap",
-    "Figure": "format copies skew_normal",
+    "Figure": "format skew_normal",
     "Baseline": "baseline update_baseline",
     "Further evidence": "retrained unseen query_data calibration_data",
     "Statistics": "exposure_bits power fpr statistic confidence resamples undecided",

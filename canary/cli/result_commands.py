@@ -243,12 +243,12 @@ def report(
 @command(
     "plot audit/audit.json --kind histogram --out histogram.svg",
     "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
-    "--copies 4 --out utility.pdf",
+    "--repetitions 4 --out utility.pdf",
     out="FILE: The figure to write: .svg, .pdf, or .png at 300 dpi.",
     kind="exposure by number of copies, the histogram of one audit's candidates, or the utility of "
     "several audits against their exposure.",
     format="N: The format that is shown, by its number in the report.",
-    copies="N: For utility, the number of copies of the canaries.  [default: the most]",
+    repetitions="[Figure] N: For utility, how many copies the canaries have.  [default: the most]",
     skew_normal="For several audits, show estimates from the skew-normal curves, which are numbers "
     "where draws give only bounds.",
 )
@@ -258,7 +258,7 @@ def plot(
     out: Path,
     kind: Literal["exposure", "histogram", "utility"] = "exposure",
     format: Count = 1,
-    copies: Count | None = None,
+    repetitions: Count | None = None,
     skew_normal: bool = False,
     compared: Compared,
     force: bool = False,
@@ -274,7 +274,7 @@ def plot(
         out,
         kind=kind,
         format=format - 1,
-        copies=copies,
+        repetitions=repetitions,
         skew_normal=skew_normal,
         **called,
     )

@@ -168,7 +168,7 @@ class Fleet:
         return checkpoint_path(Path(folder), self.keys[number])
 
     def distilled(
-        self, table: SignalTable, row: int, split: Split, *, n_models: int, seed: int
+        self, table: SignalTable, target: int, split: Split, *, n_models: int, seed: int
     ) -> Fleet:
         """A fleet of models that are distilled from one of this fleet's (attack D).
 
@@ -180,7 +180,7 @@ class Fleet:
         ----------
         table : SignalTable
             What `run` gave, with ``keep_outputs=True``; refused if it is another fleet's.
-        row : int
+        target : int
             The target's row in it.
         split : Split
             Which samples each is trained on: for attack D subsets of a population, which holds
@@ -190,14 +190,14 @@ class Fleet:
         """
         self._check_unchanged()
         origin = table.origin
-        if not 0 <= row < table.models:
+        if not 0 <= target < table.models:
             raise _refused(
-                f"row {row} of a table of {table.models} models",
+                f"row {target} of a table of {table.models} models",
                 f"give a row from 0 to {table.models - 1}",
             )
-        if origin is None or origin.data != self._data or origin.models[row] not in self.keys:
+        if origin is None or origin.data != self._data or origin.models[target] not in self.keys:
             raise _refused(
-                f"model {row} of the table is none of this fleet, or was asked about other samples",
+                f"model {target} of the table is none of this fleet, or has other samples",
                 "give the table of this fleet's run(), with all samples",
             )
         if table.outputs is None:
@@ -205,7 +205,7 @@ class Fleet:
                 "the table holds no outputs to learn from",
                 "make the fleet with keep_outputs=True, and run it again",
             )
-        learned = soft_labelled(split, np.exp(table.outputs[row]), target=origin.models[row])
+        learned = soft_labelled(split, np.exp(table.outputs[target]), target=origin.models[target])
         return replace(
             self, split=learned, n_models=n_models, seed=seed, checkpoints=False, keep_outputs=False
         )

@@ -164,7 +164,7 @@ class Format:
         return all(KINDS[piece.kind].builtin for piece in self._pieces if isinstance(piece, Hole))
 
     @sealed
-    def given(self, known: str) -> Format:
+    def given(self, prefix: str) -> Format:
         """The same format where the first characters of the fill are known, as fixed text.
 
         A FormatError if no fill begins so; it does not repeat them. `masked` stays as it was.
@@ -177,17 +177,17 @@ class Format:
         >>> ssn.candidate("05-1120")
         'My SSN is 078-05-1120.'
         """
-        rest = self.automaton.after(known)
+        rest = self.automaton.after(prefix)
         if rest is None:
             raise self._refusal(
-                f"no fill begins with these {len(known)} characters",
+                f"no fill begins with these {len(prefix)} characters",
                 "give the first characters of a fill",
             )
         format = object.__new__(Format)
         format.__dict__.update(
             text=self.text,
             words=self.words,
-            known=self.known + known,
+            known=self.known + prefix,
             automaton=rest,
             _pieces=self._pieces,
             _parts=self._parts,

@@ -33,7 +33,14 @@ from canary.plugins.training_log import (
     steps_of,
 )
 from canary.records.sealing import sealed
-from canary.records.validation import AUTO, file_path, real_number, versions, whole_number
+from canary.records.validation import (
+    AUTO,
+    built,
+    file_path,
+    real_number,
+    versions,
+    whole_number,
+)
 from canary.scoring.run_options import Running, RunOptions
 from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.fast import as_tokenizer
@@ -121,7 +128,7 @@ class ExposureMonitor:
         self._schedule = Schedule(every, steps)
         marks = steps_of(marks, "marks")
         draws = whole_number(draws, "draws", at_least=1)
-        options = RunOptions(**run)
+        options = built(RunOptions, run, "ExposureMonitor")
         if stop_above_bits is not None:
             cure = "give bits, or leave it out"
             stop_above_bits = real_number(stop_above_bits, "stop_above_bits", cure=cure)

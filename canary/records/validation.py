@@ -5,15 +5,16 @@ Every function raises an `InputError` that names the option where its value does
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import os
 import platform
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from numbers import Real
 from pathlib import Path
-from typing import SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -164,6 +165,16 @@ def one_or_more(given: object, kind: type[T], expected: str, *, cure: str) -> tu
     if not items or not all(isinstance(item, kind) for item in items):
         raise InputError(f"expected {expected}, got {_kind(given)}", cure=cure)
     return items
+
+
+def built(kind: type[T], given: Mapping[str, Any], call: str) -> T:
+    """Options of `kind` from the keywords of a call; a TypeError with near names of a wrong one."""
+    known = list(inspect.signature(kind).parameters)
+    for name in given:
+        if name not in known:
+            cure = name_cure(name, known)
+            raise TypeError(f"{call}() got an unexpected keyword argument {name!r}; {cure}")
+    return kind(**given)
 
 
 def function(value: object, name: str) -> None:

@@ -45,7 +45,7 @@ class PlotOptions:
 
     kind: Kind = "exposure"
     format: int = 0
-    copies: int | None = None
+    repetitions: int | None = None
     skew_normal: bool = False
 
 

@@ -59,13 +59,13 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
         cure = "give one for each, in nats per token"
     elif utility and not injected:
         problem, cure = "the audits have no injected canary", "audit a set with canaries"
-    elif utility and options.copies not in (None, *injected):
-        problem = f"no canary has {options.copies} copies"
+    elif utility and options.repetitions not in (None, *injected):
+        problem = f"no canary has {options.repetitions} copies"
         cure = f"choose from {', '.join(map(count, injected))}"
     if problem:
         raise InputError(problem, cure=cure)
     if utility:
-        figure = utility_figure(view, [options.copies or injected[-1]])
+        figure = utility_figure(view, [options.repetitions or injected[-1]])
     else:
         figure = exposures_figure(view)
     key = []

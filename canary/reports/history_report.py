@@ -215,10 +215,10 @@ def how(history: History) -> Iterator[Block]:
 @figure_of.register
 def plotted(history: History, options: PlotOptions) -> Figure:
     """That of `canary.plot`."""
-    if options.kind != "exposure" or options.copies is not None:
+    if options.kind != "exposure" or options.repetitions is not None:
         raise InputError(
             "a history has one figure: exposure against training steps",
-            cure="leave kind and copies away",
+            cure="leave kind and repetitions out",
         )
     check_format(history, options.format)
     return history_figure(history, options.format, skew_normal=options.skew_normal)

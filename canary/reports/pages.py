@@ -127,7 +127,7 @@ def plot(
     *,
     kind: Kind = "exposure",
     format: int = 0,
-    copies: int | None = None,
+    repetitions: int | None = None,
     skew_normal: bool = False,
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
@@ -150,8 +150,8 @@ def plot(
         figure: exposure against training steps, with the loss below it.
     format : int
         Position of the format in `Audit.formats`.
-    copies : int, optional
-        Of which canaries, for utility; those with the most copies unless given.
+    repetitions : int, optional
+        For utility: canaries with this number of copies; the largest number unless given.
     skew_normal : bool
         Of several audits or a history, draw the estimates off the skew-normal curves, which
         are numbers where draws give only bounds.
@@ -174,7 +174,7 @@ def plot(
     >>> axes.get_xlabel()  # doctest: +SKIP
     'median exposure (bits)'
     """
-    options = PlotOptions(kind, format, copies, skew_normal)
+    options = PlotOptions(kind, format, repetitions, skew_normal)
     figure = _figure(result, options, labels, test_losses)
     if ax is None:
         load_matplotlib()

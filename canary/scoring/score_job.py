@@ -23,7 +23,7 @@ from canary.records.files import JSON_LINES, check_writable
 from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
-from canary.records.validation import whole_number
+from canary.records.validation import built, whole_number
 from canary.scoring.batcher import Batcher, announce, row_sums
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.scoring.texts import Block, encode_placed, file_digest, read_blocks, windows
@@ -126,7 +126,7 @@ def score_file(
     its tokens, and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one
     block. The disk must hold the result twice for a moment.
     """
-    asked = ScoreOptions(**options)
+    asked = built(ScoreOptions, options, "score_file")
     if overlap is not None:
         overlap = whole_number(overlap, "overlap", at_least=0)
     source, target = Path(source), Path(target)

@@ -17,7 +17,7 @@ from canary.errors import CorpusError, ModelError
 from canary.models.loading import load
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
-from canary.records.validation import some, text
+from canary.records.validation import built, some, text
 from canary.scoring.batcher import Batcher, announce, encoding_bits
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.tokens.candidates import CandidateEncoder
@@ -66,7 +66,7 @@ def score(
     >>> canary.score("./model", ["one text", "another"])  # doctest: +SKIP
     array([23.1, 19.8])
     """
-    asked = ScoreOptions(**options)
+    asked = built(ScoreOptions, options, "score")
     given = some(texts, "texts", cure="give a list of texts, such as [text] for one")
     for each in given:
         text(each, "each of texts", cure="give texts that can be written as UTF-8")

@@ -21,6 +21,7 @@ from canary.models.loading import load
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
+from canary.records.validation import built
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.scoring.texts import encode_placed
 from canary.signals.output_checks import check_lengths, check_members
@@ -159,7 +160,7 @@ def measure_texts(
     One pass over the texts, a second in lower case, one of the reference model, and one for each
     rewritten copy. Memory holds all texts, and a number for each token (three with min-k++).
     """
-    scoring = ScoreOptions(**options)
+    scoring = built(ScoreOptions, options, "measure_texts")
     _check_numbers(share, masked_share, neighbours)
     names = text_signals_of(signals, reference=reference is not None, masked=masked is not None)
     flags = _checked(texts, member)

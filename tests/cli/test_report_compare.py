@@ -46,7 +46,7 @@ def test_figures_as_files(command, audited):
     losses = ("--test-loss", 1.0, "--test-loss", 2.0)
     for out, words in {
         "exposure.pdf": ("a", "--format", 1),
-        "utility.png": (*audited, "--kind", "utility", "--copies", 1, *losses),
+        "utility.png": (*audited, "--kind", "utility", "--repetitions", 1, *losses),
     }.items():
         done = command("plot", *words, "--out", out)
         assert done.code == 0, done.err

@@ -302,7 +302,7 @@ def test_a_fault_is_seen_and_all_other_checks_are_shown(fault, verdict, check, c
     (seen,) = (f for f in found.findings if f.check.startswith(check))
     assert seen.verdict == verdict
     assert cure in seen.cure
-    assert cure in str(found)
+    assert cure in found.summary()
     assert all(finding.cure for finding in found.findings if finding.verdict == "refused")
 
 

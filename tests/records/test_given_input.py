@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import canary
 from canary.errors import InputError
+from canary.plugins.monitor import ExposureMonitor
 from canary.records.validation import (
     file_path,
     flag,
@@ -20,7 +22,10 @@ from canary.records.validation import (
     text,
     whole_number,
 )
+from canary.scoring.score_job import score_file
+from canary.signals.text_measuring import measure_texts
 
+CANARIES = canary.generate("my pin is {digit:4}", seed=0)
 REFUSED = [
     *[
         (whole_number, value, {"at_least": 1}, "at least 1")
@@ -72,3 +77,18 @@ def test_what_serves_is_returned_and_plain():
     assert file_path("a", "x", cure="") == Path("a")
     function(print, "progress")
     function(None, "progress")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **wrong: canary.score("model", ["a"], **wrong),
+        lambda **wrong: score_file("model", "a.jsonl", "b.jsonl", **wrong),
+        lambda **wrong: measure_texts("model", ["a"], [True], **wrong),
+        lambda **wrong: ExposureMonitor(CANARIES, tokenizer=None, **wrong),
+    ],
+    ids=["score", "score_file", "measure_texts", "ExposureMonitor"],
+)
+def test_a_keyword_that_is_not_there_is_answered_with_near_ones(call):
+    with pytest.raises(TypeError, match=r"\(\) got an .* 'star_token'; did you mean start_token"):
+        call(star_token="x")

@@ -145,7 +145,7 @@ def test_lines_go_through_the_medians_golden(pair, audits, axes):
 
 
 def test_utility_golden(pair, axes):
-    plot(pair, axes, kind="utility", test_losses=[1.25, 1.5], copies=16)
+    plot(pair, axes, kind="utility", test_losses=[1.25, 1.5], repetitions=16)
     found = {tuple(offset) for one in axes.collections for offset in one.get_offsets()}
     medians = [
         statistics.median(c.exposure.bits for c in audit.by_repetitions()[16]) for audit in pair
@@ -208,7 +208,7 @@ TWO = {"kind": "utility", "test_losses": [1, 2]}
         ("enumerated,enumerated", {"kind": "histogram"}, "a histogram is of one audit"),
         ("draws,bare", {"skew_normal": True}, "not every audit has a skew-normal curve"),
         ("enumerated,enumerated", {"kind": "utility"}, "needs the test loss of each"),
-        ("enumerated,enumerated", {**TWO, "copies": 5}, "choose from 1, 4, 16, 64"),
+        ("enumerated,enumerated", {**TWO, "repetitions": 5}, "choose from 1, 4, 16, 64"),
         ("only controls,only controls", TWO, "have no injected canary"),
         ("enumerated,draws", {}, "B cannot be compared with A: the format is"),
         ("enumerated", {"format": 1}, "has format 2, counted from 1"),

@@ -90,7 +90,7 @@ def test_report_and_plot_refuse_what_is_for_audits_input(tmp_path):
     history = make_history()
     with pytest.raises(InputError, match="are for comparing audits"):
         canary.report(history, tmp_path / "r.html", labels=["a"])
-    for options in ({"kind": "histogram"}, {"copies": 1}):
+    for options in ({"kind": "histogram"}, {"repetitions": 1}):
         with pytest.raises(InputError, match="a history has one figure"):
             canary.plot(history, **options)
     with pytest.raises(InputError, match="canary of the history has format 2"):
