@@ -88,6 +88,8 @@ HAS = {
         "model-b",
         "bert",
     ],
+    "docs/guides/membership.md": ["target.npz", "shadow.npz"],
+    "docs/guides/many-models.md": [f"model{number}.npz" for number in range(6)],
     "docs/guides/membership-text.md": [
         "members.jsonl",
         "nonmembers.jsonl",
