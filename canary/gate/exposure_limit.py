@@ -198,7 +198,7 @@ def evidence(audit: Audit, groups: Sequence[int], level: float) -> list[Finding]
             cure = "audit with dtype float32, or a format whose candidates differ more"
         else:
             outcome, cure = "passed", ""
-            told = f"the {name} look like text that was not learned: p = {probability(p)}, above "
+            told = f"the {name} cannot be distinguished from chance: p = {probability(p)}, above "
             told += "the"
         several = ""
         if len(groups) > 1:

@@ -110,7 +110,7 @@ def controls(audit: Audit) -> list[Finding]:
         return []
     number, p = plural(combined.count, "control"), probability(combined.p_value)
     outcome: Outcome = "passed"
-    told, cure = f"{number} look like text that was not learned (p = {p})", ""
+    told, cure = f"{number} cannot be distinguished from chance (p = {p})", ""
     named: tuple[Standing, ...] = ()
     if combined.p_value <= CONTROLS_LEVEL:
         outcome, named = "undecided", standings(audit.controls)

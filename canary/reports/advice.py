@@ -8,7 +8,7 @@ from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limits import limit_bits
 from canary.reports.recovery import Recovery
 from canary.reports.sentences import answer
-from canary.statistics.numbers import copies
+from canary.statistics.numbers import copies, count
 
 _TAILORED = ("exposure", "p-value", "extraction")
 """Checks whose failure `against` answers better than the finding, which knows one group alone."""
@@ -33,10 +33,15 @@ def advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
 def against(audit: Audit, limit: float | None) -> list[Text]:
     """What makes a model memorize less, with the numbers of copies that were too many here."""
     first, safe = _too_many(audit, limit)
+    there = [c for c in audit.injected if c.repetitions >= (first or 1)]
+    if first and not safe:
+        there = [c for c in there if c.repetitions == first]
+    found = Recovery(there) if limit is None else Recovery(there, limit)
     what = "recovered" if limit is None else "easier to find than the limit allows"
     duplicates = said_in_one(
         "advice.duplicates",
-        what=what,
+        what=f"{'was' if len(found.sure) == 1 else 'were'} {what}",
+        found=f"{count(len(found.sure))} of {count(len(there))}",
         first=copies(first or 1),
         safe=copies(safe or 1),
         less=" or less often" if (safe or 1) > 1 else "",

@@ -153,7 +153,7 @@ def answer(audit: Audit) -> Answer:
 
 def _among(exposure_bits: float, bound: bool, exact: bool) -> str:  # noqa: FBT001
     share = one_in(exposure_bits, about=not (bound or exact))
-    return f"{'at least ' if bound else ''}among the likeliest {share} possible secrets"
+    return f"{'at least ' if bound else ''}among the most likely {share} possible secrets"
 
 
 def curve_verdict(fit: SkewNormalFit | None) -> str:

@@ -105,7 +105,7 @@ def test_where_nothing_decides_the_verdict_is_undecided():
     assert verdict.outcome == "undecided"
     assert f"--start-token '{START}'" in str(verdict)
     assert "If it put nothing there" in str(verdict)
-    assert answer(found).label == "Undecided"
+    assert answer(found).label == "Not enough evidence to decide"
     assert not check(found, max_p=0.001)
     with pytest.raises(EstimationError, match="start token"):
         new_baseline(found)

@@ -66,21 +66,22 @@ CASES = {
         "The model memorized planted secrets",
         "4 of 8 planted secrets were recovered in the first 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for each of them.",
-        "appeared 4 times in the training data, or more often, were recovered; those that appeared "
-        "once were not. Remove duplicates, so that personal text appears fewer than 4 times.",
+        "appeared 4 times in the training data, or more often, 4 of 4 were recovered; of those "
+        "that appeared once, none. Remove duplicates, so that personal text appears fewer than 4 "
+        "times.",
     ),
     "everything": (
         exact({1: [29.9] * 4, 4: [29.9] * 4}),
         "The model memorized planted secrets",
         "All 8 planted secrets were recovered in the first guess.",
-        "Even secrets that appeared only once in the training data were recovered",
+        "Even of the secrets that appeared only once in the training data, 4 of 4 were recovered",
     ),
     "one secret": (
         exact({1: [20.0]}),
         "The model memorized planted secrets",
         "The planted secret was recovered in the first 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for it.",
-        "Even secrets that appeared only once",
+        "Even of the secrets that appeared only once",
     ),
     "nothing": (
         exact({0: CHANCE, 1: CHANCE}),
@@ -93,7 +94,7 @@ CASES = {
         exact({1: [20.0] * 4, 4: CHANCE}),
         "The model memorized planted secrets",
         "4 of 8 planted secrets were recovered",
-        "Even secrets that appeared only once",
+        "Even of the secrets that appeared only once",
     ),
     "only draws": (
         # No hit among 20,000: at most 184,000 of 10^9 guesses at 95 %; 50 hits: 2.5 million.
@@ -115,14 +116,14 @@ CASES = {
         "The model memorized planted secrets",
         "At least 2 of 4 planted secrets were recovered in at most 700,000 guesses. For 1 more "
         "secret, the measurement leaves both answers open.",
-        "Even secrets that appeared only twice",
+        "Even of the secrets that appeared only twice",
     ),
     "several formats": (
         several_formats(),
         "The model memorized planted secrets",
         "3 of 4 planted secrets were recovered in the first 954 guesses of its form. Blind "
         "guessing takes 500,000 to 500,000,000 guesses on average for each of them.",
-        "Even secrets that appeared only twice",
+        "Even of the secrets that appeared only twice",
     ),
     "controls alarm": (
         exact({0: [20.0] * 3, 1: [20.0] * 3}),
@@ -207,7 +208,7 @@ JUDGED = {
         "Not passed: above the limit that you set",
         "The typical one of the secrets with 4 copies takes at most 954 guesses, and the limit "
         "asks for at least 976,563.",
-        "were easier to find than the limit allows; those that appeared once were not.",
+        "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
     ),
     "the largest": (
         LIMIT(exact({1: CHANCE, 4: [20.0]}), statistic="maximum"),
@@ -231,7 +232,7 @@ JUDGED = {
         trusting(exact({0: CHANCE, 4: [20.0] * 4}), max_p=0.001),
         "Not passed: above the limit that you set",
         "What was measured is above the limit: the canaries with 4 copies look learned",
-        "Even secrets that appeared only 4 times",
+        "Even of the secrets that appeared only 4 times",
     ),
 }  # fmt: skip
 

@@ -66,63 +66,64 @@ CASES = {
         "memorized",
         # Two of the four have 18.64 bits or more, the mean of ranks 2 and 3: 2^-18.64 of the
         # space is 1 in 408,248.
-        "This model memorized training data: half of the canaries that stood 16 times in the "
-        f"corpus are among the likeliest 1 in 400,000 possible secrets, {SURE}",
+        "This model memorized training data: half of the canaries that appeared 16 times in the "
+        f"corpus are among the most likely 1 in 400,000 possible secrets, {SURE}",
     ),
     "memorized, a little": (
         # 64 canaries at 2.3 bits: weak, but together far beyond chance.
         audit_of({0: CHANCE, 4: [200_000] * 64}),
         "memorized",
-        "4 times in the corpus are among the likeliest 1 in 5 possible secrets (1 in 2 is usual "
+        "4 times in the corpus are among the most likely 1 in 5 possible secrets (1 in 2 is usual "
         "for text that was not learned), while the 4 controls",
     ),
     "memorized, no controls": (
         audit_of({2: [1, 1, 1]}),
         "memorized",
-        f"twice in the corpus are among the likeliest 1 in 1 million possible secrets, {ALONE}",
+        f"twice in the corpus are among the most likely 1 in 1 million possible secrets, {ALONE}",
     ),
     "memorized, only a bound": (
         # No hit among 20,000 draws: with 97.5 % confidence a share below 1 - 0.025^(1/20000),
         # 12.40 bits, 1 in 5,422.
         audit_of({0: [9_000, 15_000], 64: [0, 0, 0]}, **BILLION),
         "memorized",
-        "at least among the likeliest 1 in 5,400 possible secrets, while the 2 controls, never",
+        "at least among the most likely 1 in 5,400 possible secrets, while the 2 controls, never",
     ),
     "memorized, estimated from draws": (
         # 50 hits of 20,000: 1 in 400, an estimate.
         audit_of({0: [9_000, 15_000], 64: [50, 50, 50]}, **BILLION),
         "memorized",
-        "are among the likeliest 1 in about 400 possible secrets, while",
+        "are among the most likely 1 in about 400 possible secrets, while",
     ),
     "nothing found": (
         audit_of({1: CHANCE, **CHANCES}),
         "not found",
-        "No sign that this model memorized training data: the 8 injected canaries stand where "
+        "No sign that this model memorized training data: the 8 injected canaries are where "
         f"chance puts text that the model never saw, {SURE}",
     ),
     "nothing found, one canary, no controls": (
         audit_of({16: [600_000]}),
         "not found",
-        f"the injected canary stands where chance puts text that the model never saw, {ALONE}",
+        f"the injected canary is where chance puts text that the model never saw, {ALONE}",
     ),
     "hints": (
         # One canary with p = 0.03.
         audit_of({0: CHANCE, 8: [30_000]}),
         "undecided",
-        "no proof: the canary that stood 8 times in the corpus is among the likeliest 1 in 33 "
+        "no proof: the canary that appeared 8 times in the corpus is among the most likely 1 in 33 "
         "possible secrets, and luck alone makes the 1 canary look so in 3 of 100 audits, while",
     ),
     "one stands out": (
         # p = 10^-6 once among 40 is 4 * 10^-5 by Bonferroni; Fisher dilutes it.
         audit_of({0: CHANCE, 4: [1] + [700_000] * 39}),
         "undecided",
-        "but one that stood 4 times in the corpus is among the likeliest 1 in 1 million possible "
-        "secrets, which luck does in fewer than one in ten thousand audits of this size, while",
+        "but one that appeared 4 times in the corpus is among the most likely 1 in 1 million "
+        "possible secrets, which luck does in fewer than one in ten thousand audits of this "
+        "size, while",
     ),
     "dry run": (
         dry(audit_of({0: CHANCE, 16: [500_000, 400_000]})),
         "not found",
-        "nothing is found: the 2 canaries planned for the corpus but left out stand where chance",
+        "nothing is found: the 2 canaries planned for the corpus but left out are where chance",
     ),
     "dry run, false alarm": (
         dry(audit_of({0: CHANCE, 16: [1, 2]})),
@@ -153,7 +154,7 @@ CASES = {
     ),
     # The p-values allow for the noise already.
     "coarse, and yet found": (
-        coarse(audit_of({16: [1, 1]}), **COARSER), "memorized", "the likeliest 1 in 1 million",
+        coarse(audit_of({16: [1, 1]}), **COARSER), "memorized", "the most likely 1 in 1 million",
     ),
     # One canary and 50 draws: p is 1/51 at best.
     "too few draws": (
