@@ -162,7 +162,7 @@ def test_a_start_token_that_is_there_already_is_refused() -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="\n $A", special_tokens=[("\n", tokenizer.token_to_id("\n"))]
     )
-    with pytest.raises(InputError, match="stand there twice"):
+    with pytest.raises(InputError, match="be there twice"):
         CandidateEncoder(as_tokenizer(tokenizer), "\n").encode(["ab"])
     assert CandidateEncoder(as_tokenizer(tokenizer), "A").encode(["b"])
 

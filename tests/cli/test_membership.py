@@ -132,12 +132,12 @@ def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pai
         ),
         ("--fpr much", "--fpr: expected rates"),
         ("--fpr 0.00001", "--fpr: a false positive rate of 1e-05 cannot be seen"),
-        ("--prior 2", "--prior: prior must lie between 0 and 1"),
-        ("--confidence 95", "--confidence: confidence must be between 0 and 1"),
+        ("--prior 2", "--prior must be between 0 and 1"),
+        ("--confidence 95", "--confidence must be between 0 and 1"),
         ("--guesses 5", "guesses or delta without coins"),
         ("--delta 0.1", "guesses or delta without coins"),
         ("--attacks loss --coin-flips --guesses 9999", "--guesses: 9999 guesses for 2000 coins"),
-        ("--attacks loss --coin-flips --delta 2", "--delta: delta must be at least 0 and below 1"),
+        ("--attacks loss --coin-flips --delta 2", "--delta must be at least 0 and below 1"),
     ],
 )
 def test_bad_options_leave_nothing_behind(attack, pair, options, words):

@@ -59,7 +59,7 @@ def test_a_command_prints_one_document_and_its_own_words_only(workplace, model):
     words = lasting(done.stderr)
     assert words[0] == f"Loading {model}"
     assert words[1].startswith("note: No start token was put before each candidate")
-    assert words[2].startswith("note: The model 'untrained' finds ordinary English no likelier")
+    assert words[2].startswith("note: The model 'untrained' finds ordinary English no more likely")
     assert words[3].strip() == ""  # the table comes next: no warning, no bar
 
 

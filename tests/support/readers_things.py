@@ -91,6 +91,17 @@ def verified(path: Path) -> None:
     canary.verify(path.with_name("corpus.canaried.jsonl"), made).save(path)
 
 
+def few_verified(path: Path) -> None:
+    """The same of the canaries of a small space."""
+    import canary
+
+    said = [{"text": text} for text in sentences(100)]
+    few(path.with_name("few.json"))
+    made = canary.CanarySet.load(path.with_name("few.json"))
+    holds = canary.inject(said, made, column="text", seed=0)
+    canary.verify(holds, made, column="text").save(path)
+
+
 def audited(path: Path) -> None:
     """A folder of an audit, with the scores of a test set beside it."""
     import canary
@@ -319,6 +330,7 @@ THINGS = {
     "canaries.json of a small space": few,
     "corpus.canaried.jsonl": canaried,
     "verified.json": verified,
+    "verified.json of a small space": few_verified,
     "audit": audited,
     "a": audited,
     "b": audited,
