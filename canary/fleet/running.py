@@ -183,8 +183,8 @@ class Fleet:
         target : int
             The target's row in it.
         split : Split
-            Which samples each is trained on: for attack D subsets of a population, which holds
-            no point that is attacked.
+            Which samples each model is trained on. For attack D, use subsets of a population
+            without the attacked samples.
         n_models, seed : int
             As those of a fleet.
         """
@@ -197,7 +197,7 @@ class Fleet:
             )
         if origin is None or origin.data != self._data or origin.models[target] not in self.keys:
             raise _refused(
-                f"model {target} of the table is none of this fleet, or has other samples",
+                f"model {target} of the table is not of this fleet, or has other samples",
                 "give the table of this fleet's run(), with all samples",
             )
         if table.outputs is None:
@@ -220,26 +220,26 @@ class Fleet:
     ) -> SignalTable:
         """Train the models that are not finished, and gather what all say of all samples.
 
-        The table has a row for each model that is not missing, in order. A model is missing whose
-        training raises, gives nothing back or gives no numbers: the others go on, and a warning
-        and the table say which and why. It is tried again when the fleet is run again.
+        The table has a row for each model that is not missing, in order. A model is missing if
+        its training raises an error, returns nothing or gives no numbers. The others go on, and
+        a warning and the table say which is missing and why. The next run tries it again.
 
         Parameters
         ----------
         folder : path-like, optional
-            Where the result of each model is kept as it is finished, for its owner only. A
-            fleet that was killed goes on there, and one with more models or another split of
-            the same data and configuration joins it. Without it nothing is kept.
+            Where each finished model is kept, readable by its owner only. A fleet that was
+            killed resumes there. One with more models or another split of the same data and
+            configuration shares the folder. Without a folder nothing is kept.
         workers : Workers, optional
-            `canary.workers.local.Here`, this process, unless given; or
+            `canary.workers.local.Here` (this process, the default) or
             `canary.workers.cluster.RayWorkers`.
         progress : callable or bool, optional
-            Told of models; see `canary.records.progress.Progress`.
+            Called with the number of models; see `canary.records.progress.Progress`.
 
         Raises
         ------
         InputError
-            If the workers do not fit to the training, or the data, the options or the training
+            If the workers do not fit the training, or the data, the options or the training
             were changed after the fleet was made.
         RecordError
             If the folder is of another configuration (what differs is named), or a file is

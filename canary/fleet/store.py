@@ -151,14 +151,14 @@ def table_of_folder(
 ) -> SignalTable:
     """The table of the fleet that was run last in a folder, without groups.
 
-    Of models that were made for another one, distilled say, the folder is not told.
+    The folder does not record for which target models were made, for example distilled ones.
 
     Parameters
     ----------
     folder, outputs : path-like, bool
-        Where `canary.Fleet.run` keeps its results; whether outputs that were kept are read.
+        Where `canary.Fleet.run` keeps its results; whether to read the outputs that were kept.
     done : callable
-        Told of every model that was read.
+        Called for every model that was read.
 
     Raises
     ------

@@ -51,7 +51,7 @@ class Draws:
     def begun(
         self, generators: Sequence[np.random.Generator], rows: Sequence[int]
     ) -> Iterator[None]:
-        """Draw masks for one forward pass, of each model for so many samples of its batch."""
+        """Draw masks for one forward pass, with the number of samples of each model's batch."""
         self._models = list(zip(generators, rows, strict=True))
         try:
             yield

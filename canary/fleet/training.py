@@ -68,10 +68,10 @@ class TrainingTask:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A model, as a training function may give it back.
+    """A model, as a training function may return it.
 
-    `predict` goes from samples to outputs, of the kind that the fleet was told; `weights` are what
-    a checkpoint keeps.
+    `predict` maps samples to outputs of the kind that the fleet names; a checkpoint keeps
+    `weights`.
     """
 
     predict: Callable[[NDArray[Any]], ArrayLike]
@@ -79,7 +79,7 @@ class Trained:
 
 
 Training = Callable[[TrainingTask], Any]
-"""A training function. It gives back one of
+"""A training function. It returns one of
 
 - a `Trained`;
 - a function from samples to outputs;

@@ -76,7 +76,7 @@ class Part:
 def evaluate(
     scores: AttackScores | ArrayLike, member: ArrayLike, *, confidence: float = 0.95
 ) -> Evaluation:
-    """How well scores tell members from nonmembers.
+    """How well scores distinguish members from nonmembers.
 
     Parameters
     ----------

@@ -94,7 +94,7 @@ def forgotten(
         Of samples and of models, for the interval.
     seed : int
     progress : callable or bool, optional
-        Told of pairs of models; see `canary.records.progress.Progress`.
+        Called with the number of pairs of models; see `canary.records.progress.Progress`.
 
     Raises
     ------

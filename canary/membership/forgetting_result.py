@@ -58,7 +58,7 @@ class Forgetting(Shown):
     losses : dict of str to float64 array of shape (models, samples)
         Of query, target, calibration and, if given, retrained models.
     chance : float
-        Distance that equal distributions of so many samples exceed in one of twenty cases.
+        Distance that equal distributions of this many samples exceed in one of twenty cases.
     resamples, seed : int
     notes : tuple of str
         What speaks against the answer.
@@ -118,10 +118,10 @@ class Forgetting(Shown):
 
     @cached_property
     def void(self) -> bool:
-        """Whether the models that know the query set are not seen to differ from those that do not.
+        """Whether models that know the query set cannot be distinguished from those that do not.
 
         The calibration models are no farther away than chance allows, or their losses on the
-        query set are not above those of the query model. Then no target could stand out.
+        query set are not above those of the query model. Then no target could differ from them.
         """
         query, others = (float(np.median(self.losses[name])) for name in ("query", "calibration"))
         return float(self.calibration.mean()) <= self.chance or query >= others
@@ -135,7 +135,7 @@ class Forgetting(Shown):
 
     @property
     def unlike(self) -> bool:
-        """Whether it counts as forgotten and yet stands out from the calibration models."""
+        """Whether it counts as forgotten and yet differs from the calibration models."""
         return self.p_unlike is not None and self.p_unlike <= LEVEL and self.forgotten
 
     @property

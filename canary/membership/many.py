@@ -312,8 +312,8 @@ def _counts_that_tell(kind: Attack, benches: list[References]) -> tuple[str, ...
         return ()
     _, row, auc, usual = worst
     return (
-        f"The number of references (usually {usual:.0f}) alone tells members of model {row} from "
-        f"nonmembers: AUC {auc.value:.2f} ({auc.lower:.2f} to {auc.upper:.2f}). Attacks on models "
-        "that learned nothing would see some of it. Take references that were drawn without "
+        f"The number of references (usually {usual:.0f}) alone separates members of model {row} "
+        f"from nonmembers: AUC {auc.value:.2f} ({auc.lower:.2f} to {auc.upper:.2f}). Attacks on "
+        "models that learned nothing would see some of it. Take references that were drawn without "
         "regard to the target, or equally many for each sample",
     )

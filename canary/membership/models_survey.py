@@ -83,13 +83,13 @@ def survey_models(
     rule : {"empirical", "linear", "gaussian"}
         Of the quantile, for S, P and R.
     least : int, optional
-        Judge only samples that so many models were trained without and, where an attack needs
-        those, so many were trained on.
+        Judge only samples that at least this many models were trained without and, if an attack
+        needs those, at least as many were trained on.
     confidence : float
     seed : int
         Of the order in which models are added for the curves against their number.
     progress : callable or bool, optional
-        Told of ``attacks``, in rounds; see `canary.records.progress.Progress`.
+        Called with rounds of ``attacks``; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -265,7 +265,7 @@ def _chosen_attacks(
             )
         if not judged.all():
             notes.append(
-                f"Of {plural(table.samples, 'sample')} {int((~judged).sum()):,} are left away: "
+                f"Of {plural(table.samples, 'sample')} {int((~judged).sum()):,} are left out: "
                 f"fewer than {plural(least, 'model')} were trained without them"
                 + (", or on them" if inside else "")
             )

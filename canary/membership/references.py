@@ -208,7 +208,7 @@ class References:
             more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
             who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
             away = "--least 2 (least=2)" if least else "table.select(samples=...)"
-            cure = f"train more models {train} them, or leave them away by {away}"
+            cure = f"train more models {train} them, or omit them by {away}"
             if self.source is self.table and 2 * len(bad) > judged:
                 cure = (
                     f"give more models, each sample in about half of them: {len(self.rows)} are "
@@ -295,7 +295,7 @@ def resolve(
             if np.isnan(loss[row]).any():
                 raise InputError(
                     f"model {row} has {int(np.isnan(loss[row]).sum()):,} losses that are NaN",
-                    cure="leave it away by table.select(models=...), and say why in missing",
+                    cure="omit it by table.select(models=...), and say why in missing",
                     where=some.source,
                 )
     repeats = check_references(table, chosen, shadow, rows)

@@ -134,7 +134,7 @@ def risk_scores(
     if made > most:
         raise EstimationError(
             f"bins={made:,} for each of {table.classes:,} classes",
-            cure=f"give at most {most:,}; 5 are usual, and more than samples tell nothing",
+            cure=f"give at most {most:,}; 5 are usual, and more bins than samples say nothing",
             where=where,
         )
     shadows = shadows_of(table, shadow=shadow, target=target)

@@ -179,12 +179,12 @@ def survey(
     seed : int
         Of the neural attacks.
     coins : bool
-        Whether a fair coin decided for each sample of the target by itself if it went in, and
-        the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
+        Whether an independent fair coin decided for each sample of the target if it went in,
+        and the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
     guesses, delta
         Of that bound, as in `canary.membership.privacy.attack_epsilon`.
     progress : callable or bool, optional
-        Told of ``attacks``, in rounds; see `canary.records.progress.Progress`.
+        Called with rounds of ``attacks``; see `canary.records.progress.Progress`.
 
     Raises
     ------

@@ -218,7 +218,7 @@ def _in_steps(column: Floats, step: float, least: float) -> Floats:
 class Repeat:
     """Two models with the same losses, each by its place and its number there.
 
-    `certain` if there are so many different losses that they are one model. Hard labels, or
+    `certain` if there are enough different losses to say that they are one model. Hard labels, or
     probabilities that all round to 1, may be equal for two.
     """
 
@@ -297,6 +297,6 @@ def check_references(
         return ()
     return (
         f"{plural(doubted, 'reference')} said of every sample what a target said, in too few "
-        "different losses to tell whether they are that target: if they are, an attack finds "
+        "different losses to say whether they are that target: if they are, an attack finds "
         "something in noise. Leave them out, or give probabilities in place of labels",
     )

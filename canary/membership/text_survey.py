@@ -43,10 +43,10 @@ _CONTROL = (
 class TextSurvey(OneTargetSurvey):
     """What attacks on texts found; see `Survey`.
 
-    AUC and rates of an attack are those of all texts; its balanced accuracy is that of one half, by
-    a threshold that was learned on the other. `words` is what a bag-of-words classifier reaches
-    that sees no model, `length` how well the number of tokens tells members; `lines` of shape
-    (samples,) is what each text is called: its line, or its position.
+    AUC and rates of an attack are for all texts. Its balanced accuracy is for one half of them,
+    with a threshold learned on the other half. `words` is the result of a bag-of-words classifier
+    that sees no model; `length` says how well the number of tokens separates members. `lines` of
+    shape (samples,) names each text by its line or position.
     """
 
     measured: TextTable
@@ -65,7 +65,7 @@ class TextSurvey(OneTargetSurvey):
         return self.doubts if warning is None else (*self.doubts, warning)
 
     def differ_without_model(self) -> bool:
-        """Whether words alone tell members from nonmembers, by the permutation test."""
+        """Whether words alone separate members from nonmembers, by the permutation test."""
         return self.words.differ
 
     def differ_in_length(self) -> bool:
@@ -73,7 +73,7 @@ class TextSurvey(OneTargetSurvey):
         return not self.length.auc.lower <= 0.5 <= self.length.auc.upper
 
     def no_better_than_words(self) -> bool:
-        """Whether the strongest attack is not clearly above what words alone tell."""
+        """Whether the strongest attack is not clearly better than words alone."""
         return self.words.auc.value > 0.5 and self.words.auc.upper >= self.corrected().lower
 
     def outcome(self) -> Outcome:
@@ -162,7 +162,7 @@ def survey_texts(
     seed: int = 0,
     progress: Progress = None,
 ) -> TextSurvey:
-    """Every attack that the signals allow, and what words alone tell.
+    """Every attack that the signals allow, and what words alone can do.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def survey_texts(
     seed : int
         Of the halves, the folds and the permutations.
     progress : callable or bool, optional
-        Told of ``attacks``, in rounds; see `canary.records.progress.Progress`.
+        Called with rounds of ``attacks``; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def survey_texts(
             doubts += (
                 f"The loss of the reference model is lower for the member in {100 * auc.value:.1f} "
                 "% of pairs of a member and a nonmember, where chance is 50 %: it was trained on "
-                "members, too, or they are easier than nonmembers by themselves. If it was trained "
+                "members, too, or they are easier than nonmembers for any model. If it was trained "
                 "on them, the figures of the attack reference are lower bounds. Name a reference "
                 "that never saw the members",
             )

@@ -58,7 +58,7 @@ class WordsAlone:
 
     @property
     def differ(self) -> bool:
-        """Whether words tell members from nonmembers, at the level `LEVEL`."""
+        """Whether words separate members from nonmembers, at the level `LEVEL`."""
         return self.p <= LEVEL
 
 
@@ -71,7 +71,7 @@ def words_alone(
     permutations: int = PERMUTATIONS,
     done: Callable[[int], object] = lambda folds: None,
 ) -> WordsAlone:
-    """AUC of a bag-of-words classifier that tells members from nonmembers, and its p-value.
+    """AUC of a bag-of-words classifier of members and nonmembers, and its p-value.
 
     `texts`, `member`, `seed` and `done` are as in `word_scores`. An EstimationError as there, or if
     there is no permutation.

@@ -58,19 +58,19 @@ def measure(
     member : array_like of bool of shape (samples,) or (models, samples)
         Whether each model was trained on each sample.
     outputs : {"logits", "probs", "losses"}
-        What the models give; it is said and not guessed. Only estimators need not be told:
-        they give probabilities.
+        What the models give; it is never guessed. Estimators give probabilities and do not
+        need it.
     group : array_like of shape (samples,), optional
         Any further division of the samples.
     batch_size : int, optional
-        Samples that a model is given at a time. Unless given, modules and estimators get as
-        many as are fastest, and functions 4,096; modules get half where memory runs out.
+        Samples that a model gets at a time. By default the fastest number for modules and
+        estimators, and 4,096 for functions. It is halved for modules if memory runs out.
     gradients : bool
-        Measure the norm of the gradient of each sample's loss as well; of torch modules.
+        Also measure the norm of the gradient of each sample's loss; torch modules only.
     keep_outputs : bool
         Keep the log-probabilities of all classes in the table: the neural attacks read them.
     progress : callable or bool, optional
-        Told of the samples of each model; see `canary.records.progress.Progress`.
+        Called with the number of samples of each model; see `canary.records.progress.Progress`.
 
     Raises
     ------
@@ -202,9 +202,9 @@ def table_of_files(
     signals: Collection[str] | None = None,
     done: Callable[[int], object] = lambda files: None,
 ) -> SignalTable:
-    """What several models said of the same samples, from a file of each.
+    """What several models said about the same samples, from one file per model.
 
-    The table has a row for each file, in order, of what all files have.
+    The table has a row for each file, in order, with the signals that all files have.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def table_of_files(
     signals : collection of str, optional
         Those to keep, and ``outputs`` to keep these, too; all signals unless given.
     done : callable
-        Told of every file that was read.
+        Called for every file that was read.
 
     Raises
     ------

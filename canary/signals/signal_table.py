@@ -110,7 +110,7 @@ class SignalTable(Shown):
             cure = "give the number of each row's model in its fleet"
         elif both:
             problem = f"model {both[0]} has a row, and is missing"
-            cure = "leave it away by select(models=...), or give the numbers of the rows"
+            cure = "omit it by select(models=...), or give the numbers of the rows"
         elif self.outputs is not None and self.outputs.shape[:2] != self.member.shape:
             problem = (
                 f"outputs of shape {self.outputs.shape} for members of shape {self.member.shape}"

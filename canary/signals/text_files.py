@@ -68,7 +68,7 @@ def read_texts(
     outside = [(text, line) for text, line in others if text not in known]
     both = len(others) - len(outside)
     if not outside:
-        problem = "each of its texts stands in the members' file, too"
+        problem = "each of its texts is also in the members' file"
         cure = "give texts that the model was not trained on"
         raise CorpusError(problem, cure=cure, where=str(sources[1]))
     notes = []

@@ -45,8 +45,8 @@ class TextTable:
     table : SignalTable
         Of one model and the texts that are kept; the label of every text is 0.
     kept : ndarray of int64 of shape (samples,)
-        Which of the given texts these are, from 0. One of which no token is priced is left
-        out: an empty text, and one of a single token that nothing stands before.
+        Which of the given texts these are, from 0. Texts without a priced token are left
+        out: empty texts, and single tokens without a token before them.
     tokens : ndarray of int64 of shape (samples,)
         Priced tokens of each.
     settings, notes : dict, tuple of str
@@ -134,13 +134,13 @@ def measure_texts(
         What is put before each text for the reference model: `start_token` unless given, and
         nothing if empty.
     places : callable, optional
-        Says where text ``i`` stands, for messages.
+        Names the place of text ``i``, for messages.
     parts : path-like, optional
-        A folder for finished pieces: prices of blocks of some 65,000 tokens, losses of whole
-        rewritten copies, and no text. A run that was stopped goes on from there when it is
-        started again in the same way; who is a member may change. The folder stays.
+        A folder for finished pieces: prices of blocks of about 65,000 tokens, losses of whole
+        rewritten copies, and no text. A run that was stopped resumes there if it is started
+        again in the same way; `member` may change. The folder stays.
     progress : callable or bool, optional
-        Told of tokens and, of what is rewritten, of texts; see
+        Called with numbers of tokens and, for rewritten copies, of texts; see
         `canary.records.progress.Progress`.
     **options
         `start_token`, `context` and `batch_size`, as in
@@ -175,8 +175,8 @@ def measure_texts(
         there = {"": seam, "reference": reference, "masked": masked, "moments": moments}
         if moments is None:
             notes.append(
-                "min-k++ is left out: the model tells nothing of the tokens that a text does not "
-                "have"
+                "min-k++ is left out: the model gives probabilities only of the tokens that a text "
+                "has"
             )
         names = [n for n, signal in TEXT_SIGNALS.items() if there[signal.needs] is not None]
     needs = {TEXT_SIGNALS[name].needs for name in names}

@@ -128,7 +128,7 @@ class Pricer:
         if self.encoder.context:
             if encoding.spans is None:
                 raise UnsupportedError(
-                    "the tokenizer does not tell where a context ends and the text begins",
+                    "the tokenizer does not say where a context ends and the text begins",
                     cure="leave the context out",
                 )
             start = max(next((i for i, (_, stop) in enumerate(encoding.spans) if stop > 0), 0), 1)

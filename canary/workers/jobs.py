@@ -21,7 +21,7 @@ Task = Callable[[Plain, Sequence[Plain]], Sequence[Plain]]
 
 @dataclass(frozen=True)
 class Lost:
-    """Stands for the result of a job whose workers died."""
+    """Replaces the result of a job whose workers died."""
 
     reason: str
 

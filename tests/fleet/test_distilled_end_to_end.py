@@ -123,7 +123,7 @@ def test_a_distilled_fleet_that_was_stopped_goes_on(tmp_path):
 WRONG = {
     "row 2 of a table of 2 models; give a row from 0 to 1": lambda made, table: (made, table, 2),
     "with all samples": lambda made, table: (made, table.select(samples=range(30)), 0),
-    "model 0 of the table is none of this fleet": lambda made, table: (
+    "model 0 of the table is not of this fleet": lambda made, table: (
         plain(seed=9, keep_outputs=True),
         table,
         0,

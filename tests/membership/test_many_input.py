@@ -68,7 +68,9 @@ def test_numbers_of_references_that_tell_are_said():
     shadow = table_of(rng.exponential(1, (60, 60)), left_out)
     assert attack_models(target, "L", shadow=shadow, most=2).notes == ()
     (note,) = attack_models(target, "L", shadow=shadow).notes
-    assert note.startswith("The number of references (usually 31) alone tells members of model 0")
+    assert note.startswith(
+        "The number of references (usually 31) alone separates members of model 0"
+    )
     assert "AUC 0.00 (0.00 to 0.2" in note
 
 

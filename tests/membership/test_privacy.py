@@ -96,7 +96,7 @@ def test_what_is_blind(table):
     # Of nine models on halves the other eight tell who is a member of the first.
     telling = alone(table_of(table.signal("loss"), halves(np.random.default_rng(3), 9, 60)), "R")
     assert not telling.blind
-    assert "references (usually 4) alone tells members of model 0 from non" in telling.notes[0]
+    assert "references (usually 4) alone separates members of model 0 from non" in telling.notes[0]
     assert "AUC 1.00 (0." in telling.notes[0]
 
 

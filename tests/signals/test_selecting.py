@@ -44,7 +44,7 @@ def test_rows_keep_their_numbers_in_the_fleet(table):
     assert some.select(models=[1]).numbers == some.select(models=[1]).select().numbers == (3,)
     with pytest.raises(InputError, match="2 numbers of 3 models; give the number of each row"):
         replace(some, numbers=(0, 3))
-    with pytest.raises(InputError, match="model 3 has a row, and is missing; leave it away by sel"):
+    with pytest.raises(InputError, match="model 3 has a row, and is missing; omit it by sel"):
         replace(some, missing={3: "died"})
     assert some.select(models=[0, 2]).numbers == (0, 4)
 

@@ -132,7 +132,7 @@ def test_texts_on_both_sides_are_members():
         "1 text of the members repeats another: intervals take them for different texts",
     )
     write_texts("out.jsonl", ["ba", "ab"])
-    with pytest.raises(CorpusError, match=r"out.jsonl: each of its texts stands in the members'"):
+    with pytest.raises(CorpusError, match=r"out.jsonl: each of its texts is also in the members'"):
         read_texts("in.jsonl", "out.jsonl")
 
 
