@@ -268,7 +268,7 @@ def test_own_models_of_canary_are_not_examined_again() -> None:
 # All checks, with their figures.
 
 SAID = ("asked for twice", "in a batch", "tokens after it", "right before it", "sum to 1")
-SAID += ("held states", "English is likelier", "before the first token", "make a tree")
+SAID += ("held states", "English is more likely", "before the first token", "make a tree")
 
 
 def test_a_sound_model_passes_every_check_with_a_figure_coverage() -> None:
@@ -318,7 +318,7 @@ def test_what_is_no_fault_of_the_model_and_a_model_that_cannot_be_loaded(tmp_pat
 
 def test_an_untrained_model_is_noted_and_a_tokenizer_without_english_is_not_checked() -> None:
     note = note_on_english(build("gpt2")) or ""
-    assert "no likelier than random tokens" in note
+    assert "no more likely than random tokens" in note
     assert "is this its tokenizer?" in note
     found = canary.doctor(build("gpt2"))
     assert any("English" in f.check and f.verdict == "noted" for f in found.findings)

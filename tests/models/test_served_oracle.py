@@ -122,7 +122,7 @@ def test_what_cannot_be_had_is_refused(tmp_path):
         served = load_served(server, tmp_path, top_k=5)
         with pytest.raises(UnsupportedError, match="canary exposure and canary extract"):
             canary.audit(served, some_canaries())
-        with pytest.raises(UnsupportedError, match="5 likeliest next tokens"):
+        with pytest.raises(UnsupportedError, match="5 most likely next tokens"):
             canary.score(served, ["abc"])
         with pytest.raises(UnsupportedError, match="--method rank"):
             canary.exposure(served, some_canaries(), method="sampling")

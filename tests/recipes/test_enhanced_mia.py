@@ -61,7 +61,7 @@ def test_attacks_find_what_was_memorized(recipe, tmp_path):
         f"small-{kind}.svg" for kind in ("roc", "growth", "losses", "scatter")
     }
     recipe["training"].tables(data, configuration, tmp_path / "work", told.append)
-    assert told[-1] == "small-without, seed 99: 16 of 16"
+    assert told[-1] == "small-without, seed 99: 16 more of 16 models"
     assert len([line for line in told if "without" in line]) == 18  # the second time at once
 
 

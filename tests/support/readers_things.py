@@ -93,9 +93,11 @@ def verified(path: Path) -> None:
 
 def few_verified(path: Path) -> None:
     """The same of the canaries of a small space."""
+    from datasets import Dataset
+
     import canary
 
-    said = [{"text": text} for text in sentences(100)]
+    said = Dataset.from_dict({"text": sentences(100)})
     few(path.with_name("few.json"))
     made = canary.CanarySet.load(path.with_name("few.json"))
     holds = canary.inject(said, made, column="text", seed=0)
