@@ -143,7 +143,8 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
 def markdown(verdict: Verdict) -> str:
     """A section of Markdown, for the summary of a CI job or a comment."""
     sections = [replace(part, specialist=False) for part in sections_of(verdict)]
-    return markdown_of(replace(report_of(verdict), sections=sections))
+    title = f"canary: {verdict.outcome}"  # by which a later run knows the file as its own
+    return markdown_of(replace(report_of(verdict), title=title, sections=sections))
 
 
 def explained(verdict: Verdict) -> str:

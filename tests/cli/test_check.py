@@ -59,10 +59,11 @@ def audits(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "code"), [("passed", 0), ("memorized", 1), ("undecided", 3), ("missing", 2)]
 )
-def test_exit_codes_and_one_line(command, audits, name, code):
+def test_exit_codes_and_the_verdict_first(command, audits, name, code):
     outcome = command("check", f"{name}.json", *LIMIT, "--trust-injection")
     assert (outcome.code, outcome.out) == (code, "")
-    assert len(outcome.err.splitlines()) == (3 if name == "passed" else 1)
+    assert ("What to do:" in outcome.err) == (code != 2)
+    assert outcome.err.count("note: ") == (2 if name == "passed" else 0)
     assert ("note: that the canaries were in the training data is" in outcome.err) == (code == 0)
     assert ("give --verification what canary verify --json printed" in outcome.err) == (code == 0)
     assert outcome.err.startswith("error: missing.json: cannot" if code == 2 else f"{name}: ")
@@ -91,7 +92,7 @@ def test_options_reach_the_judgement(command, audits, words, code, said):
 def test_suspect_controls_are_printed_whatever_the_verdict_is(command, audits):
     outcome = command("check", "suspect too.json", *LIMIT)
     assert outcome.code == 1
-    first, second = outcome.err.splitlines()
+    first, second, *_ = outcome.err.splitlines()
     assert first.startswith("memorized: the median exposure")
     assert second.startswith("undecided: 8 controls, never put into the corpus, look learned")
     assert "find out whether copies of them reached the training data" in second

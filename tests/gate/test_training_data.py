@@ -165,7 +165,7 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     assert properties == notes
     shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
     assert shown.splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
-    assert f"Note: {START}" in markdown(verdict).splitlines()
+    assert f"- {START}" in markdown(verdict).splitlines()
     assert "<trained>" not in markdown(verdict)
     assert explained(verdict).splitlines()[-len(notes) :] == [f"- note: {note}" for note in notes]
 
