@@ -10,7 +10,7 @@ from canary.records.record import Record
 
 @dataclass(frozen=True)
 class About(Record):
-    """What was tested, in the words of whoever audits: shown in reports, and used for nothing else.
+    """What was tested, in the words of the auditor: shown in reports, and used for nothing else.
 
     Parameters
     ----------

@@ -162,14 +162,14 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
     canaries, formats : tuple of CanaryResult, tuple of FormatResult
         In the order of the canary set.
     injected_p, controls_p : CombinedP or None
-        Fisher's p-value over the injected canaries and over the controls; None if there
-        are none, and for natural secrets.
+        Fisher's p-value over the injected canaries and over the controls; None without
+        them, and for natural secrets.
     model, settings : dict
         The model's facts; what is needed to run it again, and which canary set it was.
     extractions : tuple of Extraction
         The most likely candidates of the formats, without their fills.
     start : StartChoice or None
-        What stands before each candidate, and why; None in audits of earlier versions.
+        What comes before each candidate, and why; None in audits of earlier versions.
     about : About
         Names for its reports, and its date.
     file : str

@@ -244,7 +244,7 @@ def audit(
     seam = load(model)
     if "score" not in seam.facts.capabilities:
         raise UnsupportedError(
-            "an audit prices draws, and the server of this model tells only the likeliest next "
+            "an audit prices draws, and the server of this model returns only the most likely next "
             "tokens",
             cure="use canary exposure and canary extract, which give bounds",
         )
@@ -292,7 +292,7 @@ def check_method(name: str, *, p_values: bool = False) -> None:
     if name not in serving:
         raise InputError(
             f"the {name} estimate has no p-value, and an audit rests on p-values",
-            cure=f"use one of {', '.join(serving)}; the estimate stands beside each exposure",
+            cure=f"use one of {', '.join(serving)}; the estimate is beside each exposure",
         )
 
 
@@ -311,7 +311,7 @@ def choose(question: Question) -> tuple[Method, Cost]:
         raise unfit[0].error
     raise UnsupportedError(
         f"the method {asked!r} prices whole candidates, and the server of "
-        f"{question.model.facts.name!r} tells only the likeliest next tokens",
+        f"{question.model.facts.name!r} returns only the most likely next tokens",
         cure="use --method rank, which gives bounds",
     )
 

@@ -33,7 +33,7 @@ class Bounds(Method):
             check_certified(tree, question.format)
         except UnsupportedError as error:
             return Unfit(error.problem, error)
-        reason = "the server reports only the likeliest next tokens"
+        reason = "the server reports only the most likely next tokens"
         return Cost(reason, question.options.budget, 0, question.sizes(tree), tree.certificate)
 
     def measure(self, question: Question, cost: Cost) -> Measured:

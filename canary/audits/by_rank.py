@@ -107,7 +107,7 @@ class RankAndDraws(Rank):
                     by_weight = replace(by_weight, method=RANK_AND_DRAWS)
                 exposures[place] = beside_importance(exposures[place], by_weight)
                 more += not is_silent(exposures[place])
-            done = f"{found.done}, and importance draws told of {more} more, with {spent:,} queries"
+            done = f"{found.done}, and importance draws covered {more} more, with {spent:,} queries"
             found = replace(sampled, exposures=exposures, done=done)
         left = int(np.count_nonzero(~wanted & ~bounds.exact))
         if not left:

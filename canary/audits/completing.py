@@ -74,7 +74,7 @@ def completions(
     """Whether greedy and beam search complete secrets from their first characters.
 
     The characters that are known become fixed text of the format, tokenized together with
-    all that follows, and the search goes on among what the format allows: it is told what the
+    all that follows, and the search goes on among what the format allows: it gets what the
     secret looks like.
 
     Parameters

@@ -80,5 +80,5 @@ def differences(one: Design, other: Design, *, sizes: bool = True) -> Iterator[s
             break  # one says enough
     if one.context != other.context:
         yield (
-            f"before each candidate stood the text {brief(one.context)}, not {brief(other.context)}"
+            f"before each candidate was the text {brief(one.context)}, not {brief(other.context)}"
         )

@@ -163,7 +163,7 @@ def with_extractions(
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> Audit:
-    """An audit, and besides the likeliest candidates of each of its formats.
+    """An audit, and the most likely candidates of each of its formats.
 
     As many as there are injected canaries: one that was memorized is among them. The start
     token and the context are those of the audit.
@@ -222,7 +222,9 @@ def with_extractions(
             result = _search(question, start, own, replace(search, top=top))
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about = formats[number]
-            note = f"{about.masked} was not searched for its likeliest candidates: {error.problem}."
+            note = (
+                f"{about.masked} was not searched for its most likely candidates: {error.problem}."
+            )
             formats[number] = replace(about, notes=(*about.notes, note))
             continue
         if result.stopped == "interrupted":

@@ -24,16 +24,16 @@ _STOPPED = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A candidate that a search brought out of a model.
+    """A candidate that a search extracted from a model.
 
     Parameters
     ----------
     fill : str or None
-        What stands in the holes; not shown by `repr`. None where it is kept hidden.
+        What fills the holes; not shown by `repr`. None where it is kept hidden.
     px_bits : float
         Log-perplexity of the whole candidate, total, in bits.
     proven : bool
-        Whether no other candidate is likelier, to within the noise of the model, but for those
+        Whether no other candidate is more likely, to within the noise of the model, but for those
         further up. Never where the token tree is not certified.
     found_after : int
         Queries that were spent when it was found.
@@ -87,7 +87,7 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     space_size : int
         Exact number of candidates.
     top, candidates : int, tuple of Candidate
-        How many were asked for, and those found, the likeliest first; fewer if the search
+        How many were asked for, and those found, the most likely first; fewer if the search
         ended before, or if the others have probability 0.
     context_bits : float
         The part of every log-perplexity that comes before the fill.
@@ -100,7 +100,7 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         What ended the search: ``"proof"``, ``"memory"``, ``"paper"``, ``"budget"``,
         ``"seconds"``, ``"requests"`` or ``"interrupted"``.
     noise_bits : float
-        Log-perplexities closer than this may stand in either order.
+        Log-perplexities closer than this may be in either order.
     certificate : str
         How it is known that the token tree holds every candidate once.
     seconds : float
@@ -156,7 +156,7 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     def why_stopped(self) -> str:
         """What ended the search, in words."""
         if self.stopped == "proof" and not self.certified:
-            return "nothing in the token tree could be likelier"
+            return "nothing in the token tree could be more likely"
         return _STOPPED[self.stopped]
 
     def hidden(self) -> Extraction:

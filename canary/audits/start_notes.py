@@ -83,7 +83,7 @@ class RivalStart:
 
 @dataclass(frozen=True)
 class StartChoice(Record, written=(..., "settled")):
-    """What stands before each candidate, and why.
+    """What comes before each candidate, and why.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class StartChoice(Record, written=(..., "settled")):
 
     @property
     def cure(self) -> str:
-        """How the choice is settled by whoever knows the training."""
+        """How the choice is settled by someone who knows the training."""
         others = " or ".join(dict.fromkeys(rival.flag for rival in self.rivals))
         cure = f"audit again with {others or '--start-token TOKEN'} if training put that there"
         if not self.context:
@@ -221,7 +221,7 @@ class StartChoice(Record, written=(..., "settled")):
 
     def _check(self) -> None:
         if self.why == "evidence" and self.token not in {each.token for each in self.tried}:
-            raise ValueError("the start token is none of those that were tried")
+            raise ValueError("the start token is not one of those that were tried")
 
 
 _NOTHING_ASKED = (

@@ -172,7 +172,7 @@ class CanarySet(
         FormatError
             If a fill is not in the space.
         InputError
-            If there is none, one stands twice, or a count does not serve.
+            If there is none, one is there twice, or a count cannot be used.
         """
         space = Format.of(formats)
         if isinstance(fills, str):
@@ -181,7 +181,7 @@ class CanarySet(
         counts = fills if isinstance(fills, Mapping) else dict.fromkeys(listed, 1)
         if len(counts) < len(listed):
             raise InputError(
-                "a fill stands twice", cure="give each once, or a mapping to their counts"
+                "a secret is listed twice", cure="give each once, or a mapping to their counts"
             )
         for fill in counts:
             space.index(fill)
@@ -270,7 +270,7 @@ def generate(
     FormatError
         If a format is not valid or not prefix-free, or its space is too small.
     InputError
-        If a number does not serve, or a drawn text happens to lie within another.
+        If a number cannot be used, or a drawn text is part of another.
 
     Examples
     --------

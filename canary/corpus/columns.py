@@ -138,7 +138,7 @@ def check_beside(beside: Mapping[str, str] | None, names: tuple[str, ...], mode:
 def refuse_chat(name: str, where: str) -> CorpusError:
     """What to say of a column beside the canary's that holds chats."""
     return CorpusError(
-        f"column {name!r} holds chats, and beside a canary stands a text",
+        f"column {name!r} holds chats, and beside a canary is a text",
         cure="name a column of texts with beside",
         where=where,
     )

@@ -75,7 +75,7 @@ def _faults(
         yield "formats", "there is no format", "give at least one"
     for i, space in enumerate(formats):
         if space in formats[:i]:
-            yield f"formats[{i}]", "the same format stands twice", "give it once"
+            yield f"formats[{i}]", "the same format is listed twice", "give it once"
         check_not_empty(space)
     if not canaries:
         yield "canaries", "there is no canary", "give at least one"
@@ -87,7 +87,7 @@ def _faults(
             problem = "the id is not 1 to 64 letters, digits, dots, dashes or underscores"
             yield where + "id", problem, 'use ordinal ids such as "canary-1"'
         if canary.id in seen:
-            yield where + "id", f"the id {canary.id} stands twice", "make ids unique"
+            yield where + "id", f"the id {canary.id} is listed twice", "make ids unique"
         seen.add(canary.id)
         if not 0 <= canary.format < len(formats):
             cure = f"formats are numbered from 0 to {len(formats) - 1}"
@@ -126,7 +126,7 @@ def check_texts(named: list[tuple[str, str]]) -> None:
         if inner is not None:
             raise InputError(
                 f"the text of {inner} occurs within that of {outer}, so their copies cannot be "
-                "told apart",
+                "separated",
                 cure="begin and end each format with fixed text of its own, or draw with another "
                 "seed",
                 where=inner,
@@ -145,7 +145,7 @@ def check_counts(repetitions: Sequence[int], per_repetition: int, controls: int)
     ]
     if len(set(copies)) < len(copies):
         raise InputError(
-            f"generate: a number stands twice in repetitions {copies}",
+            f"generate: a number is listed twice in repetitions {copies}",
             cure="name each number once; per_repetition says how many canaries get it",
         )
     per_repetition = whole_number(per_repetition, "generate: per_repetition", at_least=1)

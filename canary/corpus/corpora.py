@@ -128,7 +128,7 @@ class Corpus(ABC):
 class FileCorpus(Corpus):
     """A corpus in one file, with texts in the columns `names`.
 
-    `progress` is told of the bytes that `passes` over the file take.
+    `progress` gets the bytes that `passes` over the file take.
     """
 
     endings: ClassVar[tuple[str, ...]] = ()
@@ -175,7 +175,7 @@ class FileCorpus(Corpus):
         return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
     def report(self, done: int, of: int) -> None:
-        """Tell how far this pass is."""
+        """Report how far this pass is."""
         if self._pass > self._passes:
             return
         size = self.stamp[0]

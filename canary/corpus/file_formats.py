@@ -81,7 +81,7 @@ def file_format_of(path: Path, said: str | None = None) -> str:
     name = said or _ending(path)
     if name is None:
         raise CorpusError(
-            "its name does not tell its format",
+            "its name does not show its format",
             cure=f"say it with file_format (--file-format): one of {', '.join(FILE_FORMATS)}",
             where=str(path),
         )

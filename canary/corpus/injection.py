@@ -75,7 +75,7 @@ def inject(
         sequence-to-sequence model reads, say, when it is to give the canary.
     hosts : sequence, optional
         For a stream: rows, by what they hold in `column`, after or in which the canaries
-        go. Each must occur exactly once, which is taken on trust; `verify` tells. Without
+        go. Each must occur exactly once, which is taken on trust; `verify` checks it. Without
         them the stream is read once to find such rows, and must give the same rows again.
     out, file_format
         For a file, as for `inject_file`.
@@ -174,7 +174,7 @@ def inject_file(
         already. Without it the records pass through unread, much faster; splicing needs
         it.
     progress : callable or bool, optional
-        Told of bytes, over both passes; see `canary.records.progress.Progress`.
+        Called with bytes, over both passes; see `canary.records.progress.Progress`.
 
     Returns
     -------

@@ -101,7 +101,7 @@ def check_drawn(canaries: CanarySet) -> None:
     """Refuse a set that was not drawn: natural secrets are not ours to put in or take out."""
     if canaries.natural:
         raise InputError(
-            "natural secrets stand in the corpus already and are not injected or stripped",
+            "natural secrets are in the corpus already and are not injected or stripped",
             cure="generate canaries; audit takes natural secrets as they are",
             where="canaries",
         )

@@ -120,7 +120,7 @@ class Hosts(Between):
         hosts = [digest for digest, times in self._seen.items() if times == 1]
         if not hosts:
             raise CorpusError(
-                "no row can be told from all others by its text",
+                "no row can be identified by its text",
                 cure="remove duplicates first, or load the dataset without streaming",
             )
         return self.shared_out(hosts[: max(len(self.owners), 1)])
@@ -250,7 +250,7 @@ class Remover:
         """Refuse the texts of a stripped record with a canary in them, by a CorpusError."""
         for name in self._anywhere.count(texts):
             raise CorpusError(
-                f"still holds {name}, which stands neither alone nor between the separators",
+                f"still holds {name}, which is neither alone nor between the separators",
                 cure="name the separators with which it was spliced in",
             )
 
@@ -299,7 +299,7 @@ class Splicer:
                 return edits
             guests = [(who, (draw + _GOLDEN) % 1.0) for who, draw in guests]
         raise CorpusError(
-            "a canary between these separators cannot be told apart from the text around it",
+            "a canary between these separators cannot be separated from the text around it",
             cure="use other separators, or begin and end the formats with fixed text",
         )
 

@@ -90,7 +90,7 @@ class Surroundings:
     def preceded(self, context: str) -> str:
         """What comes before the copies, as far as that is no person's text; one sentence.
 
-        `context` is what an audit will be told that it is.
+        `context` is what the audit will get as its context.
         """
         copies = self._before.total()
         if not copies:
@@ -139,7 +139,7 @@ def _tokens(encoding: Encoding, start: int, stop: int) -> list[int]:
     """The tokens of any of the characters from `start` to `stop`."""
     if encoding.spans is None:
         raise UnsupportedError(
-            "this tokenizer cannot tell which characters a token stands for",
+            "this tokenizer does not say which characters a token stands for",
             cure="use a fast tokenizer, or verify without one",
         )
     return [

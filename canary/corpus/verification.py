@@ -33,7 +33,7 @@ class Count(Record, sparse=True):
     expected : int
         Copies that were to be injected; 0 for a control.
     found : int
-        Occurrences of the candidate's text that stand alone: 1234 is not in 12345.
+        Occurrences of the candidate's text on its own: 1234 is not in 12345.
     longer : int
         Occurrences within longer runs of letters or digits, which are no copies.
     intact : int or None
@@ -200,7 +200,7 @@ def verify(
         What the audit will be given as context. For spliced canaries the separator
         before them.
     progress : callable or bool, optional
-        Told of the bytes of a file; see `canary.records.progress.Progress`.
+        Called with the bytes of a file; see `canary.records.progress.Progress`.
 
     Raises
     ------

@@ -155,7 +155,7 @@ class Automaton:
         return length[0]
 
     def unrank(self, index: int) -> str:
-        """The text at `index`, which must lie in ``0 .. size - 1``."""
+        """The text at `index`, which must be in ``0 .. size - 1``."""
         chars: list[str] = []
         state = 0
         while True:
@@ -237,7 +237,7 @@ class Automaton:
             state = targets[edge]
 
     def occurs(self, part: str) -> bool:
-        """Whether `part` stands anywhere within some text."""
+        """Whether `part` occurs anywhere within some text."""
         states = np.arange(len(self.counts))
         for char in part:
             states = self.read(states, char)

@@ -108,7 +108,7 @@ def concatenate(parts: Sequence[Automaton]) -> Automaton:
     ------
     FormatError
         If that takes more than 8,000,000 edges, or more than 500,000 where it
-        cannot be told from the next character whether a part has ended, or if there are
+        cannot be seen from the next character whether a part has ended, or if there are
         more than 2^4096 texts.
     """
     if not parts:
@@ -235,7 +235,7 @@ def _check_texts(texts: Iterable[str]) -> set[str]:
         if problem:
             raise FormatError(f"text {number} of the list {problem}", cure=cure)
         if text in seen:
-            raise FormatError(f"{brief(text)} stands twice in the list", cure="name each once")
+            raise FormatError(f"{brief(text)} is listed twice", cure="name each once")
         seen.add(text)
     if not seen:
         raise FormatError("a list of texts is empty", cure="give at least one")

@@ -304,7 +304,7 @@ def _check_words(words: Iterable[str]) -> tuple[str, ...]:
     if not given:
         raise FormatError("the list of words is empty", cure=cure)
     if len(set(given)) < len(given):
-        raise FormatError("a word stands twice in the list", cure="use list(dict.fromkeys(words))")
+        raise FormatError("a word is listed twice", cure="use list(dict.fromkeys(words))")
     return tuple(sorted(given))
 
 

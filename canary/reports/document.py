@@ -188,7 +188,7 @@ class Panel:
 
 @dataclass(frozen=True, eq=False)
 class Figure:
-    """A drawing as numbers, with the words that stand in for it.
+    """A drawing as numbers, with the words that replace it.
 
     Its panels are beside each other, or from top to bottom on one x axis if it is a stack.
     """

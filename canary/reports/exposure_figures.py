@@ -227,7 +227,7 @@ def histogram_figure(audit: Audit, at: int) -> Figure:
             labels[row] = f"{count(copies)} planned" if planned else group_name(copies)
     below = Panel(
         rows,
-        Axis("log-perplexity (bits); likelier to the left"),
+        Axis("log-perplexity (bits); more likely to the left"),
         Axis(limits=(max(len(rows), 1) - 0.45, -0.55), ticks=labels, ruled=False),
         grid="x",
         height=min(0.1 + 0.075 * len(rows), 0.55),
@@ -238,7 +238,7 @@ def histogram_figure(audit: Audit, at: int) -> Figure:
         edges = histogram.edges()
         words += f", between {bits(edges[0])} and {bits(edges[-1])} bits"
     if px:
-        words += f"; those of the canaries lie between {bits(min(px))} and {bits(max(px))} bits"
+        words += f"; those of the canaries are between {bits(min(px))} and {bits(max(px))} bits"
     if (fit := priced.skew_normal) is not None:
         mean = bits(fit.curve.mean_bits)
         words += f"; the skew-normal curve over them has its mean at {mean} bits"

@@ -116,7 +116,7 @@ def shown(
     if labels is not None or test_losses is not None:
         raise InputError(
             "labels and test losses are for comparing audits, and there is one result",
-            cure="give several audits, or leave them away",
+            cure="give several audits, or omit them",
         )
     return result
 

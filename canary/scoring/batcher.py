@@ -140,13 +140,13 @@ class Batcher:
         ModelError, OutOfMemory
             As `score`.
         UnsupportedError
-            If the model tells nothing of the tokens that were not asked for.
+            If the model returns nothing for tokens that were not asked for.
         """
         model = self.model
         if not isinstance(model, TellsMoments):
             raise UnsupportedError(
-                f"the model {model.facts.name!r} tells log-probabilities of the tokens of a text, "
-                "and not how the whole vocabulary is distributed at each",
+                f"the model {model.facts.name!r} returns log-probabilities of the tokens of a text "
+                "only, not how the whole vocabulary is distributed at each",
                 cure="use signals that need no distributions (all but min-k++), or load the model "
                 "here instead of asking its server",
             )

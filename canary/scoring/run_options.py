@@ -83,7 +83,7 @@ class RunOptions(ScoreOptions):
     start_texts : sequence of str, optional
         Training texts without a canary, for ``"auto"`` to choose by.
     progress : callable or bool, optional
-        Told of each stage and its tokens; see `canary.records.progress.Progress`. Functions of
+        Called with each stage and its tokens; see `canary.records.progress.Progress`. Functions of
         `canary` show bars on a terminal and in a notebook unless this is False.
     seed : int
         Of random draws.

@@ -102,7 +102,7 @@ def score_file(
         begins with this many tokens of the one before, which give context and are not
         priced again. Without it such a text is refused.
     progress : callable or bool, optional
-        Told of the bytes of `source` that are left; see `canary.records.progress.Progress`.
+        Called with the bytes of `source` that are left; see `canary.records.progress.Progress`.
     **options
         `start_token`, `context` and `batch_size`, as in
         `canary.scoring.run_options.ScoreOptions`. With a `batch_size` the numbers are the same
@@ -235,7 +235,7 @@ class _Scorer:
         self._done, self._to_do = 0, 1  # tokens of it
 
     def begin(self, offset: int, advance: Advance) -> None:
-        """Go on after so many bytes, and tell of those after them."""
+        """Go on after these bytes, and report those after them."""
         self._at = self._reported = offset
         self._advance = advance
 

@@ -45,7 +45,7 @@ def score(
     model : LanguageModel, or what `canary.load` takes
     texts : iterable of str
     progress : callable or bool, optional
-        Told of tokens; see `canary.records.progress.Progress`.
+        Called with tokens; see `canary.records.progress.Progress`.
     **options
         `start_token`, `context` and `batch_size`, as in
         `canary.scoring.run_options.ScoreOptions`. Tokens of the context count.

@@ -169,7 +169,7 @@ def test_importance_draws_tell_of_the_rest_coverage() -> None:
                 held.append(e.lower_bits <= exact.exposure.bits <= e.upper_bits)
                 before = drawn.exposure.upper_bits - drawn.exposure.lower_bits
                 widths.append((e.upper_bits - e.lower_bits) / before)
-        assert "importance draws told of" in found.formats[0].reason
+        assert "importance draws covered" in found.formats[0].reason
     assert len(held) >= 15
     assert np.mean(held) >= 0.9
     assert np.median(widths) < 1.0

@@ -222,7 +222,7 @@ def test_an_audit_keeps_its_numbers_where_nothing_can_be_extracted(tmp_path, mon
     whole = with_extractions(measured, model, chosen)
     assert (whole.canaries, whole.injected_p) == (measured.canaries, measured.injected_p)
     assert [e.format for e in whole.extractions] == ["b{digit:2}"]
-    note = "was not searched for its likeliest candidates: a candidate of 68 tokens is longer"
+    note = "was not searched for its most likely candidates: a candidate of 68 tokens is longer"
     assert note in whole.formats[0].notes[-1]
     assert whole.formats[1] == measured.formats[1]
     whole.save(tmp_path / "audit.json")

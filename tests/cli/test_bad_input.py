@@ -137,7 +137,7 @@ CORPORA = [
     (f"{out(INJECT, 'x.jsonl')} --file-format csv", "but the corpus is csv: correct --file-format"),
     (f"{INJECT} --no-check --mode splice", "splicing reads every record"),
     *((f"{INJECT} --beside {text}", "is not COLUMN=TEXT") for text in ("n", "=x")),
-    (VERIFY.replace("corpus.jsonl", "old/file"), "tell its format; say it with --file-format"),
+    (VERIFY.replace("corpus.jsonl", "old/file"), "show its format; say it with --file-format"),
     (VERIFY.replace("corpus.jsonl", "canaries.json"), "canaries.json: is a canary set document"),
 ]
 NUMBERS = [
@@ -147,7 +147,7 @@ NUMBERS = [
     (f"{GENERATE} --repetitions \u0661", "'\u0661'"),
     (f"{GENERATE} --repetitions {'9' * 5000}", "as in 1,4,16"),
     (f"{GENERATE} --repetitions -3", "at least 1"),
-    (f"{GENERATE} --repetitions 4,4", "stands twice"),
+    (f"{GENERATE} --repetitions 4,4", "is listed twice"),
     (f"{GENERATE} --per-repetition -1", "--per-repetition: greater than or equal to 1"),
     (f"{GENERATE} --controls -1", "--controls: greater than or equal to 0"),
     (f"{GENERATE} --seed -1", "--seed: equal to 0"),

@@ -126,7 +126,7 @@ def test_hosts_are_rows_whose_text_occurs_once():
     rows = [row["text"] for row in inject(_texts(*texts).to_iterable_dataset(), CANARIES)]
     assert rows[:6] == texts
     assert Counter(rows[6:]) == TEXTS
-    with pytest.raises(CorpusError, match="no row can be told from all others"):
+    with pytest.raises(CorpusError, match="no row can be identified"):
         inject(_texts(*texts[:5]).to_iterable_dataset(), CANARIES)
 
 

@@ -71,7 +71,7 @@ PACKED = gzip.compress(b'{"text": "x"}\n' * 5000)
         ("a.jsonl.zst", PACKED, "", "whole zstd"),
         ("a.jsonl", PACKED, ":1", "a compressed file needs the ending .gz"),
         ("a.jsonl", b'{"text": [{"role": "user"}]}\n', ":1", "is a list, not text"),
-        ("a.docx", b"x", "", "does not tell its format; say it with file_format"),
+        ("a.docx", b"x", "", "does not show its format; say it with file_format"),
         ("plain", b"x", "", "one of jsonl, csv, tsv, text, parquet"),
     ],
 )

@@ -194,7 +194,7 @@ def test_limits(monkeypatch):
         ([], "is empty"),
         (["a", ""], "text 2 of the list is empty"),
         (["a", 7], "text 2 of the list is of type int"),
-        (["a", "b", "a"], "'a' stands twice"),
+        (["a", "b", "a"], "'a' is listed twice"),
         (["\ud800"], "half a surrogate pair"),
     ],
 )

@@ -37,7 +37,7 @@ LARGE = ("column 1", "more than 500,000 edges", "shorter holes")
         ("{digit:²}", "column 1", "'²' is not a whole number", "at least 1"),
         ("{choice}", "column 1", "no alternatives", "{choice:red|green|blue}"),
         ("{choice:a||b}", "column 1", "text 2 of the list is empty", "at least one character"),
-        ("x{choice:a|b|a}", "column 2", "'a' stands twice", "once"),
+        ("x{choice:a|b|a}", "column 2", "'a' is listed twice", "once"),
         ("{choice:a|{b}}", "column 1", "'{b}' holds a brace", "outside of holes"),
         ("half \ud800 {digit:9}", "column 6", "surrogate", "whole character"),
         ("{choice:a|\udfff}", "column 11", "surrogate", "whole character"),
@@ -163,7 +163,7 @@ def test_more_fills_than_there_are(number):
         (["north", ""], "word 2 of the list is not a word"),
         (["north", " south"], "word 2 of the list is not a word"),
         (["north", None], "word 2 of the list is not a word"),
-        (["north", "south", "north"], "stands twice"),
+        (["north", "south", "north"], "is listed twice"),
         (["north", "\ud800"], "half a surrogate pair"),
     ],
 )

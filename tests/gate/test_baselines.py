@@ -257,7 +257,7 @@ def test_damaged_baseline(tmp_path, change, message):
         (exact(BASE, formats=[space(method="rank")]), "the method was 'rank'"),
         (exact({1: BASE[1]}), "the number of canaries of 16 copies is 0, not 4"),
         (exact({**BASE, 4: [1.0]}), "the number of canaries of 4 copies is 1, not 0"),
-        (exact(BASE, context="Dear"), "before each candidate stood the text 'Dear'"),
+        (exact(BASE, context="Dear"), "before each candidate was the text 'Dear'"),
     ],
 )
 def test_audits_that_cannot_be_compared(audit, message):

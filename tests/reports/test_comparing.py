@@ -77,7 +77,7 @@ OTHERS = {
     "there were 100 draws, not ": lambda a: changed(a, draws=100),
     "of canaries of 1 copy is 7, not 8": lambda a: replace(a, canaries=a.canaries[1:]),
     "of controls is 15, not 16": lambda a: replace(a, canaries=a.canaries[:-1]),
-    "stood the text 'Dear', not ''": with_settings(context="Dear"),
+    "was the text 'Dear', not ''": with_settings(context="Dear"),
     "of the other they were left out": with_settings(canaries_in_corpus=False),
     "secrets that were found in a corpus": lambda a: replace(
         a, canaries=tuple(replace(c, natural=True) for c in a.canaries)

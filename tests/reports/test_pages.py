@@ -183,7 +183,7 @@ def test_canaries_that_push_each_other_down_are_named_golden(audits, plain):
         found = [replace(canary, exposure=exposure) for canary, exposure in injected]
         text = words_of(replace(audit, canaries=(*found, *audit.controls), settings=settings))
         match = re.search(
-            r"here the (.*?) likeliest .* first (.*?) places, .* have more than (.*?) bits", text
+            r"here the (.*?) most likely .* first (.*?) places, .* have more than (.*?) bits", text
         )
         return match and match.groups()
 
@@ -224,15 +224,15 @@ def test_sentence_of_an_extraction_golden(audits):
         return extraction_sentence(of, extracted(audit, names, **options))
 
     assert said(["canary-3", None, "control-1"]) == (
-        "The search brought 3 candidates out of the model (it is proven that no other is likelier)"
-        "; 1 of the 32 injected canaries is among them, and the very first is one. The model "
-        "computed 1,234 tokens for it (queries). Guessing at random, one given secret takes "
-        "500,000 guesses on average, and a guess is one query or more."
+        "The search extracted 3 candidates from the model (it is proven that no other is "
+        "more likely); 1 of the 32 injected canaries is among them, and the very first is one. "
+        "The model computed 1,234 tokens for it (queries). Guessing at random, one given secret "
+        "takes 500,000 guesses on average, and a guess is one query or more."
     )
     met = said([None, "canary-1"], proven=False)
     assert (
-        "(the likeliest that it met; it is proven of the first only that no other is likelier, "
-        "for the budget of queries was spent); 1 of" in met
+        "(the most likely that it met; only for the first is it proven that no other is more "
+        "likely, because the budget of queries was spent); 1 of" in met
     )
     assert "the very first" not in met
     assert said([], proven=False).startswith(

@@ -135,7 +135,7 @@ CASES = {
         coarse(audit_of(CHANCES), **COARSER),
         "nothing",
         "the noise of the model's arithmetic, 2.5 bits in bfloat16, could hide what was learned, "
-        "for the log-perplexities of the candidates lie only about 2.5 bits apart; load the model",
+        "because the log-perplexities of the candidates are only about 2.5 bits apart; load the",
     ),
     "noise of a quarter of the differences": (
         coarse(audit_of(CHANCES), **COARSER | {"noise": 0.625}),
@@ -160,7 +160,7 @@ CASES = {
     "too few draws": (
         audit_of({0: [25], 64: [0]}, draws=50),
         "undecided",
-        "too small to tell: with 1 canary and 50 draws, not even complete memorization",
+        "too small to decide: with 1 canary and 50 draws, not even complete memorization",
     ),
     "too small a space": (
         audit_of({64: [1]}, size=50), "undecided", "with 1 canary and only 50 possible secrets",
@@ -168,8 +168,8 @@ CASES = {
     "controls alarm": (
         audit_of({0: [10, 20, 30], 16: [1, 2, 3, 4]}),
         "suspect",
-        "the 3 controls, never put into the corpus, look memorized as well, which happens in fewer "
-        "than one in a billion sound audits; find out whether",
+        "the 3 controls, never put into the corpus, look memorized as well. This happens in fewer "
+        "than one in a billion sound audits. Find out whether",
     ),
     "only controls": (
         audit_of({0: CHANCE}),
@@ -178,9 +178,9 @@ CASES = {
         "corpus, show nothing unusual.",
     ),
     "no p-value": (
-        replace(audit_of({4: [1, 1]}), injected_p=None), "nothing", "it holds no p-value of the in",
+        replace(audit_of({4: [1, 1]}), injected_p=None), "nothing", "it has no p-value of the in",
     ),
-    "empty": (audit_of({}), "nothing", "This audit holds no canaries and so says nothing."),
+    "empty": (audit_of({}), "nothing", "This audit contains no canaries, so it says nothing."),
 }  # fmt: skip
 
 LABELS = {
@@ -329,7 +329,8 @@ def fit_of(p=0.5, *, tail=10.0, error=0.1):
 def test_the_verdict_over_the_curve_golden():
     start = "The skew-normal curve passed its test against 10,000 draws that it was not fitted to "
     assert curve_verdict(fit_of()) == (
-        f"{start}(Kolmogorov–Smirnov D = 0.01, p = 0.5). Where one draw in a thousand lies, it "
+        f"{start}(Kolmogorov–Smirnov D = 0.01, p = 0.5). At the place of one draw in a "
+        "thousand, it "
         "gives 0.1 bits more exposure than the draws themselves show. Chance explains that, and "
         "further out nothing tests it."
     )
@@ -340,5 +341,5 @@ def test_the_verdict_over_the_curve_golden():
     )
     assert curve_verdict(fit_of(tail=None, error=None)).endswith("was not tested.")
     assert "failed its test" in curve_verdict(fit_of(0.01))
-    assert "do not rely on it. Where one" in curve_verdict(fit_of(0.01))
+    assert "do not rely on it. At the place of" in curve_verdict(fit_of(0.01))
     assert curve_verdict(None).startswith("No skew-normal curve could be fitted")
