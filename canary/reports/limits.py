@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from canary.audits.audit_result import Audit
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, said_in_one, sentence
 from canary.reports.recovery import guesses_of
@@ -16,7 +17,7 @@ LABELS = {
     "memorized": "Not passed: above the limit that you set",
     "undecided": "Undecided: not enough data to decide",
 }
-"""What stands on a report, by the outcome of its verdict."""
+"""The label of a report, by the outcome of its verdict."""
 
 
 def limit_bits(verdict: Verdict) -> float | None:
@@ -51,11 +52,11 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     counted = reason.check == "exposure" and size and end is not None
     guesses = guesses_of(math.log2(size) - end) if size and end is not None else 0
     largest = "largest" in reason.subject
-    group = reason.subject.replace("canaries", "secrets")
+    group = reason.subject.replace("canaries ", "secret ", 1)
     yield said_in_one(
         f"limit.{verdict.outcome}",
         counted=counted,
-        which="secret that is easiest to find" if largest else f"typical one of the {group}",
+        which="secret that is easiest to find" if largest else f"typical {group}",
         guesses=guesses,
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         reason=reason.sentence,
@@ -63,9 +64,18 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     for audit in verdict.audits:
         found = answer(audit)
         if found.verdict == "memorized" and verdict.outcome == "passed":
-            yield said_in_one("limit.within")
+            above = 0 if largest else _above(audit, limit_bits(verdict))
+            yield said_in_one("limit.within", above=above, number=above)
         elif verdict.outcome != "undecided" or found.verdict in ("memorized", "suspect"):
             yield found.sentence
+
+
+def _above(audit: Audit, limit: float | None) -> int:
+    """How many injected canaries a limit on medians leaves above it, by their estimates."""
+    if limit is None:
+        return 0
+    found = [c.exposure for c in audit.injected]
+    return sum((e.lower_bits if e.bits is None else e.bits) > limit for e in found)
 
 
 _CHECKS = ("exposure", "p-value", "extraction", "baseline", "epsilon")

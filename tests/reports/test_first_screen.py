@@ -193,21 +193,27 @@ JUDGED = {
     "passed": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2})),
         "Passed: within the limit that you set",
-        "The typical one of the secrets with 1 copy takes at least",
+        "The typical secret with 1 copy takes at least",
         "Check each new model.",
     ),
     "passed, though learned": (
         LIMIT(exact({0: CHANCE, 4: [8.0] * 12})),
         "Passed: within the limit that you set",
-        "takes at least 3,910,000 guesses, and the limit asks for 976,563. The model did "
+        "takes at least 3,910,000 guesses; your limit asks for 976,563. The model did "
         "learn from the planted secrets, but no more than the limit allows.",
+        "Keep this report",
+    ),
+    "passed, though one secret is above": (
+        LIMIT(exact({0: CHANCE, 4: [8.0] * 12 + [12.0]})),
+        "Passed: within the limit that you set",
+        "and 1 secret is easier to find than the limit. The limit applies to the median of each",
         "Keep this report",
     ),
     "broken": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 8})),
         "Not passed: above the limit that you set",
-        "The typical one of the secrets with 4 copies takes at most 954 guesses, and the limit "
-        "asks for at least 976,563.",
+        "The typical secret with 4 copies takes at most 954 guesses; your limit asks for at "
+        "least 976,563.",
         "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
     ),
     "the largest": (
