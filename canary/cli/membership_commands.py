@@ -21,7 +21,7 @@ from canary.cli.outputs import (
 from canary.errors import InputError
 from canary.records.validation import brief
 from canary.registry import name_cure
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
@@ -129,6 +129,11 @@ def risk(
         check_members(table.member, table.source)
     notes = [*check_shadow(ours, theirs), *doubts_of_pair(ours, theirs)]
     scored = risk_scores(ours, shadow=theirs, **asked)
+    if thin := int(scored.thin.sum()):
+        notes.append(
+            f"{plural(thin, 'score')} of {count(ours.samples)} are read from a bin with fewer than "
+            "ten shadow samples, and mean little: give a larger shadow, fewer --bins, or --smooth"
+        )
     members = ours.member[0]
     trust = reliability(scored, members, confidence=_SURE)
     of_classes = possible_class_risks(ours, scored)

@@ -38,6 +38,7 @@ _GRID = 512
 _SILVERMAN = 0.9
 _QUARTILES = 1.349  # quartile distance of a normal distribution, in standard deviations
 _TRACE = 0.01
+_FEW = 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,7 +47,9 @@ class RiskScores(Shown):
 
     `scores` of shape (samples,) are posterior probabilities of being a member, which is `prior`
     before anything is known. `bins` is None for the smoothed estimate. `pooled` flags the classes
-    of too few shadow samples, which use the histogram of all classes.
+    of too few shadow samples, which use the histogram of all classes. `support` of shape
+    (samples,) is the number of shadow samples in the bin that a score is read from; None for the
+    smoothed estimate.
     """
 
     scores: Floats
@@ -54,6 +57,14 @@ class RiskScores(Shown):
     bins: int | None
     scale: Scale
     pooled: Flags
+    support: Ints | None = None
+
+    @property
+    def thin(self) -> Flags:
+        """Which scores rest on fewer than ten shadow samples, and so mean little."""
+        if self.support is None:
+            return np.zeros(len(self.scores), bool)
+        return self.support < _FEW
 
     def summary(self) -> str:
         """How the scores are spread."""
@@ -150,8 +161,8 @@ def risk_scores(
     known = _Known(values, member, label, table.classes)
     if smooth:
         return RiskScores(known.by_kernels(queries, rows, prior=prior), prior, None, scale, pooled)
-    scores = known.by_histograms(queries, rows, prior=prior, bins=made)
-    return RiskScores(scores, prior, made, scale, pooled)
+    scores, support = known.by_histograms(queries, rows, prior=prior, bins=made)
+    return RiskScores(scores, prior, made, scale, pooled, support)
 
 
 class _Known:
@@ -174,8 +185,13 @@ class _Known:
         low[none] = high[none] = 0.0
         self.low, self.high = low, high
 
-    def by_histograms(self, queries: Floats, rows: Ints, *, prior: float, bins: int) -> Floats:
-        """By bins of equal width between the ends of each row, and one for infinity."""
+    def by_histograms(
+        self, queries: Floats, rows: Ints, *, prior: float, bins: int
+    ) -> tuple[Floats, Ints]:
+        """By bins of equal width between the ends of each row, and one for infinity.
+
+        Beside the posteriors, the number of samples in the bin that each was read from.
+        """
         width = self.high - self.low
         steps = bins / np.where(width > 0, width, np.inf)
 
@@ -188,10 +204,12 @@ class _Known:
         for kind, flags, of in self.kinds:
             points = place(self.values[flags], of[flags])
             shares[kind] += _counted(of[flags], points, shares[kind])
-        filled = shares.sum(axis=0) > 0
+        counts = shares.sum(axis=0)
+        nearest, asked = nearest_filled(counts > 0), place(queries, rows)
         shares /= np.maximum(shares.sum(axis=2, keepdims=True), 1.0)
-        shares = np.take_along_axis(shares, nearest_filled(filled)[None], axis=2)
-        return np.asarray(_posterior(shares, prior)[rows, place(queries, rows)])
+        shares = np.take_along_axis(shares, nearest[None], axis=2)
+        support = counts[rows, nearest[rows, asked]].astype(np.int64)
+        return np.asarray(_posterior(shares, prior)[rows, asked]), support
 
     def by_kernels(self, queries: Floats, rows: Ints, *, prior: float) -> Floats:
         """By Gaussian kernels on a grid between the ends of each row; infinity is apart."""

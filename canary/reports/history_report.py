@@ -142,8 +142,15 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
 
 
 def _tiles(history: History) -> Iterator[Tile]:
+    skipped = max(history.asked - len(history.moments), 0)
+    failed = len(history.moments) - len(history.measured)
     asked = sentence(
-        "history.asked", asked=history.asked, fewer=history.asked > len(history.moments)
+        "history.asked",
+        asked=history.asked,
+        fewer=skipped or failed,
+        skipped=skipped,
+        failed=failed,
+        both=skipped and failed,
     )
     yield Tile("Measured", plural(len(history.measured), "time"), asked)
     share, taken = history.share, "none"

@@ -60,7 +60,7 @@ def _parts(block: Block) -> Iterator[str]:
             lines.insert(1, " | ".join([*["---"] * words, *["---:"] * numbers]))
             yield "\n".join(f"| {line} |" for line in lines)
         case Figure():
-            yield _escaped(block.caption)
+            yield _escaped(block.table.title if block.table else block.caption)
             if block.table is not None:
                 yield from _parts(block.table)
         case _:

@@ -62,7 +62,7 @@ def models_report(survey: ModelsSurvey) -> Report:
         )
     found = survey.outcome() == "identified" and survey.fprs
     actions = {
-        "listed": "the models and samples that are most vulnerable are listed below",
+        "listed": "the report lists the models and samples that are most vulnerable",
         "rate": percent_of(min(survey.fprs), digits=None) if found else "",
         "less": "return the most likely class, without its probability",
     }
@@ -99,7 +99,13 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
             f"{surest.name}{best_of}"
         )
         yield Tile("Surest guesses", f"{percent_of(surest.tpr[at].value)} of members", note)
-    if several:
+        if several:
+            rates = [point.tpr.value for point in surest.points[at]]
+            place = rates.index(max(rates))
+            name = _short(survey, survey.targets[place])
+            note = f"of the members of model {name}, by the same guesses"
+            yield Tile("Most vulnerable model", percent_of(rates[place]), note)
+    elif several:
         place = survey.most_vulnerable_models(1)[0]
         auc = percent_of(best.across.evaluations[place].auc.value)
         name = _short(survey, survey.targets[place])

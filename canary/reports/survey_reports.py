@@ -59,9 +59,12 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
     share = percent_of(corrected.value)
     tiles = surest_tiles(survey)
     if survey.reliability is not None and survey.risks is not None:
-        high = float((survey.risks.scores[survey.target.member[0]] >= _HIGH_RISK).mean())
+        member = survey.target.member[0]
+        high = (survey.risks.scores >= _HIGH_RISK)[member]
         note = f"have a risk score of {_HIGH_RISK:g} or more"
-        tiles.append(Tile("At high risk", f"{percent_of(high)} of members", note))
+        if thin := int((high & survey.risks.thin[member]).sum()):
+            note += f"; {count(thin)} of these come from fewer than ten shadow samples each"
+        tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of members", note))
     if not survey.blind:
         answer = sentence("shadow.split", attack=best.name, share=share)
     elif survey.told_apart():
@@ -74,7 +77,7 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
     title = f"Can training samples of {name or Path(survey.target.source).name} be identified?"
     actions = {
         "split": not survey.blind,
-        "listed": "the members and classes most at risk are listed below",
+        "listed": "the report lists the members and classes most at risk",
         "rate": _least_rate(survey),
         "less": "return the most likely class, without its probability",
     }
@@ -299,7 +302,7 @@ def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
     actions = {
         "texts_differ": differ or survey.differ_in_length(),
         "few": survey.outcome() == "undecided" and not (differ or survey.doubts),
-        "listed": "the texts that are recognized best are listed below",
+        "listed": "the report lists the texts that are recognized best",
         "rate": _least_rate(survey),
         "less": "return text without the probabilities of its tokens",
     }

@@ -212,7 +212,8 @@ def survey_report(
         (doubt, *_) = doubts[0].partition(". ")
         doubt = doubt[0].lower() + doubt[1:].removesuffix(".")
         undecided = survey.told_apart() is not True
-        sentences.insert(0, sentence("survey.doubted", undecided=undecided, doubt=doubt))
+        first = sentence("survey.doubted", undecided=undecided, doubt=doubt)
+        sentences = [first] if undecided else [first, answer]
     loud = [*aloud, *doubts]
     asked = {"doubted": bool(doubts), "found": found, "calm": outcome == "not identified"}
     return Report(
@@ -226,7 +227,7 @@ def survey_report(
             *ended(note for note in survey.notes if note not in loud),
         ],
         sections=sections_of(survey),
-        unsaid=said("survey.unsaid", void=outcome == "void", calm=not found),
+        unsaid=said("survey.unsaid", void=outcome == "void", calm=outcome == "not identified"),
         **fields,
     )
 

@@ -24,7 +24,10 @@ def test_by_hand_golden():
     # (1/3) / (1/3 + 1) = 1/4; with prior 0.1, (1/30) / (1/30 + 9/10) = 1/28.
     shadow, target = table([0, 0.5, 1, 1.5, 2], [1, 1, 1, 0, 0]), table([-5, 0.9, 1, 2, 7], [1] * 5)
     options = {"shadow": shadow, "bins": 2, "scale": "linear", "least": 1}
-    np.testing.assert_allclose(risk_scores(target, **options).scores, [1, 1, 0.25, 0.25, 0.25])
+    by_hand = risk_scores(target, **options)
+    np.testing.assert_allclose(by_hand.scores, [1, 1, 0.25, 0.25, 0.25])
+    assert by_hand.support.tolist() == [2, 2, 3, 3, 3]
+    assert by_hand.thin.all()  # fewer than ten
     found = risk_scores(target, **options, prior=0.1).scores
     np.testing.assert_allclose(found, [1, 1, 1 / 28, 1 / 28, 1 / 28])
 
@@ -37,6 +40,7 @@ def test_empty_bins_and_infinity_golden():
     options = {"scale": "linear", "least": 1}
     found = risk_scores(target, shadow=shadow, bins=4, **options)
     np.testing.assert_allclose(found.scores, [1, 0, (1 / 2) / (1 / 2 + 1 / 4)])
+    assert found.support.tolist() == [1, 3, 2]
     # Without infinite shadow samples it takes the last bin; of two as near, the lower.
     found = risk_scores(target, shadow=table([0, 4, 4], [1, 0, 0]), bins=3, **options)
     np.testing.assert_allclose(found.scores, [1, 1, 0])
@@ -44,7 +48,7 @@ def test_empty_bins_and_infinity_golden():
 
 def slow_histograms(target, shadow, *, bins, least):
     """The same rule, one sample at a time."""
-    scores = []
+    scores, support = [], []
     for value, label in zip(target.values["modified-entropy"][0], target.label, strict=True):
         mine = shadow.label == label
         inside = shadow.member[0]
@@ -65,7 +69,8 @@ def slow_histograms(target, shadow, *, bins, least):
         a = (places[inside[mine]] == nearest).mean()
         b = (places[~inside[mine]] == nearest).mean()
         scores.append(a / (a + b))
-    return scores
+        support.append((places == nearest).sum())
+    return scores, support
 
 
 def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
@@ -84,8 +89,10 @@ def test_classes_and_pooling_against_one_sample_at_a_time_oracle():
     edge = min(known[3], np.bincount(shadow.label)[3] - known[3])  # just enough of a class
     for least in (10, edge):
         found = risk_scores(target, shadow=shadow, bins=7, least=int(least))
-        expected = slow_histograms(target, shadow, bins=7, least=least)
+        expected, support = slow_histograms(target, shadow, bins=7, least=least)
         np.testing.assert_allclose(found.scores, expected, rtol=1e-12)
+        np.testing.assert_array_equal(found.support, support)
+        assert 0 < found.thin.sum() < 500
         assert 0 < found.pooled.sum() < 6
     # A class that the target has not teaches nothing of the others.
     less = table(target.values["modified-entropy"][0], target.member[0], target.label % 5, 5)

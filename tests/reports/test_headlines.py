@@ -106,7 +106,7 @@ CASES = {
         "Training samples are at risk",
         "Training texts can be identified: of a training text and another one, the best attack, "
         "loss, picks the training text in 99",
-        "Find out who is at risk: the texts that are recognized best are listed below. Judge the "
+        "Find out who is at risk: the report lists the texts that are recognized best. Judge the "
         "risk by the share that is found at a false positive rate of 10 %",
     ),
     "texts, nothing found": (
@@ -131,16 +131,16 @@ CASES = {
     "texts, swapped": (
         lambda: of_texts(gap=-4.0),
         "Check the input first",
-        "Nothing is decided, because something looks wrong with the input: the attack loss is "
-        "right on only",
-        "Correct the input as the notes say",
+        "Nothing is decided, neither an alarm nor an all-clear, because something looks wrong with "
+        "the input: the attack loss is right on only",
+        "Correct the input, and repeat the test.",
     ),
     "texts, a model that was not trained": (
         lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
         "Check the input first",
         "Check the input first, because something looks wrong with it: the model 'net' finds "
         "English odd. Training texts can be identified",
-        "Correct the input as the notes say",
+        "Correct the input, and repeat the test.",
     ),
     "classifier": (
         of_classifiers,
@@ -152,7 +152,7 @@ CASES = {
         lambda: of_classifiers(swapped=True),
         "Check the input first",
         "something looks wrong with the input: the target is better on nonmembers than on members",
-        "Correct the input as the notes say",
+        "Correct the input, and repeat the test.",
     ),
     "classifier, a shadow of the same split": (
         lambda: of_classifiers(shared=True),
@@ -164,7 +164,7 @@ CASES = {
         lambda: of_models(4.0),
         "Training samples are at risk",
         "of a training sample and another one, the best attack, P, picks the training sample in ",
-        "the models and samples that are most vulnerable are listed below",
+        "the report lists the models and samples that are most vulnerable",
     ),
     "models, nothing found": (
         lambda: of_models(0.0),

@@ -32,7 +32,7 @@ def test_the_page_says_what_was_found_and_what_it_took():
         "about 6.8 bits cannot be shown with 400 draws."
     ) in text
     assert "6 times" not in text
-    assert "5 times of 8 steps that were asked for; the others were left out to save time" in text
+    assert "5 times of 8 steps that were asked for; 2 left out to save time and 1 failed" in text
     assert "4.5 % of the training" in text
     assert "At step 20 nothing could be measured: the model 'net' gives" in text
     assert "Most of the training's time 5 %" in text

@@ -57,7 +57,7 @@ def of_page(text: str) -> Iterator[tuple[int, str]]:
     text = re.sub(
         r"^(```+|~~~+).*?^\1\s*$|<!--.*?-->", _blank, text, flags=re.DOTALL | re.MULTILINE
     )
-    text = re.sub(r"``.+?``|`[^`]+`", "code", text)
+    text = bare(text)
     text = re.sub(r"(\]\()[^)\s]*", r"\1", text)
     line = 1
     for block in re.split(r"(\n(?:\s*\n)+|\n(?=\s*(?:[-*>#|]|\d+\.) ))", text):
