@@ -11,16 +11,16 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from canary.audits.about import About
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
 from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
+from canary.records.about import About, Named
 from canary.records.record import Document, Record
 from canary.records.validation import brief
 from canary.statistics.exposures import Exposure
@@ -154,7 +154,7 @@ class FormatResult(Record):
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit again"):
+class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit again"):
     """Exposure of every canary of a set under one model.
 
     Parameters
@@ -238,14 +238,6 @@ class Audit(Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary audit ag
         of_start = () if self.start is None else self.start.notes
         none = () if self.injected else (_NONE_INJECTED,)
         return (*none, *of_start, *noted(self.formats))
-
-    def named(
-        self, *, model: str | None = None, corpus: str | None = None, auditor: str | None = None
-    ) -> Audit:
-        """The same audit with other names in its reports; those that are None stay."""
-        given = {"model": model, "corpus": corpus, "auditor": auditor}
-        names = {name: value for name, value in given.items() if value is not None}
-        return replace(self, about=replace(self.about, **names))
 
     def by_repetitions(self, format: int | None = None) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""

@@ -14,6 +14,7 @@ from typing import Any
 from canary.audits.audit_result import median_bits
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
+from canary.records.about import About, Named
 from canary.records.record import Document
 from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
 from canary.statistics.numbers import Shown, bits, count, picked, plural
@@ -122,7 +123,9 @@ def _exposures_in(moment: Mapping[str, Any], about: Sequence[tuple[float, int]])
 
 
 @dataclass(frozen=True, repr=False)
-class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file as it was written"):
+class History(
+    Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file as it was written"
+):
     """Exposure of a set of canaries at many steps of one training.
 
     Parameters
@@ -146,6 +149,8 @@ class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file 
         What was seen of the training's batches: ``read``, how many; ``canaries``, how many
         were in them; ``after``, how many of these after each start token; ``findings``, what
         is wrong with them. Empty before the first moment.
+    about : About
+        Names for its reports, and when the training began; empty in earlier versions' files.
     """
 
     canaries: tuple[WatchedCanary, ...]
@@ -160,6 +165,7 @@ class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file 
     stopped_at: int | None = None
     stop_reason: str | None = None
     batches: Mapping[str, Any] = field(default_factory=dict)
+    about: About = field(default_factory=About.today, compare=False)
 
     def summary(self) -> str:
         """How often exposure was measured, and its medians at the last step."""
@@ -234,6 +240,7 @@ class History(Shown, Document, kind=KIND, schema=SCHEMA, cure="restore the file 
                 "moments": [_exposures_in(m, about) for m in data["moments"]],
                 "losses": [{"step": step, "value": value} for step, value in data["losses"]],
                 "batches": data.get("batches") or {},
+                "about": data.get("about") or {},
             }
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             problem = f"is not a whole history ({type(error).__name__})"

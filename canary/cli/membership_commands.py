@@ -11,6 +11,7 @@ from canary.cli.command import command
 from canary.cli.console import Bars, say
 from canary.cli.options import Count, ModelOptions, RatesOptions, RiskOptions, rates
 from canary.cli.outputs import (
+    Names,
     Result,
     check_outputs,
     factory_file,
@@ -49,6 +50,7 @@ def attack(
     coin_flips: bool = False,
     delta: float = 0.0,
     guesses: Count | None = None,
+    names: Names,
     force: bool = False,
 ) -> Result:
     """Attack a classifier with the help of a shadow model.
@@ -80,6 +82,7 @@ def attack(
                 progress=bars.stage,
                 **asked,
             )
+        result = names.on(result)
         return folder.finish(result, result.to_dict(), SCHEMA)
 
 
@@ -190,6 +193,7 @@ def models(
     rule: Literal["empirical", "linear", "gaussian"] = "empirical",
     alphas: str = "0.01,0.1,0.3",
     judged: RatesOptions,
+    called: Names,
     force: bool = False,
 ) -> Result:
     """Attack classifiers by comparing many: LiRA, RMIA and more.
@@ -217,6 +221,7 @@ def models(
                 progress=bars.stage,
                 **asked,
             )
+        result = called.on(result)
         return folder.finish(result, result.to_dict(), SCHEMA)
 
 
@@ -299,6 +304,7 @@ def text(
     window: Annotated[int, 2] | None = None,
     overlap: Count | None = None,
     judged: RatesOptions,
+    names: Names,
     force: bool = False,
     options: ModelOptions,
 ) -> Result:
@@ -365,5 +371,5 @@ def text(
                 progress=bars.stage,
                 **asked,
             )
-        result = replace(result, notes=(*texts.notes, *result.notes))
+        result = names.on(replace(result, notes=(*texts.notes, *result.notes)))
         return folder.finish(result, {**texts.facts(), **result.to_dict()}, SCHEMA)

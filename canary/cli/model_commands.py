@@ -206,7 +206,7 @@ def audit(
                     batch_size=options.batch_size,
                     progress=bars.stage,
                 )
-        result = result.named(**{name.split("_")[0]: n for name, n in vars(names).items()})
+        result = names.on(result)
         body = result.to_dict()
         if max_exposure_bits is None:
             return folder.finish(result, body, SCHEMA)

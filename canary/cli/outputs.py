@@ -10,15 +10,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from canary.cli.console import say, show_report
 from canary.errors import InputError, OutputError
+from canary.records.about import Named
 from canary.records.files import PAGES, check_writable, folder_made, kind_there
 from canary.records.versioned_json import dump_document
 
 Output = tuple[Path, Collection[str]]
 """A file that will be written, and the kinds of which it may replace one."""
+
+Tested = TypeVar("Tested", bound=Named)
 
 _MODELS = ("masked", "model", "reference", "tokenizer")
 
@@ -46,6 +49,10 @@ class Names:
     corpus_name: str | None = None
     auditor: str | None = None
 
+    def on(self, result: Tested) -> Tested:
+        """A result with these names."""
+        return result.named(model=self.model_name, corpus=self.corpus_name, auditor=self.auditor)
+
 
 @dataclass(frozen=True)
 class ReportFolder:
@@ -57,15 +64,13 @@ class ReportFolder:
     parts: Path
     pieces: int
 
-    def finish(
-        self, result: Any, body: Mapping[str, Any], schema: int, *, code: int = 0, **naming: Any
-    ) -> Result:
+    def finish(self, result: Any, body: Mapping[str, Any], schema: int, *, code: int = 0) -> Result:
         """Write the document and the page, say what there is to say, and end the command."""
         from canary.records.shards import discard_run, publish
         from canary.reports.pages import report
 
         save = partial(dump_document, kind=self.kind, schema=schema, body=body, private=True)
-        draw: Callable[[Path], object] = partial(report, result, **naming)
+        draw: Callable[[Path], object] = partial(report, result)
         if self.parts.name:
             publish(self.parts, self.numbers, save, replaces=(self.kind,))
             publish(self.parts, self.page, draw, replaces=PAGES)

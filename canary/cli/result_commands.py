@@ -316,6 +316,7 @@ def forgotten(
     confidence: float = 0.95,
     resamples: Count = 1000,
     seed: Whole = 0,
+    names: Names,
     force: bool = False,
 ) -> Result:
     """Decide whether a model has forgotten a data set.
@@ -349,7 +350,8 @@ def forgotten(
                 seed=seed,
                 progress=bars.stage,
             )
-        result = folder.finish(comparison, comparison.to_dict(), SCHEMA, model_name=target.name)
+        named = names.on(comparison.named(model=target.name))
+        result = folder.finish(named, named.to_dict(), SCHEMA)
     answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
     return result if answered else replace(result, code=_UNANSWERED)
 

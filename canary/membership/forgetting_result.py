@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.validation import versions
 from canary.statistics.distances import lies_lower
@@ -30,7 +31,7 @@ _WRITTEN = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Forgetting(Shown):
+class Forgetting(Named, Shown):
     """How the target compares with models that know the query set and models that do not.
 
     Parameters
@@ -62,6 +63,8 @@ class Forgetting(Shown):
     resamples, seed : int
     notes : tuple of str
         What speaks against the answer.
+    about : About
+        Names for its report (the corpus is the query set), and its date.
     """
 
     rho: float
@@ -80,6 +83,7 @@ class Forgetting(Shown):
     resamples: int
     seed: int
     notes: tuple[str, ...]
+    about: About = field(default_factory=About.today)
 
     def _table(self) -> list[dict[str, Any]]:
         mean = float(self.calibration.mean())
@@ -227,5 +231,6 @@ class Forgetting(Shown):
             "forgotten_by_the_rule": self.forgotten,
             "chance_distance": self.chance,
             "query_models": len(self.losses["query"]),
+            "about": self.about.to_dict(),
             "versions": versions(),
         }

@@ -228,6 +228,7 @@ class ModelsSurvey(Survey[AttackedModels]):
             "most_vulnerable_samples": self.most_vulnerable_samples(),
             "samples_of_auc_1": None if self.exposed is None else exposed,
             "notes": list(self.notes),
+            "about": self.about.to_dict(),
             "versions": versions(),
         }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
+from canary.records.about import About, Named
 from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import Shown
@@ -105,7 +106,7 @@ class Surest:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class Survey(Shown, Generic[One]):
+class Survey(Named, Shown, Generic[One]):
     """What attacks found. Reports need to know no more than this of a survey.
 
     `doubts` are those of the notes by which it decides nothing that nothing was found.
@@ -116,6 +117,7 @@ class Survey(Shown, Generic[One]):
     seed: int = 0
     notes: tuple[str, ...]
     doubts: tuple[str, ...] = ()
+    about: About = field(default_factory=About.today)
 
     def summary(self) -> str:
         """Whether members can be identified, by which attack, and the notes."""
@@ -210,6 +212,7 @@ class OneTargetSurvey(Survey[Attacked]):
             "surest": surest,
             "attacks": [one.to_dict() for one in self.attacked],
             "notes": list(self.notes),
+            "about": self.about.to_dict(),
             "versions": versions(),
         }
 

@@ -37,6 +37,8 @@ from canary.reports.sentences import (
     strongest,
 )
 from canary.reports.wording import (
+    about_of,
+    called,
     format_facts,
     percent,
     run_blocks,
@@ -53,10 +55,10 @@ def audit_report(audit: Audit) -> Report:
     """What there is to say about an audit."""
     judged = answer(audit)
     return Report(
-        title=f"Memorization audit of {named(audit)}",
+        title=f"Memorization audit of {called(audit.model_name, 'a language model')}",
         label=judged.label,
         tone=judged.verdict.replace(" ", "-"),
-        about=about(audit),
+        about={**about_of(audit), "Limit": "none was set"},
         sentences=[judged.sentence],
         notes=audit.notes,
         outcome=[*outcome(audit)],
@@ -65,22 +67,6 @@ def audit_report(audit: Audit) -> Report:
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )
-
-
-def named(audit: Audit) -> str:
-    """What its model is called."""
-    return audit.about.model or str(audit.model.get("name") or "a language model")
-
-
-def about(audit: Audit, limit: str = "none was set") -> dict[str, str]:
-    """What was tested, and against which limit."""
-    return {
-        "Model": named(audit),
-        "Training data": audit.about.corpus or "not named",
-        "Date": audit.about.date or "not recorded",
-        "Tested by": audit.about.auditor or "not named",
-        "Limit": limit,
-    }
 
 
 def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
@@ -289,11 +275,11 @@ def _values(audit: Audit) -> dict[str, Any]:
 
 
 @report_of.register
-def extraction_report(extraction: Extraction, *, name: str | None = None) -> Report:
+def extraction_report(extraction: Extraction) -> Report:
     """What there is to say about an extraction by itself; no fill is in it."""
-    model = name or extraction.model.get("name") or "a language model"
+    name = str(extraction.model.get("name") or "")
     return Report(
-        title=f"Extraction from {model}",
+        title=f"Extraction from {called(name, 'a language model')}",
         label="The most likely candidates" if extraction.candidates else "Nothing was extracted",
         sentences=[f"{extraction.verdict()}."],
         notes=extraction.notes,

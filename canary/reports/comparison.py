@@ -224,7 +224,7 @@ def front(candidates: Sequence[Point]) -> list[Point]:
 
 def _labels(audits: Sequence[Audit], labels: Sequence[str] | None) -> list[str]:
     if labels is None:
-        models = [str(audit.model.get("name") or "a language model") for audit in audits]
+        models = [audit.model_name or "a language model" for audit in audits]
         numbered = enumerate(models, 1)
         return [m if models.count(m) == 1 else f"{m}, audit {i}" for i, m in numbered]
     stripped = [str(label).strip() for label in labels]

@@ -32,6 +32,7 @@ from canary.reports.document import (
 from canary.reports.palette import SERIES
 from canary.reports.sentences import answer
 from canary.reports.wording import (
+    about_of,
     facts_blocks,
     in_words,
     percent,
@@ -55,6 +56,7 @@ def comparison_report(comparison: Comparison) -> Report:
         sentences += [found.sentence if alone else f"{names_of(group)}: {found.sentence}"]
         label, tone = (found.label, found.tone) if alone else ("Only some can be compared", tone)
     number = count(len(comparison.strategies))
+    about = about_of(*(one.audit for one in comparison.strategies))
     return Report(
         title=f"Comparison of {number} memorization audits",
         label=label,
@@ -62,7 +64,10 @@ def comparison_report(comparison: Comparison) -> Report:
         sentences=sentences or ["No two of these audits can be compared."],
         actions=list(dict.fromkeys(action for found in answers for action in found.actions)),
         notes=[*comparison.reasons, *comparison.notes, *_notes(comparison.strategies)],
-        about={one.name: one.label for one in comparison.strategies},
+        about={
+            **{one.name: one.label for one in comparison.strategies},
+            **{name: fact for name, fact in about.items() if name != "Model"},
+        },
         outcome=[*_outcome(comparison)],
         unsaid=said("comparison.unsaid"),
         sections=sections_of(comparison),

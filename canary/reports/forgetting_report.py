@@ -26,8 +26,8 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
-from canary.reports.wording import software
-from canary.statistics.numbers import count, plural, probability
+from canary.reports.wording import about_of, called, software
+from canary.statistics.numbers import count, probability
 
 _MOST_POINTS = 150
 _LEAST_LOSS = 1e-6
@@ -54,7 +54,7 @@ _LABELS = {
 
 
 @report_of.register
-def forgetting_report(result: Forgetting, *, name: str | None = None) -> Report:
+def forgetting_report(result: Forgetting) -> Report:
     """What there is to say about whether a query set was forgotten."""
     kind = _kind(result)
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
@@ -69,7 +69,7 @@ def forgetting_report(result: Forgetting, *, name: str | None = None) -> Report:
     )
     open_ends = kind not in ("alike", "forgotten")
     return Report(
-        title=f"Has {name or 'the target'} forgotten?",
+        title=f"Has {called(result.model_name)} forgotten the data?",
         label=label,
         tone=tone,
         sentences=[
@@ -90,8 +90,8 @@ def forgetting_report(result: Forgetting, *, name: str | None = None) -> Report:
             done=not open_ends,
         ),
         about={
-            "Target": name or "not named",
-            "Data to be forgotten": plural(result.samples, "sample"),
+            **about_of(result, corpus="Data to be forgotten"),
+            "Samples of it": count(result.samples),
             "Models that never saw it": count(models),
         },
         outcome=[distances_figure(result)],

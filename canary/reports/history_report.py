@@ -40,7 +40,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
-from canary.reports.wording import bound_or_bits, in_words
+from canary.reports.wording import about_of, bound_or_bits, called, in_words
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, one_in, plural
 from canary.tokens.starts import shown_start
@@ -51,9 +51,8 @@ _MOST_MARKERS = 60
 
 
 @report_of.register
-def history_report(history: History, *, name: str | None = None) -> Report:
+def history_report(history: History) -> Report:
     """What there is to say about a training that was watched."""
-    model = name or history.model.get("name") or "a language model"
     findings = history.batches.get("findings", [])
     failures = [
         f"At step {count(moment.step)} nothing could be measured: {moment.reason}."
@@ -64,7 +63,7 @@ def history_report(history: History, *, name: str | None = None) -> Report:
     label, tone, values = _answer(history)
     key = "history.answer" if history.measured else "history.nothing"
     return Report(
-        title=f"Memorization while {model} was trained",
+        title=f"Memorization while {called(history.model_name, 'a language model')} was trained",
         label=label,
         tone=tone,
         sentences=[sentence(key, **values)],
@@ -74,7 +73,7 @@ def history_report(history: History, *, name: str | None = None) -> Report:
             failed=len(failures),
             skipped=max(history.asked - len(history.moments), 0),
         ),
-        about={"Model": str(model), "Limit": values["limit"] or "none was set"},
+        about={**about_of(history), "Limit": values["limit"] or "none was set"},
         tiles=[*_tiles(history)],
         outcome=[history_figure(history, 0)] if history.measured else (),
         unsaid=said("history.unsaid"),

@@ -24,7 +24,9 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.wording import (
+    about_of,
     attacks_blocks,
+    called,
     ends_of,
     folded,
     found_blocks,
@@ -48,7 +50,9 @@ def models_report(survey: ModelsSurvey) -> Report:
     targets, others = len(survey.targets), survey.table.models - 1
     best, corrected = survey.strongest, survey.corrected()
     target = _short(survey, survey.targets[0]) if targets == 1 else plural(targets, "model")
-    title = f"Can training samples of {target} be identified?"
+    about = about_of(survey, own=target)
+    one = called(about["Model"]) if targets == 1 else about["Model"]
+    title = f"Can training samples of {one} be identified?"
     of = "" if targets == 1 else f", in the mean of {targets} models"
     answer = not_identified(survey, "picked the training sample in {} of pairs", of)
     if survey.told_apart():
@@ -70,11 +74,7 @@ def models_report(survey: ModelsSurvey) -> Report:
         survey,
         title,
         answer,
-        about={
-            "Attacked": target,
-            "Beside": plural(others, "other model"),
-            "Samples": count(survey.given),
-        },
+        about=about | {"Beside": plural(others, "other model"), "Samples": count(survey.given)},
         tiles=() if survey.doubts else [*_tiles(survey)],
         outcome=found_blocks(survey, lambda one: one.auc, survey.fprs),
         actions=actions,

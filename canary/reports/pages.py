@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from canary.audits.audit_result import Audit
 from canary.errors import InputError, UnsupportedError
 from canary.gate.verdict import Verdict
+from canary.records.about import Named
 from canary.records.files import FIGURES, PAGES, atomic_write
 from canary.records.sealing import sealed
 from canary.records.validation import brief, file_path, one_of, one_or_more
@@ -57,7 +58,7 @@ def report(
         in nats per token. With them comes the Pareto front of utility and exposure.
     model_name, corpus_name, auditor : str, optional
         What the model and its training data are called, and who tested it, in place of what the
-        result says. The last two are for the report of one audit.
+        result says; for a query set that was to be forgotten, `corpus_name` is its name.
 
     Returns
     -------
@@ -82,21 +83,23 @@ def report(
     PosixPath('plan.html')
     """
     target = file_path(path, "path", cure="give the file that the report is to be in")
-    found, options = shown(result, labels, test_losses), {}
     names = {"model": model_name, "corpus": corpus_name, "auditor": auditor}
-    if isinstance(found, Audit):
-        found = found.named(**names)
-    elif isinstance(found, Verdict) and found.audits:
-        found = replace(found, audits=tuple(audit.named(**names) for audit in found.audits))
-    elif corpus_name is not None or auditor is not None:
-        raise InputError(
-            "corpus_name and auditor are for the report of one audit",
-            cure="omit them, or give one audit",
-        )
-    elif model_name is not None:
-        options["name"] = model_name
-    atomic_write(target, page_of(report_of(found, **options)), private=True, replaces=PAGES)
+    found = shown(_named(result, names), labels, test_losses)
+    atomic_write(target, page_of(report_of(found)), private=True, replaces=PAGES)
     return target
+
+
+def _named(result: Any, names: Mapping[str, str | None]) -> Any:
+    """A result, or each of several, with the names that were given for its report."""
+    if isinstance(result, list | tuple):
+        return [_named(one, names) for one in result]
+    if isinstance(result, Verdict) and result.audits:
+        return replace(result, audits=tuple(_named(result.audits, names)))
+    if isinstance(result, Named):
+        return result.named(**names)
+    if given := [f"{name}_name" for name in ("model", "corpus") if names[name] is not None]:
+        raise InputError(f"{given[0]} is for the report of a test of a model", cure="omit it")
+    return result
 
 
 def shown(

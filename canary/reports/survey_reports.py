@@ -6,9 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from canary.membership.analysis import ClassRisks
 from canary.membership.evaluation import Part
 from canary.membership.risk import Reliability
@@ -29,9 +26,11 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.wording import (
+    about_of,
     attack_cells,
     attack_columns,
     attacks_blocks,
+    called,
     ends_of,
     folded,
     found_blocks,
@@ -41,6 +40,7 @@ from canary.reports.wording import (
     not_identified,
     percent_of,
     short_of,
+    sizes_of,
     surest_tiles,
     survey_report,
 )
@@ -53,7 +53,7 @@ _HIGH_RISK = 0.9
 
 
 @report_of.register
-def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
+def shadow_report(survey: ShadowSurvey) -> Report:
     """What there is to say about attacks on a classifier by its shadow."""
     best, corrected = survey.strongest, survey.corrected()
     share = percent_of(corrected.value)
@@ -74,7 +74,8 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
         answer = not_identified(survey, "had {} accuracy")
     private = epsilon_sentence(survey)
     outcome = found_blocks(survey, lambda one: one.accuracy, _fprs(survey))
-    title = f"Can training samples of {name or Path(survey.target.source).name} be identified?"
+    about = about_of(survey, own=Path(survey.target.source).name)
+    title = f"Can training samples of {called(about['Model'])} be identified?"
     actions = {
         "split": not survey.blind,
         "listed": "the report lists the members and classes most at risk",
@@ -85,17 +86,11 @@ def shadow_report(survey: ShadowSurvey, *, name: str | None = None) -> Report:
         survey,
         title,
         answer,
-        about=_about(Path(survey.target.source).name, survey.target.member[0]),
+        about=about | sizes_of(survey.target.member[0]),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*outcome, *([private] if private else [])],
         actions=actions,
     )
-
-
-def _about(name: str, member: NDArray[np.bool_]) -> dict[str, str]:
-    """What was tested: the model, and how many samples of each kind."""
-    members, others = (count(int(flags.sum())) for flags in (member, ~member))
-    return {"Model": name, "Training samples (members)": members, "Others (nonmembers)": others}
 
 
 def _fprs(survey: OneTargetSurvey) -> list[float]:
@@ -279,7 +274,7 @@ def _table_facts(table: SignalTable) -> dict[str, str]:
 
 
 @report_of.register
-def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
+def texts_report(survey: TextSurvey) -> Report:
     """What there is to say about attacks on texts."""
     best, words, corrected = survey.strongest, survey.words, survey.corrected()
     void, differ = survey.outcome() == "void", survey.differ_without_model()
@@ -306,13 +301,14 @@ def texts_report(survey: TextSurvey, *, name: str | None = None) -> Report:
         "rate": _least_rate(survey),
         "less": "return text without the probabilities of its tokens",
     }
+    about = about_of(survey, own=survey.measured.table.source)
     return survey_report(
         survey,
-        f"Can training texts of {name or survey.measured.table.source} be identified?",
+        f"Can training texts of {called(about['Model'])} be identified?",
         answer,
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         tiles=() if void or survey.doubts else tiles,
-        about=_about(survey.measured.table.source, survey.member),
+        about=about | sizes_of(survey.member),
         outcome=found_blocks(survey, lambda one: one.evaluation.auc, _fprs(survey), others),
         actions=actions,
     )

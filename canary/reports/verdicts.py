@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.advice import advice, cures
-from canary.reports.audit_report import about, named, outcome
+from canary.reports.audit_report import outcome
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
     Block,
@@ -27,6 +27,7 @@ from canary.reports.document import (
 )
 from canary.reports.limits import LABELS, judged, limit_bits, limit_words
 from canary.reports.markdown import markdown_of
+from canary.reports.wording import about_of, called
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 _MOST_ROWS = 25
@@ -84,25 +85,25 @@ def junit(verdict: Verdict) -> str:
 def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits, bits_allowed = verdict.audits, limit_bits(verdict)
-    facts = [about(audit, limit_words(verdict)) for audit in audits]
-    joined = {
-        name: ", ".join(dict.fromkeys(fact[name] for fact in facts)) for name in (*facts, {})[0]
-    }
+    about = about_of(*audits) | {"Limit": limit_words(verdict)} if audits else {}
     blocks: list[Block] = []
     actions: list[Text] = []
     for number, audit in enumerate(audits, 1):
         which = f"Audit {number}: " if len(audits) > 1 else ""
-        blocks += [Heading(which + named(audit))] if which else []
+        blocks += [Heading(which + (audit.model_name or "not named"))] if which else []
         blocks += (
             replace(block, name=f"{which}{block.name}") if isinstance(block, Figure) else block
             for block in outcome(audit, bits_allowed)
         )
         actions += advice(audit, verdict)
     return Report(
-        title=f"Memorization audit of {joined['Model']}" if audits else "Memorization check",
+        title="Memorization audit of "
+        + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
+        if audits
+        else "Memorization check",
         label=LABELS[verdict.outcome],
         tone={"passed": "not-found"}.get(verdict.outcome, verdict.outcome),
-        about=joined if audits else {},
+        about=about,
         sentences=[*judged(verdict)],
         notes=verdict.notes,
         outcome=blocks,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from canary.audits.audit_result import FormatResult, median_bits
+from canary.records.about import Named
 from canary.records.validation import versions
 from canary.reports.builders import sections_of
 from canary.reports.document import (
@@ -33,6 +34,9 @@ from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, count, plural
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from canary.membership.survey import Attacked, OneTargetSurvey, Survey
     from canary.reports.attack_figures import Reach
     from canary.statistics.roc import Estimate
@@ -58,6 +62,33 @@ def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what media
 def percent(share: float) -> str:
     """``95 %``, in one piece."""
     return f"{100 * share:g}\N{NO-BREAK SPACE}%"
+
+
+def called(model: str, otherwise: str = "the model") -> str:
+    """A name within a sentence: ``the model “net”``, or what stands for one without a name."""
+    return (
+        f"the model \N{LEFT DOUBLE QUOTATION MARK}{model}\N{RIGHT DOUBLE QUOTATION MARK}"
+        if model
+        else otherwise
+    )
+
+
+def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> dict[str, str]:
+    """What was tested, when and by whom: the first facts of every report.
+
+    `own` is what a model is called that has no name, and `corpus` what the data are.
+    """
+
+    def joined(named: Iterable[str], otherwise: str) -> str:
+        return ", ".join(dict.fromkeys(filter(None, named))) or otherwise
+
+    about = [result.about for result in results]
+    return {
+        "Model": joined((one.model_name for one in results), own or "not named"),
+        corpus: joined((one.corpus for one in about), "not named"),
+        "Date": joined((one.date for one in about), "not recorded"),
+        "Tested by": joined((one.auditor for one in about), "not named"),
+    }
 
 
 def software() -> str:
@@ -179,6 +210,12 @@ def folded(table: Table) -> Iterator[Block]:
 
 
 # --- membership ----------------------------------------------------------------------------------
+
+
+def sizes_of(member: NDArray[np.bool_]) -> dict[str, str]:
+    """How many samples of each kind there are."""
+    members, others = (count(int(flags.sum())) for flags in (member, ~member))
+    return {"Training samples (members)": members, "Others (non-members)": others}
 
 
 _OUTCOMES = {

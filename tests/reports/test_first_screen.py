@@ -303,7 +303,7 @@ def test_names_are_kept_and_can_be_given_anew(tmp_path, plain):
     assert report_of(again).about["Training data"] == "letters of 2025"
     page = report(LIMIT(again), tmp_path / "r.html", model_name="ward-1", auditor="R. Roe")
     text = Page(page.read_text()).text("style")
-    assert "Memorization audit of ward-1" in text
+    assert "Memorization audit of the model “ward-1”" in text
     assert "Tested by R. Roe" in text
     assert "Training data letters of 2025" in text
     data = again.to_dict()
@@ -311,8 +311,10 @@ def test_names_are_kept_and_can_be_given_anew(tmp_path, plain):
     old = type(audit).from_dict(data)
     facts = report_of(old).about
     assert (facts["Model"], facts["Date"]) == ("checkpoint", "not recorded")
-    with pytest.raises(InputError, match="auditor are for the report of one audit"):
-        report([again, again.named(model="x")], tmp_path / "c.html", auditor="R. Roe")
+    both = report([again, again.named(model="x")], tmp_path / "c.html", auditor="R. Roe")
+    assert "letters of 2025 Date" in Page(both.read_text()).text("style")
+    with pytest.raises(InputError, match="model_name is for the report of a test of a model"):
+        report(LIMIT(again).findings[0], tmp_path / "f.html", model_name="x")
 
 
 def test_markdown_is_the_first_screen():

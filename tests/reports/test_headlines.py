@@ -9,6 +9,7 @@ import pytest
 from classifiers import measured_outputs
 from gate_audits import exact
 from histories import make_history
+from html_pages import Page
 from many_models import halves, table_of
 from texts_and_models import random_words
 
@@ -17,9 +18,11 @@ from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
+from canary.records.about import About
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
 from canary.reports.document import Table, words_of
+from canary.reports.pages import report
 from canary.reports.wording import folded
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import TextTable
@@ -310,6 +313,19 @@ CASES = {
         "",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "case", ["texts", "classifier", "models", "deletion, alike", "training, stopped"]
+)
+def test_every_report_says_what_was_tested_when_and_by_whom(case, tmp_path, plain):
+    result = CASES[case][0]()
+    assert report_of(result).about["Date"] == About.today().date
+    names = {"model_name": "ward-1", "corpus_name": "letters of 2025", "auditor": "R. Roe"}
+    text = Page(report(result, tmp_path / "r.html", **names).read_text()).text("style")
+    for words in ("Model ward-1", " letters of 2025 Date ", "Tested by R. Roe"):
+        assert words in text
+    assert case == "models" or "the model “ward-1”" in text
 
 
 def test_a_column_that_repeats_one_value_is_said_above_golden():

@@ -89,7 +89,7 @@ def test_hostile_text_is_only_text(pages):
     page = Page(pages["hostile"])
     text = page.text("style")
     for shown in (
-        "Memorization audit of </title><script src=//example.org/x.js></script>",
+        "Memorization audit of the model “</title><script src=//example.org/x.js></script>”",
         "<script>alert(1)</script>•••••• & $\\frac{1}{0}$",
         "<script>alert(1)</script>{digit:6}\"[31mgnp.exe",
         '"><img src=x onerror=alert(1)>',
