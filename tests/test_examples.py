@@ -126,6 +126,7 @@ NOT_RUN = {
     ".venv/bin/python -m pip install ray": "changes the environment in which the tests run",
     "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
     "python recipes/reseeded": "trains 300 models, for ten minutes",
+    "python recipes/gallery": "lies in the repository; tests/recipes run all ten",
     "python recipes/private": "needs opacus, and trains by DP-SGD for minutes",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
     "CANARY_DATA": "needs data that is not shipped, and hours",
@@ -176,6 +177,9 @@ IN_SMALL = {
 A model that learns nothing is soon audited: none of its canaries can be ranked.
 """
 
+IN_FULL = [page for page in PAGES if name(page) in IN_SMALL and page.parent.name == "tutorials"]
+"""Pages that show what is printed below models that they train, and so are run in full, too."""
+
 AT_MOST = {
     "audit": {"draws": 100, "budget": 1_000, "extraction_budget": 100},
     "exposure": {"draws": 100, "budget": 1_000},
@@ -201,14 +205,8 @@ def reader(tmp_path, monkeypatch, request):
     # What a page registers is gone after it.
     for registry in (kinds.KINDS, FILE_FORMATS):
         monkeypatch.setattr(registry, "_things", dict(registry.items()))
-    # The demo in small; in full it takes a minute, and its own tests look at it.
-    tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
-    monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
-    for called, most in AT_MOST.items():
-        function = inspect.unwrap(getattr(canary, called))
-        usual = function.__kwdefaults__
-        small = {option: value for option, value in most.items() if option in usual}
-        monkeypatch.setattr(function, "__kwdefaults__", {**usual, **small})
+    if "slow" not in request.keywords:
+        made_small(monkeypatch)
     text, names = page.read_text(encoding="utf-8"), {"__name__": "example"}
     usual = ["model", "canaries.json"] if "./model" in text else []
     lay(tmp_path, *HAS.get(name(page), usual))
@@ -220,12 +218,37 @@ def reader(tmp_path, monkeypatch, request):
         yield page, names, address
 
 
+def made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo and the work of functions in small; the demo's own tests look at it in full."""
+    tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
+    monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
+    for called, most in AT_MOST.items():
+        function = inspect.unwrap(getattr(canary, called))
+        usual = function.__kwdefaults__
+        small = {option: value for option, value in most.items() if option in usual}
+        monkeypatch.setattr(function, "__kwdefaults__", {**usual, **small})
+
+
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
 @pytest.mark.parametrize("reader", RUN, ids=name, indirect=True)
 def test_examples_run(reader, capfd):
-    page, names, address = reader
+    run_page(*reader, capfd)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", IN_FULL, ids=name, indirect=True)
+def test_tutorials_print_what_they_show(reader, capfd, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "AT_MOST", {})
+    run_page(*reader, capfd, sizes={})
+
+
+def run_page(page, names, address, capfd, sizes=IN_SMALL):
+    smaller, said, as_shown = sizes.get(name(page), {}), "", page.parent.name == "tutorials"
     for block in blocks(page):
         if reason(block):
+            continue
+        if block.language == "text":
+            assert not as_shown or shown(block.text, said), f"{block.text}\n{said}"
             continue
         capfd.readouterr()
         if block.language == "sh":
@@ -238,15 +261,24 @@ def test_examples_run(reader, capfd):
                         run_line(line, page)
         elif block.language == "python":
             code = block.text
-            for whole, small in IN_SMALL.get(name(page), {}).items():
+            for whole, small in smaller.items():
                 code = code.replace(whole, small)
+                as_shown &= whole not in block.text  # from here on, a smaller model speaks
             save(code)
             exec(compile(code, str(page), "exec"), names)
-            said = capfd.readouterr().out.splitlines()
-            for expected in re.findall(r"^ *print\(.*\)  # (.+)$", block.text, re.MULTILINE):
-                assert expected in said
         elif block.language == "json":
             json.loads(block.text)
+        out, err = capfd.readouterr()
+        said = out + err
+        for expected in re.findall(r"^ *print\(.*\)  # (.+)$", block.text, re.MULTILINE):
+            assert expected in out.splitlines()
+
+
+def shown(expected: str, said: str) -> bool:
+    """Whether each line of a page's output was printed; `…` stands for anything."""
+    lines = (" ".join(line.split()) for line in expected.splitlines())
+    patterns = (".*?".join(map(re.escape, line.split("…"))) for line in lines)
+    return all(re.search(pattern, " ".join(said.split())) for pattern in patterns)
 
 
 @contextmanager
