@@ -49,6 +49,10 @@ HAS = {
         "model",
         "old",
         "new",
+        "target.npz",
+        "shadow.npz",
+        "query.npz",
+        "other1.npz",
     ],
     "docs/guides/monitor.md": ["corpus.jsonl", "canaries.json", "model"],
     "docs/guides/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
@@ -88,6 +92,8 @@ HAS = {
         "nonmembers.jsonl",
         "model-b",
         "bert",
+        "membership.json",
+        "forgetting.json",
     ],
     "docs/guides/membership.md": ["target.npz", "shadow.npz"],
     "docs/guides/many-models.md": [f"model{number}.npz" for number in range(6)],
@@ -145,7 +151,10 @@ DRAWN = ["docs/guides/reports.md"]
 HELP = "docs/reference/cli.md"
 UNDECIDED = 3
 VERDICTS = {
-    "docs/guides/gate.md": ("canary check coins/", (0, UNDECIDED)),  # of coins
+    "docs/guides/gate.md": (
+        ("canary check coins/", "canary forgotten ", "canary check forgetting/"),
+        (0, 1, UNDECIDED),  # of coins, and of made-up numbers
+    ),
     "docs/guides/reports.md": (
         ("canary audit ./model-a --canaries canaries.json --max", "canary check "),
         (0, 1, UNDECIDED),
@@ -155,7 +164,10 @@ VERDICTS = {
     "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small
     "docs/guides/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
-    "docs/reference/cli.md": ("canary forgotten ", (0, UNDECIDED)),  # of made-up numbers
+    "docs/reference/cli.md": (
+        ("canary forgotten ", "canary check forgetting.json"),
+        (0, 1, UNDECIDED),  # of made-up numbers
+    ),
 }
 """Lines of a page whose exit code is an answer, and which it may be here."""
 

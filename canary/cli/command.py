@@ -174,10 +174,12 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
         led = _LED.match(error.problem)
         if led and (flag := flags.get(led[2])):
             error.problem = f"{led[1]}{flag}{error.problem[led.end() :]}"
-        # Of words that are English as well only their place is an option.
-        if named := [name for name in flags if "_" in name]:
+        # Words that are English as well are options only where "=" follows.
+        if named := [name if "_" in name else rf"{name}(?==True|=\.\.\.)" for name in flags]:
             # "file_format (--file-format)" names the option already.
-            argument = re.compile(rf"(?<![-\w.])({'|'.join(named)})(?![-\w])(?: \(--[-a-z]+\))?")
+            argument = re.compile(
+                rf"(?<![-\w.])({'|'.join(named)})(?![-\w])(?: \(--[-a-z]+\)|=True|=\.\.\.)?"
+            )
             error.problem = argument.sub(lambda m: flags[m[1]], error.problem)
             error.cure = argument.sub(lambda m: flags[m[1]], error.cure)
         error.args = (error.problem,)

@@ -11,6 +11,7 @@ from canary import __version__
 # Each registers its commands.
 from canary.cli import (  # noqa: F401
     before_training,
+    check_command,
     command,
     membership_commands,
     model_commands,

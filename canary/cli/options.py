@@ -85,7 +85,8 @@ HELP: Mapping[str, str] = {
     "verification": "FILE: What canary verify --json printed for the training corpus. Nothing is "
     "decided if canaries were lost there.",
     "trust_injection": "Confirm that the canaries were in the training data. Without this and "
-    "without --verification, the verdict is undecided unless canaries look learned.",
+    "without --verification, the verdict is undecided unless canaries look learned. The same holds "
+    "for the members of a membership test.",
     "model_name": "NAME: The model's name in the report.  [default: that of its folder or hub id]",
     "corpus_name": "NAME: The name of the training data in the report.",
     "auditor": "NAME: Who tests the model, for the report.",

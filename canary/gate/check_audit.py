@@ -1,9 +1,10 @@
-"""The gate: an audit and what it must keep to, made into a verdict."""
+"""The gate: a result and what it must keep to, made into a verdict."""
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,13 @@ from canary.corpus.canaries import CanarySet, canary_set
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
+from canary.gate.check_result import Tested, check_tested
 from canary.gate.coins import epsilon_bound, within_epsilon
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
 from canary.gate.preconditions import controls, doubts_before, groups_of, in_training, lost_in
 from canary.gate.regression import check_seeds, more_than
+from canary.gate.subjects import check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.records.validation import (
@@ -36,6 +39,7 @@ from canary.statistics.numbers import count, plural
 Statistic = Literal["median", "maximum"]
 
 _Judge = Callable[[Audit, Sequence[int]], list[Finding]]
+_PLAIN = (bool, int, float, str)
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
 _NO_START = (
@@ -46,7 +50,7 @@ _NO_START = (
 
 
 def check(
-    audit: Audit | str | os.PathLike[str] | Sequence[Audit],
+    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested,
     *,
     max_exposure_bits: float | None = None,
     statistic: Statistic = "median",
@@ -63,17 +67,24 @@ def check(
     confidence: float | None = None,
     undecided: Policy = "fail",
     seed: int = 0,
+    max_auc: float | None = None,
+    max_tpr_at_fpr: Mapping[float, float] | None = None,
+    forgotten: bool = False,
+    min_rho: float | None = None,
+    trust_members: bool = False,
 ) -> Verdict:
-    """Say whether a model keeps within limits: passed, memorized or undecided.
+    """Say whether a model keeps within limits: passed, memorized (or failed), or undecided.
 
     At least one limit must be given. The verdict is the worst of what they find, and true
-    only if the model passed, so that it can follow `assert`.
+    only if the model passed, so that it can follow `assert`. Membership and forgetting tests take
+    their own options, the last five, and `undecided`.
 
     Parameters
     ----------
-    audit : Audit, path of one, or sequence of Audit
-        Several are of models that were trained with different seeds. Limits hold for each
-        of them.
+    audit : Audit, sequence of Audit, Survey, Forgetting, or path of one
+        Several audits are of models that were trained with different seeds. Limits hold for each
+        of them. The others are what membership attacks and `canary.forgotten` found; their files
+        are ``membership.json``, ``models.json`` and ``forgetting.json``.
     max_exposure_bits : float, optional
         The largest exposure that passes. *memorized* if the lower end of the interval is
         above it, *passed* if the upper end does not, *undecided* otherwise.
@@ -113,6 +124,24 @@ def check(
         Whether an undecided verdict is true.
     seed : int
         Of random permutations.
+    max_auc : float, optional
+        Of a membership test: *failed* if the AUC of some attack is above this, by the lower end of
+        its interval, *passed* if no upper end is. Intervals allow for the choice among attacks.
+        From 0.5 to below 1. A test that is void, undecided or has doubts about its input is
+        *undecided*.
+    max_tpr_at_fpr : mapping of float to float, optional
+        The same of the true positive rate at false positive rates: ``{0.001: 0.02}``. *Undecided*
+        if the test did not measure at that rate.
+    forgotten : bool
+        Of a forgetting test: the paper's rule, which is `min_rho` of 1.
+    min_rho : float, optional
+        Of a forgetting test: *passed* if the whole interval of rho is at this or above, *failed*
+        if it is below, and if nothing else that was tested contradicts it. A target that never saw
+        the query set has a rho of about 1, so a limit somewhat below 1 can be passed. Above 0, at
+        most 1.
+    trust_members : bool
+        Of a membership test: your word that its members were in the training data. A test that
+        identifies none of them passes only with it, for a model that never read them would pass.
 
     Returns
     -------
@@ -124,13 +153,14 @@ def check(
         If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
         canaries were left out of the corpus on purpose, the verification is of another set,
-        the audit extracted nothing and `no_extraction` is given, or two audits are of the same
-        weights.
+        the audit extracted nothing and `no_extraction` is given, two audits are of the same
+        weights, or an option is given that this kind of result does not have.
     EstimationError
         If canaries did not survive and none is memorized, or p-values of natural secrets were
         asked for.
     RecordError
-        If the baseline is missing, damaged or too new.
+        If a file is missing, damaged or too new, or an earlier version wrote it without what a
+        limit needs.
 
     Notes
     -----
@@ -150,7 +180,16 @@ def check(
     >>> bool(verdict), str(verdict)  # doctest: +SKIP
     (False, 'memorized: the median exposure of canaries with 16 copies ...')
     """
+    given = locals()
     one_of(undecided, "policy of undecided", get_args(Policy))
+    subject = subject_of(audit)
+    check_options(subject, _asked(given))
+    if subject != "an audit":
+        decided = check_tested(
+            audit, max_auc=max_auc, max_tpr_at_fpr=max_tpr_at_fpr, forgotten=forgotten,
+            min_rho=min_rho, trust_members=trust_members, undecided=undecided,
+        )  # fmt: skip
+        return _announced(decided)
     one_of(statistic, "statistic", get_args(Statistic))
     if confidence is not None:
         check_confidence(confidence, "check")
@@ -177,11 +216,7 @@ def check(
         confidence=confidence or _EPSILON_CONFIDENCE,
     )  # fmt: skip
     if not judges and baseline is None:
-        raise InputError(
-            "there is nothing to check",
-            cure="give a limit, such as max_exposure_bits 10; the others are max_p, no_extraction, "
-            "baseline and max_epsilon",
-        )
+        raise nothing_to_check(subject)
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
         groups = groups_of(each, repetitions)
@@ -205,6 +240,22 @@ def check(
     verdict = in_training(verdict, audits, verification, baseline, trusted=trust_injection)
     left_out = _left_out(audits, repetitions) if verdict else []
     verdict = replace(verdict, notes=(*_notes(audits), *compared, *left_out, *verdict.notes))
+    return _announced(verdict)
+
+
+def _asked(given: Mapping[str, object]) -> list[str]:
+    """The options of `check` that are not what they are by default."""
+    defaults = {one.name: one.default for one in inspect.signature(check).parameters.values()}
+    return [
+        name
+        for name, value in given.items()
+        if name != "audit"
+        and not (value is defaults[name] or (type(value) in _PLAIN and value == defaults[name]))
+    ]
+
+
+def _announced(verdict: Verdict) -> Verdict:
+    """The verdict, once those who listen have heard it."""
     for listener in LISTENERS:
         listener(verdict)
     return verdict
@@ -282,7 +333,7 @@ def _epsilon(
     return [lambda audit, _: [within_epsilon(bound(audit), limit)]]
 
 
-def _audits(given: Audit | str | os.PathLike[str] | Sequence[Audit]) -> tuple[Audit, ...]:
+def _audits(given: object) -> tuple[Audit, ...]:
     if isinstance(given, str | os.PathLike):
         return (Audit.load(Path(given)),)
     cure = "give what canary.audit returned, or audit.json"

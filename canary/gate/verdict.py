@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from canary.audits.audit_result import Audit, CanaryResult
+from canary.records.about import Named
 from canary.records.record import to_plain
 from canary.statistics.numbers import Shown, clean, picked
 
 KIND = "canary verdict"
 SCHEMA = 1
 
-Outcome = Literal["passed", "memorized", "undecided"]
+Outcome = Literal["passed", "memorized", "failed", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
     "exposure", "p-value", "extraction", "baseline", "epsilon",
-    "controls", "start token", "context", "training data",
+    "controls", "start token", "context", "training data", "AUC", "TPR", "membership", "forgetting",
 ]  # fmt: skip
 
-EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "undecided": 3}
+EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "undecided": 3}
 """Of the command line; 2 is for what cannot be judged at all."""
 
-_WORST: tuple[Outcome, ...] = ("memorized", "undecided", "passed")
+_WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,13 @@ class Finding:
     subject : str
         Of which canaries, in words.
     outcome : str
-        ``"passed"``, ``"memorized"`` or ``"undecided"``.
+        ``"passed"``, ``"memorized"`` or ``"undecided"``; ``"failed"`` in the place of
+        ``"memorized"`` where membership or forgetting was tested.
     sentence, cure : str
         What was found, and what to do about it; no cure where it passed.
     limit, value : float or None
         The limit and the estimate, in the unit of the question: bits, a p-value (as Holm's
-        method adjusts it), epsilon.
+        method adjusts it), epsilon, AUC, true positive rate, rho.
     lower, upper : float or None
         The interval that the outcome rests on; None for an end that is not known.
     confidence : float or None
@@ -105,12 +107,21 @@ class Verdict(Shown):
         the training data. They alone decide nothing.
     audits : tuple of Audit
         What was judged, for reports; not in `to_dict`.
+    title : str
+        Of reports of a verdict without audits.
+    about : mapping of str to str
+        Facts of such a verdict, for reports; not in `to_dict`.
+    tested : Named or None
+        What it is of, for the names in reports; not in `to_dict`.
     """
 
     findings: tuple[Finding, ...]
     undecided: Policy = "fail"
     notes: tuple[str, ...] = ()
     audits: tuple[Audit, ...] = field(default=(), compare=False)
+    title: str = field(default="Memorization check", compare=False)
+    about: Mapping[str, str] = field(default_factory=dict, compare=False)
+    tested: Named | None = field(default=None, compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
@@ -118,7 +129,7 @@ class Verdict(Shown):
 
     @property
     def outcome(self) -> Outcome:
-        """The worst of the findings: memorized before undecided before passed."""
+        """The worst of the findings: memorized or failed, before undecided, before passed."""
         outcomes = {finding.outcome for finding in self.findings}
         return next(outcome for outcome in _WORST if outcome in outcomes)
 
@@ -127,7 +138,7 @@ class Verdict(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0 passed, 1 memorized, 3 undecided; 0 for undecided as well if that was asked for."""
+        """0 passed, 1 memorized or failed, 3 undecided, or 0 for that if it was asked for."""
         if self.outcome == "undecided" and self.undecided == "pass":
             return 0
         return EXIT_CODES[self.outcome]

@@ -70,6 +70,11 @@ def mean_estimate(estimates: Sequence[Estimate]) -> Estimate:
     return Estimate(*(Spread.of(values).mean for values in ends))
 
 
+def mean_tpr(curves: Sequence[Roc], fpr: float, confidence: float) -> Estimate:
+    """`mean_estimate` of the true positive rates of curves at a false positive rate."""
+    return mean_estimate([curve.tpr_at_fpr(fpr, confidence=confidence).tpr for curve in curves])
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Across(Shown):
     """What an attack reaches on each target, and on average.
@@ -260,7 +265,7 @@ class OverFleets:
     """Means over the models of a table, with intervals over fleets.
 
     `tpr` has the true positive rate at each of `fprs`, `groups` in how many parts models were left
-    out, `auc_error` the standard error of the AUC over fleets (0 where all parts agree), and
+    out, `auc_error` and `tpr_errors` the standard errors over fleets (0 where all parts agree), and
     `curves` the ROC of each model.
     """
 
@@ -271,13 +276,22 @@ class OverFleets:
     models: int
     groups: int
     auc_error: float
+    tpr_errors: tuple[float, ...]
     curves: tuple[Roc, ...]
 
     def auc_at(self, confidence: float) -> Estimate:
         """The AUC with an interval of another confidence."""
         check_confidence(confidence, "over_fleets")
         own = [curve.auc(confidence=confidence) for curve in self.curves]
-        return _estimate(self.auc_error, self.groups, own, confidence)
+        return _estimate(self.auc_error, mean_estimate(own), self.groups, confidence)
+
+    def tpr_at(self, confidence: float) -> tuple[Estimate, ...]:
+        """The true positive rates with intervals of another confidence."""
+        check_confidence(confidence, "over_fleets")
+        return tuple(
+            _estimate(error, mean_tpr(self.curves, fpr, confidence), self.groups, confidence)
+            for fpr, error in zip(self.fprs, self.tpr_errors, strict=True)
+        )
 
 
 def groups_of(models: int) -> int:
@@ -365,23 +379,19 @@ def over_fleets(
     errors = np.sqrt((made - 1) * without.var(axis=0))
     errors = np.where(np.ptp(without, axis=0) < _AGREE, 0.0, errors)
     own = [
-        [curve.auc(confidence=confidence) for curve in curves],
-        *([curve.tpr_at_fpr(fpr, confidence=confidence).tpr for curve in curves] for fpr in fprs),
+        mean_estimate([curve.auc(confidence=confidence) for curve in curves]),
+        *(mean_tpr(curves, fpr, confidence) for fpr in fprs),
     ]
-    auc, *tpr = (
-        _estimate(float(error), made, estimates, confidence)
-        for error, estimates in zip(errors, own, strict=True)
-    )
-    return OverFleets(
-        name, auc, tuple(tpr), tuple(fprs), table.models, made, float(errors[0]), tuple(curves)
-    )
+    off: list[float] = errors.tolist()
+    auc, *tpr = (_estimate(*both, made, confidence) for both in zip(off, own, strict=True))
+    ends = (tuple(fprs), table.models, made, off[0], tuple(off[1:]), tuple(curves))
+    return OverFleets(name, auc, tuple(tpr), *ends)
 
 
-def _estimate(error: float, groups: int, own: Sequence[Estimate], confidence: float) -> Estimate:
+def _estimate(error: float, mean: Estimate, groups: int, confidence: float) -> Estimate:
     """The mean with its interval over fleets; with the models' own where all parts agree."""
     from scipy.special import stdtrit
 
-    mean = mean_estimate(own)
     if not error:
         return mean
     half = -float(stdtrit(groups - 1, (1.0 - confidence) / 2.0)) * error

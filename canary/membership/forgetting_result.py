@@ -24,7 +24,8 @@ LEVEL = 0.05
 """At and below which a p-value counts."""
 
 _WRITTEN = (
-    *("rho", "lower", "confidence", "answer", "unlike", "alike", "remembered", "unproven"),
+    *("rho", "lower", "confidence", "answer", "void", "surpasses", "unlike", "alike"),
+    *("remembered", "unproven"),
     *("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples"),
     *("resamples", "seed", "notes"),
 )

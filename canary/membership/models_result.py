@@ -18,6 +18,7 @@ from canary.membership.aggregate import (
     SampleAuc,
     Spread,
     mean_estimate,
+    mean_tpr,
 )
 from canary.membership.diagnostics import Growth
 from canary.membership.many import ManyScores
@@ -73,9 +74,14 @@ class AttackedModels:
         """Of the attack."""
         return self.scores.name
 
-    def rates_found(self) -> dict[float, Estimate]:
+    def rates_found(self, confidence: float | None = None) -> dict[float, Estimate]:
         """The mean true positive rate at each false positive rate that was asked for."""
-        return dict(zip(self.fprs, self.tpr, strict=True))
+        if confidence is None:
+            return dict(zip(self.fprs, self.tpr, strict=True))
+        if self.over is not None:
+            return dict(zip(self.fprs, self.over.tpr_at(confidence), strict=True))
+        curves = [one.roc for one in self.across.evaluations]
+        return {fpr: mean_tpr(curves, fpr, confidence) for fpr in self.fprs}
 
     def auc_at(self, confidence: float) -> Estimate:
         """The mean AUC with an interval of another confidence."""
@@ -220,7 +226,11 @@ class ModelsSurvey(Survey[AttackedModels]):
             "told_apart": self.told_apart(),
             "outcome": self.outcome(),
             "corrected_auc": plain(self.corrected()),
-            "attacks": [one.to_dict(targets) for one in self.attacked],
+            "attacks": [
+                {**one.to_dict(targets), "corrected": self.corrected_of(one)}
+                for one in self.attacked
+            ],
+            "doubts": list(self.against()),
             "agreement": plain(self.agreements),
             "most_vulnerable_models": [
                 targets[place]["model"] for place in self.most_vulnerable_models()

@@ -40,7 +40,7 @@ class Reached(Protocol):
     @property
     def name(self) -> str: ...  # noqa: D102
 
-    def rates_found(self) -> dict[float, Estimate]: ...  # noqa: D102
+    def rates_found(self, confidence: float | None = None) -> dict[float, Estimate]: ...  # noqa: D102
 
     def auc_at(self, confidence: float) -> Estimate: ...  # noqa: D102
 
@@ -67,9 +67,12 @@ class Attacked:
         assert self.evaluation.accuracy is not None
         return self.evaluation.accuracy
 
-    def rates_found(self) -> dict[float, Estimate]:
+    def rates_found(self, confidence: float | None = None) -> dict[float, Estimate]:
         """The true positive rate at each false positive rate that was asked for."""
-        return {point.asked_fpr: point.tpr for point in self.points}
+        if confidence is None:
+            return {point.asked_fpr: point.tpr for point in self.points}
+        rates = [point.asked_fpr for point in self.points]
+        return {r: self.evaluation.roc.tpr_at_fpr(r, confidence=confidence).tpr for r in rates}
 
     def auc_at(self, confidence: float) -> Estimate:
         """The AUC with an interval of another confidence."""
@@ -160,6 +163,17 @@ class Survey(Named, Shown, Generic[One]):
     def _corrected(self) -> Estimate:
         return self._reached(self.strongest, self._each)
 
+    def corrected_of(self, one: One) -> dict[str, Any]:
+        """What an attack reaches as plain data, its intervals widened for the choice (Bonferroni).
+
+        A limit judges by these: whichever attack exceeds it, it was chosen among all.
+        """
+        rates = one.rates_found(self._each)
+        return {
+            "auc": plain(one.auc_at(self._each)),
+            "tpr_at_fpr": [{"asked_fpr": fpr, **plain(tpr)} for fpr, tpr in rates.items()],
+        }
+
     @property
     def _each(self) -> float:
         """The confidence of each attack that allows for their number."""
@@ -210,7 +224,10 @@ class OneTargetSurvey(Survey[Attacked]):
             "told_apart": self.told_apart(),
             "outcome": self.outcome(),
             "surest": surest,
-            "attacks": [one.to_dict() for one in self.attacked],
+            "attacks": [
+                {**one.to_dict(), "corrected": self.corrected_of(one)} for one in self.attacked
+            ],
+            "doubts": list(self.against()),
             "notes": list(self.notes),
             "about": self.about.to_dict(),
             "versions": versions(),

@@ -36,7 +36,7 @@ MARKER = "canary_audit"
 _PROPERTY = "canary"
 _WRITTEN = f"{_PROPERTY}.baseline"
 _NUMBERS = ("limit", "value", "lower", "upper", "confidence", "chance")
-_COLOURS = {"memorized": "red", "undecided": "yellow", "passed": "green"}
+_COLOURS = {"memorized": "red", "failed": "red", "undecided": "yellow", "passed": "green"}
 
 _HEARD = pytest.StashKey[list["Verdict"]]()
 _SHARE = pytest.StashKey[tuple[Path | None, bytes]]()

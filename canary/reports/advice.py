@@ -72,11 +72,7 @@ def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None
 def cures(verdict: Verdict | None) -> list[Text]:
     """What settles or mends the findings that did not pass, as sentences."""
     findings = () if verdict is None else verdict.findings
-    wanted = [
-        f.cure
-        for f in findings
-        if f.outcome == "undecided" or (f.outcome == "memorized" and f.check not in _TAILORED)
-    ]
+    wanted = [f.cure for f in findings if f.outcome != "memorized" or f.check not in _TAILORED]
     return [
         f"{cure[0].upper()}{cure[1:].removesuffix('.')}." for cure in dict.fromkeys(wanted) if cure
     ]

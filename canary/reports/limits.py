@@ -15,6 +15,7 @@ from canary.statistics.numbers import count
 LABELS = {
     "passed": "Passed: within the limit that you set",
     "memorized": "Not passed: above the limit that you set",
+    "failed": "Not passed: not within the limit that you set",
     "undecided": "Undecided: not enough data to decide",
 }
 """The label of a report, by the outcome of its verdict."""

@@ -37,10 +37,10 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 def junit(verdict: Verdict) -> str:
     """A JUnit test suite with one test case per finding.
 
-    Memorized is a failure. Undecided is a failure of the type ``undecided``, and a skipped
-    test where undecided passes.
+    Memorized and failed are failures. Undecided is a failure of the type ``undecided``, and a
+    skipped test where undecided passes.
     """
-    fatal = {"memorized"} if verdict.undecided == "pass" else {"memorized", "undecided"}
+    fatal = {"memorized", "failed", *(["undecided"] if verdict.undecided == "fail" else [])}
     outcomes = [finding.outcome for finding in verdict.findings]
     failures = sum(outcome in fatal for outcome in outcomes)
     numbers = {
@@ -85,7 +85,11 @@ def junit(verdict: Verdict) -> str:
 def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits, bits_allowed = verdict.audits, limit_bits(verdict)
-    about = about_of(*audits) | {"Limit": limit_words(verdict)} if audits else {}
+    about = dict(verdict.about)
+    if audits:
+        about = about_of(*audits) | {"Limit": limit_words(verdict)}
+    elif verdict.tested is not None:
+        about = about_of(verdict.tested) | about
     blocks: list[Block] = []
     actions: list[Text] = []
     for number, audit in enumerate(audits, 1):
@@ -100,9 +104,9 @@ def verdict_report(verdict: Verdict) -> Report:
         title="Memorization audit of "
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
         if audits
-        else "Memorization check",
+        else verdict.title,
         label=LABELS[verdict.outcome],
-        tone={"passed": "not-found"}.get(verdict.outcome, verdict.outcome),
+        tone={"passed": "not-found", "failed": "memorized"}.get(verdict.outcome, verdict.outcome),
         about=about,
         sentences=[*judged(verdict)],
         notes=verdict.notes,

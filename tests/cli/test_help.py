@@ -13,7 +13,13 @@ from typer.main import get_command
 
 from canary.audits.auditing import audit, exposure, method_names
 from canary.audits.extracting import extract
-from canary.cli import before_training, membership_commands, model_commands, result_commands
+from canary.cli import (
+    before_training,
+    check_command,
+    membership_commands,
+    model_commands,
+    result_commands,
+)
 from canary.cli.commands import app
 from canary.cli.help_pages import commands_of, panels_of
 from canary.cli.options import PANEL_OF, PANELS, ModelOptions
@@ -54,7 +60,7 @@ SHARED = [
     (before_training.verify, verify),
     (before_training.strip, strip_file),
     (before_training.discover, discover),
-    (result_commands.check, check),
+    (check_command.check, check),
     (before_training.plan, plan),
     (membership_commands.attack, survey),
     (membership_commands.risk, risk_scores),
@@ -138,7 +144,7 @@ def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
     shared -= {"target", "shadow", "calibration", "members", "nonmembers"}
-    shared -= {"canaries"} if cli not in (model_commands.extract, result_commands.check) else set()
+    shared -= {"canaries"} if cli not in (model_commands.extract, check_command.check) else set()
     assert shared
     for name in shared:
         default = ours[name].default
@@ -158,8 +164,8 @@ def test_choices_are_those_of_the_functions(command):
     for cli, name, choices in (
         (model_commands.extract, "stop", STOPS),
         (result_commands.plot, "kind", get_args(Kind)),
-        (result_commands.check, "statistic", get_args(Statistic)),
-        (result_commands.check, "undecided", get_args(Policy)),
+        (check_command.check, "statistic", get_args(Statistic)),
+        (check_command.check, "undecided", get_args(Policy)),
         (membership_commands.attack, "scale", get_args(Scale)),
         (membership_commands.models, "rule", get_args(Rule)),
     ):

@@ -296,7 +296,7 @@ BOTH = exact({1: LOW, 16: HIGH})
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "there is nothing to check; give a limit, such as max_exposure_bits"),
+        ({}, "there is nothing to check; give a limit: max_exposure_bits"),
         *(
             ({"max_exposure_bits": limit}, f"a limit of {shown} bits makes no sense")
             for limit, shown in (

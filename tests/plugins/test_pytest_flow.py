@@ -161,6 +161,37 @@ def test_verdicts_are_explained_listed_and_in_junit(tmp_path):
     has_properties(project.folder / "junit.xml")
 
 
+ATTACKED = """\
+import canary
+from classifiers import measured_outputs
+from canary.membership.shadow_survey import survey
+
+FOUND = survey(measured_outputs(1), measured_outputs(2), attacks="loss", fprs=[0.1])
+
+
+def test_failed():
+    assert canary.check(FOUND, max_auc=0.51)
+
+
+def test_passed():
+    assert canary.check(FOUND, max_auc=0.99)
+"""
+
+
+def test_verdicts_on_membership_are_explained_and_listed(tmp_path):
+    code, said = Project(tmp_path, test_attacked=ATTACKED).inside()
+    assert code == 1
+    shown = failure(said, "test_failed")
+    assert "E       canary: failed" in shown
+    assert "What to do: train again so that less is memorized" in shown
+    lines = [line for line in section(said, "canary").splitlines() if "::" in line]
+    assert [line.split("::")[0].split() for line in lines] == [
+        ["failed", "test_attacked.py"],
+        ["passed", "test_attacked.py"],
+    ]
+    assert "the AUC of the attack loss is" in lines[0]
+
+
 BARE = """\
 import sys
 

@@ -288,6 +288,26 @@ def answers(path: Path) -> None:
     np.savez(path, logits=logits, labels=labels)
 
 
+def attacked(path: Path) -> None:
+    """What attacks on ``target.npz`` found."""
+    import canary
+    from canary.membership.shadow_survey import KIND, survey
+    from canary.records.versioned_json import dump_document
+
+    tables = (canary.measure(path.with_name(f"{name}.npz")) for name in ("target", "shadow"))
+    found = survey(*tables, attacks="loss", fprs=[0.01, 0.1])
+    dump_document(path, KIND, 1, found.to_dict())
+
+
+def compared(path: Path) -> None:
+    """Whether the model of ``target.npz`` has forgotten its samples."""
+    from canary.membership.forgetting import KIND, forgotten
+    from canary.records.versioned_json import dump_document
+
+    query, target, other = (path.with_name(f"{n}.npz") for n in ("query", "target", "other1"))
+    dump_document(path, KIND, 1, forgotten(query, target, [other], resamples=50).to_dict())
+
+
 def scores(path: Path) -> None:
     """Scores of forty texts; those of ``query`` are low."""
     rng = np.random.default_rng(sum(map(ord, path.name)))
@@ -321,6 +341,8 @@ THINGS = {
     "fleet": fleet,
     **dict.fromkeys(("query.npz", "other1.npz", "other2.npz"), answers),
     **dict.fromkeys((f"{one}.jsonl of scores" for one in SCORED), scores),
+    "membership.json": attacked,
+    "forgetting.json": compared,
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
     "test.jsonl": corpus,

@@ -1,0 +1,209 @@
+"""The command `check`: a result, its limits and a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from canary.cli.command import command, flag_of
+from canary.cli.console import say, show_report
+from canary.cli.options import Count, Whole, rates, whole_numbers
+from canary.cli.outputs import Result, audit_in, check_outputs
+from canary.errors import InputError
+from canary.records.validation import brief
+from canary.statistics.numbers import plural
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is judged, and how."""
+
+    max_exposure_bits: float | None = None
+    statistic: Literal["median", "maximum"] = "median"
+    max_p: float | None = None
+    no_extraction: bool = False
+    max_epsilon: float | None = None
+    delta: float = 0.0
+    guesses: Count | None = None
+    trust_injection: bool = False
+    confidence: float | None = None
+    undecided: Literal["pass", "fail"] = "fail"
+    seed: Whole = 0
+    max_auc: float | None = None
+    max_tpr_at_fpr: list[str] | None = None
+    forgotten: bool = False
+    min_rho: float | None = None
+    trust_members: bool = False
+
+    @property
+    def given(self) -> bool:
+        """Whether there is one."""
+        values = (self.max_exposure_bits, self.max_p, self.max_epsilon, self.max_auc, self.min_rho)
+        flags = self.no_extraction or self.forgotten
+        return flags or any(value is not None for value in (*values, self.max_tpr_at_fpr))
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments in Python."""
+        pairs = [_rate_and_limit(pair) for pair in self.max_tpr_at_fpr or ()]
+        limits = dict(pairs)
+        if len(limits) < len(pairs):
+            raise InputError(
+                "two limits at one false positive rate",
+                cure="give one of them",
+                where="max_tpr_at_fpr",
+            )
+        return {**vars(self), "max_tpr_at_fpr": limits or None}
+
+    @property
+    def details(self) -> dict[str, bool]:
+        """Which of the options that only a limit heeds were given."""
+        return {
+            one.name: getattr(self, one.name) != one.default
+            for one in fields(self)
+            if one.name != "seed"
+        }
+
+
+@command(
+    "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
+    "--verification verified.json --junit canary.xml --markdown canary.md",
+    "check audit/audit.json --max-exposure-bits 12 --statistic maximum --trust-injection --json",
+    "check audit/audit.json --baseline baseline.json --update-baseline",
+    "check audit/audit.json --baseline baseline.json --verification verified.json",
+    "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
+    "check forgetting.json --min-rho 0.8",
+    audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
+    "seeds of the same training. Or one membership.json, models.json or forgetting.json.",
+    statistic="Which exposure is limited: the median for each number of copies, or the largest of "
+    "all.",
+    max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
+    "number of copies look learned at it (Fisher, Holm).",
+    no_extraction="The verdict is memorized if the audit extracted a canary from the model.",
+    baseline="FILE: The verdict is memorized if canaries are more exposed than in this baseline.",
+    update_baseline="Write the audits to --baseline instead of comparing with it, after all other "
+    "limits are checked.",
+    max_epsilon="EPSILON: The verdict is memorized if training is certainly less private than "
+    "this. It needs --canaries from canary generate --coin-flips.",
+    canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
+    repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
+    seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",
+    confidence="LEVEL: The confidence of a verdict on exposure, or of the bound on epsilon.  "
+    "[default: 0.9, or 0.95 for epsilon]",
+    undecided="The exit code of an undecided verdict: fail gives 3, pass gives 0.",
+    max_auc="[Membership and forgetting] AUC: The verdict is failed if the AUC of an attack is "
+    "above this, from 0.5 to 1.",
+    max_tpr_at_fpr="[Membership and forgetting] FPR=TPR: The verdict is failed if an attack has a "
+    "true positive rate above TPR at the false positive rate FPR. Repeat it for more rates.",
+    forgotten="[Membership and forgetting] The verdict is failed if the query set is not "
+    "forgotten: if rho is below 1.",
+    min_rho="[Membership and forgetting] RHO: The verdict is failed if rho is below this, above 0 "
+    "and at most 1. A model that never saw the query set has about 1.",
+    trust_members="[Membership and forgetting] Confirm that the members were in the training data. "
+    "Without this a test that identifies no member is undecided.",
+    report="FILE: Also write the report of the audit, with the limit and the verdict.",
+    junit="FILE: Also write the verdict as JUnit XML.",
+    markdown="FILE: Also write the verdict as Markdown.",
+)
+def check(
+    audit_files: list[Path],
+    *,
+    limits: Limits,
+    baseline: Path | None = None,
+    update_baseline: bool = False,
+    canaries: Path | None = None,
+    repetitions: str | None = None,
+    verification: Path | None = None,
+    report: Path | None = None,
+    junit: Path | None = None,
+    markdown: Path | None = None,
+) -> Result:
+    """Compare an audit, or a membership or forgetting test, with limits, and give a verdict.
+
+    Give one limit or more. For audits: --max-exposure-bits, --max-p, --no-extraction, --baseline
+    or --max-epsilon. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
+    --forgotten or --min-rho. One line explains the verdict. The guide is docs/guides/gate.md.
+
+    Exit codes: 0 passed, 1 memorized or failed, 2 wrong input, 3 undecided.
+    """
+    from canary.audits.audit_result import Audit
+    from canary.corpus.canaries import CanarySet
+    from canary.corpus.verification import Verification
+    from canary.gate.baselines import KIND as BASELINE
+    from canary.gate.check_audit import check as judge
+    from canary.gate.check_audit import new_baseline
+    from canary.gate.subjects import check_options, subject_of
+    from canary.gate.verdict import KIND, SCHEMA
+    from canary.records.files import JUNIT, MARKDOWN, PAGES
+    from canary.reports.pages import report as write_report
+    from canary.reports.verdicts import write_junit, write_markdown
+
+    if update_baseline and baseline is None:
+        raise InputError(
+            "--update-baseline without --baseline", cure="name the file with --baseline FILE"
+        )
+    if update_baseline and not limits.given:
+        files = {"canaries": canaries, "report": report, "junit": junit, "markdown": markdown}
+        of_a_verdict = {**files, "repetitions": repetitions, **limits.details}
+        if useless := [flag_of(name) for name, given in of_a_verdict.items() if given]:
+            raise InputError(
+                f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
+                "be ignored",
+                cure="give a limit as well, or omit these options; a baseline holds all canaries",
+            )
+    compared, new = (None, baseline) if update_baseline else (baseline, None)
+    places = [audit_in(file) for file in audit_files]
+    read = [*places, *(file for file in (canaries, verification, compared) if file is not None)]
+    outputs = ((report, PAGES), (junit, (JUNIT,)), (markdown, (MARKDOWN,)), (new, (BASELINE,)))
+    written = [(file, kinds) for file, kinds in outputs if file is not None]
+    check_outputs(written, inputs=read, force=None)
+    others = [place for place in places if subject_of(place) != "an audit"]
+    if others and len(places) > 1:
+        raise InputError(
+            f"is {subject_of(others[0])}, and several results were given",
+            cure="check it alone",
+            where=str(others[0]),
+        )
+    if others and new is not None:
+        check_options(subject_of(others[0]), ["update_baseline"])
+    audits = [] if others else [Audit.load(place) for place in places]
+    verified = None if verification is None else Verification.load(verification)
+    made = None if new is None else new_baseline(audits, verification=verified)
+    verdict = None
+    if limits.given or made is None:
+        numbers = None if repetitions is None else whole_numbers(repetitions, "--repetitions")
+        verdict = judge(
+            others[0] if others else audits,
+            baseline=compared,
+            canaries=None if canaries is None else CanarySet.load(canaries),
+            repetitions=numbers,
+            verification=verified,
+            **limits.arguments,
+        )
+        if report is not None:
+            write_report(verdict, report)
+        if junit is not None:
+            write_junit(verdict, junit)
+        if markdown is not None:
+            write_markdown(verdict, markdown)
+    if made is not None and new is not None:
+        made.save(new)
+        say(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
+    if verdict is None:
+        return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
+    more = [f"{finding.outcome}: {finding}" for finding in verdict.others]
+    show_report(verdict, answer=[str(verdict), *more])
+    return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
+
+
+def _rate_and_limit(pair: str) -> tuple[float, float]:
+    """The numbers in ``0.001=0.02``."""
+    rate, sign, limit = pair.partition("=")
+    if not sign:
+        raise InputError(
+            f"expected a false positive rate and a limit, got {brief(pair)}",
+            cure="write 0.001=0.02",
+            where="max_tpr_at_fpr",
+        )
+    return rates(rate, "--max-tpr-at-fpr")[0], rates(limit, "--max-tpr-at-fpr")[0]

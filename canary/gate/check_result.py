@@ -1,0 +1,353 @@
+"""Limits on membership attacks, and on forgetting: what was written of a test, made into a verdict.
+
+A result in memory is judged by what it would write, so that a file and its result agree.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from canary.errors import InputError, RecordError
+from canary.gate.subjects import SURVEYS, nothing_to_check, subject_of
+from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict
+from canary.membership import forgetting, survey
+from canary.membership.forgetting_result import LEVEL, Forgetting
+from canary.membership.survey import Survey
+from canary.records.about import About, Named
+from canary.records.record import Record
+from canary.records.validation import as_real, brief
+from canary.records.versioned_json import kind_of, load_document
+from canary.statistics.numbers import clean, count
+
+_SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
+
+_NARROWER = (
+    "attack more members and nonmembers (four times as many halve the interval), or more models "
+    "if the intervals are over fleets"
+)
+_UNLEARN = "train again without the query set or unlearn further, and repeat the test"
+_TRAIN = (
+    "train again so that less is memorized (fewer epochs, more regularization, no duplicates, "
+    "differential privacy), and repeat the attacks on the new model"
+)
+
+
+class _Part(Record):
+    """Of what a command wrote, the fields that a limit needs."""
+
+    _cure = "write it again: repeat the command with this version of canary"
+
+    @classmethod
+    def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return {one.name: data[one.name] for one in fields(cls) if one.name in data}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _Interval(_Part):
+    value: float
+    lower: float
+    upper: float
+
+    def _check(self) -> None:
+        if not 0.0 <= self.lower <= self.value <= self.upper <= 1.0:
+            raise ValueError("is no interval of a rate")
+
+
+@dataclass(frozen=True)
+class _AtRate(_Interval):
+    asked_fpr: float
+
+
+@dataclass(frozen=True)
+class _Corrected(_Part):
+    auc: _Interval
+    tpr_at_fpr: tuple[_AtRate, ...]
+
+
+@dataclass(frozen=True)
+class _Attack(_Part):
+    name: str
+    corrected: _Corrected
+
+
+@dataclass(frozen=True)
+class _Attacks(Named, _Part):
+    outcome: survey.Outcome
+    confidence: float
+    attacks: tuple[_Attack, ...]
+    doubts: tuple[str, ...]
+    notes: tuple[str, ...]
+    warning: str | None = None
+    length_warning: str | None = None
+    about: About = field(default_factory=About)
+
+    def _check(self) -> None:
+        if not self.attacks or not 0.0 < self.confidence < 1.0:
+            raise ValueError("holds no attacks, or no confidence between 0 and 1")
+
+
+@dataclass(frozen=True)
+class _Compared(Named, _Part):
+    void: bool
+    surpasses: bool
+    rho: float
+    lower: float
+    upper: float | None
+    confidence: float
+    p_unlike: float | None
+    auc: _Interval | None
+    notes: tuple[str, ...]
+    about: About = field(default_factory=About)
+
+    def _check(self) -> None:
+        if not self.lower <= self.rho <= (math.inf if self.upper is None else self.upper):
+            raise ValueError("is no interval of rho")
+
+
+Tested = Survey[Any] | Forgetting
+"""A result that is no audit and can be judged."""
+
+
+def check_tested(
+    result: object,
+    *,
+    max_auc: float | None,
+    max_tpr_at_fpr: Mapping[float, float] | None,
+    forgotten: bool,
+    min_rho: float | None,
+    trust_members: bool,
+    undecided: Policy,
+) -> Verdict:
+    """The verdict on a membership or a forgetting test; see `canary.check`.
+
+    Raises
+    ------
+    InputError
+        If no limit is given, or one is out of range.
+    RecordError
+        If a file is damaged, too new, or of a version that did not write what a limit needs.
+    """
+    subject, document, file = subject_of(result), *_document_of(result)
+    about = {"Result": clean(file) if file else "not named"}
+    if subject == "a forgetting test":
+        least = _checked_rho(forgotten=forgotten, least=min_rho)
+        compared = _read(_Compared, document, file)
+        about["Limit"] = f"the query set is forgotten (rho of {least:g} or more)"
+        return Verdict(
+            (_forgotten(compared, least),), undecided, compared.notes,
+            title="Check of a forgetting test", about=about, tested=compared,
+        )  # fmt: skip
+    rates = _checked_rates(max_tpr_at_fpr)
+    largest = None if max_auc is None else _checked_auc(max_auc)
+    if largest is None and not rates:
+        raise nothing_to_check(subject)
+    found = _read(_Attacks, document, file)
+    findings = _doubted(found)
+    if not findings:
+        findings += [] if largest is None else [_auc_within(found, largest)]
+        findings += [_tpr_within(found, fpr, limit) for fpr, limit in rates.items()]
+        findings += [] if trust_members else _unseen(found)
+    words = [] if largest is None else [f"AUC of at most {largest:g}"]
+    words += [f"true positive rate of at most {limit:g} at a false positive rate of {fpr:g}"
+              for fpr, limit in rates.items()]  # fmt: skip
+    about |= {"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)}
+    notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
+    if trust_members and found.outcome == "not identified":
+        notes.append("that the members were in the training data is your word")
+    return Verdict(
+        tuple(findings), undecided, tuple(dict.fromkeys(notes)),
+        title="Check of a membership test", about=about, tested=found,
+    )  # fmt: skip
+
+
+def _document_of(result: Any) -> tuple[dict[str, Any], str]:
+    """What is written of a result, and the file that it was read from."""
+    if not isinstance(result, str | os.PathLike):
+        return result.to_dict(), ""
+    kind = str(kind_of(result))
+    return load_document(result, kind, _SCHEMAS[kind]), str(Path(result))
+
+
+def _read(kind: type[Any], document: dict[str, Any], file: str) -> Any:
+    try:
+        return kind.from_dict(document)
+    except RecordError as error:
+        where = ": ".join(filter(None, (file, error.where)))
+        raise RecordError(error.problem, cure=error.cure, where=where) from error
+
+
+def _checked_auc(limit: float) -> float:
+    if 0.5 <= (value := as_real(limit)) < 1.0:
+        return value
+    raise InputError(
+        f"a limit of {brief(limit)} on the AUC makes no sense",
+        cure="give a number from 0.5, which is what guessing reaches, to below 1",
+        where="max_auc",
+    )
+
+
+def _checked_rho(*, forgotten: bool, least: float | None) -> float:
+    if forgotten and least is not None:
+        raise InputError(
+            "forgotten=True asks for a rho of 1, and min_rho for another", cure="give one of them"
+        )
+    if forgotten:
+        return 1.0
+    if least is None:
+        raise nothing_to_check("a forgetting test")
+    if 0.0 < (value := as_real(least)) <= 1.0:
+        return value
+    raise InputError(
+        f"a limit of {brief(least)} on rho makes no sense",
+        cure="give a number above 0, which is a model that knows the query set, up to 1, which is "
+        "what models have that never saw it",
+        where="min_rho",
+    )
+
+
+def _checked_rates(limits: Mapping[float, float] | None) -> dict[float, float]:
+    if limits is not None and not isinstance(limits, Mapping):
+        raise InputError(
+            f"max_tpr_at_fpr must be a mapping, got {brief(limits)}",
+            cure="give false positive rates and limits, as in {0.001: 0.02}",
+        )
+    rates = {as_real(fpr): as_real(limit) for fpr, limit in (limits or {}).items()}
+    for fpr, limit in rates.items():
+        if not 0.0 < fpr <= limit < 1.0:
+            raise InputError(
+                f"a limit of {limit:g} on the true positive rate at a false positive rate of "
+                f"{fpr:g} makes no sense",
+                cure="give a rate above 0, and a limit from that rate, which is what guessing "
+                "reaches, to below 1",
+                where="max_tpr_at_fpr",
+            )
+    return rates
+
+
+def _doubted(found: _Attacks) -> list[Finding]:
+    """Why nothing follows from a test, above its limit or within it; empty if something does."""
+    if found.outcome not in ("void", "undecided") and not found.doubts:
+        return []
+    reasons = (*found.doubts, found.warning, found.length_warning, *found.notes)
+    why = next(filter(None, reasons), "see its report")
+    said = "is void" if found.outcome == "void" else "decides nothing"
+    cure = "correct the input as this says, and repeat the attacks"
+    sentence = f"the membership test {said}: {why.removesuffix('.')}"
+    return [Finding("membership", "membership test", "undecided", sentence, cure)]
+
+
+def _unseen(found: _Attacks) -> list[Finding]:
+    """A doubt where no attack finds any member: of samples that it never saw no model shows any."""
+    if found.outcome != "not identified":
+        return []
+    told = (
+        "no attack identifies members, and nothing shows that the model was trained on them: of "
+        "other samples, any model looks like this"
+    )
+    cure = (
+        "make sure that the members are what the model was trained on (a model that was trained "
+        "for many epochs on the same files must be found out), and say so with --trust-members, "
+        "in Python trust_members"
+    )
+    return [Finding("membership", "members", "undecided", told, cure)]
+
+
+def _auc_within(found: _Attacks, limit: float) -> Finding:
+    reached = {one.name: one.corrected.auc for one in found.attacks}
+    return _within("AUC", "AUC", reached, limit, found.confidence)
+
+
+def _tpr_within(found: _Attacks, fpr: float, limit: float) -> Finding:
+    what = f"true positive rate at a false positive rate of {fpr:g}"
+    reached = {
+        one.name: at
+        for one in found.attacks
+        for at in one.corrected.tpr_at_fpr
+        if math.isclose(at.asked_fpr, fpr)
+    }
+    if len(reached) < len(found.attacks):
+        needed = count(math.ceil(1.0 / fpr - 1e-9))
+        return Finding(
+            "TPR", what, "undecided", f"the result has no interval of the {what}",
+            f"repeat the attacks with --fpr {fpr:g} (in Python fprs); it takes {needed} nonmembers "
+            "or more",
+            limit=limit,
+        )  # fmt: skip
+    return _within("TPR", what, reached, limit, found.confidence)
+
+
+def _within(
+    check: Check, what: str, reached: Mapping[str, _Interval], limit: float, confidence: float
+) -> Finding:
+    """Whether no attack exceeds a limit, by intervals that allow for the choice among them."""
+    name = max(reached, key=lambda one: reached[one].lower)
+    outcome: Outcome = "failed"
+    place, cure = f"above the limit of {limit:g}", _TRAIN
+    if reached[name].lower <= limit:
+        name = max(reached, key=lambda one: reached[one].upper)
+        outcome, place, cure = "passed", f"within the limit of {limit:g}", ""
+        if reached[name].upper > limit:
+            outcome, cure = "undecided", _NARROWER
+            place = f"and the limit of {limit:g} is in this interval"
+    best, chosen = reached[name], ""
+    if len(reached) > 1:
+        chosen = f", allowing for the choice among {count(len(reached))} attacks"
+    sentence = (
+        f"the {what} of the attack {name} is {best.value:.4g} ({best.lower:.4g} to "
+        f"{best.upper:.4g} at {100 * confidence:g} %{chosen}), {place}"
+    )
+    return Finding(
+        *(check, what, outcome, sentence, cure),
+        limit=limit, value=best.value, lower=best.lower, upper=best.upper,
+        confidence=(1.0 + confidence) / 2.0,
+    )  # fmt: skip
+
+
+def _forgotten(found: _Compared, least: float) -> Finding:
+    """Whether rho is at its limit or above; undecided where another test contradicts it."""
+    highest = math.inf if found.upper is None else found.upper
+    upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
+    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}), and the limit is {least:g}"
+    attacked = found.auc is not None and found.auc.lower > 0.5
+    outcome: Outcome = "undecided"
+    if found.void:
+        told = "models that know the query set answer on it as those do that never saw it"
+        cure = "repeat the test with query models that were trained longer, or with more samples"
+    elif found.surpasses:
+        outcome, cure = "failed", _UNLEARN
+        told = "the target's losses on the query set are below those of the query model"
+    elif highest < least and found.auc is not None and not attacked:
+        told = "by rho the query set is not forgotten, and the membership attack finds nothing"
+        cure = (
+            "if the target was trained on other data of this kind, train the calibration models "
+            "on such data too, and repeat the test"
+        )
+    elif highest < least:
+        outcome, told, cure = "failed", "the query set is not forgotten", _UNLEARN
+    elif attacked:
+        told = "the membership attack finds samples of the query set"
+        cure = (
+            "unlearn further or train again without the query set; if its samples are easier than "
+            "the unseen ones, repeat the test with others (--unseen)"
+        )
+    elif found.lower < least:
+        told = "the interval of rho contains the limit"
+        cure = (
+            "give more samples of the query set, or several query models; a target that never saw "
+            "it has a rho of about 1, so it needs a limit below (min_rho 0.8 or so)"
+        )
+    elif found.p_unlike is not None and found.p_unlike <= LEVEL:
+        told = "by rho it is forgotten, and the target differs from models that never saw it"
+        cure = "compare with models that were trained again without the query set (--retrained)"
+    else:
+        outcome, told, cure = "passed", "the query set is forgotten", ""
+    return Finding(
+        *("forgetting", "query set", outcome, f"{told}: {rho}", cure),
+        limit=least, value=found.rho, lower=found.lower, upper=found.upper,
+        confidence=(1.0 + found.confidence) / 2.0,
+    )  # fmt: skip

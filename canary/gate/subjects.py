@@ -1,0 +1,80 @@
+"""What can be judged, and what can be asked of each kind of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from canary.errors import InputError
+from canary.membership import forgetting, models_result, shadow_survey, text_survey
+from canary.membership.forgetting_result import Forgetting
+from canary.membership.survey import Survey
+from canary.records.versioned_json import kind_of
+
+Subject = Literal["an audit", "a membership test", "a forgetting test"]
+
+SURVEYS = (shadow_survey.KIND, text_survey.KIND, models_result.KIND)
+"""The kinds of documents that membership attacks write."""
+
+LIMITS: Mapping[Subject, tuple[str, ...]] = {
+    "an audit": ("max_exposure_bits", "max_p", "no_extraction", "baseline", "max_epsilon"),
+    "a membership test": ("max_auc", "max_tpr_at_fpr"),
+    "a forgetting test": ("forgotten", "min_rho"),
+}
+"""What can be asked of each kind of result."""
+
+_OTHERS = {
+    "a membership test": ("undecided", "trust_members"),
+    "a forgetting test": ("undecided",),
+}
+"""What else `canary.check` takes of results that are no audits."""
+
+_OF_OTHERS = ("max_auc", "max_tpr_at_fpr", "trust_members", "forgotten", "min_rho")
+"""What it does not take of audits."""
+
+_EXAMPLES = {
+    "max_exposure_bits": "10",
+    "max_auc": "0.6",
+    "max_tpr_at_fpr": "0.001=0.02",
+    "min_rho": "0.8",
+}
+
+
+def subject_of(given: object) -> Subject:
+    """What is to be judged; an audit, unless a result or a file says that it is something else."""
+    kind = kind_of(given) if isinstance(given, str | os.PathLike) else None
+    if isinstance(given, Survey) or kind in SURVEYS:
+        return "a membership test"
+    if isinstance(given, Forgetting) or kind == forgetting.KIND:
+        return "a forgetting test"
+    return "an audit"
+
+
+def check_options(subject: Subject, given: Iterable[str]) -> None:
+    """Refuse options that a result of this kind does not have, by an InputError."""
+    mine = LIMITS[subject]
+    if subject == "an audit":
+        wrong = [name for name in given if name in _OF_OTHERS]
+    else:
+        wrong = [name for name in given if name not in (*mine, *_OTHERS[subject])]
+    if wrong:
+        raise InputError(
+            f"{_named(wrong)} cannot be asked of {subject}",
+            cure=f"the limits of {subject} are {_named(mine)}",
+        )
+
+
+def _named(options: Iterable[str]) -> str:
+    """Options in words, in a form that a command line recognizes as an option."""
+    *first, last = (name if "_" in name else f"{name}=..." for name in options)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def nothing_to_check(subject: Subject) -> InputError:
+    """The error where no limit is given."""
+    limits = LIMITS[subject]
+    first = " or ".join(f"{name} {_EXAMPLES[name]}" for name in limits if name in _EXAMPLES)
+    rest = [name for name in limits if name not in _EXAMPLES]
+    others = f"; the others are {_named(rest)}" if rest else ""
+    return InputError("there is nothing to check", cure=f"give a limit: {first}{others}")

@@ -1,0 +1,343 @@
+"""Limits on membership and forgetting tests: where intervals decide, doubts, and bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from classifiers import measured_outputs, save_outputs
+
+import canary
+from canary.errors import InputError, RecordError
+from canary.gate.check_audit import check
+from canary.membership import forgetting, models_result, shadow_survey
+from canary.membership.forgetting import forgotten
+from canary.membership.models_survey import survey_models
+from canary.membership.shadow_survey import survey
+from canary.records.versioned_json import dump_document
+from canary.reports.builders import report_of
+from canary.reports.verdicts import explained, junit, markdown
+from canary.signals.signal_table import SignalTable
+
+ATTACKS = ("correctness", "loss")
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return measured_outputs(1), measured_outputs(2)
+
+
+@pytest.fixture(scope="module")
+def attacked(pair):
+    return survey(*pair, attacks=",".join(ATTACKS), fprs=[0.01, 0.1])
+
+
+@pytest.fixture(scope="module")
+def ends(pair):
+    """The intervals by public functions: at the confidence that two attacks leave to each."""
+    target, shadow = pair
+    found = [
+        canary.evaluate(
+            canary.attack(target, name, shadow=shadow), target.member[0], confidence=1 - 0.05 / 2
+        )
+        for name in ATTACKS
+    ]
+    return {
+        "max_auc": [one.auc for one in found],
+        "max_tpr_at_fpr": [one.tpr_at_fpr(0.1).tpr for one in found],
+    }
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Eight models of halves of the same samples, whose members have lower losses."""
+    rng = np.random.default_rng(0)
+    member = np.argsort(rng.random((8, 200)), axis=0) < 4
+    losses = rng.exponential(1.0, (8, 200)) / (1.0 + 3.0 * member)
+    return survey_models(
+        SignalTable({"loss": losses}, member, np.zeros(200, np.int64), 1), attacks="R,P", fprs=[0.1]
+    )
+
+
+@pytest.mark.parametrize("option", ["max_auc", "max_tpr_at_fpr"])
+def test_the_whole_interval_decides(attacked, ends, option):
+    """Just beyond an end it is decided, and within the ends it is not, whichever attack it is."""
+    lower = max(one.lower for one in ends[option])
+    upper = max(one.upper for one in ends[option])
+    assert max(one.lower for one in ends["max_auc"]) > 0.5
+    for limit, outcome, code in (
+        (lower - 1e-6, "failed", 1),
+        (lower + 1e-6, "undecided", 3),
+        (upper - 1e-6, "undecided", 3),
+        (upper + 1e-6, "passed", 0),
+    ):
+        asked = limit if option == "max_auc" else {0.1: limit}
+        verdict = check(attacked, **{option: asked})
+        assert (verdict.outcome, verdict.exit_code, bool(verdict)) == (outcome, code, code == 0)
+        finding = verdict.reason
+        assert (finding.cure == "") is (code == 0)
+        assert finding.limit == pytest.approx(limit)
+        end = finding.lower if code == 1 else finding.upper
+        assert end == pytest.approx(lower if code == 1 else upper)
+        assert f"{finding.lower:.4g} to {finding.upper:.4g} at 95 %" in str(verdict)
+        allowed = check(attacked, **{option: asked}, undecided="pass")
+        assert bool(allowed) is (code != 1)
+
+
+def test_a_file_is_judged_as_the_result_that_wrote_it(attacked, fleet, tmp_path):
+    for name, kind, result in (
+        ("membership.json", shadow_survey.KIND, attacked),
+        ("models.json", models_result.KIND, fleet),
+        ("forgetting.json", forgetting.KIND, compared(losses(1.0, 2))),
+    ):
+        dump_document(tmp_path / name, kind, 1, result.to_dict())
+        asked = {"max_auc": 0.6, "max_tpr_at_fpr": {0.1: 0.9}}
+        if name == "forgetting.json":
+            asked = {"forgotten": True}
+        mine, theirs = check(result, **asked), check(tmp_path / name, **asked)
+        assert mine == theirs
+        assert (mine.about["Result"], theirs.about["Result"]) == (
+            "not named",
+            str(tmp_path / name),
+        )
+
+
+def test_models_of_a_table_are_judged_by_the_mean_over_targets(fleet):
+    """At the confidence that two attacks leave to each."""
+    written = {one["name"]: one["corrected"] for one in fleet.to_dict()["attacks"]}
+    for one in fleet.attacked:
+        wanted, found = one.auc_at(1 - 0.05 / 2), written[one.name]["auc"]
+        assert (found["lower"], found["upper"]) == (wanted.lower, wanted.upper)
+        (rate,) = written[one.name]["tpr_at_fpr"]
+        assert rate["lower"] <= one.tpr[0].lower <= one.tpr[0].upper < rate["upper"]
+        assert rate["value"] == one.tpr[0].value
+    assert check(fleet, max_auc=0.55).outcome == "failed"
+    assert check(fleet, max_auc=0.99).outcome == "passed"
+
+
+def test_nothing_follows_from_a_test_that_is_void_or_doubted(pair, attacked):
+    """Neither a pass nor a failure, however far away the limit is."""
+    target, shadow = pair
+    swapped = replace(target, member=~target.member)
+    for result, said in (
+        (survey(swapped, shadow, attacks="loss", fprs=[0.1]), "decides nothing"),
+        (replace(attacked, doubts=("The flags may be swapped",)), "The flags may be swapped"),
+    ):
+        for limit in (0.5, 0.999):
+            verdict = check(result, max_auc=limit, max_tpr_at_fpr={0.1: 0.999})
+            assert verdict.outcome == "undecided"
+            assert said in str(verdict)
+            assert [finding.check for finding in verdict.findings] == ["membership"]
+    void = attacked.to_dict() | {"outcome": "void", "notes": ["The shadow shares samples"]}
+    verdict = check(_Written(attacked, void), max_auc=0.999)
+    assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+    assert "is void: The shadow shares samples; correct the input" in str(verdict)
+
+
+def test_members_that_no_attack_finds_take_your_word(tmp_path):
+    """A model that never saw them looks the same: a low number alone is no pass."""
+    for seed, name in ((1, "target"), (2, "shadow")):
+        save_outputs(tmp_path / f"{name}.npz", seed, gap=0.0)
+    tables = (canary.measure(tmp_path / f"{name}.npz") for name in ("target", "shadow"))
+    found = survey(*tables, attacks="loss", fprs=[0.1])
+    assert found.outcome() == "not identified"
+    verdict = check(found, max_auc=0.6)
+    assert [finding.outcome for finding in verdict.findings] == ["passed", "undecided"]
+    assert "nothing shows that the model was trained on them" in str(verdict)
+    trusted = check(found, max_auc=0.6, trust_members=True)
+    assert trusted.outcome == "passed"
+    assert "is your word" in trusted.notes[-1]
+    assert check(found, max_auc=0.5, trust_members=True).outcome == "undecided"
+
+
+class _Written(shadow_survey.ShadowSurvey):
+    """A survey that writes something else."""
+
+    def __init__(self, found, document):
+        self.__dict__.update(found.__dict__, _document=document)
+
+    def to_dict(self):
+        return self._document
+
+
+def test_a_rate_that_was_not_measured_is_undecided(attacked):
+    verdict = check(attacked, max_auc=0.999, max_tpr_at_fpr={0.001: 0.02})
+    assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+    assert [finding.outcome for finding in verdict.findings] == ["passed", "undecided"]
+    assert "repeat the attacks with --fpr 0.001" in str(verdict)
+    assert "it takes 1,000 nonmembers or more" in str(verdict)
+
+
+HARDNESS = np.random.default_rng(0).normal(size=400)
+
+
+def losses(knows, seed):
+    """Of 400 samples by a model that knows them as well as `knows` says, from 0 to 1."""
+    return np.exp(HARDNESS + np.random.default_rng([1, seed]).normal(size=400) - 3.0 * knows)
+
+
+OTHERS = np.stack([losses(0.0, 100 + at) for at in range(19)])
+
+
+def compared(target, others=OTHERS, query=None, **options):
+    query = losses(1.0, 1) if query is None else query
+    return forgotten(query, target, others, **{"resamples": 200, **options})
+
+
+FORGETTING = {
+    "knows": (lambda: compared(losses(1.0, 2)), "failed", "the query set is not forgotten: rho"),
+    # As far from the query model as one that never saw the set: exactly at the limit.
+    "never saw": (
+        lambda: compared(losses(0.0, 3)),
+        "undecided",
+        "the interval of rho contains the limit",
+    ),
+    "few": (lambda: compared(losses(0.0, 3), OTHERS[:9]), "undecided", "contains the limit"),
+    "remembered": (
+        lambda: compared(losses(0.0, 3), unseen=losses(-0.5, 4)),
+        *("undecided", "finds samples of the query set"),
+    ),
+    "unproven": (
+        lambda: compared(losses(0.5, 2), unseen=losses(0.5, 3)),
+        *("undecided", "on other data of this kind"),
+    ),
+    # Farther away than models that never saw it: forgotten by the rule, and unlike them.
+    "unlike": (lambda: compared(losses(-0.6, 3)), "undecided", "differs from models that never"),
+    "forgotten": (
+        lambda: compared(losses(-0.6, 3), OTHERS[:1]),
+        *("passed", "the query set is forgotten: rho is"),
+    ),
+    "void": (
+        lambda: compared(losses(0.0, 3), query=losses(0.0, 9)),
+        *("undecided", "models that know the query set answer on it as those do that never saw"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGETTING)
+def test_forgetting(name):
+    made, outcome, said = FORGETTING[name]
+    result = made()
+    verdict = check(result, forgotten=True)
+    assert verdict.outcome == outcome
+    assert said in str(verdict)
+    assert verdict.reason.limit == 1.0
+    assert (verdict.reason.value, verdict.reason.lower) == (result.rho, result.lower)
+
+
+def test_a_limit_below_one_can_be_passed():
+    """A target that never saw the query set has a rho of about 1, and is only undecided there."""
+    never = compared(losses(0.0, 3))
+    assert check(never, min_rho=0.8).outcome == "passed"
+    assert check(compared(losses(0.6, 3)), min_rho=0.8).outcome == "failed"
+    assert check(compared(losses(1.0, 2)), min_rho=0.01).outcome == "undecided"
+    # What contradicts rho contradicts it at any limit.
+    remembered = compared(losses(0.0, 3), unseen=losses(-0.5, 4))
+    assert check(remembered, min_rho=0.8).outcome == "undecided"
+    below = compared(losses(2.0, 2))
+    assert below.surpasses
+    assert check(below, min_rho=0.01).outcome == "failed"
+
+
+def test_a_failed_verdict_in_every_form(attacked):
+    verdict = check(attacked, max_auc=0.5)
+    assert 'type="failed"' in junit(verdict)
+    assert 'failures="1"' in junit(verdict)
+    assert 'classname="canary.AUC"' in junit(verdict)
+    assert markdown(verdict).startswith("## canary: failed")
+    assert "What to do: train again so that less is memorized" in explained(verdict)
+    page = report_of(verdict)
+    assert (page.title, page.label) == (
+        "Check of a membership test",
+        "Not passed: not within the limit that you set",
+    )
+    assert page.about["Limit"] == "AUC of at most 0.5"
+    assert page.actions
+    assert json.loads(json.dumps(verdict.to_dict()))["outcome"] == "failed"
+
+
+AUDIT_ALONE = "cannot be asked of a membership test; the limits of a membership test are max_auc"
+BAD = [
+    ({"max_exposure_bits": 10}, f"max_exposure_bits {AUDIT_ALONE}"),
+    ({"max_auc": 0.6, "no_extraction": True}, f"no_extraction {AUDIT_ALONE}"),
+    ({"max_auc": 0.6, "confidence": 0.9}, f"confidence=... {AUDIT_ALONE}"),
+    ({"max_auc": 0.6, "repetitions": np.array([1, 4])}, f"repetitions=... {AUDIT_ALONE}"),
+    ({"forgotten": True}, f"forgotten=... {AUDIT_ALONE}"),
+    ({}, "there is nothing to check; give a limit: max_auc 0.6 or max_tpr_at_fpr 0.001=0.02"),
+    ({"max_auc": 0.4}, "a limit of 0.4 on the AUC makes no sense"),
+    ({"max_auc": 1.0}, "a limit of 1.0 on the AUC makes no sense"),
+    ({"max_auc": float("nan")}, "a limit of nan on the AUC makes no sense"),
+    ({"max_auc": "0.6"}, "a limit of '0.6' on the AUC makes no sense"),
+    ({"max_tpr_at_fpr": 0.02}, "max_tpr_at_fpr must be a mapping, got 0.02"),
+    ({"max_tpr_at_fpr": {}}, "there is nothing to check"),
+    ({"max_tpr_at_fpr": {0.01: 0.001}}, "at a false positive rate of 0.01 makes no sense"),
+    ({"max_tpr_at_fpr": {0.0: 0.1}}, "at a false positive rate of 0 makes no sense"),
+    ({"max_tpr_at_fpr": {0.1: 1}}, "a limit of 1 on the true positive rate"),
+    ({"max_tpr_at_fpr": {"a": 0.1}}, "at a false positive rate of nan makes no sense"),
+    ({"max_auc": 0.6, "undecided": "maybe"}, "policy of undecided"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), BAD)
+def test_bad_options(attacked, options, said):
+    with pytest.raises(InputError) as refused:
+        check(attacked, **options)
+    assert said in str(refused.value)
+
+
+def test_limits_of_other_results(attacked):
+    for options, said in (
+        ({"max_auc": 0.6}, "the limits of a forgetting test are forgotten=... and min_rho"),
+        ({}, "there is nothing to check; give a limit: min_rho 0.8; the others are forgotten="),
+        ({"min_rho": 1.1}, "a limit of 1.1 on rho makes no sense"),
+        ({"min_rho": 0}, "a limit of 0 on rho makes no sense"),
+        ({"forgotten": True, "min_rho": 0.8}, "asks for a rho of 1, and min_rho for another"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check(compared(losses(1.0, 2)), **options)
+
+
+def changed(**fields):
+    return lambda document: document | fields
+
+
+def without(name):
+    return lambda document: {key: value for key, value in document.items() if key != name}
+
+
+def of_attacks(change):
+    return lambda document: document | {"attacks": [change(o) for o in document["attacks"]]}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (without("doubts"), "repeat the command with this version"),
+        (of_attacks(without("corrected")), "repeat the command with this version"),
+        (changed(outcome="fine"), "is none of identified, not identified, undecided, void"),
+        (changed(attacks=[]), "holds no attacks"),
+        (changed(attacks=[5]), "is not an object"),
+        (changed(confidence=95), "no confidence between 0 and 1"),
+        (of_attacks(changed(corrected={"auc": 1, "tpr_at_fpr": []})), "is not an object"),
+        (
+            of_attacks(
+                changed(
+                    corrected={"auc": {"value": 0.2, "lower": 0.3, "upper": 1}, "tpr_at_fpr": []}
+                )
+            ),
+            "is no interval of a rate",
+        ),
+        (changed(schema=99), "reads up to 1"),
+    ],
+    ids=["doubts", "corrected", "outcome", "none", "attack", "confidence", "auc", "ends", "new"],
+)
+def test_damaged_files(attacked, tmp_path, change, said):
+    place = tmp_path / "membership.json"
+    written = {"kind": shadow_survey.KIND, "schema": 1, **attacked.to_dict()}
+    place.write_text(json.dumps(change(written)))
+    with pytest.raises(RecordError) as refused:
+        check(place, max_auc=0.6)
+    assert said in str(refused.value)
+    assert str(place) in str(refused.value)
