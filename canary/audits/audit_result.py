@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,6 +194,16 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
             for c in self.canaries
         ]
 
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        groups = self.by_repetitions()
+        yield from median_metrics({n: [c.exposure for c in group] for n, group in groups.items()})
+        for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
+            if combined is not None:
+                yield f"p_value_{name}", combined.p_value
+        if self.extractions:
+            found = {c.canary for extraction in self.extractions for c in extraction.candidates}
+            yield "extracted", sum(c.id in found for c in self.injected)
+
     def __post_init__(self) -> None:
         hidden = tuple(extraction.hidden() for extraction in self.extractions)
         object.__setattr__(self, "extractions", hidden)
@@ -313,6 +323,13 @@ def median_bits(
     if most > least:
         return of([e.lower_bits for e in group]), True
     return least, False
+
+
+def median_metrics(groups: Mapping[int, Sequence[Exposure]]) -> Iterator[tuple[str, float]]:
+    """Median exposures by number of copies, as `Shown.metrics` names them."""
+    for repetitions, exposures in groups.items():
+        name = f"{repetitions}_copies" if repetitions else "controls"
+        yield f"exposure_{name}", median_bits(exposures)[0]
 
 
 def combined_p(group: Sequence[CanaryResult]) -> CombinedP | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -135,6 +135,10 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         names = ("canary", "px_bits", "proven", "found_after")
         ends = ("exposure_lower_bits", "exposure_upper_bits")
         return [picked(candidate, *names, *ends) for candidate in self.candidates]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        yield "extracted", sum(c.canary is not None for c in self.candidates)
+        yield "extraction/queries", self.queries
 
     @property
     def proven(self) -> bool:

@@ -7,11 +7,11 @@ model: anyone who has that finds a secret by its log-perplexity.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.audits.audit_result import median_bits
+from canary.audits.audit_result import median_bits, median_metrics
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.about import About, Named
@@ -190,6 +190,15 @@ class History(
                 self.canaries, moment.px_bits, moment.exposures, strict=True
             )
         ]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        """Of the last moment that has numbers."""
+        for last in self.measured[-1:]:
+            places = self.groups().items()
+            yield from median_metrics(
+                {n: [last.exposures[at] for at in mine] for n, mine in places}
+            )
+            yield "seconds", last.seconds
 
     @property
     def measured(self) -> tuple[Moment, ...]:

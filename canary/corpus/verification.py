@@ -100,6 +100,10 @@ class Verification(
     def _table(self) -> list[dict[str, Any]]:
         return [vars(count) for count in self.canaries]
 
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        yield "verification/canaries", len(self.canaries)
+        yield "verification/departures", len(self.departures)
+
     @property
     def ok(self) -> bool:
         """Whether every canary was found as expected, whole, and no control at all."""

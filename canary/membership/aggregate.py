@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +105,9 @@ class Across(Shown):
             {"target": target, "auc": one.auc.value, "lower": one.auc.lower, "upper": one.auc.upper}
             for target, one in pairs
         ]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        yield from ((f"membership/{self.name}/auc_{n}", v) for n, v in vars(self.auc).items())
 
     @property
     def average_tpr(self) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,11 @@ class Evaluation(Shown):
 
     def _table(self) -> dict[str, Any]:
         return {"false_positive_rate": self.roc.fpr, "true_positive_rate": self.roc.tpr}
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        for name, one in (("auc", self.auc), ("balanced_accuracy", self.accuracy)):
+            if one is not None:
+                yield f"membership/{self.name or 'scores'}/{name}", one.value
 
     @property
     def advantage(self) -> Estimate | None:

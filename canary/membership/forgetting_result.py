@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -96,6 +97,12 @@ class Forgetting(Named, Shown):
             for name, distances in groups.items()
             for distance in distances
         ]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        for name in ("rho", "lower", "upper", "p", "p_unlike"):
+            yield f"forgetting/{name}", getattr(self, name)
+        if self.auc is not None:
+            yield "forgetting/auc", self.auc.value
 
     @property
     def samples(self) -> int:

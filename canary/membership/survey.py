@@ -8,7 +8,7 @@ Three functions make one: `canary.membership.shadow_survey.survey` of a target a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Generic, Literal, Protocol, TypeVar
@@ -146,6 +146,10 @@ class Survey(Named, Shown, Generic[One]):
             rates = {f"tpr_at_fpr_{fpr:g}": tpr.value for fpr, tpr in one.rates_found().items()}
             rows.append(row | rates)
         return rows
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        for row in self._table():
+            yield from ((f"membership/{row['attack']}/{name}", cell) for name, cell in row.items())
 
     @cached_property
     def strongest(self) -> One:

@@ -9,7 +9,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from canary.audits.audit_result import median_bits
 from canary.audits.history import History
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
@@ -36,13 +35,13 @@ class ExposureCallback(TrainerCallback):
     **options
         As `canary.plugins.monitor.ExposureMonitor`: `every`, `steps`, `draws`, `share`,
         `seed`, `start_token`, `context`, `batch_size`, `stop_above_bits`, `marks`, `path`,
-        `strict`.
+        `log` (in place of the Trainer's loggers), `strict`.
 
     Notes
     -----
-    Given as ``Trainer(callbacks=[...])``, and not by `attach`, it measures and is not logged. The
-    history is written to ``canary_history.json`` in the output folder (`path` unless given) and
-    into every checkpoint; a training that is resumed goes on with it.
+    Given as ``Trainer(callbacks=[...])``, and not by `attach`, it measures and is not logged,
+    unless there is a `log`. The history is written to ``canary_history.json`` in the output folder
+    (`path` unless given) and into every checkpoint; a training that is resumed goes on with it.
 
     Examples
     --------
@@ -105,7 +104,8 @@ class ExposureCallback(TrainerCallback):
         path = Path(self._options.get("path") or output / HISTORY_FILE)
         if state.is_world_process_zero:
             make_folder(path.parent)
-        options = {**self._options, "path": path}
+        logs = self._trainer is not None and "log" not in self._options
+        options = {**self._options, "path": path} | ({"log": self._through_trainer} if logs else {})
         self._monitor = ExposureMonitor(self._canaries, tokenizer=tokenizer, **options)
         if state.global_step and state.is_world_process_zero:
             for file in (_checkpoint(args, state) / HISTORY_FILE, path):
@@ -114,7 +114,7 @@ class ExposureCallback(TrainerCallback):
                     self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
                     break
         self._monitor.start(given["model"])
-        if self._trainer is None and state.is_world_process_zero:
+        if not (logs or self._options.get("log")) and state.is_world_process_zero:
             _log.warning(
                 "exposure is measured and not logged: a callback does not know its Trainer; "
                 "call callback.attach(trainer) for that"
@@ -141,18 +141,15 @@ class ExposureCallback(TrainerCallback):
         moment = self._monitor.step(given["model"], step=step, epoch=state.epoch, last=last)
         if moment is not None and moment.reason is not None:
             _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
-        elif moment is not None and self._trainer is not None:
-            shown = {"eval_canary/seconds": round(moment.seconds, 4)}
-            for copies, places in self.history.groups().items():
-                name = f"{copies}_copies" if copies else "controls"
-                median, _ = median_bits([moment.exposures[place] for place in places])
-                shown[f"eval_canary/exposure_{name}"] = round(median, 4)
-            # Logging takes the turn of the step's own loss unless it is given back.
-            turn = control.should_log
-            self._trainer.log(shown)
-            control.should_log = turn
         if self._monitor.passed:
             control.should_training_stop = True
+
+    def _through_trainer(self, numbers: dict[str, float], /, *, step: int) -> None:
+        """Log through the Trainer, which knows the step; ``eval_`` names what is no loss there."""
+        # Logging takes the turn of the step's own loss unless it is given back.
+        turn = self._trainer.control.should_log
+        self._trainer.log({f"eval_{name}": round(value, 4) for name, value in numbers.items()})
+        self._trainer.control.should_log = turn
 
     def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Keep the loss that the Trainer logs."""

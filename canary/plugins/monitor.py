@@ -25,6 +25,7 @@ from canary.plugins.live import any_process, finish_queued, first_process, undis
 from canary.plugins.moment_taker import MomentTaker
 from canary.plugins.training_batches import TrainingBatches
 from canary.plugins.training_log import (
+    Log,
     Schedule,
     StopRule,
     TimeShare,
@@ -37,6 +38,7 @@ from canary.records.validation import (
     AUTO,
     built,
     file_path,
+    function,
     real_number,
     versions,
     whole_number,
@@ -83,6 +85,10 @@ class ExposureMonitor:
         Steps to be marked in figures, such as those whose batch held a canary.
     path : path-like, optional
         Where the history is saved after every measurement, and by `finish`.
+    log : callable, optional
+        Called as ``log(history.metrics(), step=step)`` after every measurement, in the first
+        process: ``wandb.log``, ``mlflow.log_metrics``, ``accelerator.log``. What it raises is
+        raised.
     strict : bool
         Raise an error where the model's numbers are not finite, memory runs out or the history
         cannot be saved. Else the reason is recorded or warned of, and the training goes on.
@@ -120,11 +126,14 @@ class ExposureMonitor:
         stop_above_bits: float | None = None,
         marks: Collection[int] = (),
         path: str | os.PathLike[str] | None = None,
+        log: Log | None = None,
         strict: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         **run: Unpack[Running],
     ) -> None:
         canary_set(canaries)
+        function(log, "log")
+        self._log, self._logged = log, -1
         self._schedule = Schedule(every, steps)
         marks = steps_of(marks, "marks")
         draws = whole_number(draws, "draws", at_least=1)
@@ -276,7 +285,16 @@ class ExposureMonitor:
             if self._strict or not isinstance(failure, OutputError):
                 raise failure
             warnings.warn(f"the history was not saved: {failure}", stacklevel=2)
+        self._send()
         return moment
+
+    def _send(self) -> None:
+        """Log the last measurement, if it was not; when no other process waits for this one."""
+        measured = self.history.measured
+        if self._log is None or not measured or measured[-1].step <= self._logged:
+            return
+        self._logged = measured[-1].step
+        self._log(self.history.metrics(), step=self._logged)
 
     def _listen(self, model: Any) -> None:
         if first_process() or self._stops:
@@ -337,6 +355,7 @@ class ExposureMonitor:
             )
         if failure is not None:
             raise failure
+        self._send()
         return self.history
 
     def _agree(self, above: str | None, *, ended: bool) -> None:
@@ -377,3 +396,4 @@ class ExposureMonitor:
         """Go on from a history at a step; as `load_state_dict`."""
         self._kept.resume(history, step=step)
         self._schedule.step, self._schedule.epoch = step, epoch or 0.0
+        self._logged = step

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal, Protocol, SupportsFloat
 
 import numpy as np
 
@@ -24,6 +24,12 @@ _log = logging.getLogger("canary.plugins.monitor")
 
 _REMEMBERED = 3  # measurements, of which the longest is expected next
 _SAME_SETTINGS = ("draws", "seed", "start_token", "context")
+
+
+class Log(Protocol):
+    """What takes numbers by name, and the step that they are of: ``wandb.log`` and its like."""
+
+    def __call__(self, numbers: dict[str, float], /, *, step: int) -> object: ...  # noqa: D102
 
 
 class TimeShare:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from importlib import import_module
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ _TENS = (
     *("a hundred", "a thousand", "ten thousand", "a hundred thousand"),
     *("a million", "ten million", "a hundred million", "a billion"),
 )
+_UNTRACKED = re.compile(r"[^\w/.: -]", re.ASCII)  # MLflow refuses these in names
 _MOST_CHARACTERS = 100
 _MOST_LINES = 5
 _MOST_ROWS = 20
@@ -146,6 +149,29 @@ class Shown:
         import pandas as pd
 
         return pd.DataFrame(self._table())
+
+    def metrics(self) -> dict[str, float]:
+        """The main numbers as one flat dict of finite floats, for an experiment tracker.
+
+        Names begin with ``canary/`` and have only characters that MLflow allows. A median that is
+        only a lower bound is given as that bound. Tables of samples and sets of canaries have none.
+
+        Examples
+        --------
+        >>> wandb.log(result.metrics())  # doctest: +SKIP
+        >>> mlflow.log_metrics(result.metrics())  # doctest: +SKIP
+        """
+        return {
+            f"canary/{_UNTRACKED.sub('_', name)}": float(value)
+            for name, value in self._metrics()
+            if isinstance(value, Real) and math.isfinite(value)
+        }
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        """Names and values, of which `metrics` keeps the numbers."""
+        if self._table() == [vars(self)]:
+            kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower()
+            yield from ((f"{kind}/{name}", value) for name, value in vars(self).items())
 
     def __repr__(self) -> str:
         line = clean(self.summary().strip().partition("\n")[0])

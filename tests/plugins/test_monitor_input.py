@@ -38,6 +38,7 @@ OPTIONS = [
     (InputError, "50|3.8 bits at most.*more draws", {"stop_above_bits": 10}),
     (InputError, "stop_above_bits=-1", {"stop_above_bits": -1}),
     (InputError, "a tokenizer was expected, got object.*fast", {"tokenizer": object()}),
+    (InputError, "log must be a function, got", {"log": "wandb"}),
     (InputError, "path must be a path, got a value.*leave it out", {"path": True}),
     (InputError, "path must be a path, got a value.*leave it out", {"path": b"here"}),
     (ModelError, "does not know 1 of the char", {"canaries": _canaries("Ü is {digit:4}.")}),

@@ -123,6 +123,33 @@ def test_losses_are_means_since_the_last_asked_step():
     assert [(x.step, x.value) for x in watch.history.losses] == [(2, 2.0), (4, 6.5)]
 
 
+def test_each_measurement_is_logged_once_with_its_step():
+    module, tokenizer = causal()
+    logged = {}
+
+    def log(numbers, *, step):
+        assert step not in logged
+        logged[step] = numbers
+
+    watch = _monitor(tokenizer, every=2, log=log, stop_above_bits=4.0)
+    for _ in steps_on(
+        module, tokenizer([small_set().text(small_set().injected[0])])["input_ids"], 3
+    ):
+        watch.step(module)
+    assert list(logged) == [2]
+    state = watch.state_dict()
+    last = watch.finish()  # which measures the last step, for a limit was given
+    assert list(logged) == [2, 3]
+    assert logged[3] == last.metrics()
+    names = {f"canary/exposure_{group}" for group in ("controls", "1_copies", "8_copies")}
+    assert logged[3].keys() == names | {"canary/seconds"}
+    again = _monitor(tokenizer, every=2, log=log, stop_above_bits=4.0)
+    again.load_state_dict(state)
+    again.step(module)
+    again.pause()
+    assert list(logged) == [2, 3, 4]
+
+
 def test_memorized_canaries_pass_the_limit_and_others_do_not():
     module, tokenizer = causal(dropout=0.0)
     canaries = small_set()

@@ -64,6 +64,15 @@ def test_without_its_trainer_it_measures_and_says_that_it_does_not_log(tmp_path,
     assert "callback.attach(trainer)" in caplog.text
 
 
+def test_a_log_of_its_own_takes_the_place_of_the_trainers(tmp_path, caplog):
+    trainer, steps = build_trainer(tmp_path), []
+    callback = attached(trainer, log=lambda numbers, *, step: steps.append(step))
+    trainer.train()
+    assert steps == [moment.step for moment in callback.history.measured] == [2, 4]
+    assert not [e for e in trainer.state.log_history if "eval_canary/seconds" in e]
+    assert "callback.attach(trainer)" not in caplog.text
+
+
 def test_a_resumed_training_goes_on_with_the_history_of_its_checkpoint(tmp_path):
     whole = attached(build_trainer(tmp_path / "whole", steps=6))
     whole._trainer.train()

@@ -114,6 +114,42 @@ def test_every_result_is_short_and_a_table(result):
     assert len(found.to_frame()) == (rows or len(found.to_frame())) > 0
 
 
+def test_every_result_has_numbers_for_a_tracker(result):
+    metrics = result[0].metrics()
+    assert all(re.fullmatch(r"canary/[\w/.: -]+", name, re.ASCII) for name in metrics)
+    assert all(type(value) is float and np.isfinite(value) for value in metrics.values())
+
+
+def test_the_numbers_for_a_tracker_are_those_of_the_result():
+    audit = exact({16: [20.0] * 8, 0: [1.0] * 8}, extractions=[extraction({1: "canary-3"})])
+    assert audit.metrics() == pytest.approx(
+        {
+            "canary/exposure_controls": 1.0,
+            "canary/exposure_16_copies": 20.0,
+            "canary/p_value_injected": audit.injected_p.p_value,
+            "canary/p_value_controls": audit.controls_p.p_value,
+            "canary/extracted": 1.0,
+        },
+        rel=1e-4,
+    )
+    found = RESULTS["survey"][0]()
+    assert found.metrics()["canary/membership/entropy/auc"] == found._table()[1]["auc"]
+    bound = RESULTS["epsilon"][0]().metrics()
+    assert bound["canary/epsilon_bound/epsilon"] == 1.5
+    assert a_forgetting().metrics()["canary/forgetting/rho"] == a_forgetting().rho
+    assert RESULTS["risk"][0]().metrics() == {}
+
+
+def test_names_of_metrics_are_those_that_trackers_allow():
+    class Named(Shown):
+        def _metrics(self):
+            yield "min-k++/a b\n:é", 1
+            yield "infinite", np.inf
+            yield "text", "1"
+
+    assert Named().metrics() == {"canary/min-k__/a b_:_": 1.0}
+
+
 def test_every_result_has_a_view_with_its_figure(result):
     html = result[0]._repr_html_()
     assert html.count("<tr") <= 25

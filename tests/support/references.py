@@ -47,7 +47,8 @@ INTRODUCTION = """\
 Everything that most people need is `canary.NAME`. A name is loaded on first use, so \
 `import canary` is fast. [Another page](parts.md) shows the packages below these names.
 
-Every result has `summary()` (text), `to_frame()` (a pandas table), a view in notebooks, and \
+Every result has `summary()` (text), `to_frame()` (a pandas table), \
+`metrics()` (numbers for an experiment tracker), a view in notebooks, and \
 goes into `canary.report` and `canary.plot`. `print(result)` shows five lines at most. \
 Log-perplexities and exposures are in bits, losses in nats. The cost of a call is in queries: \
 tokens that the model computes below the context. Long calls take `progress=`: None shows bars \
