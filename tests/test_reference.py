@@ -16,6 +16,7 @@ from references import (
     PYTHON,
     command_line,
     documented,
+    parts,
     python,
 )
 from typer.main import get_command
@@ -45,6 +46,10 @@ def test_every_command_is_there_with_all_its_options():
 
 def test_python_is_what_the_exports_are():
     assert PYTHON.read_text(encoding="utf-8") == python(), AGAIN
+
+
+def test_packages_are_what_is_shown_of_them():
+    assert PARTS.read_text(encoding="utf-8") == parts(), AGAIN
 
 
 def test_every_export_is_there_once():

@@ -88,6 +88,15 @@ def completions(
     **run
         `start_token` and the others of `canary.scoring.run_options.RunOptions`.
 
+    Returns
+    -------
+    tuple of Completion
+        In the order of `secrets`; they hold whether each was completed, and no text.
+
+    Notes
+    -----
+    Greedy search takes one query for each token of a secret, beam search `beam` times as many.
+
     References
     ----------
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 3.

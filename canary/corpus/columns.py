@@ -31,7 +31,13 @@ _SHOWN = 30  # characters of a column's name
 class Slot:
     """A text and the keys and indices that lead to it from its record.
 
-    `bare`: it has no quotes around it, so that not every text can be put into it.
+    Parameters
+    ----------
+    path : tuple of str or int
+        ``("text",)`` for a column, ``("chat", 1, "content")`` for a message.
+    text : str
+    bare : bool
+        Whether it has no quotes around it, so that not every text can be put into it.
     """
 
     path: tuple[str | int, ...]
@@ -41,7 +47,16 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """``text[start:stop]`` of the slot at `path` becomes `new`."""
+    """``text[start:stop]`` of the slot at `path` becomes `new`.
+
+    Parameters
+    ----------
+    path : tuple of str or int
+        As in `Slot`.
+    start, stop : int
+        Characters of the text as it was.
+    new : str
+    """
 
     path: tuple[str | int, ...]
     start: int
@@ -196,7 +211,14 @@ def copies_in(
 
 
 def edit_text(text: str, edits: Iterable[Edit]) -> str:
-    """`text` with all `edits` of it made; places are those of `text` as it was."""
+    """`text` with all `edits` of it made; places are those of `text` as it was.
+
+    Examples
+    --------
+    >>> from canary.corpus.columns import Edit, edit_text
+    >>> edit_text("It rains.", [Edit(("text",), 3, 8, "snows")])
+    'It snows.'
+    """
     for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
         text = text[: edit.start] + edit.new + text[edit.stop :]
     return text

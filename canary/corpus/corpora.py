@@ -33,10 +33,17 @@ It gets the record's position, its texts, and a function from positions to whole
 
 @dataclass(frozen=True)
 class Edits:
-    """What a copy of a corpus has otherwise.
+    """How a copy of a corpus differs from it.
 
-    `inserts` are texts of records of their own that go before a record (in a stream behind it);
-    `decide` says what becomes of the records `at` some positions, of all unless given.
+    Parameters
+    ----------
+    inserts : mapping of position to sequence of str
+        Texts of records of their own, which go before the record there (in a stream behind it).
+    decide : callable, optional
+        From a position, its texts and a function that reads whole records, to edits of the
+        texts; None leaves the record out.
+    at : collection of positions, optional
+        The records that `decide` is asked about; all unless given.
     """
 
     inserts: Mapping[Position, Sequence[str]] = field(default_factory=dict, repr=False)
@@ -54,10 +61,19 @@ class Edits:
 
 
 class Corpus(ABC):
-    """Records with texts.
+    """Records with texts: what injecting, stripping, verifying and discovering work on.
 
-    `rows` (records, and blank lines) and `last` (the last position before which a record can be
-    put in) are known once `iterate` or `count` has seen all; `source` names it in errors.
+    A subclass has `iterate` and `rewrite`. Files inherit from `FileCorpus` or `LineCorpus`.
+
+    Attributes
+    ----------
+    shape : Shape
+        The columns with the texts, whether they hold chats, and what goes beside a canary.
+    rows, last : int
+        Records and blank lines, and the last position before which a record can be put in;
+        known once `iterate` or `count` has seen all.
+    source : str
+        Its name in errors.
     """
 
     separators: ClassVar[tuple[str, str]] = ("\n", " ")
@@ -126,9 +142,18 @@ class Corpus(ABC):
 
 
 class FileCorpus(Corpus):
-    """A corpus in one file, with texts in the columns `names`.
+    """A corpus in one file. A subclass has `look`, `iterate` and `rewrite`.
 
-    `progress` gets the bytes that `passes` over the file take.
+    Parameters
+    ----------
+    path : Path
+    names : tuple of str
+        The column with the texts, or the two of a parallel pair.
+    beside : tuple of (str, str)
+        Other columns of a canary's own record, and their texts.
+    progress : callable or bool, optional
+        Called with the bytes that `passes` over the file take.
+    passes : int
     """
 
     endings: ClassVar[tuple[str, ...]] = ()

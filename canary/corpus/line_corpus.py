@@ -25,11 +25,19 @@ _REPORT_EVERY = 1 << 20
 
 
 class LineCorpus(FileCorpus):
-    """Records as pieces of a file.
+    """Records as pieces of a file: lines, or longer pieces if `by_line` is false.
 
-    `columns` and `newline` are those of the first record, known after `look`; records of
-    canaries take them over. `mark` is the byte order mark of the file, or empty: it stays first,
-    and no piece holds it.
+    A subclass has `read`, `render` and `edit`, and `pieces` for longer pieces. All that is not
+    edited keeps its bytes.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Those of the first record, known after `look`; records of canaries have the same.
+    newline : bytes
+        The line end of the first record.
+    mark : bytes
+        The byte order mark of the file, or empty: it stays first, and no piece holds it.
     """
 
     head: ClassVar[int] = 0

@@ -25,10 +25,16 @@ D = TypeVar("D")
 
 @dataclass(frozen=True)
 class Stripped:
-    """What was taken out of a file: records of canaries alone, and cuts out of others.
+    """What was removed from a file.
 
-    A copy in a pair counts as two cuts. `missing` are the copies of the set that were not
-    there; it is negative if there were more.
+    Parameters
+    ----------
+    records : int
+        Records that held a canary alone.
+    cuts : int
+        Copies cut out of other texts; a copy in a pair counts as two.
+    missing : int
+        Copies of the set that were not there; negative if there were more.
     """
 
     records: int
@@ -115,12 +121,48 @@ def strip_file(
     beside: Mapping[str, str] | None = None,
     progress: Progress = None,
 ) -> Stripped:
-    """Take canaries out of a file: the corpus that `inject_file` was given.
+    """Remove canaries from a file: the result is the corpus that `inject_file` was given.
 
-    Byte for byte after decompression; an equal table for Parquet. Parameters and errors
-    are those of `inject_file`. A canary that is in a text, but not alone and not
-    between the separators, is an error, and so is a file that holds none of them: it is not
-    the corpus of this set, or its texts were changed. Nothing is written then.
+    It is equal byte for byte after decompression, or an equal table for Parquet.
+
+    Parameters
+    ----------
+    source, target, canaries, column, file_format, beside, progress
+        As for `inject_file`.
+    separators : (str, str), optional
+        What is before and after a spliced canary; that of the file format unless given.
+
+    Returns
+    -------
+    Stripped
+        How many records and copies were removed.
+
+    Raises
+    ------
+    CorpusError
+        If a record is damaged, if a canary is within a text but not between the separators, or
+        if the file holds no canary of the set. Nothing is written then.
+    InputError, OutputError
+        As for `inject_file`.
+
+    Notes
+    -----
+    Memory holds one record, or 32 MiB of rows for Parquet.
+
+    Examples
+    --------
+    >>> import json, os, tempfile
+    >>> import canary
+    >>> from canary.corpus.injection import inject_file
+    >>> from canary.corpus.stripping import strip_file
+    >>> folder = tempfile.mkdtemp()
+    >>> plain, mixed, back = (os.path.join(folder, f"{n}.jsonl") for n in ("a", "b", "c"))
+    >>> with open(plain, "w") as file:
+    ...     json.dump({"text": "It rains."}, file)
+    >>> canaries = canary.generate("my pin is {digit:4}", repetitions=[2], per_repetition=3, seed=0)
+    >>> _ = inject_file(plain, mixed, canaries)
+    >>> strip_file(mixed, back, canaries).records
+    6
     """
     source, target = Path(source), Path(target)
     check_drawn(canaries)

@@ -163,7 +163,7 @@ def soft_labelled(split: Split, probs: ArrayLike, *, target: str | None = None) 
 def with_and_without(canaries: ArrayLike, *, among: ArrayLike | None = None) -> Split:
     """All samples in every model, but for canaries that are in exactly half of them.
 
-    `canaries` are their places among the samples; which half, is drawn for each by itself. The
+    `canaries` are their places among the samples; the half is drawn for each separately. The
     number of models is even. `among` are the other samples that take part; all without it.
     """
 

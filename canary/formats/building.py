@@ -31,7 +31,21 @@ S = TypeVar("S", bound=Hashable)
 def repeated(alphabet: str, count: int) -> Automaton:
     """The texts of `count` characters of `alphabet`.
 
-    A FormatError if that takes more than 500,000 edges or makes more than 2^4096 texts.
+    Parameters
+    ----------
+    alphabet : str
+    count : int
+
+    Raises
+    ------
+    FormatError
+        If that takes more than 500,000 edges or makes more than 2^4096 texts.
+
+    Examples
+    --------
+    >>> from canary.formats.building import repeated
+    >>> repeated("ACGT", 12).size
+    16777216
     """
     chars = set(alphabet)
     if len(chars) * count > MAX_EDGES:
@@ -44,7 +58,14 @@ def repeated(alphabet: str, count: int) -> Automaton:
 
 
 def literal(text: str) -> Automaton:
-    """One text alone."""
+    """One text alone.
+
+    Examples
+    --------
+    >>> from canary.formats.building import concatenate, literal, repeated
+    >>> concatenate([literal("A-"), repeated("0123456789", 2)]).unrank(7)
+    'A-07'
+    """
     last = len(text)
     return minimal(
         (at, at == last, [(text[at], at + 1)] if at < last else []) for at in range(last, -1, -1)
@@ -53,6 +74,11 @@ def literal(text: str) -> Automaton:
 
 def from_texts(texts: Iterable[str]) -> Automaton:
     """The texts of a list.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        Different texts, in any order.
 
     Raises
     ------
@@ -104,6 +130,10 @@ def from_texts(texts: Iterable[str]) -> Automaton:
 def concatenate(parts: Sequence[Automaton]) -> Automaton:
     """The texts that are one text of each part, one after the other.
 
+    Parameters
+    ----------
+    parts : sequence of Automaton
+
     Raises
     ------
     FormatError
@@ -128,7 +158,24 @@ def concatenate(parts: Sequence[Automaton]) -> Automaton:
 
 
 def any_of(parts: Sequence[Automaton]) -> Automaton:
-    """The texts of all parts; a FormatError if that takes more than 500,000 edges."""
+    """The texts of all parts.
+
+    Parameters
+    ----------
+    parts : sequence of Automaton
+        A text that several of them have counts once.
+
+    Raises
+    ------
+    FormatError
+        If that takes more than 500,000 edges.
+
+    Examples
+    --------
+    >>> from canary.formats.building import any_of, literal, repeated
+    >>> any_of([literal("none"), repeated("01", 4)]).size
+    17
+    """
     nfa = Nfa()
     end = nfa.join([nfa.graft(0, part) for part in parts])
     return determinize(nfa, end)
@@ -142,9 +189,16 @@ def checked(
 ) -> Automaton:
     """The texts whose checksum holds.
 
-    A text of `automaton` is read character by character from the state `start`: after `char`
-    comes ``step(state, char)``, or None if no such text is kept. It is kept if it ends in a
-    state with ``accept(state)``.
+    Parameters
+    ----------
+    automaton : Automaton
+        Its texts are read character by character.
+    start : hashable
+        The state before the first character.
+    step : callable
+        From a state and a character to the next state; None if no such text is kept.
+    accept : callable
+        Whether a text that ends in a state is kept.
 
     Raises
     ------

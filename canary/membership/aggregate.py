@@ -127,7 +127,7 @@ class Across(Shown):
 def evaluate_models(
     scores: ManyScores, *, fprs: ArrayLike | None = None, confidence: float = 0.95
 ) -> Across:
-    """How well an attack tells members from nonmembers, by target and on average.
+    """How well an attack separates members from nonmembers, by target and on average.
 
     The average ROC is taken at `fprs`, 200 rates from 0.0001 to 1 unless given. An EstimationError
     if all judged samples of a target are of one kind.
@@ -333,7 +333,7 @@ def over_fleets(
     across : Across, optional
         What this very attack reaches on the whole table, if that is known already.
     done : callable
-        Told of each time that the attack was done.
+        Called each time that the attack was done.
 
     Raises
     ------

@@ -78,7 +78,7 @@ def attack_epsilon(
         give, of bare numbers you have to know it. Population samples are left out.
     member : array_like of bool of shape (samples,)
     coins : bool
-        Whether for each of these samples by itself a fair coin decided, before training, if
+        Whether for each of these samples a coin of its own decided, before training, if
         it went in; and whether the data of reference models were drawn without regard to
         these coins. Only those who trained the models know; the data do not show it.
     guesses : int, optional

@@ -52,7 +52,7 @@ class SharedRows:
     """Samples of target and shadow with the same outputs and label.
 
     `shared` rows occur once in the target and once in the shadow; `target` and `shadow` once in
-    these. `sure` says whether so many are not by chance: as rows repeat within either, fewer would
+    these. `sure` says whether chance is ruled out: as rows repeat within either, fewer would
     be in both. `step` is how far equal outputs may be apart, as a share of their signals; `told`
     says whether to be so close takes one model, or one training set.
     """

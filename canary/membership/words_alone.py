@@ -119,7 +119,7 @@ def word_scores(
     """How much each text looks like a member by its words; each judged by other texts.
 
     The result has the rank of each text within its fold, from 0 to 1: scores of different folds
-    are not compared. `seed` is that of the folds, `done` is told of each that is done. An
+    are not compared. `seed` is that of the folds, `done` is called after each. An
     EstimationError if there are fewer than two different members or nonmembers for each fold.
 
     Notes

@@ -101,7 +101,7 @@ class Series:
         return Shard(state, body)
 
     def append(self, state: Mapping[str, Any], body: bytes = b"") -> None:
-        """Add a finished piece, which no kill undoes; an OutputError if there is no room."""
+        """Add a finished piece, which no kill undoes; an OutputError if the disk is full."""
         state = dict(state)
         about = {"state": state, "bytes": len(body), "crc32": _checksum(state, body)}
         head = json.dumps(about, allow_nan=False) + "\n"

@@ -99,7 +99,7 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
 
 
 def kind_of(path: str | os.PathLike[str]) -> str | None:
-    """The kind that a document says it is; None if it is none, which loading it explains."""
+    """The kind that a document names; None if it names no kind, which loading it explains."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

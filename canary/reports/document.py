@@ -18,7 +18,7 @@ from canary.statistics.numbers import count
 
 
 class Span(NamedTuple):
-    """Some words, and how they stand out: ``code``, ``em``, ``strong``, ``sub``, or a colour."""
+    """Some words, and how they are marked: ``code``, ``em``, ``strong``, ``sub``, or a colour."""
 
     text: str
     kind: str = ""

@@ -59,10 +59,8 @@ class Batcher:
         Rows or nodes per batch; found by trial unless given. Numbers depend on it only
         within ``model.facts.noise_bits``.
     progress : callable, optional
-        Told of the tokens that were just computed. Of rows these are all that are scored: with
-        those of the context, which are no queries, where a row is scored from its start. Of a
-        walk they are its queries.
-        Told after each answered batch how many tokens it took; see `Progress`.
+        Called after each batch with the number of tokens that it took; see `Progress`. In a walk
+        these are its queries. In rows they are all scored tokens, also those of the context.
 
     Attributes
     ----------
@@ -256,7 +254,7 @@ def row_sums(
     log_probs : array of shape (sum of scored,)
     rows : Rows
     at_most : int64 array of shape (n,), optional
-        Sum only so many of the first scored tokens of each row.
+        Sum at most this number of the first scored tokens of each row.
     """
     scored = rows.scored
     first = np.cumsum(scored) - scored
@@ -276,7 +274,7 @@ def encoding_bits(batcher: Batcher, encodings: Sequence[Encoding]) -> NDArray[np
 
 
 def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0) -> None:
-    """Tell a served model how many rows, each a request, are to come; others are not told.
+    """Say to a served model how many rows, each a request, are to come; others need no word.
 
     Parameters
     ----------

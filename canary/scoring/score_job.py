@@ -108,6 +108,11 @@ def score_file(
         `canary.scoring.run_options.ScoreOptions`. With a `batch_size` the numbers are the same
         to the last bit whether or not a run was interrupted; else within the model's noise.
 
+    Returns
+    -------
+    ScoredFile
+        How many texts and tokens were scored, and their total.
+
     Raises
     ------
     CorpusError
@@ -118,13 +123,19 @@ def score_file(
     RecordError
         If an unfinished run in the parts was begun with another model, input or settings.
     OutputError
-        If there is no room; what is finished is kept.
+        If the disk is full; what is finished is kept.
 
     Notes
     -----
     Memory holds a block of about 260,000 characters (or one longer text, up to 4,000,000) and
     its tokens, and up to 16 MiB of records. A kill costs the work of about 2 seconds, or one
     block. The disk must hold the result twice for a moment.
+
+    Examples
+    --------
+    >>> from canary.scoring.score_job import score_file  # doctest: +SKIP
+    >>> score_file("./model", "texts.jsonl", "scores.jsonl").texts  # doctest: +SKIP
+    2000
     """
     asked = built(ScoreOptions, options, "score_file")
     if overlap is not None:

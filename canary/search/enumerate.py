@@ -120,7 +120,7 @@ def enumerate_leaves(
         by side cost what one walk costs and the nodes above their ends once more.
     bounds : bool
         Whether a model may give bounds for some tokens: costs are then the least that each
-        leaf can cost, and `Step.exact` tells which do. Else such a model is refused.
+        leaf can cost, and `Step.exact` says which do. Else such a model is refused.
 
     Yields
     ------
@@ -130,7 +130,7 @@ def enumerate_leaves(
     Notes
     -----
     Queries: one per inner node and forced token, `tree.queries()` in all, and more only
-    where the walker had no room for states. Open nodes: at most a batch and one batch's
+    where the walker could not hold all states. Open nodes: at most a batch and one batch's
     children per level. A batch is taken from the deepest level that fills it, so that where
     paths end at many depths, few batches are small.
     """

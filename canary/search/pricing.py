@@ -45,8 +45,8 @@ class StatesError(ModelError):
 class Priced:
     """Canaries with their costs: log-perplexity of each, shape (k,).
 
-    `context_bits` is the part of it that comes before the fill; None if the tokenizer cannot
-    tell.
+    `context_bits` is the part of it that comes before the fill; None if the tokenizer does
+    not show it.
     """
 
     px_bits: Floats

@@ -90,7 +90,7 @@ class Census:
     px_bits, index, noise_bits
         As in `Limits`.
     keep : int64 array of shape (d,), optional
-        Different numbers of candidates whose costs are kept as they come by.
+        Different numbers of candidates whose costs are kept as they are found.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class RankBounds:
     Parameters
     ----------
     lower, upper : integer arrays of shape (k,)
-        The rank lies between them: for certain, to within the noise. Python's integers
+        The rank is between them: for certain, to within the noise. Python's integers
         (dtype object) where int64 does not hold them.
     rank : int64 array of shape (k,)
         Candidates with Px <= Px(canary), the canary included, where it is `exact`;

@@ -128,7 +128,7 @@ def rank_all(
 class Draws:
     """What uniform draws give: their Px in bits, shape (n,), beside the canaries'.
 
-    `others` is bool of shape (n,): which draws are none of the canaries themselves.
+    `others` is bool of shape (n,): which draws are not canaries themselves.
     """
 
     canaries: Priced

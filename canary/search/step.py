@@ -231,7 +231,7 @@ def expand(
     """Price the children of every node of a frontier.
 
     The nodes' states are kept only if some child is not a leaf. With `bounds` costs may be
-    lower bounds, of which `Step.exact` tells.
+    lower bounds, which `Step.exact` marks.
 
     Raises
     ------

@@ -89,6 +89,19 @@ def signals_of(
         Losses are in nats and have only the signals that follow from them.
     worker : Worker
         Blocks of samples go through it.
+
+    Returns
+    -------
+    dict of str to float64 array of shape (samples,)
+        By the names of `canary.signals.definitions.SIGNALS`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from canary.signals.class_signals import signals_of
+    >>> found = signals_of(np.array([[2.0, 0.0]]), np.array([0]), "logits")
+    >>> round(float(found["loss"][0]), 4), float(found["correctness"][0])
+    (0.1269, 1.0)
     """
     if kind == "losses":
         return _of_losses(outputs.astype(np.float64))
@@ -112,7 +125,20 @@ def signals_of(
 
 
 def log_probs_of(outputs: NDArray[Any], kind: Outputs, dtype: Any = np.float32) -> NDArray[Any]:
-    """Log-probabilities of shape (samples, classes), in nats; minus infinity for 0."""
+    """Log-probabilities of classes, in nats.
+
+    Parameters
+    ----------
+    outputs : ndarray of shape (samples, classes)
+    kind : {"logits", "probs"}
+    dtype : dtype
+        Of the result.
+
+    Returns
+    -------
+    ndarray of shape (samples, classes)
+        Minus infinity for a probability of 0.
+    """
     if kind == "probs":
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(outputs.astype(dtype)))

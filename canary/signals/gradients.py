@@ -39,7 +39,7 @@ def gradient_features(
     batch_size : int, optional
         Samples at a time. Unless given, as many as fit: half where memory runs out.
     progress : callable or bool, optional
-        Told of samples; see `canary.records.progress.Progress`.
+        Called with samples; see `canary.records.progress.Progress`.
 
     Raises
     ------

@@ -42,8 +42,17 @@ def pieces_of(
 ) -> tuple[Outputs, Iterator[Piece]]:
     """What kind of outputs a file holds, and its samples piece by piece, not yet checked.
 
-    The ending says what it is: ``.npz``, ``.parquet`` or ``.csv``. Without `members`, what the file
-    says of them is left alone, and none is one.
+    Parameters
+    ----------
+    path : path-like
+        Its ending says what it is: ``.npz``, ``.parquet`` or ``.csv``.
+    members : bool
+        Whether the file's flags of members are read; no sample is a member without.
+
+    Returns
+    -------
+    kind : {"logits", "probs", "losses"}
+    pieces : iterator of Piece
 
     Raises
     ------

@@ -187,8 +187,17 @@ def numbers_there(models: int, missing: Mapping[int, str]) -> tuple[int, ...]:
 def check_tied(references: SignalTable, target: SignalTable, *, row: int = 0) -> None:
     """Refuse reference models that belong to other data than the target's, or to another target.
 
-    `row` is the model of `target` in question. An `InputError` if both origins are known and
-    differ; nothing is said of tables whose origin is not known.
+    Parameters
+    ----------
+    references, target : SignalTable
+        Tables without a known origin pass.
+    row : int
+        The model of `target` in question.
+
+    Raises
+    ------
+    InputError
+        If both origins are known and differ.
     """
     ours, theirs = references.origin, target.origin
     if ours is None or theirs is None:

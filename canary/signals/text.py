@@ -69,9 +69,14 @@ Floats = NDArray[np.float64]
 class TokenPrices:
     """What a model said of the tokens of some texts, in nats.
 
-    `log_probs` of shape (total,) are those of all priced tokens, text by text, and `counts` of
-    shape (texts,) how many are of each. `means` and `deviations` are of shape (total,), as in
-    `canary.models.language_model.Moments`.
+    Parameters
+    ----------
+    log_probs : array of shape (total,)
+        Of all scored tokens, text by text.
+    counts : int64 array of shape (texts,)
+        How many of them are of each text.
+    means, deviations : array of shape (total,), optional
+        As in `canary.models.language_model.Moments`.
     """
 
     log_probs: FloatArray
@@ -104,10 +109,27 @@ class TokenPrices:
 
 
 def lowest(values: FloatArray, counts: NDArray[np.int64], *, share: float) -> Floats:
-    """Mean of the lowest `share` of the values of each text, of one at least. One sort.
+    """Mean of the lowest `share` of the values of each text.
 
-    `values` are text by text, and `counts` says how many each has, at least one. Of n values
-    ``floor(share n)`` are taken, to within rounding.
+    Parameters
+    ----------
+    values : array of shape (total,)
+        Text by text.
+    counts : int64 array of shape (texts,)
+        How many values each text has, at least one.
+    share : float
+        Of n values ``floor(share n)`` are taken, to within rounding, and one at least.
+
+    Returns
+    -------
+    float64 array of shape (texts,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from canary.signals.text import lowest
+    >>> lowest(np.array([-4.0, -1.0, -2.0, -3.0]), np.array([3, 1]), share=0.7).tolist()
+    [-3.0, -3.0]
     """
     starts = np.cumsum(counts) - counts
     text = np.repeat(np.arange(len(counts)), counts)
@@ -197,7 +219,7 @@ class TextSignal:
     value : callable
         Gives it for all texts, of what the model said of them.
     needs : {"", "moments", "reference", "masked"}
-        What it takes beside the model: that it tells the distribution of each token; a
+        What it takes beside the model: the distribution of each token (moments); a
         reference model; a masked one.
     sees : {"", "loss", "length"}
         The loss alone, so that training makes no member look like a nonmember; or also the length

@@ -53,8 +53,17 @@ def read_texts(
 ) -> Texts:
     """The texts of two JSONL files, one JSON object on each line.
 
-    A text of the members' file that is among the nonmembers, too, is a member: it is left out
-    there, and a note counts such texts, and those that a file holds several times.
+    Parameters
+    ----------
+    members, nonmembers : path-like
+        A text in both files is a member and is omitted from the nonmembers.
+    column : str
+        The column of the texts.
+
+    Returns
+    -------
+    Texts
+        With notes that count texts in both files, and repeated ones.
 
     Raises
     ------

@@ -205,7 +205,7 @@ class Correlation:
     """How two numbers of the same `count` things go together.
 
     `rank` is Spearman's correlation: 1 if one number always rises with the other. `linear` is
-    Pearson's: 1 if they lie on a rising line; NaN with an interval from -1 to 1 where a number is
+    Pearson's: 1 if they are on a rising line; NaN with an interval from -1 to 1 where a number is
     infinite.
     """
 

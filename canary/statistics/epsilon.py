@@ -22,7 +22,7 @@ _MOST_EPSILON = 700.0
 def guessing_p_value(
     correct: int, *, guesses: int, coins: int, epsilon: float, delta: float = 0.0
 ) -> float:
-    """At least the chance of so many correct guesses, if training is (epsilon, delta)-private.
+    """At least the chance of this many correct guesses, if training is (epsilon, delta)-private.
 
     `epsilon` and `delta` are of adding or removing what one coin decides about; a guess may be
     withheld.
@@ -58,7 +58,7 @@ def epsilon_lower_bound(
 ) -> float:
     """The largest epsilon that the correct guesses rule out; 0 if they rule out none.
 
-    It lies above the true epsilon in at most ``1 - confidence`` of training runs.
+    It is above the true epsilon in at most ``1 - confidence`` of training runs.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ def exposure_by_bounds(
     space_size: SupportsIndex,
     rank: SupportsIndex | None = None,
 ) -> Exposure:
-    """Exposure of one canary whose rank lies between two bounds for certain.
+    """Exposure of one canary whose rank is between two bounds for certain.
 
     As `exposure_by_rank`; without `rank` it has no estimate. The p-value, ``upper /
     space_size``, is valid wherever the search stopped.

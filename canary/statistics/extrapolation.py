@@ -106,7 +106,7 @@ def exposure_by_skew_normal(
     space_size, confidence
         As for `exposure_by_draws`.
     rng : numpy.random.Generator
-        Parts the draws into halves, and drives the bootstrap of so many `replicates`.
+        Parts the draws into halves, and drives the bootstrap of `replicates`.
     noise_bits : float
         Noise of the model's log-perplexities: no curve is fitted to a smaller spread.
 

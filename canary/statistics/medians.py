@@ -125,7 +125,7 @@ def wrong_side(count: int, sizes: Sequence[int], misses: Sequence[float]) -> flo
 
 
 def agreeing(sizes: Sequence[int], misses: Sequence[float], *, confidence: float) -> int | None:
-    """How many canaries must lie on one side of a limit, so that the median surely does.
+    """How many canaries must be on one side of a limit, so that the median surely is.
 
     Where there are too few, how many it would take, all agreeing; None if no number would do.
     `sizes` are the canaries of each format, `misses` the chances that all of a format are on that
@@ -141,7 +141,7 @@ def agreeing(sizes: Sequence[int], misses: Sequence[float], *, confidence: float
 def canaries_to_decide(
     share: float, *, at_least: int, miss: float, confidence: float
 ) -> int | None:
-    """How many canaries decide, if this share of them lies on one side of a limit.
+    """How many canaries decide, if this share of them is on one side of a limit.
 
     The smallest number from `at_least` on; None if more than 4,096 would be needed. `miss` is
     as in `agreeing`, for all of them together.

@@ -211,7 +211,7 @@ def canaries_for(power_of: Callable[[int], float], wanted: float) -> int | None:
 def draws_to_tell(bits: float | None, limit_bits: float, *, tail: float) -> int | None:
     """About how many draws distinguish an exposure from a limit.
 
-    So many that the interval around the expected hits, which misses with the chance `tail` at
+    Enough that the interval around the expected hits, which misses with the chance `tail` at
     either end, leaves out the limit. None if a million millions would not do. `bits` is None for an
     exposure beyond what was drawn.
     """

@@ -248,7 +248,7 @@ def _two_read_alike(automaton: Automaton, class_of: dict[str, int]) -> bool:
 def misread(encoder: CandidateEncoder, format: Format) -> tuple[str, ...]:
     """Notes on text that the tokenizer may not read as it is meant.
 
-    Text that looks like a special token and is none, a first token that is there twice, and
+    Text that looks like a special token but is not one, a first token that is there twice, and
     a token that covers the end of the context and the beginning of the candidate.
     """
     text = format.candidate(format.unrank(0))

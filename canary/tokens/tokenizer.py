@@ -12,7 +12,7 @@ class Encoding:
     """One text as token ids, with those that the tokenizer itself puts around it.
 
     `spans` are the characters ``text[a:b]`` that each token stands for, empty for special
-    tokens; None if the tokenizer cannot tell.
+    tokens; None if the tokenizer does not show them.
     """
 
     ids: tuple[int, ...]

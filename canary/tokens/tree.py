@@ -64,7 +64,7 @@ def compile_tree(
         If the format is not prefix-free: then one candidate continues another, and rank
         means nothing.
     ModelError
-        If the tokenizer cannot represent the format, or cannot tell its fills apart.
+        If the tokenizer cannot represent the format, or gives two fills the same tokens.
     UnsupportedError
         If the tokenizer's rules cannot be followed and the space has more than 100,000
         fills, the tree would be too large, or the space has 2**1000 candidates or more.
@@ -305,7 +305,7 @@ def list_tree(rows: Sequence[Sequence[int]], fills: Sequence[str]) -> TokenTree:
 def _character_tree(
     format: Format, fills: Sequence[str], encodings: Sequence[Encoding]
 ) -> TokenTree | None:
-    """The format's automaton with token ids on its edges, as far as some fills tell.
+    """The format's automaton with token ids on its edges, as far as some fills show.
 
     None if their encodings say otherwise: a character is no token by itself or not always
     the same one, what stands around the fills differs, or a character does not occur.

@@ -287,7 +287,7 @@ class KeepingWorkers:
     ``workers.retries`` times is an error. `close`, or the end of the process, ends the workers,
     and a cluster that was started for them.
 
-    Raises as `RayWorkers.connected` does, and a ServerError if there is no room for so many.
+    Raises as `RayWorkers.connected` does, and a ServerError if the cluster cannot hold as many.
     """
 
     def __init__(self, workers: RayWorkers, make: Callable[..., Any], about: Plain) -> None:

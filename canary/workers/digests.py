@@ -87,8 +87,8 @@ def digest(value: Any, where: str, *, known: Mapping[int, str] = MappingProxyTyp
     Raises
     ------
     InputError
-        If it is made of something that cannot be told from another of its kind, such as a lock;
-        the message says how it is reached. If importing a module that it is made of raises.
+        If it is made of something that cannot be distinguished from another of its kind, such as
+        a lock; the message says how it is reached. If importing a module that it is made of raises.
     """
     digester = _Digester(where, known)
     root = digester.of(value)

@@ -36,7 +36,7 @@ def markdown(docstring: str) -> str:
 
 def _prose(text: str) -> str:
     """Paragraphs, with doctests and literal blocks as code and references as a list."""
-    text = _REFERENCE.sub(r"\1. ", text.strip())
+    text = re.sub(r" ?\[(\d+)\]_", r" [\1]", _REFERENCE.sub(r"\1. ", text.strip()))
     text = re.sub(r"::\n\n((?:(?: {4}.*)?\n)+)", _literal, f"{text}\n")
     return _DOCTEST.sub(lambda m: f"```pycon\n{m[1].rstrip()}\n```\n", text)
 

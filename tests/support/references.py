@@ -1,10 +1,11 @@
-"""Writes the two pages of docs/reference that follow from the code.
+"""Writes the pages of docs/reference, which follow from the code.
 
     python tests/support/references.py
 
 The command line page is what `canary COMMAND --help` says, as tables. What is before and
 behind them in the page is kept. The Python page shows the exports and the classes of what they
-return, with signatures and docstrings, as plain Markdown. A test compares both with the code.
+return, and the page of packages what `parts_shown.py` lists, with signatures and docstrings, as
+plain Markdown. A test compares all three with the code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import pkgutil
 import re
 import typing
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from docstrings import entry, signature
+from parts_shown import PACKAGES
 from typer.main import get_command
 
 import canary
@@ -30,6 +33,15 @@ from canary.cli.help_pages import commands_of, groups_of, panels_of
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 COMMANDS, PYTHON, PARTS = (REFERENCE / f"{page}.md" for page in ("cli", "python", "parts"))
+
+PARTS_INTRODUCTION = """\
+# Python, package by package
+
+What is below the names of [`canary`](python.md), for those who build on one of the packages. \
+What is not here may change at any time.
+
+<!-- This page is written by tests/support/references.py. -->
+"""
 
 BEHIND = "<!-- From here on written by tests/support/references.py. -->\n"
 UP_TO = "\n<!-- Up to here written by tests/support/references.py. -->\n"
@@ -125,7 +137,7 @@ def in_python() -> Iterator[tuple[str, Iterator[tuple[str, Any]]]]:
         names = [name for name in canary.__all__ if room_of(getattr(canary, name)) in packages]
         names.sort(key=lambda name: packages.index(room_of(getattr(canary, name))))
         yield title, ((f"canary.{name}", getattr(canary, name)) for name in names)
-    elsewhere = documented(PARTS)
+    elsewhere = {name for name, _ in in_parts()}
     exported = {getattr(canary, name) for name in canary.__all__}
     results = [
         kind
@@ -141,6 +153,62 @@ def in_python() -> Iterator[tuple[str, Iterator[tuple[str, Any]]]]:
     names = public(canary.errors)
     places = {name: "canary" if name in canary.__all__ else "canary.errors" for name in names}
     yield "Errors", ((f"{at}.{name}", getattr(canary.errors, name)) for name, at in places.items())
+
+
+def parts() -> str:
+    """The page of the packages: for each a table of what is shown, then each by itself."""
+    found = [PARTS_INTRODUCTION]
+    for package, (guide, *lines) in PACKAGES.items():
+        rows, entries = [], []
+        for name, thing in things_of(lines):
+            said = about(name, thing)
+            rows.append(f"| [`{name}`](#{anchor(name)}) | {said.partition(chr(10))[0]} |\n")
+            entries.append(part(name, thing, said))
+        found.append(f"\n## {package}\n\n{guide}\n\n| Name | |\n| --- | --- |\n{''.join(rows)}")
+        found += entries
+    return re.sub(r"\n{3,}", "\n\n", "".join(found)).rstrip() + "\n"
+
+
+def part(name: str, thing: Any, said: str) -> str:
+    """An entry of the page of packages; of a constant, how it is defined where that is short."""
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        defined = f"```py\n{definition(name)[0]}\n```\n\n" if definition(name)[0] else ""
+        return f"\n### {name}\n\n{defined}{said}\n"
+    return f"\n{entry(name, thing)}" + (members(name, thing) if inspect.isclass(thing) else "")
+
+
+def in_parts() -> Iterator[tuple[str, Any]]:
+    """What the page of packages shows: full names, and what they are."""
+    return (found for _, *lines in PACKAGES.values() for found in things_of(lines))
+
+
+def things_of(lines: list[str]) -> Iterator[tuple[str, Any]]:
+    """Full names and things of lines such as ``formats.kinds: register``."""
+    for line in lines:
+        module, _, names = line.partition(": ")
+        for name in names.split():
+            yield f"canary.{module}.{name}", pkgutil.resolve_name(f"canary.{module}:{name}")
+
+
+def about(name: str, thing: Any) -> str:
+    """The docstring of a class or function, or what is written below a constant."""
+    if inspect.isclass(thing) or inspect.isroutine(thing):
+        return inspect.getdoc(thing) or ""
+    return definition(name)[1]
+
+
+def definition(name: str) -> tuple[str, str]:
+    """How a constant is defined, if in a line or two, and the text below it."""
+    module, _, constant = name.rpartition(".")
+    source = inspect.getsource(importlib.import_module(module))
+    body = ast.parse(source).body
+    for node, below in zip(body, [*body[1:], None], strict=True):
+        targets = getattr(node, "targets", [getattr(node, "target", None)])
+        if any(isinstance(t, ast.Name) and t.id == constant for t in targets):
+            written = ast.get_source_segment(source, node) or ""
+            text = below.value.value if isinstance(below, ast.Expr) else ""  # type: ignore[attr-defined]
+            return written if written.count("\n") < 3 else "", inspect.cleandoc(text)
+    return "", ""
 
 
 def members(name: str, kind: type) -> str:
@@ -175,26 +243,15 @@ def anchor(name: str) -> str:
 
 
 def documented(page: Path) -> set[str]:
-    """Full names of what a page documents; of a module, its exports."""
+    """Full names of what a page documents."""
     found: set[str] = set()
     if page == PYTHON:
         for _, group in in_python():
             for name, thing in group:
                 found |= {full(thing), *([name] if name.startswith("canary.") else [])}
         return found
-    entry = re.compile(r"^::: (\S+)\n(?:    options:\n((?:      .*\n)*))?", re.MULTILINE)
-    for name, options in entry.findall(page.read_text(encoding="utf-8") + "\n"):
-        if name.split(".")[-1] in canary.__all__ and name.count(".") == 1:
-            found |= {name, full(getattr(canary, name.split(".")[-1]))}
-            continue
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError:
-            found.add(name)
-            continue
-        chosen = re.search(r"members: \[(.*)\]", options)
-        names = chosen[1].split(", ") if chosen else public(module)
-        found |= {f"{name}.{member}" for member in names}
+    for name, thing in in_parts():
+        found |= {name, full(thing)} if hasattr(thing, "__qualname__") else {name}
     return found
 
 
@@ -272,3 +329,4 @@ def room_of(thing: Any) -> str:
 if __name__ == "__main__":
     COMMANDS.write_text(command_line(), encoding="utf-8")
     PYTHON.write_text(python(), encoding="utf-8")
+    PARTS.write_text(parts(), encoding="utf-8")

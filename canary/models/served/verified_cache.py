@@ -34,7 +34,7 @@ _OPEN: weakref.WeakValueDictionary[Path, Answers] = weakref.WeakValueDictionary(
 class Answers:
     """The answers of one model of one server, those of earlier runs included.
 
-    `folder` is held against other processes as long as this object lives. `identity` says in
+    `folder` is locked against other processes as long as this object lives. `identity` says in
     plain JSON which model of which server it is, and how it is asked.
     """
 
