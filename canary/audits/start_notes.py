@@ -155,12 +155,12 @@ class StartChoice(Record, written=(..., "settled")):
     def _why_note(self) -> str:
         bare = self.token is None and not self.own and not self.context
         if self.why == "tokenizer":
-            return f"Each candidate was priced after {self.own}, which the tokenizer puts there."
+            return f"Before each candidate comes {self.own}, which the tokenizer puts there."
         if self.why == "asked":
             return self._asked_note(bare=bare)
         if self.why == "alone":
             return _NOTHING_ELSE if bare else ""
-        after = f"Each candidate was priced after {shown_start(self.token)}"
+        after = f"Before each candidate comes {shown_start(self.token)}"
         if self.token is None:
             after = "No start token was put before each candidate"
         if self.why == "unpriced":
@@ -187,7 +187,7 @@ class StartChoice(Record, written=(..., "settled")):
         """What was named, and what the canaries say of it."""
         note = f"{_NOTHING_ASKED} " if bare else ""
         if self.token is not None:
-            note = f"Each candidate was priced after {shown_start(self.token)}, as was asked. "
+            note = f"Before each candidate comes {shown_start(self.token)}, as you asked. "
             if not self.rivals and not self.compared:
                 return (
                     f"{note}Nothing checked that training put it there; if it did not, the "
@@ -196,9 +196,9 @@ class StartChoice(Record, written=(..., "settled")):
         if self.rivals or not self.compared:
             return note.rstrip()
         return (
-            f"{note}The canaries do not look more exposed after "
-            f"{' or '.join(_few(self.compared))}. That does not prove it right: if other "
-            "text came before them in training, the numbers may be too low."
+            f"{note}The canaries are not more exposed after other beginnings that were tried "
+            f"({'; '.join(_few(self.compared))}). If other text came before them in training, the "
+            "numbers may be too low."
         )
 
     def _evidence(self) -> str:
@@ -225,7 +225,7 @@ class StartChoice(Record, written=(..., "settled")):
 
 
 _NOTHING_ASKED = (
-    "No start token was put before each candidate, as was asked, so the first token of each was "
+    "No start token was put before each candidate, as you asked, so the first token of each was "
     "not counted and the rest was priced as if nothing came before. If training put a token "
     "before each text (an end-of-text token, a newline), the numbers may be too low: audit with "
     f"that start token, or with --start-token {AUTO} to have it found."

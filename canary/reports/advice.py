@@ -72,7 +72,13 @@ def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None
 def cures(verdict: Verdict | None) -> list[Text]:
     """What settles or mends the findings that did not pass, as sentences."""
     findings = () if verdict is None else verdict.findings
-    wanted = [f.cure for f in findings if f.outcome != "memorized" or f.check not in _TAILORED]
+    wanted = [
+        f"For the {f.subject}, which are undecided: {f.cure}"
+        if f.cure and f.outcome == "undecided" and f.check in ("exposure", "p-value")
+        else f.cure
+        for f in findings
+        if f.outcome != "memorized" or f.check not in _TAILORED
+    ]
     return [
         f"{cure[0].upper()}{cure[1:].removesuffix('.')}." for cure in dict.fromkeys(wanted) if cure
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from canary.audits.audit_result import Audit
@@ -17,10 +17,13 @@ from canary.reports.document import (
     Heading,
     Note,
     Report,
+    Span,
     Table,
+    Text,
     prose,
     said,
     said_in_one,
+    sentence,
 )
 from canary.reports.exposure_figures import (
     exposure_figure,
@@ -39,12 +42,14 @@ from canary.reports.sentences import (
 from canary.reports.wording import (
     about_of,
     called,
+    ended,
     format_facts,
     percent,
     run_blocks,
 )
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, bits_between, bits_or_bound, count, plural, probability
+from canary.tokens.starts import shown_start
 
 _NBSP = "\N{NO-BREAK SPACE}"
 _MOST_ROWS = 25
@@ -60,13 +65,29 @@ def audit_report(audit: Audit) -> Report:
         tone=judged.verdict.replace(" ", "-"),
         about={**about_of(audit), "Limit": "none was set"},
         sentences=[judged.sentence],
-        notes=audit.notes,
+        notes=notes(audit, audit.notes),
         outcome=[*outcome(audit)],
         actions=advice(audit),
         unsaid=said("audit.unsaid"),
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )
+
+
+def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
+    """What to know first, in plain words; of the start token the details are for specialists."""
+    start = audit.start
+    details = () if start is None else start.notes
+    rest = [note for note in ended(said_of_it) if note not in ended(details)]
+    if start is None or start.own or not audit.canaries_in_corpus:
+        return [*rest]
+    if start.rivals:
+        risk = sentence("start.rivals")
+    else:
+        before = {None: "nothing", "\n": "newline"}.get(start.token, "other")
+        before = "context" if start.context else before
+        risk = sentence("start.risk", **{before: True}, name=shown_start(start.token))
+    return [(Span(risk, "strong"),), *rest]
 
 
 def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
@@ -82,6 +103,7 @@ def _brief(audit: Audit) -> Iterator[Block]:
     for who, combined in ((injected, audit.injected_p), ("the controls", audit.controls_p)):
         if combined is not None:
             yield f"Fisher's p-value of {who}: {probability(combined.p_value)}"
+    yield from () if audit.start is None else audit.start.notes
     for number, priced in enumerate(audit.formats, 1):
         which = f"Format {number}: " if len(audit.formats) > 1 else ""
         yield f"{which}Method: {priced.method}: {priced.reason}"
@@ -224,6 +246,9 @@ def extraction(audit: Audit) -> Iterator[Block]:
 def how(audit: Audit) -> Iterator[Block]:
     """What the words mean, and everything that was asked and done."""
     yield from said("audit.how", **_values(audit))
+    if audit.start is not None:
+        yield Heading("What comes before each candidate")
+        yield Bullets(audit.start.notes)
     for number, priced in enumerate(audit.formats, 1):
         which = f" {number}" if len(audit.formats) > 1 else ""
         yield Heading(prose(f"Format{which}: `{{format}}`", format=priced.masked))

@@ -68,7 +68,7 @@ def comparison_report(comparison: Comparison) -> Report:
             **{one.name: one.label for one in comparison.strategies},
             **{name: fact for name, fact in about.items() if name != "Model"},
         },
-        outcome=[*_outcome(comparison)],
+        outcome=[said_in_one("comparison.canaries"), *_outcome(comparison)],
         unsaid=said("comparison.unsaid"),
         sections=sections_of(comparison),
     )
@@ -112,6 +112,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     known = [loss for loss in losses if loss is not None]
     values: dict[str, Any] = {
         "best": _called(best),
+        "one": _called(best) if len(ranking.least) == 1 else "the model that you choose",
         "number": count(len(group)),
         "open_ends": ranking.open_ends,
         "no_loss": len(known) < len(group),
@@ -121,11 +122,14 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         "few": len(ranking.least) > 1 and (ranking.too_few or not ranking.open_ends),
         "canaries": plural(len(one.injected), "canary", "canaries"),
     }
+    memorized = [one for one in group if answer(one.audit).verdict == "memorized"]
+    everyone = len(memorized) == len(group)
     label, tone, kind = "Cannot be ranked", "undecided", "none"
     if len(ranking.least) == 1:
         nearest, gap = min(ranking.more, key=lambda pair: pair[1])
         values |= {"next": _called(nearest), "times": _times(2.0**gap)}
-        label, tone, kind = f"{best.name} memorizes least", "not-found", "least"
+        label = f"{best.name} memorizes least; whether that is little enough is for your limit"
+        tone, kind = "not-found", "least"
     elif worse:
         values |= {"worse": _names(worse), "left": _names(ranking.least)}
         label, kind = f"Not {names_of(worse)}", "some"
@@ -138,16 +142,19 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         if kind != "least":
             values["chosen"] = _called(chosen)
         elif near:
-            label, kind = f"Ship {best.name}", "ship"
+            kind = "ship"
         else:
             label, tone, kind = "A trade-off", "undecided", "trade"
     words = sentence(f"comparison.{kind}", **values)
-    memorized = [one for one in group if answer(one.audit).verdict == "memorized"]
-    everyone = len(memorized) == len(group)
-    if everyone or (len(ranking.least) == 1 and best in memorized):
-        words += " " + sentence("comparison.memorized", best=best.name, all=everyone)
+    if everyone:
+        words = f"{sentence('comparison.memorized', **values, all=True)} {words}"
+        first = "" if kind in ("none", "some") else f"; {best.name} least"
+        label = f"All memorize planted secrets{first}"
+        tone = "memorized"
+    elif len(ranking.least) == 1 and best in memorized:
+        words += " " + sentence("comparison.memorized", **values, all=False)
         tone = "undecided"
-    actions = said("comparison.actions", **values, trade=kind == "trade")
+    actions = said("comparison.actions", **values, everyone=everyone, trade=kind == "trade")
     return _Answer(label, tone, words, actions)
 
 

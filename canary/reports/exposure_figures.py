@@ -11,7 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,9 +36,9 @@ from canary.reports.palette import (
     line,
     steps,
 )
-from canary.reports.recovery import guesses_of, median_guesses
+from canary.reports.recovery import median_guesses
 from canary.reports.recovery import table as recovery_table
-from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
+from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict, guesses_of
 from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
 from canary.statistics.histogram import Histogram, joined
 from canary.statistics.numbers import bits, count, plural
@@ -123,7 +123,8 @@ def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis
     )
     if limit_bits is not None and limit_bits < space_bits:
         allowed = count(guesses_of(space_bits - limit_bits))
-        marks += [across("axhline", limit_bits, INK), _beside(f"your limit: {allowed}", limit_bits)]
+        name = f"your limit: {allowed} guesses"
+        marks.append(mark("axhline", limit_bits, color=CURVE, linewidth=1.4, label=name))
     tens = int(space_bits * math.log10(2))
     powers = range(0, tens + 1, math.ceil(tens / 6) or 1)
     ticks = {space_bits - k * math.log2(10): count(10**k) for k in powers}
@@ -160,7 +161,12 @@ def _by_copies(
     wide = copies_axis(audit, groups, places, limits=ends)
     below = (medians, named) if few else None
     return Panel(
-        marks, wide, y, copies_axis(audit, groups, places, limits=ends, below=below), grid="y"
+        marks,
+        wide,
+        y,
+        copies_axis(audit, groups, places, limits=ends, below=below),
+        grid="y",
+        legend="above",
     )
 
 
@@ -323,29 +329,27 @@ def exposure_axis(
     space_bits: float,
     label: str = "exposure (bits)",
     highest: float = 0.0,
-    words: tuple[str, str] | None = None,
+    words: tuple[str, str] | Literal[""] | None = None,
 ) -> tuple[list[Mark], Axis]:
     """Exposure upwards: where canaries are that were not learned, and the largest possible.
 
-    `words` are those at the largest and at the median of what was not learned.
+    `words` are those at the largest, and in the legend for what was not learned.
     """
     first, usual = words or (f"found at the first guess: {bits(space_bits)} bits", "")
     limits = [
         mark("axhspan", 0, UNLEARNED_95_BITS, color=BAND, linewidth=0),
-        across("axhline", 1.0, linewidth=0.9, linestyle=DOTTED),
+        across("axhline", 1.0, linewidth=0.9, linestyle=DOTTED, label=usual or None),
         across("axhline", space_bits, INK),
         _beside(first, space_bits),
-        *([_beside(usual, 1.0, right=True)] if usual else []),
     ]
     top = max(space_bits * 1.09, space_bits + 0.6, highest)
     return limits, Axis(label, limits=(min(-0.4, -0.02 * space_bits), top), few=True)
 
 
-def _beside(words: str, place: float, *, right: bool = False) -> Mark:
-    """Words on a line through a panel, at one end of it."""
+def _beside(words: str, place: float) -> Mark:
+    """Words on a line through a panel, at its left end."""
     style: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    style |= {"xytext": (-4 if right else 4, 4), "ha": "right" if right else "left"}
-    return mark("annotate", words, (float(right), place), **style, fontsize=9, color=INK)
+    return mark("annotate", words, (0.0, place), xytext=(4, 4), **style, fontsize=9, color=INK)
 
 
 def places_of(copies: Sequence[int]) -> tuple[list[float], list[float]]:

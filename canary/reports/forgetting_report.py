@@ -26,8 +26,8 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
-from canary.reports.wording import about_of, called, software
-from canary.statistics.numbers import count, probability
+from canary.reports.wording import about_of, called, ended, software
+from canary.statistics.numbers import count, plural, probability
 
 _MOST_POINTS = 150
 _LEAST_LOSS = 1e-6
@@ -59,15 +59,32 @@ def forgetting_report(result: Forgetting) -> Report:
     kind = _kind(result)
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
+    needed = math.ceil(1 / LEVEL - 1 - 1e-9)
+    meaning = ", so the target is not unusual"
+    if result.p <= LEVEL:
+        meaning = ", which counts as evidence that the target knows the data"
+    if not closer:
+        meaning = f", the clearest result that {plural(models, 'model')} can give"
     level = sentence(
         "forgetting.level",
+        queries=len(result.losses["query"]),
         models=models,
-        closer=f"{closer or 'none'} {'is' if closer <= 1 else 'are'}",
+        others=plural(models, "model") + " that never saw it",
+        none=not closer,
+        some=closer,
+        closer=closer,
+        cases=closer + 1,
+        of=count(models + 1),
         p=probability(result.p),
-        level=f"{LEVEL:g}",
+        meaning=meaning,
         few=few,
+        enough=needed + 1,
+        needed=needed,
     )
-    open_ends = kind not in ("alike", "forgotten")
+    known, done = (
+        kind in ("surpasses", "remembered", "not_forgotten"),
+        kind in ("alike", "forgotten"),
+    )
     return Report(
         title=f"Has {called(result.model_name)} forgotten the data?",
         label=label,
@@ -78,16 +95,19 @@ def forgetting_report(result: Forgetting) -> Report:
         ],
         actions=said(
             "forgetting.actions",
-            open=open_ends,
-            known=kind in ("surpasses", "remembered", "not_forgotten"),
+            unshown=not (known or done),
+            known=known,
             unlike=kind == "unlike",
             unproven=kind == "unproven",
             void=kind == "void",
             few=few,
-            needed=math.ceil(1 / LEVEL - 1 - 1e-9),
+            needed=needed,
             wide=kind == "undecided",
             no_attack=auc is None,
-            done=not open_ends,
+            done=done,
+            named=done and result.model_name,
+            nameless=done and not result.model_name,
+            samples=result.samples,
         ),
         about={
             **about_of(result, corpus="Data to be forgotten"),
@@ -95,8 +115,15 @@ def forgetting_report(result: Forgetting) -> Report:
             "Models that never saw it": count(models),
         },
         outcome=[distances_figure(result)],
-        unsaid=said("forgetting.unsaid", samples=result.samples),
-        notes=[f"{note}." for note in result.notes],
+        unsaid=said(
+            "forgetting.unsaid",
+            samples=result.samples,
+            known=kind == "not_forgotten",
+            done=done,
+            cases=closer + 1,
+            of=count(models + 1),
+        ),
+        notes=ended(result.notes),
         sections=sections_of(result),
         brief=[result.summary()],
     )
@@ -195,7 +222,7 @@ def distances_figure(result: Forgetting) -> Figure:
         mark("axvspan", 0, result.chance, color=FILL, linewidth=0),
         across("axvline", float(result.calibration.mean())),
     ]
-    distance = Axis("difference from a model trained on the data", limits=(0, 1.02))
+    distance = Axis("difference from a model trained on the data (0: none)", limits=(0, 1.02))
     called = {"calibration": "never saw it", "retrained": "retrained without it"}
     names = {float(height): called.get(name, name) for height, name in enumerate(rows)}
     models = Axis(limits=(-0.6, len(rows) - 0.4), ticks=names)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from canary.audits.audit_result import median_bits
-from canary.audits.history import PASSED_AT_THE_END, History
+from canary.audits.history import PASSED_AT_THE_END, History, WatchedFormat
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -71,11 +71,13 @@ def history_report(history: History) -> Report:
             "history.actions",
             **values,
             failed=len(failures),
-            skipped=max(history.asked - len(history.moments), 0),
+            skipped=_skipped(history),
         ),
         about={**about_of(history), "Limit": values["limit"] or "none was set"},
         tiles=[*_tiles(history)],
-        outcome=[history_figure(history, 0)] if history.measured else (),
+        outcome=[said_in_one("history.canaries"), history_figure(history, 0)]
+        if history.measured
+        else (),
         unsaid=said("history.unsaid"),
         notes=[
             *(f"{finding[:1].upper()}{finding[1:]}." for finding in findings),
@@ -103,6 +105,8 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
         "at": history.stopped_at,
         "why": f": {reason}" if reason else f", because the limit of {above} was passed",
     }
+    if isinstance(limit, int | float):
+        values |= _around(history, float(limit))
     labels = {
         "Nothing was measured": not history.measured,
         "Above the limit at the end": too_late,
@@ -121,9 +125,7 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
     }
     copies = max(medians, key=lambda n: (bool(n), medians[n][0], n))
     median, bound = medians[copies]
-    # The largest lower bound that so many draws can give, where none was as likely.
     about = max(history.formats, key=lambda f: f.draws)
-    best = exposure_by_draws([0.0], np.ones(about.draws), space_size=about.space_size)[0]
     return (
         label,
         tone,
@@ -135,13 +137,49 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
             "median": bits(median),
             "share": one_in(median, about=not bound),
             "draws": about.draws,
-            "best": bits(best.lower_bits),
+            "best": bits(_most_certain(about)),
         },
     )
 
 
+def _most_certain(about: WatchedFormat) -> float:
+    """The largest lower bound that so many draws can give, where none is as likely."""
+    draws = np.ones(about.draws)
+    return exposure_by_draws([0.0], draws, space_size=about.space_size)[0].lower_bits
+
+
+def _around(history: History, limit: float) -> dict[str, Any]:
+    """Where the medians were above a limit though not for certain, and where last below it."""
+    over = history.stopped_at is not None
+    above: list[int] = []
+    within: list[int] = []
+    for moment in history.measured:
+        if over and moment.step >= (history.stopped_at or 0):
+            break
+        medians = (
+            median_bits([moment.exposures[at] for at in places])[0]
+            for copies, places in history.groups().items()
+            if copies
+        )
+        (above if max(medians, default=0.0) > limit else within).append(moment.step)
+    return {
+        "early": " to ".join(
+            f"step {count(step)}" for step in dict.fromkeys(above[:: len(above) - 1 or 1])
+        ),
+        "within": within[-1] if over and within else 0,
+        "none_within": over and not within,
+        "went_on": over and history.measured[-1].step > (history.stopped_at or 0),
+    }
+
+
+def _skipped(history: History) -> int:
+    """Measurements that were left out to save time."""
+    timed = history.settings.get("share") is not None
+    return max(history.asked - len(history.moments), 0) if timed else 0
+
+
 def _tiles(history: History) -> Iterator[Tile]:
-    skipped = max(history.asked - len(history.moments), 0)
+    skipped = _skipped(history)
     failed = len(history.moments) - len(history.measured)
     asked = sentence(
         "history.asked",
@@ -234,15 +272,23 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     """Exposure against training steps, a line for each number of copies; below it the loss."""
     lines = group_lines(history, at, skew_normal=skew_normal)
     highest = max((value for group in lines for value in group.most), default=0.0)
-    marks, y = exposure_axis(math.log2(history.formats[at].space_size), highest=1.05 * highest)
-    words = []
+    limit, about = history.settings.get("stop_above_bits"), history.formats[at]
+    space_bits = math.log2(about.space_size)
+    most = space_bits if skew_normal else min(_most_certain(about), space_bits)
+    words = f"no more can be shown for certain: {bits(most)} bits" if most < space_bits else ""
+    highest = 1.05 * max(highest, limit or 0.0)
+    marks, y = exposure_axis(most, highest=highest, words=words and (words, ""))
+    if limit is not None:
+        name = f"limit: {limit:g} bits"
+        marks.append(mark("axhline", limit, color=CURVE, linewidth=1.4, label=name))
+    told = []
     for group in lines:
         marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]))
         if group.steps:
             first, last = (
                 f"{bits(group.medians[end])} at step {count(group.steps[end])}" for end in (0, -1)
             )
-            words.append(f"{group_name(group.copies)}: from {first} to {last}")
+            told.append(f"{group_name(group.copies)}: from {first} to {last}")
     thin: dict[str, Any] = {"linewidth": 0.7, "linestyle": DOTTED, "zorder": 0.5}
     upright = [across("axvline", step, **thin) for step in history.settings.get("marks") or ()]
     marks += upright + [
@@ -254,13 +300,13 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         marks.append(mark("axvline", history.stopped_at, color=CURVE, linewidth=1.2))
     known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
     steps = Axis("training steps" + (f" ({known[-1]:.4g} are an epoch)" if known else ""))
-    panels = [Panel(marks, steps, y, grid="y", legend="above" if words else "")]
+    panels = [Panel(marks, steps, y, grid="y", legend="above" if told else "")]
     if history.losses:
         x = [point.step for point in history.losses]
         loss = line(x, [point.value for point in history.losses], INK, 1.2)
         below = [loss, mark("margins", y=0.15), *upright]
         panels.append(Panel(below, steps, Axis("loss"), grid="y", height=0.24))
-    about, exposures = history.formats[at], [e for m in history.measured for e in m.exposures]
+    exposures = [e for m in history.measured for e in m.exposures]
     caption = said_in_one(
         "history.caption",
         format=about.masked,
@@ -269,7 +315,10 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         size=about.space_size,
         censored=not skew_normal and any(e.censored for e in exposures),
         usual=bits(UNLEARNED_95_BITS),
-        most=bits(math.log2(about.space_size)),
+        most=bits(space_bits),
+        limited=limit is not None,
+        whole=most == space_bits,
+        cut=most < space_bits,
         losses=history.losses,
         marks=history.settings.get("marks"),
         failures=len(history.measured) < len(history.moments),
@@ -277,7 +326,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     )
     return Figure(
         f"history {at} {skew_normal}",
-        f"Exposure against training steps. Median exposure in bits, {'; '.join(words)}.",
+        f"Exposure against training steps. Median exposure in bits, {'; '.join(told)}.",
         panels,
         caption,
         _table(history, lines),

@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator
 
 from canary.audits.audit_result import Audit
-from canary.gate.verdict import Verdict
+from canary.gate.verdict import Finding, Verdict
 from canary.reports.document import Text, said_in_one, sentence
-from canary.reports.recovery import guesses_of
-from canary.reports.sentences import answer
-from canary.statistics.numbers import count
+from canary.reports.sentences import answer, guesses_of
+from canary.statistics.numbers import count, plural
 
 LABELS = {
     "passed": "Passed: within the limit that you set",
@@ -51,14 +50,13 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     reason, size = verdict.reason, _one_size(verdict)
     end = reason.lower if verdict.outcome == "memorized" else reason.upper
     counted = reason.check == "exposure" and size and end is not None
-    guesses = guesses_of(math.log2(size) - end) if size and end is not None else 0
     largest = "largest" in reason.subject
     group = reason.subject.replace("canaries ", "secret ", 1)
     yield said_in_one(
         f"limit.{verdict.outcome}",
         counted=counted,
         which="secret that is easiest to find" if largest else f"typical {group}",
-        guesses=guesses,
+        guesses=_guesses(reason, size, memorized=verdict.outcome == "memorized") if counted else "",
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         reason=reason.sentence,
     )
@@ -69,6 +67,18 @@ def judged(verdict: Verdict) -> Iterator[Text]:
             yield said_in_one("limit.within", above=above, number=above)
         elif verdict.outcome != "undecided" or found.verdict in ("memorized", "suspect"):
             yield found.sentence
+
+
+def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
+    """The guesses at an exposure: its estimate, and the end of its interval that decides."""
+    end = reason.lower if memorized else reason.upper
+    certain = guesses_of(math.log2(size) - (end or 0.0))
+    words = f"{'at most' if memorized else 'at least'} {plural(certain, 'guess', 'guesses')}"
+    if reason.value is None or (known := guesses_of(math.log2(size) - reason.value)) == certain:
+        return words
+    sure = "" if reason.confidence in (None, 1.0) else f", {100 * (reason.confidence or 0):g} %"
+    where = words.removesuffix(" guesses").removesuffix(" guess")
+    return f"about {plural(known, 'guess', 'guesses')} ({where}{sure})"
 
 
 def _above(audit: Audit, limit: float | None) -> int:

@@ -19,7 +19,8 @@ from canary.reports.document import (
 )
 from canary.statistics.numbers import clean
 
-_MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+# A backslash is text before what is no punctuation, and at no end of a line or cell.
+_MARKUP = re.compile(r"(\\(?!\w)|[`*_{}\[\]<>#|~&])")
 # GitHub, GitLab and their like read these in plain text: @name, #1, GH-1, !1, addresses, e-mail.
 _CALLS = re.compile(
     r"(@|#(?=\w)|!(?=\d)|:(?=//)|\bGH-|\bwww(?=\.)|\bmailto:|\bxmpp:)", re.IGNORECASE

@@ -93,8 +93,9 @@ def _named(result: Any, names: Mapping[str, str | None]) -> Any:
     """A result, or each of several, with the names that were given for its report."""
     if isinstance(result, list | tuple):
         return [_named(one, names) for one in result]
-    if isinstance(result, Verdict) and result.audits:
-        return replace(result, audits=tuple(_named(result.audits, names)))
+    if isinstance(result, Verdict) and (result.audits or result.tested):
+        tested = result.tested and result.tested.named(**names)
+        return replace(result, audits=tuple(_named(result.audits, names)), tested=tested)
     if isinstance(result, Named):
         return result.named(**names)
     if given := [f"{name}_name" for name in ("model", "corpus") if names[name] is not None]:

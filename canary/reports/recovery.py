@@ -12,18 +12,12 @@ from dataclasses import dataclass, replace
 
 from canary.audits.audit_result import Audit, CanaryResult, median_bits
 from canary.reports.document import Table, Text, said_in_one
-from canary.reports.sentences import LEVEL
+from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure, exposure_by_bounds
 from canary.statistics.numbers import count
 
-RECOVERED_SHARE = 1_000
-"""A secret is recovered if it is in this part of all guesses at most: the first thousandth."""
-
 COLUMNS = ("Copies", "Secrets", "Recovered", "Guesses needed (median)", "Exposure, bits (median)")
 """Of `rows`."""
-
-_ROUNDING_BITS = 1e-6
-_MOST_POWER = 1_000  # of 2, so that a float holds it
 
 
 @dataclass(frozen=True)
@@ -46,7 +40,7 @@ class Recovery:
 
     def _reached(self, exposure: Exposure, bits: float) -> bool:
         """Whether so many bits of exposure are enough; of a small space, the first guess is."""
-        return bits >= min(self.limit_bits, exposure.space_bits) - _ROUNDING_BITS
+        return bits >= min(self.limit_bits, exposure.space_bits) - ROUNDING_BITS
 
     def share(self, kind: str = "") -> str:
         """``7 of 12 planted secrets were``, with ``at least`` where more may be."""
@@ -60,18 +54,6 @@ class Recovery:
             return f"the {kind}secret was"
         whole = f"all {count(number)}" if sure == number else f"{count(sure)} of {count(number)}"
         return f"{at_least}{whole} {kind}secrets {'was' if sure == 1 else 'were'}"
-
-
-def guesses_of(log2: float) -> int:
-    """A number of guesses from its logarithm, at least 1; beyond 1,000 rounded up to 3 digits."""
-    power = max(log2, 0.0)
-    if power > _MOST_POWER:
-        return 1 << math.ceil(power)
-    number: float = 2.0**power
-    if number < RECOVERED_SHARE:
-        return round(number)
-    unit: int = 10 ** (math.floor(math.log10(number)) - 2)
-    return math.ceil(number / unit - _ROUNDING_BITS) * unit
 
 
 def most_guesses(exposure: Exposure) -> int:
@@ -111,17 +93,22 @@ def searched(audit: Audit) -> Iterator[Text]:
         mine = [c for c in audit.injected if audit.formats[c.format].format == extraction.format]
         names = {c.id for c in mine}
         found = [c.canary for c in extraction.candidates if c.canary in names]
+        counted, rest = len(Recovery(mine).sure), ""
+        if counted > len(found):
+            later = f"the other {count(counted - len(found))} of the {count(counted)} counted above"
+            rest = f"; {later if found else 'those counted above'} come later in its order"
         if names:
             yield said_in_one(
                 "outcome.extraction",
                 there=audit.canaries_in_corpus and not audit.natural,
+                natural=audit.natural,
                 left_out=not audit.canaries_in_corpus,
                 found=len(found),
-                some=found,
-                none=not found,
+                out=count(len(found)) if found else "None",
                 number=len(names),
                 tried=len(extraction.candidates),
                 queries=extraction.queries,
+                rest=rest,
             )
 
 
@@ -134,6 +121,8 @@ def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
 
 def recovered(audit: Audit) -> Iterator[Text]:
     """What came out, in sentences that need no statistics."""
+    if audit.injected and audit.canaries_in_corpus and not audit.natural:
+        yield said_in_one("outcome.secrets", there=True, controls=audit.controls)
     if audit.injected:
         yield _of_injected(audit)
     else:

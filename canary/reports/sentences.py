@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import statistics
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from canary.audits.audit_result import (
     Audit,
+    CanaryResult,
     coarsest,
     least_p,
     median_bits,
@@ -28,6 +31,14 @@ WEAK_LEVEL = 0.05
 
 UNLEARNED_95_BITS = 4.321928094887363
 """log2 20: of the canaries that were not learned, 95 % stay below this exposure."""
+
+RECOVERED_SHARE = 1_000
+"""A secret is recovered if it is in this part of all guesses at most: the first thousandth."""
+
+ROUNDING_BITS = 1e-6
+"""Exposures that differ by no more are the same but for rounding."""
+
+_MOST_POWER = 1_000  # of 2, so that a float holds it
 
 MODEL_ARGUMENTS = "model_arguments"
 """The setting of an audit that says how the command line names its model, where it is known."""
@@ -62,6 +73,7 @@ class Group:
     median_bits: float
     bound: bool  # whether the median is only a lower bound
     exact: bool  # whether every rank was counted
+    canaries: Sequence[CanaryResult]
 
 
 def strongest(audit: Audit) -> Group | None:
@@ -70,13 +82,14 @@ def strongest(audit: Audit) -> Group | None:
     Groups are compared by the median of their lower bounds, so that one lucky hit does
     not beat canaries that no draw could hit; of equals, the one with fewest copies.
     """
-    groups = {n: [c.exposure for c in group] for n, group in audit.by_repetitions().items() if n}
+    by_copies = audit.by_repetitions()
+    groups = {n: [c.exposure for c in group] for n, group in by_copies.items() if n}
     if not groups:
         return None
     first = max(groups, key=lambda n: (statistics.median(e.lower_bits for e in groups[n]), -n))
     exposures = groups[first]
     exact = all(e.exact for e in exposures)
-    return Group(first, len(exposures), *median_bits(exposures), exact)
+    return Group(first, len(exposures), *median_bits(exposures), exact, by_copies[first])
 
 
 def answer(audit: Audit) -> Answer:
@@ -126,15 +139,19 @@ def answer(audit: Audit) -> Answer:
         # Many canaries together underflow.
         values[name] = odds(min(max(share, sys.float_info.min), LEVEL))
     if group is not None:
-        values["among"] = among = _among(group.median_bits, group.bound, group.exact)
-        usual, times = group.median_bits < UNLEARNED_95_BITS, copies(group.repetitions)
+        sizes = {audit.formats[c.format].space_size for c in group.canaries}
+        values["among"] = among = _among(group.median_bits, sizes, group.bound, group.exact)
+        usual = len(sizes) > 1 and group.median_bits < UNLEARNED_95_BITS
+        times = copies(group.repetitions)
         values["place"] = sentence(
             "answer.place", size=group.size, copies=times, among=among, usual=usual
         )
     if outlier is not None:
         e = outlier.exposure
         values["copies"] = copies(outlier.repetitions)
-        values["outlier"] = _among(e.lower_bits if e.bits is None else e.bits, e.censored, e.exact)
+        size = {audit.formats[outlier.format].space_size}
+        likely = e.lower_bits if e.bits is None else e.bits
+        values["outlier"] = _among(likely, size, e.censored, e.exact)
     drawn = [draws for c in injected if (draws := c.exposure.only_draws) is not None]
     noisy, apart = (bits(value) if value >= 1 else f"{value:.2g}" for value in (noise, spread))
     words = sentence(
@@ -151,9 +168,32 @@ def answer(audit: Audit) -> Answer:
     return Answer(verdict, _LABELS[verdict], words, key)
 
 
-def _among(exposure_bits: float, bound: bool, exact: bool) -> str:  # noqa: FBT001
+def _among(exposure_bits: float, sizes: set[int], bound: bool, exact: bool) -> str:  # noqa: FBT001
+    """Where so exposed secrets are: in guesses, if they are of as many possible ones."""
+    if len(sizes) == 1:
+        (size,) = sizes
+        guesses = guesses_of(math.log2(size) - exposure_bits)
+        return sentence(
+            "answer.guesses",
+            first=guesses == 1,
+            estimate=guesses > 1 and not (bound or exact),
+            guesses=count(guesses),
+            blind=count(max(size // 2, 1)),
+        )
     share = one_in(exposure_bits, about=not (bound or exact))
     return f"{'at least ' if bound else ''}among the most likely {share} possible secrets"
+
+
+def guesses_of(log2: float) -> int:
+    """A number of guesses from its logarithm, at least 1; beyond 1,000 rounded up to 3 digits."""
+    power = max(log2, 0.0)
+    if power > _MOST_POWER:
+        return 1 << math.ceil(power)
+    number: float = 2.0**power
+    if number < RECOVERED_SHARE:
+        return round(number)
+    unit: int = 10 ** (math.floor(math.log10(number)) - 2)
+    return math.ceil(number / unit - ROUNDING_BITS) * unit
 
 
 def curve_verdict(fit: SkewNormalFit | None) -> str:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.advice import advice, cures
-from canary.reports.audit_report import outcome
+from canary.reports.audit_report import notes, outcome
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
     Block,
@@ -27,7 +27,7 @@ from canary.reports.document import (
 )
 from canary.reports.limits import LABELS, judged, limit_bits, limit_words
 from canary.reports.markdown import markdown_of
-from canary.reports.wording import about_of, called
+from canary.reports.wording import about_of, called, ended
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 _MOST_ROWS = 25
@@ -85,6 +85,7 @@ def junit(verdict: Verdict) -> str:
 def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits, bits_allowed = verdict.audits, limit_bits(verdict)
+    details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
     about = dict(verdict.about)
     if audits:
         about = about_of(*audits) | {"Limit": limit_words(verdict)}
@@ -109,10 +110,14 @@ def verdict_report(verdict: Verdict) -> Report:
         tone={"passed": "not-found", "failed": "memorized"}.get(verdict.outcome, verdict.outcome),
         about=about,
         sentences=[*judged(verdict)],
-        notes=verdict.notes,
+        notes=[
+            *dict.fromkeys(note for audit in audits for note in notes(audit, ())),
+            *(note for note in ended(verdict.notes) if note not in details),
+        ],
         outcome=blocks,
         actions=list(dict.fromkeys(actions if audits else cures(verdict))),
         unsaid=said("audit.unsaid") if audits else (),
+        brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
 

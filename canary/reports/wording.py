@@ -289,7 +289,7 @@ def found_blocks(
 
 def ended(notes: Iterable[str]) -> list[str]:
     """Notes as sentences."""
-    return [f"{note.removesuffix('.')}." for note in notes]
+    return [f"{note[:1].upper()}{note[1:].removesuffix('.')}." for note in notes]
 
 
 def not_identified(survey: Survey[Any], did: str, of: str = "") -> str:

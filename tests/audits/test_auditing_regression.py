@@ -196,13 +196,13 @@ def test_a_canary_of_probability_0_is_refused_before_the_walk() -> None:
 def test_a_missing_start_token_is_told() -> None:
     model = build("table")
     bare = audit(model, canary_set(), start_token=None)
-    assert "No start token was put before each candidate, as was asked" in bare.notes[0]
+    assert "No start token was put before each candidate, as you asked" in bare.notes[0]
     assert bare.notes == (*bare.start.notes, *bare.formats[0].notes)
     assert f"note: {bare.notes[0]}" in bare.summary()
     told = audit(model, canary_set(), start_token="\n")
     assert told.formats[0].notes == ()
     (note,) = told.notes
-    assert "as was asked. The canaries do not look more exposed after" in note
+    assert "as you asked. The canaries are not more exposed after other beginnings" in note
 
 
 def test_a_tokenizer_that_saw_the_canaries_is_told() -> None:

@@ -35,7 +35,7 @@ def test_an_audit_draws_controls_and_refuses_p_values(tmp_path):
     said = answer(found)
     assert said.verdict == "nothing"
     assert "not drawn at random" in said.sentence
-    assert "16 controls" in said.sentence
+    assert "16 secrets that were never planted (controls)" in said.sentence
     found.save(tmp_path / "audit.json")
     assert Audit.load(tmp_path / "audit.json") == found
     page = report(found, tmp_path / "report.html").read_text()
@@ -73,7 +73,7 @@ def test_what_has_no_p_value():
     every = CanarySet.from_fills("The code {digit:1}.", [str(n) for n in range(10)])
     found = audit(build("table"), every)  # a whole space leaves no controls
     assert found.controls_p is None
-    assert "no controls" in answer(found).sentence
+    assert "no secret was left out" in answer(found).sentence
     data = audit(build("table"), SECRETS).to_dict()
     with pytest.raises(RecordError, match="natural"):
         Audit.from_dict({**data, "injected_p": data["controls_p"]})

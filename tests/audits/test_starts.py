@@ -68,7 +68,10 @@ def test_a_wrong_start_token_that_is_named_is_undecided(named):
     assert "--context TEXT" in str(verdict)
     right = audit(model, CANARIES, start_token=START)
     assert right.start.rivals == ()
-    assert f"do not look more exposed after nothing or '\\n' or {OTHER}" in right.notes[0]
+    assert (
+        f"not more exposed after other beginnings that were tried (nothing; '\\n'; {OTHER}"
+        in right.notes[0]
+    )
     told = " ".join(extract(model, TEXT, start_token=named, canaries=CANARIES).notes)
     assert f"audit again with --start-token '{START}'" in told
 
@@ -124,10 +127,10 @@ def test_what_the_tokenizer_itself_puts_there_is_the_choice():
     found = audit(model, CANARIES)
     assert found.start == StartChoice(None, "tokenizer", own=START)
     (said,) = StartChoice(None, "asked", own=START, compared=("' '",)).notes
-    assert said.startswith("The canaries do not look more exposed after ' '.")
-    assert found.notes == (
-        f"Each candidate was priced after {START}, which the tokenizer puts there.",
+    assert said.startswith(
+        "The canaries are not more exposed after other beginnings that were tried (' ')."
     )
+    assert found.notes == (f"Before each candidate comes {START}, which the tokenizer puts there.",)
 
 
 def test_of_hundreds_of_special_tokens_the_right_one_is_found():

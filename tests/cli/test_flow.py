@@ -67,7 +67,9 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert audit.formats[0].method == "enumeration"
     assert audit.injected_p.p_value < 1e-6
     assert audit.controls_p.p_value > 0.01
-    assert "The model memorized planted secrets. This model memorized training data" in audited.err
+    assert (
+        "The model memorized planted secrets. Of the planted secrets, half of those" in audited.err
+    )
 
     assert command("report", "a/audit.json", "--out", "again.html").code == 0
     assert Path("again.html").read_bytes() == Path("a/report.html").read_bytes()
@@ -107,11 +109,12 @@ def test_notes_are_told_by_every_command(command, workplace, model):
     judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json")
     assert judged.document["notes"] == [chosen, untrained]
     for outcome in (audited, judged):
-        for text in (chosen, untrained):
-            assert outcome.err.splitlines().count(f"note: {text}") == 1
+        lines = outcome.err.splitlines()
+        assert [lines.count(line) for line in (chosen, f"note: {untrained}")] == [1, 1]
+        assert "warning: The true risk may be higher: the test assumed that nothing" in outcome.err
     named = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
     told, same = named.document["notes"]
-    assert "as was asked. The canaries do not look more exposed after" in told
+    assert "as you asked. The canaries are not more exposed after other beginnings" in told
     assert same == untrained
     assert named.err.count("note:") == 2
 

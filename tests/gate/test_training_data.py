@@ -165,14 +165,14 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     assert properties == notes
     shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
     assert shown.splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
-    assert f"- {START}" in markdown(verdict).splitlines()
+    assert f"- {START[0].upper()}{START[1:]}." in markdown(verdict).splitlines()
     assert "<trained>" not in markdown(verdict)
     assert explained(verdict).splitlines()[-len(notes) :] == [f"- note: {note}" for note in notes]
 
 
 def test_reports_show_them():
     with figures(drawn=False):
-        assert START in render(noted(START))
+        assert f"N{START[1:]}." in render(noted(START))
         page = render([noted(START), noted(START, bits=3.0)], labels=["x", "y"])
     assert f"A and B: {START}" in page
 

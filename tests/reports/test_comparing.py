@@ -193,19 +193,19 @@ def test_the_answer_golden(audits, made, plain):
     text = Page(made["alike"]).text("style")
     learned, nothing = "A (checkpoint-1200, audit 1)", "B (checkpoint-1200, audit 2)"
     for words in (
-        f"A trade-off No model is best in both. {nothing} memorizes least, but its test loss is "
-        f"1.5, and that of {learned} is 1.25.",
-        f"Ship {nothing} if you can accept its test loss. Ship {learned} only if",
-        f"guesses for each secret as with {learned}.",
+        f"A trade-off No model is best in both. {nothing} memorizes least, but its test loss (how "
+        f"badly it predicts new text) is 1.5, and that of {learned} is 1.25.",
+        f"{nothing} is the choice if you can accept its test loss; {learned} only if",
+        f"guesses for a secret as with {learned}, on average over all planted secrets.",
     ):
         assert words in text
     given = audits["enumerated"], audits["nothing learned"]
-    for losses, loss in (([1.5, 1.25], "is the lowest (1.25)"), ([1, 1.01], "of 1.01 is within 1")):
+    for losses, loss in (([1.5, 1.25], "is the lowest (1.25)"), ([1, 1.01], "is 1.01, within 1")):
         text = words_of(*given, test_losses=losses)
-        assert f"Ship B {nothing} memorizes least of the 2 models, and its test" in text
+        assert f"is for your limit {nothing} memorizes least of the 2 models, and its test" in text
         assert loss in text
     text = words_of(*given)
-    assert f"for each secret with {nothing} as with {learned}, the next of the 2 models." in text
+    assert f"for a secret as with {learned}, the next of the 2 models, on average" in text
     assert "Compare the utility, too" in text
 
 

@@ -144,19 +144,19 @@ CASES = {
         "Not enough data to decide",
         "1 of 2 secrets was recovered in the first 954 guesses. Blind guessing takes 500,000,000 "
         "guesses on average for each of them. These secrets were found in the training data",
-        "For a verdict, plant canaries",
+        "For a verdict, plant secrets",
     ),
     "none planted": (
         exact({0: CHANCE}),
         "Not enough data to decide",
         "No secret was planted in the training data, so nothing could be recovered.",
-        "Plant canaries in the training data",
+        "Plant secrets (canaries) in the training data",
     ),
     "empty": (
         exact({}),
         "Not enough data to decide",
         "This audit holds no secrets, so nothing could be recovered.",
-        "Plant canaries in the training data",
+        "Plant secrets (canaries) in the training data",
     ),
     "few possible secrets": (
         of_groups(
@@ -193,7 +193,7 @@ JUDGED = {
     "passed": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2})),
         "Passed: within the limit that you set",
-        "The typical secret with 1 copy takes at least",
+        "The typical secret with 1 copy takes about 500,000,000 guesses (at least 250,000,000, 90",
         "Check each new model.",
     ),
     "passed, though learned": (

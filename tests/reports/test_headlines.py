@@ -179,14 +179,19 @@ CASES = {
         lambda: of_deletion(losses(0.0, 3)),
         "No trace was found",
         "The target answers on the data like models that never saw it. "
-        "Of 19 models that never saw the data,",
-        "Keep this report with the deletion request.",
+        "For comparison, one model was trained on the data and 19 were not. Of the 19 models that "
+        "never saw it, 14 answer as much like the trained model as the target does, or more. By "
+        "chance that happens in 15 cases of 20 (p = 0.75), so the target is not unusual.",
+        "You may record that the deletion was tested, and that no trace was found. But this report "
+        "does not say which model was tested: name it (--model-name), and run the test again",
     ),
     "deletion, not done": (
         lambda: of_deletion(losses(1.0, 2)),
         "Not forgotten",
-        "The target still knows the data. It answers on it more like a model that was trained on",
-        "Do not record the deletion as done on the strength of this report.",
+        "The target's answers are closer to those of the trained model than those of any of the 19 "
+        "are. By chance that happens in 1 case of 20 (p = 0.05), the clearest result that 19 "
+        "models can give.",
+        "Do not record the deletion as done. Train the model again",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
@@ -215,7 +220,7 @@ CASES = {
     "deletion, too few models": (
         lambda: of_deletion(losses(0.0, 3), OTHERS[:3]),
         "Not enough data to decide",
-        "With 3 such models, p cannot be so small.",
+        "At 1 case of 20 or fewer it would count as evidence, which needs 19 models.",
         "Train 19 calibration models or more",
     ),
     "deletion, void": (
@@ -225,10 +230,19 @@ CASES = {
         "Train the query model until it knows the data",
     ),
     "training, stopped": (
-        lambda: make_history(stopped_at=60),
+        lambda: make_history(stopped_at=60, late=4),
         "Stopped at step 60",
-        "The training was stopped at step 60, because the limit of 6 bits was passed. At step 60",
-        "Audit a checkpoint from before step 60 as well (canary audit).",
+        "The training was stopped at step 60, because the limit of 6 bits was passed. At step 50, "
+        "the line was above the limit, but not for certain: a stop needs the whole interval of the "
+        "median above it. At step 60",
+        "The last measurement within the limit is of step 40: if you kept a checkpoint of that",
+    ),
+    "training, above for long": (
+        lambda: make_history(stopped_at=50),
+        "Stopped at step 50",
+        "It went on all the same: the last measurement is of step 60. At step 10 to step 40, "
+        "the line was above the limit, but not for certain: a stop needs the whole interval",
+        "No measurement was within the limit, so no checkpoint of this training is a way out.",
     ),
     "training, too late": (
         lambda: make_history(stopped_at=60, stop_reason=f"{PASSED_AT_THE_END}, at step 60"),
@@ -239,8 +253,8 @@ CASES = {
     "training, within the limit": (
         lambda: replace(make_history(learned=False), settings=make_history(stopped_at=9).settings),
         "Within the limit while training",
-        "No stop was needed: at no step that was measured were the canaries found above the limit "
-        "of 6 bits. At step 60,",
+        "No stop was needed: at no step that was measured were the canaries certainly above the "
+        "limit of 6 bits. At step 60,",
         "Audit the trained model before you release it (canary audit)",
     ),
     "training without a limit": (
@@ -257,9 +271,9 @@ CASES = {
     ),
     "comparison": (
         lambda: of_models_beside(HIGH, LOW, HIGHER),
-        "B memorizes least",
-        "An attacker needs about 2,000 times as many guesses for each secret with B (y) as with "
-        "A (x), the next of the 3 models.",
+        "B memorizes least; whether that is little enough is for your limit",
+        "With B (y), an attacker needs about 2,000 times as many guesses for a secret as with "
+        "A (x), the next of the 3 models, on average over all planted secrets.",
         "Compare the utility, too",
     ),
     "comparison of equals": (
@@ -267,32 +281,34 @@ CASES = {
         "Cannot be ranked",
         "These 2 models cannot be ranked by what they memorize, because the differences between "
         "them are no larger than chance makes them.",
-        "If you must choose now, choose by utility: of the models that cannot be ranked, A (x) has",
+        "before you ship it (canary check AUDIT --max-exposure-bits N): the least of several may "
+        "still be too much. To rank them, plant more secrets in the next training",
     ),
     "comparison, one worse": (
         lambda: of_models_beside(MIXED, LOW, HIGH),
         "Not C",
         "More is memorized by C (z) than by B (y): an attacker needs fewer guesses for each "
         "secret. B (y) and A (x) cannot be ranked",
-        "To rank them, put more canaries into the next training",
+        "To rank them, plant more secrets in the next training",
     ),
     "comparison, to ship": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.01]),
-        "Ship B",
-        "B (y) memorizes least of the 2 models, and its test loss of 2.01 is within 1 %",
-        "Check the model that you ship against your limit",
+        "B memorizes least; whether that is little enough is for your limit",
+        "B (y) memorizes least of the 2 models, and its test loss, which says how badly a model "
+        "predicts new text, is 2.01, within 1 % of the lowest (2, of A (x)).",
+        "Check B (y) against your limit before you ship it",
     ),
     "comparison, a trade-off": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
         "A trade-off",
-        "B (y) memorizes least, but its test loss is 2.5, and that of A (x) is 2.",
-        "Ship B (y) if you can accept its test loss.",
+        "B (y) memorizes least, but its test loss (how badly it predicts new text) is 2.5, and",
+        "B (y) is the choice if you can accept its test loss; A (x) only if its audit is within",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
-        "A memorizes least",
-        "Least is not little: all of these models memorized planted secrets.",
-        "Check the model that you ship against your limit",
+        "All memorize planted secrets; A least",
+        "Each of the 2 models memorized planted secrets: least is not little. With A (x), an",
+        "Ship none of these models before it has passed your limit",
     ),
     "comparison of few canaries": (
         lambda: of_models_beside({16: [1.0] * 4}, {16: [12.0] * 4}),
@@ -309,7 +325,7 @@ CASES = {
     "comparison of audits without canaries": (
         lambda: of_models_beside({0: [1.0] * 8}, {0: [1.0] * 8}),
         "Not enough data to decide",
-        "they have no injected canaries to compare",
+        "they have no planted secrets to compare",
         "",
     ),
 }

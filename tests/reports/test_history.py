@@ -124,9 +124,9 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     text = words_of(made)
     assert f"stopped at step 60: {why} of 6." in text
     assert "Canaries were seen after <b>different</b> starts." in text
-    assert "Candidates were priced after nothing. Of 5 canaries" in text
+    assert "Before each candidate came nothing. Of 5 canaries" in text
     assert "<|endoftext|> before 4, nothing before 1" in text
     reason = f"{PASSED_AT_THE_END}, at step 60: nothing was stopped; canaries with 16 copies"
     text = words_of(make_history(stopped_at=60, stop_reason=reason))
-    assert f"T{reason[1:]}. At step 60, the canaries" in text
+    assert f"T{reason[1:]}. At step 10 to step 50, the line was above the limit" in text
     assert "was stopped at step" not in text

@@ -168,9 +168,11 @@ def test_notes_of_the_audit_stand_at_the_top_once(audits, pages, plain):
 
 def test_a_dry_run_claims_no_injection(audits, plain):
     text = words_of(replace(audits["nothing learned"], settings={"canaries_in_corpus": False}))
-    assert "Nothing was put in and nothing is found: the 32 canaries planned for the corpus" in text
+    assert (
+        "Nothing was put in and nothing is found: the 32 secrets planned for the training" in text
+    )
     assert "Copies planned" in text
-    for claim in ("injected canar", "that were put into", "copies each", "copies in the corpus"):
+    for claim in ("planted secrets (can", "injected canar", "that were put into", "copies each"):
         assert claim not in text.lower()
 
 

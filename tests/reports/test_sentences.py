@@ -54,8 +54,8 @@ def coarse(audit, *, noise, spread, dtype):
     return replace(audit, formats=(priced,), model={"dtype": dtype})
 
 
-SURE = "while the 4 controls, never put into the corpus, show nothing unusual."
-ALONE = "and there were no controls to check the audit itself."
+SURE = "the 4 secrets that were never planted (controls) look like chance."
+ALONE = "and no secret was left out to check the audit itself (a control)."
 BILLION = {"size": 10**9, "draws": 20_000}
 CHANCES = {0: CHANCE, 16: CHANCE}
 COARSER = {"noise": 2.5, "spread": 20, "dtype": "bfloat16"}
@@ -64,72 +64,73 @@ CASES = {
     "memorized": (
         audit_of({0: CHANCE, 1: CHANCE, 16: [1, 2, 3, 4]}),
         "memorized",
-        # Two of the four have 18.64 bits or more, the mean of ranks 2 and 3: 2^-18.64 of the
-        # space is 1 in 408,248.
-        "This model memorized training data: half of the canaries that appeared 16 times in the "
-        f"corpus are among the most likely 1 in 400,000 possible secrets, {SURE}",
+        # Two of the four have 18.64 bits or more, the mean of ranks 2 and 3: 2.4 guesses of 10^6.
+        "Of the planted secrets, half of those that appeared 16 times in the training data are "
+        f"found within the first 2 guesses, where blind guessing takes 500,000, while {SURE}",
     ),
     "memorized, a little": (
         # 64 canaries at 2.3 bits: weak, but together far beyond chance.
         audit_of({0: CHANCE, 4: [200_000] * 64}),
         "memorized",
-        "4 times in the corpus are among the most likely 1 in 5 possible secrets (1 in 2 is usual "
-        "for text that was not learned), while the 4 controls",
+        "4 times in the training data are found within the first 200,000 guesses, where blind "
+        f"guessing takes 500,000, while {SURE}",
     ),
     "memorized, no controls": (
         audit_of({2: [1, 1, 1]}),
         "memorized",
-        f"twice in the corpus are among the most likely 1 in 1 million possible secrets, {ALONE}",
+        "twice in the training data are found at the first guess, where blind guessing takes "
+        f"500,000, {ALONE}",
     ),
     "memorized, only a bound": (
         # No hit among 20,000 draws: with 97.5 % confidence a share below 1 - 0.025^(1/20000),
-        # 12.40 bits, 1 in 5,422.
+        # 12.40 bits: 10^9 / 5,422.
         audit_of({0: [9_000, 15_000], 64: [0, 0, 0]}, **BILLION),
         "memorized",
-        "at least among the most likely 1 in 5,400 possible secrets, while the 2 controls, never",
+        "are found within the first 185,000 guesses, where blind guessing takes 500,000,000, while",
     ),
     "memorized, estimated from draws": (
         # 50 hits of 20,000: 1 in 400, an estimate.
         audit_of({0: [9_000, 15_000], 64: [50, 50, 50]}, **BILLION),
         "memorized",
-        "are among the most likely 1 in about 400 possible secrets, while",
+        "are found within about the first 2,500,000 guesses, where blind guessing takes",
     ),
     "nothing found": (
         audit_of({1: CHANCE, **CHANCES}),
         "not found",
-        "No sign that this model memorized training data: the 8 injected canaries are where "
-        f"chance puts text that the model never saw, {SURE}",
+        "No sign that this model memorized training data: the 8 planted secrets are where "
+        f"chance puts text that the model never saw, and {SURE}",
     ),
     "nothing found, one canary, no controls": (
         audit_of({16: [600_000]}),
         "not found",
-        f"the injected canary is where chance puts text that the model never saw, {ALONE}",
+        f"the planted secret is where chance puts text that the model never saw, {ALONE}",
     ),
     "hints": (
         # One canary with p = 0.03.
         audit_of({0: CHANCE, 8: [30_000]}),
         "undecided",
-        "no proof: the canary that appeared 8 times in the corpus is among the most likely 1 in 33 "
-        "possible secrets, and luck alone makes the 1 canary look so in 3 of 100 audits, while",
+        "no proof: of the planted secrets, the one that appeared 8 times in the training data is "
+        "found within the first 30,000 guesses, where blind guessing takes 500,000, and luck alone "
+        "makes them look so in 3 of 100 audits, while",
     ),
     "one stands out": (
         # p = 10^-6 once among 40 is 4 * 10^-5 by Bonferroni; Fisher dilutes it.
         audit_of({0: CHANCE, 4: [1] + [700_000] * 39}),
         "undecided",
-        "but one that appeared 4 times in the corpus is among the most likely 1 in 1 million "
-        "possible secrets, which luck does in fewer than one in ten thousand audits of this "
-        "size, while",
+        "but one that appeared 4 times in the training data is found at the first guess, where "
+        "blind guessing takes 500,000, which luck does in fewer than one in ten thousand audits of "
+        "this size, while",
     ),
     "dry run": (
         dry(audit_of({0: CHANCE, 16: [500_000, 400_000]})),
         "not found",
-        "nothing is found: the 2 canaries planned for the corpus but left out are where chance",
+        "nothing is found: the 2 secrets planned for the training data but left out are where",
     ),
     "dry run, false alarm": (
         dry(audit_of({0: CHANCE, 16: [1, 2]})),
         "suspect",
-        "a false alarm: the 2 canaries planned for the corpus but left out look memorized, which "
-        "happens in fewer than one in a billion sound audits; find out",
+        "a false alarm: the 2 secrets planned for the training data but left out look memorized, "
+        "which happens in fewer than one in a billion sound audits; find out",
     ),
     "noise as large as the differences": (
         coarse(audit_of(CHANCES), **COARSER),
@@ -154,31 +155,30 @@ CASES = {
     ),
     # The p-values allow for the noise already.
     "coarse, and yet found": (
-        coarse(audit_of({16: [1, 1]}), **COARSER), "memorized", "the most likely 1 in 1 million",
+        coarse(audit_of({16: [1, 1]}), **COARSER), "memorized", "found at the first guess",
     ),
     # One canary and 50 draws: p is 1/51 at best.
     "too few draws": (
         audit_of({0: [25], 64: [0]}, draws=50),
         "undecided",
-        "too small to decide: with 1 canary and 50 draws, not even complete memorization",
+        "too small to decide: with 1 planted secret and 50 draws, not even complete memorization",
     ),
     "too small a space": (
-        audit_of({64: [1]}, size=50), "undecided", "with 1 canary and only 50 possible secrets",
+        audit_of({64: [1]}, size=50), "undecided", "with 1 planted secret and only 50 possible",
     ),
     "controls alarm": (
         audit_of({0: [10, 20, 30], 16: [1, 2, 3, 4]}),
         "suspect",
-        "the 3 controls, never put into the corpus, look memorized as well. This happens in fewer "
-        "than one in a billion sound audits. Find out whether",
+        "the 3 secrets that were never planted (controls) look memorized as well. This happens in "
+        "fewer than one in a billion sound audits. Find out whether",
     ),
     "only controls": (
         audit_of({0: CHANCE}),
         "nothing",
-        "none of its canaries was put into the corpus, and the 4 controls, never put into the "
-        "corpus, show nothing unusual.",
+        f"none of its secrets was planted in the training data, and {SURE}",
     ),
     "no p-value": (
-        replace(audit_of({4: [1, 1]}), injected_p=None), "nothing", "it has no p-value of the in",
+        replace(audit_of({4: [1, 1]}), injected_p=None), "nothing", "it has no p-value of the pl",
     ),
     "empty": (audit_of({}), "nothing", "This audit contains no canaries, so it says nothing."),
 }  # fmt: skip

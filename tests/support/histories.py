@@ -22,8 +22,9 @@ def make_history(
     seed=0,
     stop_reason=None,
     batches=None,
+    late=0,
 ):
-    """Canaries of 16 copies become 5 bits likelier at each moment; the others stay."""
+    """Canaries of 16 copies become 5 bits likelier at each moment after `late`; others stay."""
     rng = np.random.default_rng(seed)
     canaries, found = [], []
     for at in range(formats):
@@ -40,7 +41,10 @@ def make_history(
             found.append(Moment(step, step / 40, 0.2, reason=reason))
             continue
         gain = np.array(
-            [5.0 * number if c.repetitions == 16 and learned else 0.0 for c in canaries]
+            [
+                5.0 * max(number - late, 0) if c.repetitions == 16 and learned else 0.0
+                for c in canaries
+            ]
         )
         px = np.maximum(own - gain, 0.5)
         curve = tuple(float(v) for v in np.maximum(33.0 - px, 0.0))
