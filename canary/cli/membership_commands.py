@@ -180,7 +180,7 @@ def risk(
     least="[Attacks] N: Judge only samples that at least N models were trained without and, if the "
     "attack needs those, at least N were trained on.  [default: all samples]",
     rule="The rule for the quantile of losses, for S, P and R.",
-    alphas="LEVEL,LEVEL,...: The levels of the decisions: shares of nonmembers that may be called "
+    alphas="LEVEL,LEVEL,...: The levels of the decisions: shares of non-members that may be called "
     "members.",
 )
 def models(

@@ -67,13 +67,13 @@ HELP: Mapping[str, str] = {
     "probs, or losses), labels and member (0 or 1).",
     "shadow": "FILE: The same for a shadow model, whose members the attacker knows.",
     "fpr": "RATE,RATE,...: The false positive rates to report.  [default: 0.001,0.01,0.1 as far as "
-    "there are enough nonmembers]",
+    "there are enough non-members]",
     "confidence": "LEVEL: The confidence of every interval, between 0 and 1.",
     "prior": "P: The chance that a sample is a member before the attack, between 0 and 1.",
     "bins": "N: The bins in the histogram of each class.  [default: 5]",
     "scale": "The scale of the bins.",
-    "least": "N: The fewest members, and nonmembers, of the shadow with which a class gets its own "
-    "histogram.",
+    "least": "N: The fewest members, and non-members, of the shadow with which a class gets its "
+    "own histogram.",
     "smooth": "Use kernel densities instead of histograms.",
     "coin_flips": "Bound epsilon from below. This needs a fair coin for each sample of the target "
     "that decided whether it went in, and a shadow that does not depend on the coins.",

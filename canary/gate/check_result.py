@@ -27,7 +27,7 @@ from canary.statistics.numbers import clean, count
 _SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
 
 _NARROWER = (
-    "attack more members and nonmembers (four times as many halve the interval), or more models "
+    "attack more members and non-members (four times as many halve the interval), or more models "
     "if the intervals are over fleets"
 )
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
@@ -274,8 +274,8 @@ def _tpr_within(found: _Attacks, fpr: float, limit: float) -> Finding:
         needed = count(math.ceil(1.0 / fpr - 1e-9))
         return Finding(
             "TPR", what, "undecided", f"the result has no interval of the {what}",
-            f"repeat the attacks with --fpr {fpr:g} (in Python fprs); it takes {needed} nonmembers "
-            "or more",
+            f"repeat the attacks with --fpr {fpr:g} (in Python fprs); it takes {needed} "
+            "non-members or more",
             limit=limit,
         )  # fmt: skip
     return _within("TPR", what, reached, limit, found.confidence)

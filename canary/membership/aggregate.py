@@ -115,7 +115,7 @@ class Across(Shown):
         return np.asarray(self.tprs.mean(axis=0))
 
     def tpr_at_fpr(self, fpr: float) -> Spread:
-        """The true positive rate over targets at a false positive rate of one nonmember or more."""
+        """The true positive rate over targets at a rate of one non-member or more."""
         return Spread.of([one.roc.tpr_value(fpr) for one in self.evaluations])
 
     def most_vulnerable(self) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ class Across(Shown):
 def evaluate_models(
     scores: ManyScores, *, fprs: ArrayLike | None = None, confidence: float = 0.95
 ) -> Across:
-    """How well an attack separates members from nonmembers, by target and on average.
+    """How well an attack separates members from non-members, by target and on average.
 
     The average ROC is taken at `fprs`, 200 rates from 0.0001 to 1 unless given. An EstimationError
     if all judged samples of a target are of one kind.
@@ -140,18 +140,11 @@ def evaluate_models(
         # Rates are compared as counts: 1 of 1,000 is no more than 0.001.
         allowed = np.floor(grid * curve.nonmembers * (1.0 + 1e-12))
         tprs.append(curve.tpr[np.searchsorted(curve.false_positives, allowed, side="right")])
-        auc = curve.auc(confidence=confidence)
-        evaluations.append(Evaluation(scores.name, curve, confidence, auc, None))
-    return Across(
-        scores.name,
-        scores.targets,
-        tuple(evaluations),
-        Spread.of([one.auc.value for one in evaluations]),
-        grid,
-        np.array(tprs),
-        scores.models_trained,
-        scores.notes,
-    )
+        area = curve.auc(confidence=confidence)
+        evaluations.append(Evaluation(scores.name, curve, confidence, area, None))
+    auc = Spread.of([one.auc.value for one in evaluations])
+    reached = (tuple(evaluations), auc, grid, np.array(tprs))
+    return Across(scores.name, scores.targets, *reached, scores.models_trained, scores.notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +173,7 @@ def sample_auc(scores: ManyScores) -> SampleAuc:
     chosen = np.flatnonzero(scores.judged & (inside > 0) & (outside > 0))
     if not len(chosen):
         raise InputError(
-            f"no sample is a member of some of the {len(scores.member)} targets and a nonmember "
+            f"no sample is a member of some of the {len(scores.member)} targets and a non-member "
             "of others",
             cure="attack several models of which each was trained on other samples",
             where="sample_auc",
@@ -201,7 +194,7 @@ def sample_auc(scores: ManyScores) -> SampleAuc:
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """Shares of nonmembers and of members that are called members; arrays of shape (levels,)."""
+    """Shares of non-members and of members that are called members; arrays of shape (levels,)."""
 
     name: str
     alphas: Floats
@@ -212,7 +205,7 @@ class Rates:
 def rates(scores: ManyScores, *, alphas: Sequence[float] = ALPHAS) -> Rates:
     """The rates of the decisions at each level, over all targets and judged samples.
 
-    An FPR above its alpha says that nonmembers are unlike the null: shadows that were trained
+    An FPR above its alpha says that non-members are unlike the null: shadows that were trained
     otherwise, or a population from elsewhere.
     """
     called = [scores.guess(alpha)[:, scores.judged] for alpha in alphas]
@@ -225,7 +218,7 @@ def rates(scores: ManyScores, *, alphas: Sequence[float] = ALPHAS) -> Rates:
 class Agreement:
     """How often attacks, and the truth (first of `names`), say the same at a level.
 
-    Shares of the members, and of the nonmembers, have the shape (names, names).
+    Shares of the members, and of the non-members, have the shape (names, names).
     """
 
     names: tuple[str, ...]

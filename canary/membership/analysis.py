@@ -160,8 +160,8 @@ def leakage(
 class ClassRisks:
     """Mean risk of members beside the generalization error, by rising error; of shape (k,).
 
-    `classes` are those with enough members and nonmembers; `error` is the accuracy on the members
-    less that on the nonmembers.
+    `classes` are those with enough members and non-members; `error` is the accuracy on the members
+    less that on the non-members.
     """
 
     classes: NDArray[np.int64]
@@ -181,7 +181,7 @@ def class_risks(
     """Whether classes that generalize badly are those at risk.
 
     Figure 8 of Song and Mittal, section 4.2.4. `table` has the signal ``correctness``, `target` is
-    its row, and a class needs `least` members and nonmembers to be counted. The interval speaks of
+    its row, and a class needs `least` members and non-members to be counted. The interval speaks of
     further classes like these. An InputError if the scores are of other samples, an EstimationError
     if fewer than four classes are left, or their numbers do not differ.
     """
@@ -230,7 +230,7 @@ def sensitivity(table: SignalTable, *, target: int = 0) -> Floats:
     -------
     ndarray of float64 of shape (samples,)
         Mean over the models without sample z of ``log(Mentr(without z) / Mentr(with z))``,
-        in nats; NaN for nonmembers of the target, and for members that no model lacks.
+        in nats; NaN for non-members of the target, and for members that no model lacks.
     """
     others = np.arange(table.models) != target
     lacking = ~table.member & table.member[target] & others[:, None]

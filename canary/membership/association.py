@@ -1,6 +1,6 @@
 """The shadows of a target: which models they are, what they teach, and whether they are blind.
 
-A shadow that was trained on the target's own members, or on the target's nonmembers, reveals to
+A shadow that was trained on the target's own members, or on the target's non-members, reveals to
 an attack who is a member: what chance made of the two kinds, thresholds learn on the shadow and
 find again in the target.
 """
@@ -97,7 +97,7 @@ def check_both_kinds(member: Flags, where: str) -> None:
     if member.all() or not member.any():
         raise EstimationError(
             f"all {len(member)} shadow samples are of one kind",
-            cure="give members and nonmembers of the shadow model",
+            cure="give members and non-members of the shadow model",
             where=where,
         )
 
@@ -140,7 +140,7 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
         equal = samples - members - int(known[least]) + 2 * int(both[least])
         same = 2 * equal > samples
         most = equal if same else samples - equal
-        kind, flag = ("members", "the same") if same else ("nonmembers", "the opposite")
+        kind, flag = ("members", "the same") if same else ("non-members", "the opposite")
         how = (
             f"The shadow was trained on much of the target's {kind}: {most:,} of "
             f"{plural(samples, 'sample')} have {flag} flag in both"
@@ -162,7 +162,7 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
 
 
 def _chance_of_numbers(flags: Flags, numbers: Ints) -> float:
-    """Chance that numbers differ so much between members and nonmembers, flags dealt anew."""
+    """Chance that numbers differ so much between members and non-members, flags dealt anew."""
     from scipy.special import ndtr
 
     samples, members = len(flags), int(flags.sum())

@@ -77,7 +77,7 @@ def attack(
     target : int
         The model of `table` that is attacked.
     alpha : float
-        Of attacks that compare with many models: the share of nonmembers that they may call
+        Of attacks that compare with many models: the share of non-members that they may call
         members by mistake. Online LiRA calls a sample a member where that is more likely.
     seed : int
         Of the neural attacks; the others draw nothing.
@@ -95,7 +95,7 @@ def attack(
         If there is no such attack, signal, target or shadow, the shadow has another number
         of classes, or it is the target itself (`canary.membership.sharing.shared_rows`).
     EstimationError
-        If the shadow has no members or no nonmembers.
+        If the shadow has no members or no non-members.
 
     Notes
     -----
@@ -166,7 +166,7 @@ def _by_threshold(
     if len(pooled):
         shown = ", ".join(map(str, pooled[:10])) + (" and more" if len(pooled) > 10 else "")
         notes += (
-            f"The shadow lacks members or nonmembers of {len(pooled)} "
+            f"The shadow lacks members or non-members of {len(pooled)} "
             f"class{'es' if len(pooled) > 1 else ''} ({shown}): the threshold of all classes "
             "together serves there",
         )
@@ -186,7 +186,7 @@ class Thresholds:
     """A threshold for each class: a sample is called a member from that value on.
 
     `values` has the shape (classes,); NaN calls nobody a member: no threshold does better than a
-    coin. `pooled` flags classes that lack members or nonmembers: they take the threshold of all
+    coin. `pooled` flags classes that lack members or non-members: they take the threshold of all
     classes.
     """
 

@@ -157,7 +157,7 @@ def growth(
     """The AUC of an attack against its number of models or, of P, of population points.
 
     Figure 3 of Ye et al. Only samples that have the references they need at the smallest size are
-    judged. Of P, points that are nonmembers of every target are drawn, and none of them is judged.
+    judged. Of P, points that are non-members of every target are drawn, and none of them is judged.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class View:
         self.loss = None if loss is None else loss[row]
 
     def auc(self, confidence: float) -> Estimate:
-        """How often the loss of a member is lower than that of a nonmember."""
+        """How often the loss of a member is lower than that of a non-member."""
         curve = roc(-self.table.signal("loss")[self.row], self.member)
         return curve.auc(confidence=1.0 - (1.0 - confidence) / self.models)
 
@@ -69,7 +69,7 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
         ours, theirs = (table.signal("loss")[~table.member] for table in tables)
         units = _other_units(ours, theirs, "target", "shadow")
         return notes if units is None else (*notes, units)
-    for kind in ("nonmembers", "members"):
+    for kind in ("non-members", "members"):
         wanted = kind == "members"
         right = [table.values["correctness"][table.member == wanted] for table in tables]
         counts = [number for flags in right for number in (int(flags.sum()), len(flags))]
@@ -113,8 +113,8 @@ def _odd_models(views: Sequence[View]) -> tuple[str, ...]:
     also = f". That holds for {len(odd)} of {len(views)} models" * (len(odd) > 1)
     return (
         f"The loss of the member is lower in {percent_of_pairs(aucs[odd[0]])} of pairs of a member "
-        f"and a nonmember of {odd[0]}, and in {percent_of_pairs(middle)} of the middle model's. If "
-        "all were trained alike, its flags or outputs are of other samples or in another order"
+        f"and a non-member of {odd[0]}, and in {percent_of_pairs(middle)} of the middle model's. "
+        "If all were trained alike, its flags or outputs are of other samples or in another order"
         f"{also}",
     )
 
@@ -146,7 +146,7 @@ def _swapped_flags(view: View) -> str | None:
         )
         how = (
             f"right on {100 * ours.mean():.1f} % of members and {100 * theirs.mean():.1f} % of "
-            "nonmembers"
+            "non-members"
         )
         least = float(clopper_pearson(int(right.sum()), len(right), (1.0 - SURE) / 2.0)[0])
         learned = least > np.unique(view.table.label, return_counts=True)[1].max() / len(right)
@@ -154,16 +154,17 @@ def _swapped_flags(view: View) -> str | None:
         auc = view.auc(1.0 - (1.0 - SURE) / 2)
         low, high, better = auc.lower - 0.5, auc.upper - 0.5, "surer"
         how = (
-            f"a higher loss on members than on nonmembers in {100 * (1 - auc.value):.1f} % of pairs"
+            f"a higher loss on members than on non-members in {100 * (1 - auc.value):.1f} % of "
+            "pairs"
             f"{', as confidences in place of losses have, too' * (right is None)}"
         )
     if high >= 0.0:
         return None
     return (
-        f"The {view.what} is {better} on nonmembers than on members ({how}), and training makes no "
-        "model so: the flags member may be swapped. They are 1 for samples that the model was "
-        "trained on and 0 for others. If they are right, members and nonmembers are not from the "
-        "same source"
+        f"The {view.what} is {better} on non-members than on members ({how}), which training never "
+        "causes: the flags member may be swapped. They are 1 for samples that the model was "
+        "trained on and 0 for others. If the flags are right, members and non-members are not "
+        "from the same source"
     )
 
 
@@ -273,9 +274,9 @@ def _other_classes(view: View) -> str | None:
     shares = np.stack([inside / inside.sum(), (every - inside) / (every - inside).sum()])
     most = int(np.abs(shares[0] - shares[1]).argmax())
     return (
-        f"Members and nonmembers of the {view.what} are not of the same classes: class "
+        f"Members and non-members of the {view.what} are not of the same classes: class "
         f"{labels[most]} is {100 * shares[0, most]:.1f} % of members and "
-        f"{100 * shares[1, most]:.1f} % of nonmembers. Attacks may see that, and not who was "
+        f"{100 * shares[1, most]:.1f} % of non-members. Attacks may see that, and not who was "
         "trained on. Draw both at random from one source"
     )
 
@@ -304,7 +305,7 @@ def _copies(view: View) -> str | None:
         return None
     return (
         f"{plural(2 * both, 'sample')} of the {view.what} have the outputs and the label of a "
-        "sample of the other kind, as copies have: a copy of a member is no nonmember. Leave "
+        "sample of the other kind, as copies have: a copy of a member is no non-member. Leave "
         "copies out; if there are none, save more digits"
     )
 
@@ -359,16 +360,16 @@ def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> t
     name = min(below, key=lambda name: reached[name].value)
     return (
         f"The attack {name} is right on only {100 * reached[name].value:.1f} % of pairs of a "
-        "member and a nonmember, where chance is 50 %, and training makes no model so: the "
-        f"{what} of members and nonmembers may be swapped. If they are right, members "
-        "and nonmembers are not from the same source",
+        "member and a non-member, where chance is 50 %. Training never causes that: the "
+        f"{what} of members and non-members may be swapped. If they are not, members and "
+        "non-members are not from the same source",
     )
 
 
 def positive_control(of: str) -> str:
     """A note for models in which nothing was found."""
     return (
-        f"The losses of members and nonmembers are alike in {of}, as they would be if the flags "
+        f"The losses of members and non-members are alike in {of}, as they would be if the flags "
         "were of other samples or in another order. To rule that out, train a model for many "
         "epochs on a few samples, and save its outputs in the same way: the attacks must find its "
         "members"

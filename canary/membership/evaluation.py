@@ -1,4 +1,4 @@
-"""How well an attack tells members from nonmembers: in all, by class, by any column."""
+"""How well an attack tells members from non-members: in all, by class, by any column."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Evaluation(Shown):
 class Part:
     """An attack on the samples that share a value: of a class, of a group.
 
-    `auc` and `accuracy` are None where there are no members or no nonmembers; `accuracy` also
+    `auc` and `accuracy` are None where there are no members or no non-members; `accuracy` also
     for bare scores.
     """
 
@@ -81,7 +81,7 @@ class Part:
 def evaluate(
     scores: AttackScores | ArrayLike, member: ArrayLike, *, confidence: float = 0.95
 ) -> Evaluation:
-    """How well scores distinguish members from nonmembers.
+    """How well scores distinguish members from non-members.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ where both are as likely). **Offline** there is only the second, and the score i
 ``-log2 Pr[N(mean, variance) > value]`` bits, which orders samples as the paper's
 ``Pr[N <= value]`` does, and does not round to 1. Variances are those of each sample, or, where
 references are few, **fixed**: one for all samples, within samples, for members and for
-nonmembers each.
+non-members each.
 
 References
 ----------

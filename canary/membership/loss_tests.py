@@ -93,7 +93,7 @@ def by_model(bench: References, tuning: Tuning) -> Floats:
         at = np.searchsorted(null, values, side="right")
         missing, skip = own, np.arange(table.samples)
         if bench.population is None:
-            # A member that ties with a point stands in for it: as k of n, and nonmembers as
+            # A member that ties with a point stands in for it: as k of n, and non-members as
             # k of n - 1, equal losses would be told apart. One between the points k and k + 1
             # has (k + 1) / (n + 1) of n, which is between their k / n and (k + 1) / n.
             tied = places[np.maximum(at - 1, 0)]

@@ -134,11 +134,11 @@ def attack_models(
         Rows of the shadow table, or of `table`, that serve as references; all unless given.
     population : array_like of int or bool, optional
         Samples of `table` that are set aside as population points for P, S and RMIA and not
-        evaluated. Unless given, the nonmembers of a model are its population; for P and S each
+        evaluated. Unless given, the non-members of a model are its population; for P and S each
         is judged without itself, and for P a member without one of an equal loss.
     most : int, optional
         Of R, D and L: each sample is compared with its first `most` references at most, so that
-        leave-one-out models are as many for the sample that they left out as for a nonmember.
+        leave-one-out models are as many for the sample that they left out as for a non-member.
     rule, gamma, a
         As in `canary.membership.attacks.Tuning`.
 
@@ -152,9 +152,9 @@ def attack_models(
     Notes
     -----
     Among the models of a table a target does without some references, so that members and
-    nonmembers are compared with equally many (`canary.membership.references`). How many is decided
+    non-members are compared with equally many (`canary.membership.references`). How many is decided
     by the flags of all samples that are judged, so select them first. Shadow tables serve as they
-    are, and a note says where the number of references distinguishes members from nonmembers.
+    are, and a note says where the number of references distinguishes members from non-members.
     """
     kind = _checked(name, rule)
     benches = _benches(
@@ -292,7 +292,7 @@ def _benches(
 
 
 def _counts_that_tell(kind: Attack, benches: list[References]) -> tuple[str, ...]:
-    """A note if the number of references alone tells members of a target from nonmembers."""
+    """A note if the number of references alone tells members of a target from non-members."""
     worst: tuple[float, int, Estimate, float] | None = None
     targets = sum(len(bench.targets) for bench in benches)
     for bench in benches:
@@ -313,7 +313,7 @@ def _counts_that_tell(kind: Attack, benches: list[References]) -> tuple[str, ...
     _, row, auc, usual = worst
     return (
         f"The number of references (usually {usual:.0f}) alone separates members of model {row} "
-        f"from nonmembers: AUC {auc.value:.2f} ({auc.lower:.2f} to {auc.upper:.2f}). Attacks on "
+        f"from non-members: AUC {auc.value:.2f} ({auc.lower:.2f} to {auc.upper:.2f}). Attacks on "
         "models that learned nothing would see some of it. Take references that were drawn without "
         "regard to the target, or equally many for each sample",
     )

@@ -27,6 +27,7 @@ from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import picked
 from canary.statistics.roc import Estimate, OperatingPoint
+from canary.statistics.shares import nonmembers_for_lower_end
 from canary.statistics.tails import Rule
 
 KIND = "canary membership models"
@@ -170,13 +171,29 @@ class ModelsSurvey(Survey[AttackedModels]):
     over_fleets: bool
     rule: Rule
 
-    def _reached(self, one: AttackedModels, confidence: float) -> Estimate:
+    def average_of(self, one: AttackedModels, confidence: float) -> Estimate:
+        """Its mean AUC over the targets."""
         return one.auc if confidence == self.confidence else one.auc_at(confidence)
 
+    def _can_show(self, fpr: float) -> bool:
+        least = min(one.roc.nonmembers for one in self.attacked[0].across.evaluations)
+        # Intervals over fleets have ends of their own.
+        needed = nonmembers_for_lower_end(fpr, confidence=self._each)
+        return self.over_fleets or least >= needed
+
     def most_vulnerable_models(self, most: int = _MOST) -> list[int]:
-        """Places among the targets, of the highest AUC by the strongest attack first."""
-        order = self.strongest.across.most_vulnerable()
-        return [self.targets.index(row) for row in order[:most]]
+        """Places among the targets: those whose members the surest guesses find most of first.
+
+        Of equal ones, and without false positive rates, the highest AUC of the same attack.
+        """
+        surest, lead = self.surest(), self.lead
+        at = None if surest is None else lead.fprs.index(surest.fpr)
+
+        def found(place: int) -> tuple[float, float]:
+            tpr = 0.0 if at is None else lead.points[at][place].tpr.value
+            return tpr, lead.across.evaluations[place].auc.value
+
+        return sorted(range(len(self.targets)), key=found, reverse=True)[:most]
 
     def most_vulnerable_samples(self, most: int = _MOST) -> list[dict[str, Any]]:
         """The samples of the highest AUC over targets, by the strongest attack."""
@@ -191,7 +208,7 @@ class ModelsSurvey(Survey[AttackedModels]):
     def perfect_samples(self) -> tuple[int, float]:
         """How many samples have an AUC of 1, and how many would at most by chance.
 
-        Where scores say nothing, all of m members are above all of n nonmembers in one of
+        Where scores say nothing, all of m members are above all of n non-members in one of
         ``(m + n)! / (m! n!)`` orders.
         """
         if self.exposed is None:
@@ -202,7 +219,7 @@ class ModelsSurvey(Survey[AttackedModels]):
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""
-        perfect, chance = self.perfect_samples()
+        (perfect, chance), surest = self.perfect_samples(), self.surest()
         kept = ("members", "nonmembers", "accuracy_on_members", "accuracy_on_nonmembers")
         named, models = [], []
         for row, (number, name) in enumerate(zip(self.table.numbers, self.names, strict=True)):
@@ -223,6 +240,8 @@ class ModelsSurvey(Survey[AttackedModels]):
             "intervals_over": "fleets" if self.over_fleets else "samples",
             **picked(self, "rule", "seed"),
             "strongest": self.strongest.name,
+            "surest": surest
+            and {"name": surest.name, "asked_fpr": surest.fpr, "tpr": plain(surest.tpr)},
             "told_apart": self.told_apart(),
             "outcome": self.outcome(),
             "corrected_auc": plain(self.corrected()),

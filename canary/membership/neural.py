@@ -27,7 +27,7 @@ NEURAL = ("neural", "neural-per-class")
 
 _FOLDS = 5
 _LEAST = 20
-"""Members, and nonmembers, of a class that networks of its own need."""
+"""Members, and non-members, of a class that networks of its own need."""
 
 _ENTRIES, _OWN_ENTRIES = 128, 32
 """Of the prediction vector, for a network of all classes and for one of a class; the least
@@ -61,7 +61,7 @@ def neural_attack(
         shadows are the other models of `table`.
     name : {"neural", "neural-per-class"}
         One network for all classes, which gets the class as a one-hot vector, or one for
-        each. A class of fewer than 20 shadow members or nonmembers takes the network of all.
+        each. A class of fewer than 20 shadow members or non-members takes the network of all.
     target : int
         The model of `table` that is attacked.
     seed : int
@@ -69,14 +69,14 @@ def neural_attack(
     Returns
     -------
     AttackScores
-        Scores are log-odds of being a member, where members are as common as nonmembers.
+        Scores are log-odds of being a member, where members are as common as non-members.
 
     Raises
     ------
     InputError
         If outputs were not kept, or target and shadow do not fit.
     EstimationError
-        If the shadow has fewer than 20 members or nonmembers.
+        If the shadow has fewer than 20 members or non-members.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def neural_attack(
         few = int(pooled[np.unique(table.label)].sum())
         if few:
             notes += (
-                f"{few} of {table.classes} classes have fewer than {_LEAST} members or nonmembers "
+                f"{few} of {table.classes} classes have fewer than {_LEAST} members or non-members "
                 "in the shadow: the network of all classes serves there",
             )
     own = np.flatnonzero(~pooled)
@@ -185,7 +185,7 @@ def _networks(
             at = np.flatnonzero(member[group] == kind)
             if len(at) < _LEAST:
                 raise EstimationError(
-                    f"the shadow has {len(at)} {'members' if kind else 'nonmembers'}, a "
+                    f"the shadow has {len(at)} {'members' if kind else 'non-members'}, a "
                     f"network needs {_LEAST}",
                     cure="give a larger shadow, or choose metric attacks",
                     where="neural attack",

@@ -67,7 +67,7 @@ def attack_epsilon(
 ) -> AttackEpsilon:
     """A lower bound on epsilon, from one training run and an attack on it.
 
-    The highest scores are guessed to be members, the lowest nonmembers; the more guesses are
+    The highest scores are guessed to be members, the lowest non-members; the more guesses are
     right, the less private the training was.
 
     Parameters

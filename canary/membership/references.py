@@ -1,13 +1,13 @@
-"""Which models and samples an attack compares with; equally many for members and nonmembers.
+"""Which models and samples an attack compares with; equally many for members and non-members.
 
 Where losses of all models are alike, the score of a sample still has a law that depends on the
 number of its references; it must not depend on who is a member. Of a sample in exactly half of
-the models, a member of the target is outside one more of the others than a nonmember. So each
+the models, a member of the target is outside one more of the others than a non-member. So each
 target does without references until the numbers agree (`kept`): in each table with as many members
-as nonmembers wholly, else to half a sample at every number.
+as non-members wholly, else to half a sample at every number.
 
 R by its empirical rule, on losses without ties, ranks a sample among its own references: on noise
-members and nonmembers then have scores of one law on every split. Other scores have that if the
+members and non-members then have scores of one law on every split. Other scores have that if the
 split was drawn without regard to the samples.
 """
 
@@ -206,7 +206,7 @@ class References:
                 continue
             shown = ", ".join(map(str, bad[:_SHOWN]))
             more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
-            who, train = ("members", "without") if kind == "outside" else ("nonmembers", "on")
+            who, train = ("members", "without") if kind == "outside" else ("non-members", "on")
             away = "--least 2 (least=2)" if least else "table.select(samples=...)"
             cure = f"train more models {train} them, or omit them by {away}"
             if self.source is self.table and 2 * len(bad) > judged:

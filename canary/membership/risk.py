@@ -104,7 +104,7 @@ def risk_scores(
         Bins of equal width, or a kernel of one width, in the logarithm (values below 1e-10 count as
         that) or in the modified entropy itself.
     least : int
-        Members and nonmembers that a class needs for a histogram or densities of its own.
+        Members and non-members that a class needs for a histogram or densities of its own.
     smooth : bool
         Kernel densities in place of histograms.
 
@@ -114,12 +114,12 @@ def risk_scores(
         As `canary.attack`.
     EstimationError
         If an option is out of range, bins are given for a smoothed estimate, or the shadow has
-        no members or no nonmembers.
+        no members or no non-members.
 
     Notes
     -----
     Song and Mittal, USENIX Security 2021, section 4.1: with ``a`` and ``b`` the shares
-    of the shadow's members and nonmembers of the class that fall in the bin of the sample's
+    of the shadow's members and non-members of the class that fall in the bin of the sample's
     modified entropy (equation 15), or their densities there, the score is
     ``prior a / (prior a + (1 - prior) b)``.
 
@@ -393,6 +393,6 @@ def check_prior(prior: float, where: str) -> None:
     if not 0.0 < prior < 1.0:
         raise EstimationError(
             f"prior must be between 0 and 1, got {prior!r}",
-            cure="0.5 says that members are as common as nonmembers",
+            cure="0.5 says that members are as common as non-members",
             where=where,
         )

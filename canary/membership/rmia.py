@@ -35,7 +35,7 @@ def rmia(bench: References, tuning: Tuning, *, online: bool) -> Floats:
     """Scores from 0 to 1, of shape (targets, samples); see the module. O(nK + n log n).
 
     A point of the population is compared with itself, too: were it left out, k of n - 1 and k of n
-    would distinguish nonmembers from members of equal ratios.
+    would distinguish non-members from members of equal ratios.
     """
     gamma, a = tuning.gamma, tuning.a
     if not 0.0 < gamma < np.inf:

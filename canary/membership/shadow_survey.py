@@ -64,7 +64,8 @@ class ShadowSurvey(OneTargetSurvey):
     class_risks: ClassRisks | None = None
     epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)
 
-    def _reached(self, one: Attacked, confidence: float) -> Estimate:
+    def average_of(self, one: Attacked, confidence: float) -> Estimate:
+        """The balanced accuracy of its guesses."""
         assert one.attack.guess is not None
         return balanced_accuracy(one.attack.guess, self.target.member[0], confidence=confidence)
 
@@ -104,6 +105,14 @@ class ShadowSurvey(OneTargetSurvey):
             "risk": self.risks.scores[order],
         }
         return rows_of(columns)
+
+    def as_risky(self) -> tuple[int, int]:
+        """Members and non-members whose score is that of the last of `most_at_risk`, or higher."""
+        listed = self.most_at_risk()
+        if self.risks is None or not listed:
+            return 0, 0
+        high, member = self.risks.scores >= listed[-1]["risk"], self.target.member[0]
+        return int((high & member).sum()), int((high & ~member).sum())
 
     def guesses(self) -> list[Guesses]:
         """Precision and recall of guessing by the risk score, as in table 6 of the paper."""
@@ -172,7 +181,7 @@ def survey(
         Names with commas between them, or ``all`` that the signals allow.
     fprs : sequence of float, optional
         False positive rates to look at. Unless given, those of
-        `canary.membership.survey.FPRS` that the number of nonmembers allows.
+        `canary.membership.survey.FPRS` that the number of non-members allows.
     confidence : float
     prior, bins, scale, least, smooth
         Of the risk scores, as in `canary.membership.risk.risk_scores`.
@@ -192,7 +201,7 @@ def survey(
         If all samples of target or shadow are of one kind, the two do not fit, or they are
         of one model.
     EstimationError
-        If a rate that was asked for is below one nonmember, or an option of the risk scores
+        If a rate that was asked for is below one non-member, or an option of the risk scores
         is out of range.
     """
     check_confidence(confidence, "survey")
@@ -233,7 +242,7 @@ def survey(
         if few:
             notes.append(
                 f"{few} of {target.classes} classes have fewer than {least} members or "
-                "nonmembers in the shadow: their risk scores rest on all classes together"
+                "non-members in the shadow: their risk scores rest on all classes together"
             )
     attacked, epsilons = [], {}
     done = stage(progress, "attacks", len(names), "rounds")
@@ -333,7 +342,7 @@ def _contrast(target: SignalTable, shadow: SignalTable) -> tuple[str | None, str
         if here.lower <= 0.5 and here.upper < there.lower and there.lower > 0.5:
             doubt = (
                 f"The loss of the member is lower in {percent_of_pairs(there)} of pairs of a "
-                f"member and a nonmember of the {one} and in {percent_of_pairs(here)} of the "
+                f"member and a non-member of the {one} and in {percent_of_pairs(here)} of the "
                 f"{other}'s, where chance is 50 %. If both were trained alike, the flags or the "
                 f"outputs of the {other} are of other samples or in another order. If not, train "
                 "the shadow as the target was"

@@ -259,7 +259,7 @@ def check_references(
     That is where one has the losses of a target, and too few different ones to decide. Models that
     give all samples one loss reveal no members. An InputError if a target is among the references,
     by its fingerprint or because they say the same of every sample: its loss would be compared with
-    itself where it is a nonmember alone, and an attack would find something in noise.
+    itself where it is a non-member alone, and an attack would find something in noise.
     """
     same, source = shadow is None, table if shadow is None else shadow
     others = references[~np.isin(references, targets)] if same else references

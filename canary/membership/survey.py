@@ -98,14 +98,21 @@ class Attacked:
 
 @dataclass(frozen=True)
 class Surest:
-    """The attack, of `attacks`, that finds most members at the least false positive rate.
+    """The attack, of `attacks`, that finds most members while few non-members are mistaken.
 
-    The interval of `point` allows for the choice among the attacks.
+    `tpr` is the share of the members that it finds at the false positive rate `fpr`. Its interval
+    allows for the choice among the attacks.
     """
 
     name: str
-    point: OperatingPoint
+    fpr: float
+    tpr: Estimate
     attacks: int
+
+    @property
+    def beats_guessing(self) -> bool:
+        """Whether it surely finds more members than guessing, which finds the share `fpr`."""
+        return self.tpr.lower > self.fpr
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -123,19 +130,28 @@ class Survey(Named, Shown, Generic[One]):
     about: About = field(default_factory=About.today)
 
     def summary(self) -> str:
-        """Whether members can be identified, by which attack, and the notes."""
+        """Whether members can be identified, by which attacks, and the notes."""
         said = {
             "identified": "training samples can be identified",
             "not identified": "no attack identified training samples",
             "undecided": "undecided",
             "void": "the test is void",
         }
-        best, number = self.corrected(), len(self.attacked)
-        line = (
-            f"{'check the input first; ' if self.doubts else ''}{said[self.outcome()]}: the "
-            f"strongest of {number} attacks, {self.strongest.name}, reaches {best.value:.3f} "
-            f"({best.lower:.3f} to {best.upper:.3f}), where guessing reaches 0.5"
+        mean, surest = self.corrected(), self.surest()
+        line = f"{'check the input first; ' if self.doubts else ''}{said[self.outcome()]}: "
+        if surest is not None:
+            tpr = surest.tpr
+            line += (
+                f"{surest.name} finds {tpr.value:.3f} of the members ({tpr.lower:.3f} to "
+                f"{tpr.upper:.3f}) at a false positive rate of {surest.fpr:g}, where guessing "
+                f"finds {surest.fpr:g}; "
+            )
+        line += (
+            f"on average {self.strongest.name} reaches {mean.value:.3f} ({mean.lower:.3f} to "
+            f"{mean.upper:.3f}), where guessing reaches 0.5"
         )
+        if len(self.attacked) > 1:
+            line += f"; each is the best of {len(self.attacked)} attacks at that"
         return "\n".join([line, *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:
@@ -153,8 +169,8 @@ class Survey(Named, Shown, Generic[One]):
 
     @cached_property
     def strongest(self) -> One:
-        """The attack that reaches most; the first, of equal ones."""
-        return max(self.attacked, key=lambda one: self._reached(one, self.confidence).value)
+        """The attack that reaches most on average; the first, of equal ones."""
+        return max(self.attacked, key=lambda one: self.average_of(one, self.confidence).value)
 
     def corrected(self) -> Estimate:
         """What the strongest attack reaches, its interval widened for the choice (Bonferroni).
@@ -165,7 +181,7 @@ class Survey(Named, Shown, Generic[One]):
 
     @cached_property
     def _corrected(self) -> Estimate:
-        return self._reached(self.strongest, self._each)
+        return self.average_of(self.strongest, self._each)
 
     def corrected_of(self, one: One) -> dict[str, Any]:
         """What an attack reaches as plain data, its intervals widened for the choice (Bonferroni).
@@ -183,16 +199,56 @@ class Survey(Named, Shown, Generic[One]):
         """The confidence of each attack that allows for their number."""
         return 1.0 - (1.0 - self.confidence) / len(self.attacked)
 
-    def _reached(self, one: One, confidence: float) -> Estimate:
+    def average_of(self, one: One, confidence: float) -> Estimate:
+        """What an attack reaches on average: the (mean) AUC, or what the class has in its place."""
         return one.auc_at(confidence)
 
-    def told_apart(self) -> bool | None:
-        """Whether some attack is better than a coin, allowing for how many were tried.
+    def found_by(self, one: One, fpr: float) -> Estimate:
+        """The share of the members that an attack finds, with the interval of `corrected_of`."""
+        return one.rates_found(self._each)[fpr]
 
-        None where none is, and something speaks against the files: files that are put together
-        wrongly show nothing, whatever the model remembers.
+    @property
+    def lead(self) -> One:
+        """The attack of the surest guesses; the strongest where no false positive rate is known."""
+        surest = self.surest()
+        name = self.strongest.name if surest is None else surest.name
+        return next(one for one in self.attacked if one.name == name)
+
+    def surest(self) -> Surest | None:
+        """The attack that finds most members at a low false positive rate; None without rates.
+
+        It is at the least rate at which this number of non-members can show more than guessing,
+        or else at the largest that was asked for.
         """
-        return self.corrected().lower > 0.5 or (None if self.against() else False)
+        return self._surest
+
+    @cached_property
+    def _surest(self) -> Surest | None:
+        rates = sorted(self.attacked[0].rates_found())
+        if not rates:
+            return None
+        fpr = next(filter(self._can_show, rates), rates[-1])
+
+        def found(one: One) -> tuple[float, float]:
+            return one.rates_found()[fpr].value, self.average_of(one, self.confidence).value
+
+        best = max(self.attacked, key=found)
+        return Surest(best.name, fpr, self.found_by(best, fpr), len(self.attacked))
+
+    def _can_show(self, fpr: float) -> bool:
+        """Whether the interval of a share of members at a rate can have a lower end above 0."""
+        raise NotImplementedError
+
+    def told_apart(self) -> bool | None:
+        """Whether some attack is better than guessing, on average or in its surest guesses.
+
+        Each of the two is wrong with half of what `confidence` leaves, allowing for how many
+        attacks were tried. None where neither is better, and something speaks against the files:
+        files that are put together wrongly show nothing, whatever the model remembers.
+        """
+        surest = self.surest()
+        found = self.corrected().lower > 0.5 or (surest is not None and surest.beats_guessing)
+        return found or (None if self.against() else False)
 
     def against(self) -> tuple[str, ...]:
         """What speaks against the files."""
@@ -207,20 +263,17 @@ class Survey(Named, Shown, Generic[One]):
 class OneTargetSurvey(Survey[Attacked]):
     """What attacks on one target found."""
 
-    def surest(self) -> Surest | None:
-        """The attack that finds most members at the least rate; None if no rate was asked for."""
-        rates = [point.asked_fpr for point in self.attacked[0].points]
-        if not rates:
-            return None
-        least = rates.index(min(rates))
-        best = max(self.attacked, key=lambda one: one.points[least].tpr.value)
-        point = best.evaluation.roc.tpr_at_fpr(rates[least], confidence=self._each)
-        return Surest(best.name, point, len(self.attacked))
+    def _can_show(self, fpr: float) -> bool:
+        nonmembers = self.attacked[0].evaluation.roc.nonmembers
+        return nonmembers >= nonmembers_for_lower_end(fpr, confidence=self._each)
 
     def _answer(self) -> dict[str, Any]:
         """What surveys of one target have in common, as plain data."""
-        best = self.surest()
-        surest = None if best is None else {"name": best.name, **point_fields(best.point)}
+        best, curve = self.surest(), self.lead.evaluation.roc
+        surest = best and {
+            "name": best.name,
+            **point_fields(curve.tpr_at_fpr(best.fpr, confidence=self._each)),
+        }
         return {
             "confidence": self.confidence,
             "seed": self.seed,
@@ -243,25 +296,26 @@ def rates_of(
 ) -> tuple[list[float], list[str]]:
     """The false positive rates that are looked at, and notes on them.
 
-    Those that were asked for (an EstimationError if one is below one nonmember); or those of `FPRS`
-    that are not. With a `confidence` the rates whose intervals have no lower end above 0 are named.
+    Those that were asked for (an EstimationError if one is below one non-member); or those of
+    `FPRS` that are not. With a `confidence` the rates whose intervals have no lower end above 0 are
+    named.
     """
     chosen, notes = list(FPRS if fprs is None else fprs), []
     if fprs is None:
         chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
         if len(chosen) < len(FPRS):
             notes.append(
-                f"With {nonmembers:,} nonmembers no false positive rate below "
-                f"{1 / nonmembers:.2g} can be seen, so none is shown"
+                f"{nonmembers:,} non-members are too few to judge an attacker who is wrong about "
+                f"less than 1 in {nonmembers:,} of them; give more for that"
             )
     for rate in chosen:
         check_rate(rate, nonmembers)
         needed = 1 if confidence is None else nonmembers_for_lower_end(rate, confidence=confidence)
         if nonmembers < needed:
             notes.append(
-                f"At an FPR of {100 * rate:g} %, the interval of a TPR starts at 0 because "
-                f"{nonmembers:,} nonmembers are too few for a lower end (it takes {needed:,}), "
-                "not because there is no risk"
+                f"At a false positive rate of {100 * rate:g} %, the interval of the share of "
+                f"members that is found starts at 0 because {nonmembers:,} non-members are too few "
+                f"for a lower end (it takes {needed:,}), not because there is no risk"
             )
     return chosen, notes
 

@@ -65,11 +65,11 @@ class TextSurvey(OneTargetSurvey):
         return self.doubts if warning is None else (*self.doubts, warning)
 
     def differ_without_model(self) -> bool:
-        """Whether words alone separate members from nonmembers, by the permutation test."""
+        """Whether words alone separate members from non-members, by the permutation test."""
         return self.words.differ
 
     def differ_in_length(self) -> bool:
-        """Whether members are longer or shorter than nonmembers, by the interval of the AUC."""
+        """Whether members are longer or shorter than non-members, by the interval of the AUC."""
         return not self.length.auc.lower <= 0.5 <= self.length.auc.upper
 
     def no_better_than_words(self) -> bool:
@@ -86,7 +86,7 @@ class TextSurvey(OneTargetSurvey):
         """What a reader must know of words alone before believing an attack; None if nothing."""
         if self.differ_without_model():
             return (
-                "Members and nonmembers differ without any model: a bag of words separates them "
+                "Members and non-members differ without any model: a bag of words separates them "
                 f"with an AUC of {_said(self.words.auc)}, p = {probability(self.words.p)}. The "
                 "attacks may see that difference and no memorization; take both from one source"
             )
@@ -106,21 +106,22 @@ class TextSurvey(OneTargetSurvey):
         seen = [one.name for one in self.attacked if TEXT_SIGNALS[one.name].sees == "length"]
         told = f", and may be all that {', '.join(seen)} sees" if seen else ""
         return (
-            f"Members are {which} than nonmembers: of a member and a nonmember the member has more "
-            f"tokens in {_said(auc)} of cases, where 0.5 is chance. That is seen without the "
+            f"Members are {which} than non-members: of a member and a non-member the member has "
+            f"more tokens in {_said(auc)} of cases, where 0.5 is chance. That is seen without the "
             f"model{told}. Files from one source are warned of by chance in "
             f"{100 * (1 - self.confidence):.3g} % of cases; otherwise take both from one source at "
             "random"
         )
 
     def doubted(self) -> bool:
-        """Whether the strongest attack may see words or lengths that differ without any model."""
-        by_length = TEXT_SIGNALS[self.strongest.name].sees == "length"
+        """Whether the best attacks may see words or lengths that differ without any model."""
+        best = {self.strongest.name, self.lead.name}
+        by_length = any(TEXT_SIGNALS[name].sees == "length" for name in best)
         return (by_length and self.differ_in_length()) or self.warning() is not None
 
     def most_member_like(self, most: int = _MOST) -> list[dict[str, Any]]:
-        """The members that the strongest attack is surest of: line, tokens, and signal."""
-        attack = self.strongest.attack
+        """The members that the leading attack is surest of: line, tokens, and signal."""
+        attack = self.lead.attack
         inside = np.flatnonzero(self.member)
         order = inside[np.argsort(-attack.scores[inside], kind="stable")][:most]
         values = self.measured.table.signal(attack.signal)[0]
@@ -173,7 +174,7 @@ def survey_texts(
         What each text is called in results; its position, from 0, unless given.
     fprs : sequence of float, optional
         False positive rates to look at. Unless given, those of
-        `canary.membership.survey.FPRS` that the number of nonmembers allows.
+        `canary.membership.survey.FPRS` that the number of non-members allows.
     confidence : float
     seed : int
         Of the halves, the folds and the permutations.
@@ -185,8 +186,8 @@ def survey_texts(
     InputError
         If there are fewer texts than were measured.
     EstimationError
-        If members or nonmembers are too few, or a rate that was asked for is below one
-        nonmember.
+        If members or non-members are too few, or a rate that was asked for is below one
+        non-member.
     """
     check_confidence(confidence, "survey_texts")
     table, member = measured.table, measured.table.member[0]
@@ -220,10 +221,10 @@ def survey_texts(
         if auc.lower > 0.5:
             doubts += (
                 f"The loss of the reference model is lower for the member in {100 * auc.value:.1f} "
-                "% of pairs of a member and a nonmember, where chance is 50 %: it was trained on "
-                "members, too, or they are easier than nonmembers for any model. If it was trained "
-                "on them, the figures of the attack reference are lower bounds. Name a reference "
-                "that never saw the members",
+                "% of pairs of a member and a non-member, where chance is 50 %: it was trained on "
+                "members, too, or they are easier than non-members for any model. If it was "
+                "trained on them, the figures of the attack reference are lower bounds. Name a "
+                "reference that never saw the members",
             )
     result = TextSurvey(
         measured=measured,

@@ -1,6 +1,6 @@
-"""Can members be told from nonmembers without any model? By their words alone.
+"""Can members be told from non-members without any model? By their words alone.
 
-A membership attack on texts is worth nothing if members and nonmembers come from different
+A membership attack on texts is worth nothing if members and non-members come from different
 sources: an attack that looks at what a model finds easy sees the sources. A bag of words shows
 such differences of topic, time and style.
 """
@@ -29,7 +29,7 @@ PERMUTATIONS = 399
 """Times that the flags are dealt anew, unless it is said otherwise."""
 
 LEVEL = 0.025
-"""From this p-value down members and nonmembers differ."""
+"""From this p-value down members and non-members differ."""
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -58,7 +58,7 @@ class WordsAlone:
 
     @property
     def differ(self) -> bool:
-        """Whether words separate members from nonmembers, at the level `LEVEL`."""
+        """Whether words separate members from non-members, at the level `LEVEL`."""
         return self.p <= LEVEL
 
 
@@ -71,7 +71,7 @@ def words_alone(
     permutations: int = PERMUTATIONS,
     done: Callable[[int], object] = lambda folds: None,
 ) -> WordsAlone:
-    """AUC of a bag-of-words classifier of members and nonmembers, and its p-value.
+    """AUC of a bag-of-words classifier of members and non-members, and its p-value.
 
     `texts`, `member`, `seed` and `done` are as in `word_scores`. An EstimationError as there, or if
     there is no permutation.
@@ -120,7 +120,7 @@ def word_scores(
 
     The result has the rank of each text within its fold, from 0 to 1: scores of different folds
     are not compared. `seed` is that of the folds, `done` is called after each. An
-    EstimationError if there are fewer than two different members or nonmembers for each fold.
+    EstimationError if there are fewer than two different members or non-members for each fold.
 
     Notes
     -----
@@ -139,7 +139,7 @@ def word_scores(
 def check_enough_texts(texts: Sequence[str], member: Flags) -> None:
     """An EstimationError if there are fewer than two different texts of a kind for each fold."""
     different = Counter(flag for _, flag in set(zip(texts, member.tolist(), strict=True)))
-    for kind, flag in (("members", True), ("nonmembers", False)):
+    for kind, flag in (("members", True), ("non-members", False)):
         if different[flag] < 2 * FOLDS:
             raise EstimationError(
                 f"{different[flag]} different {kind} are too few to compare words in {FOLDS} parts",
@@ -164,7 +164,7 @@ class _Texts:
         known = {pair: number for number, pair in enumerate(sorted(set(given)))}
         different = [text for text, _ in known]
         flags = np.array([flag for _, flag in known])
-        # Members and nonmembers evenly, equal texts together.
+        # Members and non-members evenly, equal texts together.
         rng, fold = np.random.default_rng(seed), np.empty(len(flags), np.int64)
         fold_of: dict[str, int] = {}
         for flag in (True, False):

@@ -1,4 +1,4 @@
-"""Small networks that learn to tell members from nonmembers, many of them at once."""
+"""Small networks that learn to tell members from non-members, many of them at once."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def train_attackers(
     member : ndarray of bool of shape (samples,)
     learn, held_out : sequences of ndarray of int64
         For each network the samples that it learns from, and those that say when to stop;
-        members and nonmembers in each.
+        members and non-members in each.
     seed : int
         Of the first weights and of the batches.
 
@@ -81,7 +81,7 @@ def train_attackers(
     Notes
     -----
     Two hidden layers of 64 and 32 ReLU, AdamW, batches of 64, at most 200 epochs, stopped
-    after 15 without gain. Members and nonmembers weigh the same in every network, however
+    after 15 without gain. Members and non-members weigh the same in every network, however
     many there are of each. All networks take each step together, as one batched product.
     torch's global generator is not touched.
     """

@@ -109,52 +109,57 @@ def rocs_figure(group: Sequence[Across], order: Sequence[str] = ()) -> Figure:
 
 
 class Reach(NamedTuple):
-    """An attack, or what is no attack and beside them: its right guesses, and cells of a table."""
+    """An attack, or what is no attack and beside them: what it finds, and its average in words."""
 
     name: str
-    right: Estimate
-    cells: Sequence[str]
+    found: Estimate
+    average: str
     attack: bool = True
 
 
-def reached_figure(reached: Sequence[Reach], columns: Sequence[str], caption: Text) -> Figure:
-    """The right guesses of each attack beyond guessing, the best at the top.
+def reached_figure(reached: Sequence[Reach], fpr: float | None, caption: Text) -> Figure:
+    """The share of the members that each attack finds at a rate, the best at the top.
 
-    `columns` are those of the cells. Of many attacks the best are shown.
+    Without a rate it is the share of right guesses on average. Of many attacks the best are shown.
     """
-    best = sorted(reached, key=lambda one: (not one.attack, -one.right.value))
-    number = sum(one.attack for one in best)
+    best = sorted(reached, key=lambda one: (not one.attack, -one.found.value))
+    number, guessing = sum(one.attack for one in best), 0.5 if fpr is None else fpr
     shown = [one for at, one in enumerate(best) if at < len(SERIES) or at >= number][::-1]
     heights = list(range(len(shown)))
-    beyond = [one.right.value - 0.5 for one in shown]
+    lengths = [one.found.value for one in shown]
     colours = [SERIES[0] if one.attack else CONTROL for one in shown]
     marks = [
-        mark("barh", heights, beyond, 0.5, left=0.5, color=colours, alpha=0.8),
-        across("axvline", 0.5, label="guessing"),
+        mark("barh", heights, lengths, 0.5, color=colours, alpha=0.8),
+        across("axvline", guessing, label="guessing"),
     ]
     for height, one in enumerate(shown):
-        marks.append(line([one.right.lower, one.right.upper], [height, height], INK, 1.6))
-    least = 0.4 if min(one.right.lower for one in shown) >= 0.4 else 0.0
-    ticks = {share / 10: f"{10 * share} %" for share in range(round(10 * least), 11, 2)}
-    x = Axis("right guesses", limits=(least - 0.01, 1.01), ticks=ticks)
+        marks.append(line([one.found.lower, one.found.upper], [height, height], INK, 1.6))
+    most = min(max(one.found.upper for one in shown) * 1.05, 1.0)
+    step = next(step for step in (1, 2, 5, 10, 20) if 100 * most <= 6 * step or step == 20)
+    ticks = {share / 100: f"{share} %" for share in range(0, round(100 * most) + 1, step)}
     names = {float(height): one.name for height, one in enumerate(shown)}
+    what = "right guesses" if fpr is None else "training samples found"
+    x = Axis(what, limits=(-0.01 * most, 1.01 * most), ticks=ticks)
     y = Axis(limits=(-0.7, len(shown) - 0.3), ticks=names, ruled=False)
     rows = [
         (
             one.name,
-            f"{100 * one.right.value:.1f} %",
-            f"{100 * one.right.lower:.1f} to {100 * one.right.upper:.1f} %",
-            *one.cells,
+            f"{100 * one.found.value:.1f} %",
+            f"{100 * one.found.lower:.1f} to {100 * one.found.upper:.1f} %",
+            *((one.average,) if fpr is not None else ()),
         )
         for one in best
     ]
-    words = "; ".join(f"{one.name}: {100 * one.right.value:.1f} %" for one in shown)
+    words = "; ".join(f"{one.name}: {100 * one.found.value:.1f} %" for one in shown)
+    columns: tuple[str, ...] = ("Attack", "Right", "Interval")
+    if fpr is not None:
+        columns = ("Attack", f"Found at FPR {100 * fpr:.3g} %", "Interval", "On average")
     return Figure(
         "reached",
-        f"Share of right guesses of each attack, where guessing has 50 %. {words}.",
+        f"Share of {what} by each attack, where guessing has {100 * guessing:.3g} %. {words}.",
         [Panel(marks, x, y, grid="x", legend="above")],
         caption,
-        Table("Right guesses of each attack", ("Attack", "Right", "Interval", *columns), rows),
+        Table("What each attack finds", columns, rows),
     )
 
 
@@ -197,9 +202,9 @@ def evaluation_figure(found: Evaluation, _: PlotOptions) -> Figure:
 
 
 def risks_figure(survey: ShadowSurvey) -> Figure:
-    """Risk scores of members and nonmembers, and beside them how far they can be trusted."""
+    """Risk scores of members and non-members, and beside them how far they can be trusted."""
     inside, outside, edges = risk_counts(survey)
-    kinds = ((inside, SERIES[1], "members"), (outside, CONTROL, "nonmembers"))
+    kinds = ((inside, SERIES[1], "members"), (outside, CONTROL, "non-members"))
     stairs = [
         steps(counts / max(counts.sum(), 1), edges, colour, 1.8, label=name)
         for counts, colour, name in kinds
@@ -221,7 +226,7 @@ def risks_figure(survey: ShadowSurvey) -> Figure:
     return Figure(
         "risk",
         f"Risk scores of {plural(int(inside.sum()), 'member')} and "
-        f"{plural(int(outside.sum()), 'nonmember')}, and the share of members at each score.",
+        f"{plural(int(outside.sum()), 'non-member')}, and the share of members at each score.",
         [
             Panel(stairs, score, samples, grid="y", legend="best"),
             Panel(trusted, score, share, legend="best"),
@@ -230,7 +235,7 @@ def risks_figure(survey: ShadowSurvey) -> Figure:
 
 
 def risk_counts(survey: ShadowSurvey) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Members and nonmembers in bins of risk from 0 to 1, and the edges."""
+    """Members and non-members in bins of risk from 0 to 1, and the edges."""
     assert survey.risks is not None
     member, edges = survey.target.member[0], np.linspace(0, 1, _RISK_BINS + 1)
     inside, _ = np.histogram(survey.risks.scores[member], edges)
@@ -277,7 +282,7 @@ def losses_figure(group: Sequence[NullLosses]) -> Figure:
         marks.append(steps(counts / max(len(null.losses), 1), edges, colour, label=name))
         if np.isfinite(null.threshold):
             marks.append(across("axvline", max(null.threshold, least), colour))
-    name = f"sample {group[0].sample}, a {'member' if group[0].member else 'nonmember'}"
+    name = f"sample {group[0].sample}, a {'member' if group[0].member else 'non-member'}"
     style = {"linestyle": "-", "linewidth": 1.6, "label": name}
     places = sorted({max(end, least) for end in ends})
     marks += [across("axvline", place, CONTROL, **style) for place in places]
@@ -291,7 +296,7 @@ def scatter_figure(group: Sequence[Scatter]) -> Figure:
     (scatter,) = group
     shown = np.isfinite(scatter.margins).all(axis=0)
     marks: list[Mark] = []
-    for inside, colour, name in ((False, CONTROL, "nonmembers"), (True, SERIES[1], "members")):
+    for inside, colour, name in ((False, CONTROL, "non-members"), (True, SERIES[1], "members")):
         chosen = shown & (scatter.member == inside)
         style = {"color": colour, "markersize": 3, "alpha": 0.6, "label": name}
         marks.append(mark("plot", *scatter.margins[:, chosen], ".", **style))
@@ -318,7 +323,7 @@ def _roc_panel(
     """Both axes as rates on logarithmic scales from `least` to 1, in per cent."""
     powers = range(int(np.ceil(np.log10(least))), 1)
     ticks = {10.0**k: f"{100 * 10.0**k:g} %" for k in powers}
-    rate = "nonmembers mistaken for members (false positive rate)"
+    rate = "non-members mistaken for members (false positive rate)"
     x = Axis(rate, limits=(least, 1), ticks=ticks, log=True)
     y = Axis(f"members found{mean}", limits=(least, 1.15), ticks=ticks, log=True)
     return Panel(marks, x, y, legend=legend)

@@ -12,32 +12,21 @@ import numpy as np
 from canary.membership.aggregate import Across
 from canary.membership.models_result import ModelsSurvey
 from canary.reports.attack_figures import drawn_of, growth_figure, rocs_figure
-from canary.reports.builders import PlotOptions, figure_of, report_of, section
-from canary.reports.document import (
-    Block,
-    Figure,
-    Heading,
-    Report,
-    Table,
-    Tile,
-    said_in_one,
-    sentence,
-)
-from canary.reports.wording import (
-    about_of,
+from canary.reports.attack_wording import (
     attacks_blocks,
-    called,
-    ends_of,
-    folded,
     found_blocks,
+    found_tiles,
+    identified,
     in_lines,
     interval_of,
     measured_blocks,
     not_identified,
-    percent_of,
     rate_columns,
     survey_report,
 )
+from canary.reports.builders import PlotOptions, figure_of, report_of, section
+from canary.reports.document import Block, Figure, Heading, Report, Table, Tile, said_in_one
+from canary.reports.wording import about_of, called, folded, percent_of
 from canary.statistics.numbers import count, plural
 from canary.statistics.roc import OperatingPoint
 
@@ -48,35 +37,28 @@ _MOST_ROWS = 20
 def models_report(survey: ModelsSurvey) -> Report:
     """What there is to say about attacks on models by each other."""
     targets, others = len(survey.targets), survey.table.models - 1
-    best, corrected = survey.strongest, survey.corrected()
     target = _short(survey, survey.targets[0]) if targets == 1 else plural(targets, "model")
     about = about_of(survey, own=target)
     one = called(about["Model"]) if targets == 1 else about["Model"]
-    title = f"Can training samples of {one} be identified?"
     of = "" if targets == 1 else f", in the mean of {targets} models"
-    answer = not_identified(survey, "picked the training sample in {} of pairs", of)
+    answer = not_identified(survey, "models", "picked the training sample in {} of pairs", of)
     if survey.told_apart():
-        answer = sentence(
-            "models.identified",
-            who="only the model" if best.name == "P" else plural(others, "similar model"),
-            attack=best.name,
-            share=percent_of(corrected.value),
-            ends=ends_of(corrected),
-            of=of,
+        alone = survey.lead.name == "P"
+        answer = identified(
+            survey, "models", targets=targets, several=targets > 1, alone=alone, others=others
         )
-    found = survey.outcome() == "identified" and survey.fprs
     actions = {
         "listed": "the report lists the models and samples that are most vulnerable",
-        "rate": percent_of(min(survey.fprs), digits=None) if found else "",
         "less": "return the most likely class, without its probability",
     }
+    beside = f"{plural(others, 'other model')}{' each' if targets > 1 else ''}"
     return survey_report(
         survey,
-        title,
+        f"Can training samples of {one} be identified?",
         answer,
-        about=about | {"Beside": plural(others, "other model"), "Samples": count(survey.given)},
+        about=about | {"Compared with": beside, "Samples": count(survey.given)},
         tiles=() if survey.doubts else [*_tiles(survey)],
-        outcome=found_blocks(survey, lambda one: one.auc, survey.fprs),
+        outcome=found_blocks(survey, "models"),
         actions=actions,
     )
 
@@ -88,28 +70,15 @@ def plotted(survey: ModelsSurvey, _: PlotOptions) -> Figure:
 
 
 def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
-    best, several, number = survey.strongest, len(survey.targets) > 1, len(survey.attacked)
-    if survey.fprs:
-        at = survey.fprs.index(min(survey.fprs))
-        surest = max(survey.attacked, key=lambda attacked: attacked.tpr[at].value)
-        realised = percent_of(_mean_fpr(surest.points[at]), digits=None)
-        best_of = f", the best of {number} attacks there" if number > 1 else ""
-        note = (
-            f"can be identified while {realised} of nonmembers are mistaken for members, by "
-            f"{surest.name}{best_of}"
-        )
-        yield Tile("Surest guesses", f"{percent_of(surest.tpr[at].value)} of members", note)
-        if several:
-            rates = [point.tpr.value for point in surest.points[at]]
-            place = rates.index(max(rates))
-            name = _short(survey, survey.targets[place])
-            note = f"of the members of model {name}, by the same guesses"
-            yield Tile("Most vulnerable model", percent_of(rates[place]), note)
-    elif several:
-        place = survey.most_vulnerable_models(1)[0]
-        auc = percent_of(best.across.evaluations[place].auc.value)
+    yield from found_tiles(survey, "models")
+    if len(survey.targets) > 1 and survey.outcome() == "identified":
+        place, lead, surest = survey.most_vulnerable_models(1)[0], survey.lead, survey.surest()
+        note, value = "of pairs right", lead.across.evaluations[place].auc.value
+        if surest is not None:
+            note = "of its members are found, by the same guesses"
+            value = lead.points[lead.fprs.index(surest.fpr)][place].tpr.value
         name = _short(survey, survey.targets[place])
-        yield Tile("Most vulnerable model", auc, f"of pairs right, of the model {name}")
+        yield Tile("Most vulnerable model", name, f"{percent_of(value)} {note}")
 
 
 @section(ModelsSurvey, "Attacks", specialist=True)
@@ -193,7 +162,7 @@ def levels(survey: ModelsSurvey) -> Iterator[Block]:
     yield Table("Decisions", columns, rows)
     if not survey.agreements:
         return
-    # Members above the diagonal and nonmembers below, as in table 3 of Ye et al.
+    # Members above the diagonal and non-members below, as in table 3 of Ye et al.
     agreed = survey.agreements[-1]
     yield Heading("Agreement")
     yield said_in_one("models.agreement", alpha=percent_of(agreed.alpha, digits=None))
@@ -208,19 +177,19 @@ def levels(survey: ModelsSurvey) -> Iterator[Block]:
 
 @section(ModelsSurvey, "Who is most at risk", before="attacks")
 def exposed(survey: ModelsSurvey) -> Iterator[Block]:
-    """The models and samples that the strongest attack does best on."""
-    best, alone = survey.strongest, len(survey.targets) == 1
+    """The models and samples that the best attacks do best on."""
+    best, alone = survey.lead, len(survey.targets) == 1
     if survey.outcome() != "identified":
         return
     yield Heading("Model" if alone else "Models")
-    yield said_in_one("models.exposed", alone=alone, strongest=best.name)
+    yield said_in_one("models.exposed", alone=alone, attack=best.name)
     rows = []
     for place in survey.most_vulnerable_models(_MOST_ROWS):
         evaluation = best.across.evaluations[place]
-        numbers = (evaluation.auc, *(points[place].tpr for points in best.points))
+        numbers = (*(points[place].tpr for points in best.points), evaluation.auc)
         known = (count(evaluation.roc.members), count(evaluation.roc.nonmembers))
         rows.append((_short(survey, survey.targets[place]), *known, *map(in_lines, numbers)))
-    columns = ("Model", "Members", "Nonmembers", "AUC", *rate_columns(survey.fprs))
+    columns = ("Model", "Members", "Non-members", *rate_columns(survey.fprs), "AUC")
     yield from folded(Table("Most vulnerable models", columns, rows))
     if not (samples := survey.most_vulnerable_samples()):
         return
@@ -230,6 +199,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     yield Heading("Samples")
     yield said_in_one(
         "models.samples",
+        attack=survey.strongest.name,
         perfect=count(perfect) if perfect and given else "",
         given=plural(given, "sample"),
         few="fewer than one" if chance < 1 else f"up to {count(math.ceil(chance))}",
@@ -256,7 +226,7 @@ def how(survey: ModelsSurvey) -> Iterator[Block]:
         "Rule of the quantile": survey.rule,
     }
     if (right := table.values.get("correctness")) is not None:
-        for kind, flags in (("members", table.member[rows]), ("nonmembers", ~table.member[rows])):
+        for kind, flags in (("members", table.member[rows]), ("non-members", ~table.member[rows])):
             facts[f"Accuracy on {kind}"] = percent_of(float(right[rows][flags].mean()))
     if table.missing:
         missing = (f"model {number}: {why}" for number, why in table.missing.items())

@@ -154,7 +154,7 @@ def set_figure(canaries: CanarySet, _: PlotOptions) -> Figure:
 
 @figure_of.register(SignalTable)
 def table_figure(table: SignalTable, _: PlotOptions) -> Figure:
-    """The loss (or the first signal) of members and of nonmembers."""
+    """The loss (or the first signal) of members and of non-members."""
     name = "loss" if "loss" in table.values else next(iter(table.values))
     return _histogram("signal", name, _by_member(table.values[name], table.member))
 
@@ -164,14 +164,14 @@ def scores_figure(scores: AttackScores, _: PlotOptions) -> Figure:
     """The scores, by what the attack guesses where it guesses."""
     groups: Mapping[str, Any] = {"samples": scores.scores}
     if scores.guess is not None:
-        called = {"called members": scores.guess, "called nonmembers": ~scores.guess}
+        called = {"called members": scores.guess, "called non-members": ~scores.guess}
         groups = {name: scores.scores[which] for name, which in called.items()}
     return _histogram("scores", f"score of {scores.name}", groups)
 
 
 @figure_of.register
 def many_scores_figure(found: ManyScores, _: PlotOptions) -> Figure:
-    """The scores of members and of nonmembers, over all targets."""
+    """The scores of members and of non-members, over all targets."""
     judged = found.scores[:, found.judged], found.member[:, found.judged]
     return _histogram("scores", f"score of {found.name}", _by_member(*judged))
 
@@ -187,7 +187,7 @@ def risk_figure(risks: RiskScores, _: PlotOptions) -> Figure:
 
 def _by_member(values: ArrayLike, member: ArrayLike) -> dict[str, Any]:
     numbers, inside = np.asarray(values), np.asarray(member)
-    return {"members": numbers[inside], "nonmembers": numbers[~inside]}
+    return {"members": numbers[inside], "non-members": numbers[~inside]}
 
 
 def _histogram(name: str, label: str, groups: Mapping[str, Any]) -> Figure:

@@ -7,13 +7,29 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.membership.analysis import ClassRisks
-from canary.membership.evaluation import Part
+from canary.membership.evaluation import Evaluation, Part
 from canary.membership.risk import Reliability
 from canary.membership.shadow_survey import ShadowSurvey
-from canary.membership.survey import OneTargetSurvey
 from canary.membership.text_survey import TextSurvey
-from canary.membership.words_alone import FOLDS
-from canary.reports.attack_figures import Reach, risk_counts, risks_figure, roc_figure
+from canary.membership.words_alone import FOLDS, WordsAlone
+from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
+from canary.reports.attack_wording import (
+    alone_at,
+    attack_cells,
+    attack_columns,
+    attacks_blocks,
+    ends_of,
+    found_blocks,
+    found_tiles,
+    identified,
+    in_lines,
+    interval_of,
+    measured_blocks,
+    not_identified,
+    short_of,
+    sizes_of,
+    survey_report,
+)
 from canary.reports.builders import report_of, section
 from canary.reports.document import (
     Block,
@@ -25,28 +41,10 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.wording import (
-    about_of,
-    attack_cells,
-    attack_columns,
-    attacks_blocks,
-    called,
-    ends_of,
-    folded,
-    found_blocks,
-    in_lines,
-    interval_of,
-    measured_blocks,
-    not_identified,
-    percent_of,
-    short_of,
-    sizes_of,
-    surest_tiles,
-    survey_report,
-)
+from canary.reports.wording import about_of, called, folded, percent_of
 from canary.signals.signal_table import SignalTable
+from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.numbers import count, plural, probability
-from canary.statistics.roc import Estimate, OperatingPoint
 
 _MOST_ROWS = 20
 _HIGH_RISK = 0.9
@@ -55,55 +53,37 @@ _HIGH_RISK = 0.9
 @report_of.register
 def shadow_report(survey: ShadowSurvey) -> Report:
     """What there is to say about attacks on a classifier by its shadow."""
-    best, corrected = survey.strongest, survey.corrected()
-    share = percent_of(corrected.value)
-    tiles = surest_tiles(survey)
+    tiles = [*found_tiles(survey, "shadow")]
     if survey.reliability is not None and survey.risks is not None:
         member = survey.target.member[0]
         high = (survey.risks.scores >= _HIGH_RISK)[member]
-        note = f"have a risk score of {_HIGH_RISK:g} or more"
-        if thin := int((high & survey.risks.thin[member]).sum()):
-            note += f"; {count(thin)} of these come from fewer than ten shadow samples each"
+        thin = int((high & survey.risks.thin[member]).sum())
+        note = sentence("shadow.tile.risk", least=f"{_HIGH_RISK:g}", thin=thin)
         tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of members", note))
     if not survey.blind:
-        answer = sentence("shadow.split", attack=best.name, share=share)
+        share = percent_of(survey.corrected().value)
+        answer = [sentence("shadow.split", attack=survey.strongest.name, share=share)]
     elif survey.told_apart():
-        values = {"attack": best.name, "share": share, "ends": ends_of(corrected)}
-        answer = sentence("shadow.identified", **values)
+        answer = identified(survey, "shadow")
     else:
-        answer = not_identified(survey, "had {} accuracy")
+        answer = not_identified(survey, "shadow", "had {} accuracy")
     private = epsilon_sentence(survey)
-    outcome = found_blocks(survey, lambda one: one.accuracy, _fprs(survey))
     about = about_of(survey, own=Path(survey.target.source).name)
-    title = f"Can training samples of {called(about['Model'])} be identified?"
     actions = {
         "split": not survey.blind,
         "listed": "the report lists the members and classes most at risk",
-        "rate": _least_rate(survey),
         "less": "return the most likely class, without its probability",
+        "correctness": any(one.name == "correctness" for one in survey.attacked),
     }
     return survey_report(
         survey,
-        title,
+        f"Can training samples of {called(about['Model'])} be identified?",
         answer,
         about=about | sizes_of(survey.target.member[0]),
         tiles=tiles if survey.blind and not survey.doubts else (),
-        outcome=[*outcome, *([private] if private else [])],
+        outcome=[*found_blocks(survey, "shadow"), *([private] if private else [])],
         actions=actions,
     )
-
-
-def _fprs(survey: OneTargetSurvey) -> list[float]:
-    """The false positive rates that were asked for."""
-    return [point.asked_fpr for point in survey.attacked[0].points]
-
-
-def _least_rate(survey: OneTargetSurvey) -> str:
-    """The least false positive rate that was asked for, if training samples are identified."""
-    best = survey.surest()
-    if best is None or survey.outcome() != "identified":
-        return ""
-    return percent_of(best.point.asked_fpr, digits=None)
 
 
 def epsilon_sentence(survey: ShadowSurvey) -> str | None:
@@ -153,7 +133,7 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
         return
     classes = count(len(survey.by_class))
     yield said_in_one("shadow.parts", strongest=survey.strongest.name, classes=classes)
-    columns = ("Samples", "Members", "Nonmembers", "Accuracy", "AUC")
+    columns = ("Samples", "Members", "Non-members", "Accuracy", "AUC")
     yield Table("Classes most at risk", columns, _worst(survey.by_class, "class "))
     if groups := _worst(survey.by_group, ""):
         yield Heading("Groups")
@@ -161,7 +141,9 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
     if not (members := survey.most_at_risk()):
         return
     yield Heading("Members")
-    yield said_in_one("shadow.members")
+    tied, others = survey.as_risky()
+    last, most = f"{members[-1]['risk']:.3f}", len(members)
+    yield said_in_one("shadow.members", last=last, members=tied, others=others, most=most)
     rows = [
         (
             *(count(row["sample"]), count(row["label"])),
@@ -203,7 +185,7 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
     yield replace(
         risks_figure(survey),
         caption=said_in_one("shadow.risk.caption", trust=trust),
-        table=Table("Samples by risk score", ("Risk score", "Members", "Nonmembers"), rows),
+        table=Table("Samples by risk score", ("Risk score", "Members", "Non-members"), rows),
     )
     rows = [
         (
@@ -261,11 +243,11 @@ def _table_facts(table: SignalTable) -> dict[str, str]:
     facts = {
         "File": Path(table.source).name,
         "Members": count(int(member.sum())),
-        "Nonmembers": count(int((~member).sum())),
+        "Non-members": count(int((~member).sum())),
         "Classes": count(table.classes),
     }
     if (right := table.values.get("correctness")) is not None:
-        for name, flags in (("members", member), ("nonmembers", ~member)):
+        for name, flags in (("members", member), ("non-members", ~member)):
             facts[f"Accuracy on {name}"] = percent_of(float(right[flags].mean()))
     return facts
 
@@ -278,27 +260,25 @@ def texts_report(survey: TextSurvey) -> Report:
     """What there is to say about attacks on texts."""
     best, words, corrected = survey.strongest, survey.words, survey.corrected()
     void, differ = survey.outcome() == "void", survey.differ_without_model()
-    share = percent_of(best.evaluation.auc.value)
-    note = f"of pairs right, without any model; it should be near 50 % (p = {probability(words.p)})"
-    tiles = [Tile("Words alone", percent_of(words.auc.value), note), *surest_tiles(survey)]
-    answer = not_identified(survey, "picked the training text in {} of pairs")
+    alone, p = percent_of(words.auc.value), probability(words.p)
+    note = sentence("texts.tile.words", differ=differ, p=p)
+    tiles = [*found_tiles(survey, "texts"), Tile("Words alone", f"{alone} right", note)]
+    answer = not_identified(survey, "texts", "picked the training text in {} of pairs")
     if void or survey.told_apart():
         kinds = {"void": void, "differ": differ, "close": survey.warning(),
-                 "length": survey.doubted(), "identified": True}  # fmt: skip
-        kind = next(kind for kind, holds in kinds.items() if holds)
-        values = {"attack": best.name, "share": share, "ends": ends_of(corrected)}
-        answer = sentence(f"texts.{kind}", words=percent_of(words.auc.value), **values)
-    others = [
-        Reach(
-            name, auc, [percent_of(at.tpr.value) if at else "none" for at in points], attack=False
+                 "length": survey.doubted()}  # fmt: skip
+        kind = next((kind for kind, holds in kinds.items() if holds), "")
+        values = {"attack": best.name, "share": percent_of(best.evaluation.auc.value),
+                  "ends": ends_of(corrected), "words": alone}  # fmt: skip
+        known = {"reference": survey.lead.name == "reference"}
+        answer = (
+            [sentence(f"texts.{kind}", **values)] if kind else identified(survey, "texts", **known)
         )
-        for name, auc, points in _alone(survey)
-    ]
     actions = {
         "texts_differ": differ or survey.differ_in_length(),
         "few": survey.outcome() == "undecided" and not (differ or survey.doubts),
-        "listed": "the report lists the texts that are recognized best",
-        "rate": _least_rate(survey),
+        "listed": "the report lists the lines of the texts that are recognized best; look up "
+        "whose they are",
         "less": "return text without the probabilities of its tokens",
     }
     about = about_of(survey, own=survey.measured.table.source)
@@ -309,37 +289,25 @@ def texts_report(survey: TextSurvey) -> Report:
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         tiles=() if void or survey.doubts else tiles,
         about=about | sizes_of(survey.member),
-        outcome=found_blocks(survey, lambda one: one.evaluation.auc, _fprs(survey), others),
+        outcome=found_blocks(survey, "texts", _alone(survey)),
         actions=actions,
     )
 
 
-def _alone(survey: TextSurvey) -> Iterator[tuple[str, Estimate, list[OperatingPoint | None]]]:
-    """Words and lengths alone, which make no guesses: AUC, and the points at the rates."""
-    for name, curve, auc in (
-        ("words alone", survey.words.roc, survey.words.auc),
-        ("length alone", survey.length.roc, survey.length.auc),
-    ):
-        # Of the different nonmembers.
-        yield (
-            name,
-            auc,
-            [
-                curve.tpr_at_fpr(rate, confidence=survey.confidence)
-                if rate * curve.nonmembers >= 1
-                else None
-                for rate in _fprs(survey)
-            ],
-        )
+def _alone(survey: TextSurvey) -> dict[str, WordsAlone | Evaluation]:
+    """Words and lengths alone, which make no guesses."""
+    return {"words alone": survey.words, "length alone": survey.length}
 
 
 @section(TextSurvey, "Attacks", specialist=True)
 def text_attacks(survey: TextSurvey) -> Iterator[Block]:
     """What each attack reaches."""
     rows = [attack_cells(attacked) for attacked in survey.attacked]
-    for name, auc, points in _alone(survey):
+    for name, alone in _alone(survey).items():
+        asked = (point.asked_fpr for point in survey.attacked[0].points)
+        points = [alone_at(alone.roc, fpr, survey.confidence) for fpr in asked]
         cells = (in_lines(at.tpr, fpr=at.fpr) if at else "none" for at in points)
-        rows.append((f"{name}, no model", "none", in_lines(auc), *cells))
+        rows.append((f"{name}, no model", "none", in_lines(alone.auc), *cells))
     table = Table("Attacks", attack_columns(survey), rows)
     yield from attacks_blocks(survey, "texts", table, roc_figure(survey))
 
@@ -363,7 +331,8 @@ def surest(survey: TextSurvey) -> Iterator[Block]:
     """The members that the strongest attack is surest of, by their lines."""
     if survey.outcome() != "identified":
         return
-    yield said_in_one("texts.surest", strongest=survey.strongest.name)
+    low = TEXT_SIGNALS[survey.lead.name].sign < 0
+    yield said_in_one("texts.surest", attack=survey.lead.name, low=low, high=not low)
     rows = [
         (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
         for row in survey.most_member_like()
@@ -376,7 +345,7 @@ def text_how(survey: TextSurvey) -> Iterator[Block]:
     """The texts, the models and the settings, and what the numbers do not say."""
     settings, tokens = survey.measured.settings, survey.measured.tokens
     texts, model = {}, {}
-    for name, inside in (("Members", survey.member), ("Nonmembers", ~survey.member)):
+    for name, inside in (("Members", survey.member), ("Non-members", ~survey.member)):
         texts[name] = count(int(inside.sum()))
         texts[f"Tokens of {name.lower()}"] = count(int(tokens[inside].sum()))
     models = {"Model": "model", "Reference model": "reference", "Masked model": "masked"}

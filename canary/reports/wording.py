@@ -5,41 +5,25 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from canary.audits.audit_result import FormatResult, median_bits
 from canary.records.about import Named
 from canary.records.validation import versions
-from canary.reports.builders import sections_of
 from canary.reports.document import (
     Block,
     Facts,
-    Figure,
     Heading,
     Note,
-    Report,
-    Span,
     Table,
-    Text,
-    Tile,
     paragraphs_of,
     said,
-    said_in_one,
-    sentence,
     words_of,
 )
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, count, plural
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from canary.membership.survey import Attacked, OneTargetSurvey, Survey
-    from canary.reports.attack_figures import Reach
-    from canary.statistics.roc import Estimate
 
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
@@ -209,182 +193,13 @@ def folded(table: Table) -> Iterator[Block]:
     yield table
 
 
-# --- membership ----------------------------------------------------------------------------------
-
-
-def sizes_of(member: NDArray[np.bool_]) -> dict[str, str]:
-    """How many samples of each kind there are."""
-    members, others = (count(int(flags.sum())) for flags in (member, ~member))
-    return {"Training samples (members)": members, "Others (non-members)": others}
-
-
-_OUTCOMES = {
-    "identified": ("Training samples are at risk", "memorized"),
-    "not identified": ("No attack succeeded", "not-found"),
-    "undecided": ("Not enough data to decide", "undecided"),
-    "void": ("The test is void", "suspect"),
-}
-"""What follows from attacks: the label and the tone of a report."""
-
-
-def survey_report(
-    survey: Survey[Any],
-    title: str,
-    answer: str,
-    *,
-    aloud: Sequence[str] = (),
-    actions: Mapping[str, object],
-    **fields: Any,
-) -> Report:
-    """The report of a survey of membership attacks, with more `fields` where it has any.
-
-    What is wrong with the input comes first. `aloud` are warnings above all notes, and `actions`
-    what ``survey.actions`` asks besides the outcome.
-    """
-    outcome, doubts = survey.outcome(), survey.doubts
-    label, tone = _OUTCOMES[outcome]
-    sentences, found = [answer], outcome == "identified"
-    if doubts and outcome != "void":
-        label, tone = "Check the input first", "suspect"
-        (doubt, *_) = doubts[0].partition(". ")
-        doubt = doubt[0].lower() + doubt[1:].removesuffix(".")
-        undecided = survey.told_apart() is not True
-        first = sentence("survey.doubted", undecided=undecided, doubt=doubt)
-        sentences = [first] if undecided else [first, answer]
-    loud = [*aloud, *doubts]
-    asked = {"doubted": bool(doubts), "found": found, "calm": outcome == "not identified"}
-    return Report(
-        title=title,
-        label=label,
-        tone=tone,
-        sentences=sentences,
-        actions=said("survey.actions", **{**asked, **actions}),
-        notes=[
-            *((Span(note, "strong"),) for note in ended(loud)),
-            *ended(note for note in survey.notes if note not in loud),
-        ],
-        sections=sections_of(survey),
-        unsaid=said("survey.unsaid", void=outcome == "void", calm=outcome == "not identified"),
-        **fields,
-    )
-
-
-def found_blocks(
-    survey: Survey[Any],
-    right: Callable[[Any], Estimate],
-    fprs: Sequence[float],
-    others: Sequence[Reach] = (),
-) -> list[Block]:
-    """What attacks reach beside guessing; `right` is the share of right guesses of one."""
-    from canary.reports.attack_figures import Reach, reached_figure
-
-    confidence = percent_of(survey.confidence, digits=None)
-    caption = said_in_one("survey.reached", confidence=confidence, words=others)
-    attacks = [
-        Reach(one.name, right(one), [percent_of(tpr.value) for tpr in one.rates_found().values()])
-        for one in survey.attacked
-    ]
-    return [reached_figure([*attacks, *others], rate_columns(fprs), caption)]
-
-
 def ended(notes: Iterable[str]) -> list[str]:
     """Notes as sentences."""
-    return [f"{note[:1].upper()}{note[1:].removesuffix('.')}." for note in notes]
-
-
-def not_identified(survey: Survey[Any], did: str, of: str = "") -> str:
-    """That no attack was better than guessing, up to what the best reached.
-
-    `did` says what the best attack did, with ``{}`` for its share, as in ``had {} balanced
-    accuracy``; `of` of what that was the mean.
-    """
-    best = survey.corrected()
-    return sentence(
-        "survey.not_identified",
-        attacks=len(survey.attacked),
-        several=len(survey.attacked) > 1,
-        best=survey.strongest.name,
-        did=did.format(percent_of(best.value)),
-        ends=ends_of(best),
-        of=of,
-        more=f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else "",
-    )
-
-
-def ends_of(estimate: Estimate) -> str:
-    """``58.2 % to 63.7 %``."""
-    return f"{percent_of(estimate.lower)} to {percent_of(estimate.upper)}"
-
-
-def surest_tiles(survey: OneTargetSurvey) -> list[Tile]:
-    """The tile of the surest guesses; none where no false positive rate was looked at."""
-    best = survey.surest()
-    if best is None:
-        return []
-    point, tpr = best.point, best.point.tpr
-    note = sentence(
-        "survey.surest",
-        found=ends_of(tpr),
-        name=best.name,
-        mistakes=point.false_positives,
-        nonmembers=point.nonmembers,
-        chosen=f", the best of {best.attacks} attacks there" if best.attacks > 1 else "",
-    )
-    return [Tile("Surest guesses", f"{percent_of(tpr.value)} of members", note)]
-
-
-def attack_columns(survey: OneTargetSurvey) -> tuple[str, ...]:
-    """Headings of `attack_cells`."""
-    rates = rate_columns([point.asked_fpr for point in survey.attacked[0].points])
-    return "Attack", "Balanced accuracy", "AUC", *rates
-
-
-def rate_columns(fprs: Sequence[float]) -> tuple[str, ...]:
-    """Headings of true positive rates."""
-    return tuple(f"TPR at FPR {percent_of(fpr, digits=None)}" for fpr in fprs)
-
-
-def attack_cells(attacked: Attacked) -> tuple[str, ...]:
-    """An attack in a row: its name, and its numbers with their intervals."""
-    shown = (in_lines(point.tpr, fpr=point.fpr) for point in attacked.points)
-    return attacked.name, *map(in_lines, (attacked.accuracy, attacked.evaluation.auc)), *shown
-
-
-def attacks_blocks(
-    survey: Survey[Any], kind: str, table: Table, roc: Figure, **values: object
-) -> Iterator[Block]:
-    """What each attack reaches; `kind` of survey is where its words are."""
-    confidence = percent_of(survey.confidence, digits=None)
-    brackets = sentence("survey.brackets", confidence=confidence)
-    yield said_in_one(f"{kind}.attacks")
-    yield table
-    yield Note(said_in_one(f"{kind}.note", brackets=brackets, **values))
-    yield roc
-
-
-def measured_blocks(facts: dict[str, dict[str, str]], limits: Text) -> Iterator[Block]:
-    """How it was measured: facts by heading, what the numbers do not say, and the software."""
-    yield from facts_blocks(facts)
-    yield from (Heading("Limits"), limits, Heading("Software"), software())
-
-
-def interval_of(estimate: Estimate) -> str:
-    """``61.0 % (58.2 to 63.7)``."""
-    return in_lines(estimate).replace("\n", " ")
-
-
-def in_lines(estimate: Estimate, *, fpr: float | None = None) -> str:
-    """``61.0 %``, ``at 1 %`` where it is a rate, and ``(58.2 to 63.7)`` in a line below."""
-    at = "" if fpr is None else f" at {percent_of(fpr, digits=None)}"
-    ends = f"({100 * estimate.lower:.1f} to {100 * estimate.upper:.1f})"
-    return f"{percent_of(estimate.value)}{at}\n{ends}"
+    return [
+        f"{note[:1].upper()}{note[1:]}{'' if note.endswith(('.', '?')) else '.'}" for note in notes
+    ]
 
 
 def percent_of(share: float, digits: int | None = 1) -> str:
     """``61.0 %``; as many digits as it has where `digits` is None, three at most."""
     return f"{100 * share:.3g} %" if digits is None else f"{100 * share:.{digits}f} %"
-
-
-def short_of(value: float | str) -> str:
-    """A number with three digits, or the word for an infinite one."""
-    return value if isinstance(value, str) else f"{value:.3g}"

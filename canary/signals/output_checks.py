@@ -95,7 +95,7 @@ def check_members(member: NDArray[np.bool_], where: str) -> None:
     """An InputError if all samples are members, or none is."""
     if member.all() or not member.any():
         raise InputError(
-            f"all {member.size} samples are {'members' if member.any() else 'nonmembers'}",
+            f"all {member.size} samples are {'members' if member.any() else 'non-members'}",
             cure="give samples of both kinds: some that the model was trained on (member 1) and "
             "some that it never saw (member 0)",
             where=where,

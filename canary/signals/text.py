@@ -222,7 +222,7 @@ class TextSignal:
         What it takes beside the model: the distribution of each token (moments); a
         reference model; a masked one.
     sees : {"", "loss", "length"}
-        The loss alone, so that training makes no member look like a nonmember; or also the length
+        The loss alone, so that training makes no member look like a non-member; or also the length
         of the text, which is seen without the model.
     """
 

@@ -1,4 +1,4 @@
-"""Two files of texts, members and nonmembers, as one list with the place of each."""
+"""Two files of texts, members and non-members, as one list with the place of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Texts:
     member, lines : ndarray of bool and of int64 of shape (texts,)
         Which are members; the line of each in its file, from 1.
     sources, digests : tuple of Path, tuple of str
-        The files of members and of nonmembers, and the SHA-256 of each.
+        The files of members and of non-members, and the SHA-256 of each.
     notes : tuple of str
     """
 
@@ -56,7 +56,7 @@ def read_texts(
     Parameters
     ----------
     members, nonmembers : path-like
-        A text in both files is a member and is omitted from the nonmembers.
+        A text in both files is a member and is omitted from the non-members.
     column : str
         The column of the texts.
 
@@ -69,7 +69,7 @@ def read_texts(
     ------
     CorpusError
         If a line is not a JSON object in UTF-8 with text in `column`, if a file holds no
-        record, or no nonmember is left. It names file and line, never the text.
+        record, or no non-member is left. It names file and line, never the text.
     """
     sources = Path(members), Path(nonmembers)
     (inside, first), (others, second) = (_read(source, column) for source in sources)
@@ -83,8 +83,8 @@ def read_texts(
     notes = []
     if both:
         said = "is the same text as a member" if both == 1 else "are the same texts as members"
-        notes.append(f"{plural(both, 'nonmember')} {said}, and left out")
-    for name, rows in (("members", inside), ("nonmembers", outside)):
+        notes.append(f"{plural(both, 'non-member')} {said}, and left out")
+    for name, rows in (("members", inside), ("non-members", outside)):
         again = len(rows) - len({text for text, _ in rows})
         if again:
             notes.append(

@@ -119,12 +119,12 @@ def resampled(
     Raises
     ------
     EstimationError
-        As `canary.statistics.roc.roc`; or if a model has fewer than 10 members or nonmembers,
+        As `canary.statistics.roc.roc`; or if a model has fewer than 10 members or non-members,
         or there is one model to resample models.
 
     Notes
     -----
-    Samples are drawn with replacement, the same for all models; members and nonmembers apart
+    Samples are drawn with replacement, the same for all models; members and non-members apart
     if all models have the same. Models are drawn with replacement. For both, each is drawn by
     itself, which errs on the wide side (Owen, Annals of Applied Statistics 1, 2007). The ends
     are percentiles: an interval where all replicates agree, as at an AUC of 1, has no width,

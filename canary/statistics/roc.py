@@ -1,4 +1,4 @@
-"""How well scores tell members from nonmembers: ROC, AUC, TPR at FPR, with intervals.
+"""How well scores tell members from non-members: ROC, AUC, TPR at FPR, with intervals.
 
 A threshold calls a sample a member when its score is at least the threshold. Samples of
 one score are called together: they are one point of the curve. Scores may be infinite,
@@ -70,7 +70,7 @@ class Roc:
     thresholds : ndarray of float64 of shape (points,)
         The distinct scores, from the highest to the lowest.
     true_positives, false_positives : ndarray of int64 of shape (points,)
-        Members and nonmembers whose score is at least the threshold. The point (0, 0) of
+        Members and non-members whose score is at least the threshold. The point (0, 0) of
         no threshold at all is not among them.
     """
 
@@ -85,7 +85,7 @@ class Roc:
 
     @property
     def nonmembers(self) -> int:
-        """Number of nonmembers."""
+        """Number of non-members."""
         return int(self.false_positives[-1])
 
     @property
@@ -103,7 +103,7 @@ class Roc:
         return float((self.tpr - self.fpr).max())
 
     def auc(self, *, confidence: float = 0.95, widening: float = 1.0) -> Estimate:
-        """Chance that a member has a higher score than a nonmember, ties as one half.
+        """Chance that a member has a higher score than a non-member, ties as one half.
 
         `widening` multiplies the standard error, for scores that are not independent.
 
@@ -115,7 +115,7 @@ class Roc:
         The first is too narrow with few samples of one kind near 0 and 1, the second where scores
         of one kind spread more than those of the other. Together they cover 93 to 99 % at 95 %.
 
-        If all pairs of a member and a nonmember come out alike DeLong's has no width; then the
+        If all pairs of a member and a non-member come out alike DeLong's has no width; then the
         share of other pairs is bounded by what ``min(members, nonmembers)`` disjoint, so
         independent, pairs exclude. O(points).
         """
@@ -125,7 +125,7 @@ class Roc:
         members, nonmembers = self.members, self.nonmembers
         m = np.diff(self.true_positives, prepend=0).astype(np.float64)
         n = np.diff(self.false_positives, prepend=0).astype(np.float64)
-        # Of a member with this score: share of the nonmembers below; of a nonmember: of the
+        # Of a member with this score: share of the non-members below; of a non-member: of the
         # members above. Ties count half.
         below = 1.0 - (self.false_positives - n / 2.0) / nonmembers
         above = (self.true_positives - m / 2.0) / members
@@ -147,8 +147,8 @@ class Roc:
         """The true positive rate at the largest false positive rate not above `fpr`.
 
         Its interval is that of `canary.statistics.shares.tpr_interval`: it allows for other
-        nonmembers, which would choose another threshold. An EstimationError says that `fpr` is less
-        than one nonmember, or above 1.
+        non-members, which would choose another threshold. An EstimationError says that `fpr` is
+        less than one non-member, or above 1.
         """
         check_confidence(confidence, "tpr_at_fpr")
         members, nonmembers = self.members, self.nonmembers
@@ -200,7 +200,7 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     Raises
     ------
     EstimationError
-        If the shapes differ, a score is NaN, or there are no members or no nonmembers.
+        If the shapes differ, a score is NaN, or there are no members or no non-members.
 
     Examples
     --------
@@ -219,17 +219,17 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
 
 
 def check_rate(fpr: float, nonmembers: int) -> None:
-    """An EstimationError if a false positive rate is less than one nonmember, or above 1."""
+    """An EstimationError if a false positive rate is less than one non-member, or above 1."""
     if not 1.0 / nonmembers <= fpr <= 1.0:
         raise EstimationError(
-            f"a false positive rate of {fpr:g} cannot be seen with {nonmembers} nonmembers",
-            cure=f"ask for {1.0 / nonmembers:.3g} to 1, or bring more nonmembers",
+            f"a false positive rate of {fpr:g} cannot be seen with {nonmembers} non-members",
+            cure=f"ask for {1.0 / nonmembers:.3g} to 1, or bring more non-members",
             where="tpr_at_fpr",
         )
 
 
 def balanced_accuracy(guess: ArrayLike, member: ArrayLike, *, confidence: float = 0.95) -> Estimate:
-    """Mean of the shares of members and of nonmembers that are guessed right.
+    """Mean of the shares of members and of non-members that are guessed right.
 
     `guess` and `member` are array_like of bool of shape (samples,). It is the accuracy where a
     sample is as likely a member as not, whatever the numbers of both. The interval is
@@ -271,7 +271,7 @@ def scored_members(
         )
     if inside.all() or not inside.any():
         raise EstimationError(
-            f"all {len(inside)} samples are {'members' if inside.any() else 'nonmembers'}",
+            f"all {len(inside)} samples are {'members' if inside.any() else 'non-members'}",
             cure="give samples of both kinds",
             where=where,
         )

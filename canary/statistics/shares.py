@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-12
 _NODES = 256
-"""Counts of nonmembers that are looked at; more are taken in groups."""
+"""Counts of non-members that are looked at; more are taken in groups."""
 
 
 def clopper_pearson(hits: ArrayLike, trials: int, tail: float) -> tuple[Floats, Floats]:
@@ -73,7 +73,7 @@ def tpr_interval(
     Parameters
     ----------
     members_above : callable
-        Gives how many members have a higher score than the k-th highest nonmember, for k
+        Gives how many members have a higher score than the k-th highest non-member, for k
         from 0 (no score is higher) to nonmembers + 1 (all are).
     members, nonmembers : int
     fpr : float
@@ -83,9 +83,9 @@ def tpr_interval(
 
     Notes
     -----
-    The threshold of the population has K of these nonmembers above it, and K is binomial.
+    The threshold of the population has K of these non-members above it, and K is binomial.
     Were it known that K is k, the members above the threshold would be at least those above
-    the k-th highest nonmember and at most those above the next, and Clopper and Pearson's
+    the k-th highest non-member and at most those above the next, and Clopper and Pearson's
     ends would follow. K is not known, so the distributions that these ends are quantiles of
     (Beta) are averaged over the law of K, and the quantile is that of the average. The lower end is
     0 where ``(1 - fpr) ** nonmembers`` is more than half of ``1 - confidence``.
@@ -109,7 +109,7 @@ def tpr_interval(
 
 
 def nonmembers_for_lower_end(fpr: float, *, confidence: float) -> int:
-    """The least number of nonmembers for which the lower end can be above 0.
+    """The least number of non-members for which the lower end can be above 0.
 
     Examples
     --------

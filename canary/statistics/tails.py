@@ -51,7 +51,7 @@ def check_level(alpha: float, where: str) -> None:
     if not 0.0 < alpha < 1.0:
         raise EstimationError(
             f"alpha must be between 0 and 1, got {alpha!r}",
-            cure="it is the share of nonmembers that may be called members: 0.01, say",
+            cure="it is the share of non-members that may be called members: 0.01, say",
             where=where,
         )
 

@@ -5,7 +5,7 @@
 The first part makes float32 logits of a target and of a shadow, each of so many samples and
 classes, and does all with them: signals, eleven attacks with their thresholds and scores, their
 evaluation in all and by class, risk scores. The second learns the threshold of one class with
-so many members and as many nonmembers, against one pass over both for every candidate
+so many members and as many non-members, against one pass over both for every candidate
 threshold; the two must agree.
 Wall-clock and processor seconds of all threads; the peak of memory of the process, the
 logits included. One JSON line.

@@ -15,7 +15,7 @@ fewer than three do not, are left away where the split is random. With `--effect
 deviations of the noise more likely, on a Gaussian toy whose best test has an AUC of Phi(D / sqrt
 2); then the mean AUC of each attack is given. One JSON line.
 
-With `--points N` a model of N members and N nonmembers, which are the population, is attacked by
+With `--points N` a model of N members and N non-members, which are the population, is attacked by
 P and RMIA on noise, and beside them stands the AUC of the bare loss: mean and standard error.
 
 With `--kinds S` there are two kinds of samples, easy ones (logits of mean 4 and deviation 0.5) and
@@ -144,7 +144,7 @@ def with_errors(found):
 
 
 def by_points(points, seeds):
-    """Mean AUC and standard error of what compares with the target's own nonmembers."""
+    """Mean AUC and standard error of what compares with the target's own non-members."""
     found = defaultdict(list)
     for seed in range(seeds):
         rng = np.random.default_rng([seed, points])

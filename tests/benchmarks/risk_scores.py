@@ -4,7 +4,7 @@
 
 Seven pairs of distributions of the logarithm of the modified entropy: normal ones a little and
 far apart, of other widths (so that the posterior falls and rises again), equal ones, two humps
-of other weights, and log-gamma ones. A shadow of so many members and nonmembers of one class
+of other weights, and log-gamma ones. A shadow of so many members and non-members of one class
 gives the scores of 4,000 further samples, by histograms of 5, 10 and 20 bins, by kernel
 densities, and by isotonic regression (which takes for granted that the posterior falls). For
 each the mean distance from the true posterior, over all pairs and in the worst. One JSON line.
@@ -47,7 +47,7 @@ PAIRS = {
 
 
 def drawn(pair, each, rng):
-    """A table of so many members and nonmembers, and their logarithms."""
+    """A table of so many members and non-members, and their logarithms."""
     x = np.concatenate([one.rvs(size=each, random_state=rng) for one in pair])
     member = np.arange(2 * each) < each
     values = {"modified-entropy": np.exp(x)[None]}

@@ -2,11 +2,11 @@
 
     python tests/benchmarks/tpr_intervals.py [--runs 1000] [--samples 200 1000 5000]
 
-Draws scores of as many members as nonmembers, again and again, of three families: normal,
+Draws scores of as many members as non-members, again and again, of three families: normal,
 Student's t with two degrees of freedom, and normal in steps of 0.25, where members are 0, 1 or 2
-higher. For each false positive rate of at least one nonmember it counts the intervals that hold
+higher. For each false positive rate of at least one non-member it counts the intervals that hold
 the true positive rate of the population at that rate: of canary (`canary`), of Clopper and Pearson
-for the threshold that the samples chose (`chosen`), of Clopper and Pearson at the two nonmembers
+for the threshold that the samples chose (`chosen`), of Clopper and Pearson at the two non-members
 between which the threshold lies with half of the error (`bonferroni`), and, in `--bootstrap` runs,
 of percentiles of 400 stratified resamples (`bootstrap`). One JSON line; shares in percent, and
 the mean width of canary's interval in points.

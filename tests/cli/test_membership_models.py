@@ -102,7 +102,7 @@ def test_one_target_by_file_and_by_number(attack, place, table):
     assert (auc["value"], auc["lower"], auc["upper"]) == tuple(vars(evaluation.auc).values())
     assert (one["targets"], one["intervals_over"]) == ([3], "samples")
     page = Path("report/report.html").read_text()
-    assert "Can training samples of model3.npz be identified?" in page
+    assert "Can training samples of the model “model3.npz” be identified?" in page
     assert "7 other models" in page
     several = attack(*words, "--target", "3", "--target", "model5.npz").document
     assert several["targets"] == [3, 5]
@@ -191,7 +191,7 @@ def test_other_samples_are_refused_and_losses_join_logits(attack, place, table):
 
 
 def known_by(names, samples, flag):
-    """Flag the samples as members, or as nonmembers, of the models in some files."""
+    """Flag the samples as members, or as non-members, of the models in some files."""
     for name in names:
         with np.load(name) as held:
             member = held["member"].copy()

@@ -122,7 +122,7 @@ def test_options_reach_the_measurement(attack, model, texts):
     [
         ("--attacks lira", "unknown attack on texts 'lira'"),
         ("--attacks reference", "needs a second model"),
-        ("--fpr 0.0001", "0.0001 cannot be seen with 40 nonmembers"),
+        ("--fpr 0.0001", "0.0001 cannot be seen with 40 non-members"),
         ("--overlap 9999", "overlap=9999 does not fit"),
         ("--column body", "in.jsonl:1: has no column 'body'"),
         ("--share 2", "--share: share=2.0"),

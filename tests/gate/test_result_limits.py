@@ -167,7 +167,7 @@ def test_a_rate_that_was_not_measured_is_undecided(attacked):
     assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
     assert [finding.outcome for finding in verdict.findings] == ["passed", "undecided"]
     assert "repeat the attacks with --fpr 0.001" in str(verdict)
-    assert "it takes 1,000 nonmembers or more" in str(verdict)
+    assert "it takes 1,000 non-members or more" in str(verdict)
 
 
 HARDNESS = np.random.default_rng(0).normal(size=400)

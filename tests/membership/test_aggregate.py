@@ -54,7 +54,7 @@ def test_samples_one_by_one_oracle(table):
 
 
 def test_samples_with_infinite_scores_golden():
-    # Sample 0: the member ties with one nonmember at minus infinity, the other is higher.
+    # Sample 0: the member ties with one non-member at minus infinity, the other is higher.
     scores = np.array([[-np.inf, np.inf], [-np.inf, 0.0], [0.0, 0.0]])
     member = np.array([[True, True], [False, False], [False, False]])
     judged = np.array([True, True])

@@ -29,14 +29,14 @@ def risks(scores, prior=0.5):
 
 
 def test_precision_and_recall_golden():
-    # Members 1, 0.9, 0.4, 0.4 and nonmembers 0.9, 0.1.
+    # Members 1, 0.9, 0.4, 0.4 and non-members 0.9, 0.1.
     scores, member = [1, 0.9, 0.4, 0.4, 0.9, 0.1], [1, 1, 1, 1, 0, 0]
     found = precision_recall(scores, member, [1, 0.9, 0.4, 2])
     counts = [(one.true_positives, one.false_positives) for one in found]
     assert counts == [(1, 0), (2, 1), (4, 1), (0, 0)]
     assert [g.precision and g.precision.value for g in found] == [1, 2 / 3, 4 / 5, None]
     assert [g.recall.value for g in found] == [0.25, 0.5, 1, 0]
-    # At prior 1/2 nonmembers weigh twice: 2 of 2 + 2, 4 of 4 + 2.
+    # At prior 1/2 non-members weigh twice: 2 of 2 + 2, 4 of 4 + 2.
     found = precision_recall(risks(scores), member, [0.9, 0.4])
     assert [g.precision.value for g in found] == pytest.approx([1 / 2, 2 / 3])
     # At prior 1/10, 0.1 * 2/4 of 0.1 * 2/4 + 0.9 * 1/2.
@@ -45,7 +45,7 @@ def test_precision_and_recall_golden():
 
 
 def test_precision_at_a_prior_coverage():
-    # A member is called with chance 0.3 and a nonmember with 0.1: at prior 0.2 the precision
+    # A member is called with chance 0.3 and a non-member with 0.1: at prior 0.2 the precision
     # is 0.06 / (0.06 + 0.08).
     rng = np.random.default_rng(0)
     member = np.arange(300) < 200
@@ -83,7 +83,7 @@ def test_leakage_golden():
 
 def test_class_risks_golden():
     # Five classes; class c has two members, both right, of risk c/10 on average, and four
-    # nonmembers of which c are wrong; class 5 has no nonmember.
+    # non-members of which c are wrong; class 5 has no non-member.
     label, member, right, score = [], [], [], []
     for c in range(5):
         label += [c] * 6
@@ -118,7 +118,7 @@ def test_possible_class_risks_are_none_where_there_are_too_few_classes():
 
 
 def test_classes_that_generalize_badly_are_at_risk_theory():
-    # Logits of class c: members of all classes are known, nonmembers the worse the later.
+    # Logits of class c: members of all classes are known, non-members the worse the later.
     rng = np.random.default_rng(0)
 
     def drawn():

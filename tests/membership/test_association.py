@@ -54,7 +54,7 @@ def test_splits_that_go_together_are_not_blind(split, ordered):
     target, shadow = pair(1, split, ordered)
     scores = canary.attack(target, "modified-entropy", shadow=shadow)
     assert not scores.blind
-    words = "target's nonmembers" if split == "opposite" else "target's members"
+    words = "target's non-members" if split == "opposite" else "target's members"
     assert any(words in note for note in scores.notes)
     with pytest.raises(CanaryError, match="no bound on epsilon"):
         attack_epsilon(scores, target.member[0], coins=True)

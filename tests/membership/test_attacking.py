@@ -67,10 +67,10 @@ def of_probs(rows, labels, member):
 
 
 def test_one_sample_by_hand_golden():
-    # Shadow, class 0: members have confidence 0.9 and 0.8, nonmembers 0.8 and 0.1. At 0.9
-    # one member and no nonmember are called, at 0.8 two and one: both gain a half, and the
-    # higher threshold stands. Class 1 has no nonmembers: together with it, 0.9 calls one of
-    # three members, 0.8 two of three and one of two nonmembers, 0.7 three and one: 0.7.
+    # Shadow, class 0: members have confidence 0.9 and 0.8, non-members 0.8 and 0.1. At 0.9
+    # one member and no non-member are called, at 0.8 two and one: both gain a half, and the
+    # higher threshold stands. Class 1 has no non-members: together with it, 0.9 calls one of
+    # three members, 0.8 two of three and one of two non-members, 0.7 three and one: 0.7.
     rows = [[0.9, 0.1], [0.8, 0.2], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7]]
     shadow = of_probs(rows, [0, 0, 0, 0, 1], [1, 1, 0, 0, 1])
     target = of_probs([[0.95, 0.05], [0.85, 0.15], [0.25, 0.75]], [0, 0, 1], [1, 0, 1])
@@ -79,13 +79,13 @@ def test_one_sample_by_hand_golden():
     assert found.guess.tolist() == [True, False, True]
     np.testing.assert_allclose(found.scores, [0.05, -0.05, 0.05])
     assert found.notes == (
-        "The shadow lacks members or nonmembers of 1 class (1): the threshold of all classes "
+        "The shadow lacks members or non-members of 1 class (1): the threshold of all classes "
         "together serves there",
     )
 
 
 def test_infinities_reach_their_own_thresholds_degenerate():
-    # Every member has probability 1, every nonmember of class 1 too: nobody can be told.
+    # Every member has probability 1, every non-member of class 1 too: nobody can be told.
     rows = [[1, 0], [1, 0], [0.6, 0.4], [0, 1], [0, 1]]
     shadow = of_probs(rows, [0, 0, 0, 1, 1], [1, 1, 0, 1, 0])
     found = canary.attack(shadow, "logit-confidence", shadow=shadow)

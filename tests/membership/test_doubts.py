@@ -43,7 +43,7 @@ def sorted_file(logits, labels, member):
 
 
 def with_copies(logits, labels, member, copies=20):
-    """Some members are among the nonmembers once more."""
+    """Some members are among the non-members once more."""
     at = np.flatnonzero(member)[:copies]
     copied = np.concatenate([member, np.zeros(len(at), bool)])
     return np.concatenate([logits, logits[at]]), np.concatenate([labels, labels[at]]), copied
@@ -58,7 +58,7 @@ def with_copies(logits, labels, member, copies=20):
         (partial(with_copies, copies=400), "800 samples of the target have the outputs"),
         (lambda x, y, m: (np.eye(CLASSES)[x.argmax(1)] * 9, y, m), "same loss, as hard labels"),
         (with_copies, "40 samples of the target have the outputs and the label of a sample of the"),
-        (lambda x, y, m: (x, y, ~m), "better on nonmembers than on members (right on "),
+        (lambda x, y, m: (x, y, ~m), "better on non-members than on members (right on "),
     ],
 )
 def test_wrong_files_are_doubted(wrong, words):
@@ -193,7 +193,7 @@ def rolled(member):
     ],
 )
 def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
-    """Of models that are right on nearly all members and nonmembers."""
+    """Of models that are right on nearly all members and non-members."""
     tables = []
     for seed, wrong in ((20, ours), (21, theirs)):
         logits, labels, member = given(seed, gap=6.0, overfit=2.0)
@@ -256,7 +256,7 @@ def test_only_flags_the_wrong_way_round_are_noted_of_each_model_by_itself():
     member = np.array(flags)
     member[1] = ~member[1]
     (note,) = swapped(doubts_of_models(of_signal(rows, member), "abc"))
-    assert note.startswith("The model b is better on nonmembers")
+    assert note.startswith("The model b is better on non-members")
     assert "That holds" not in note
 
 
@@ -278,4 +278,4 @@ def test_attacks_upside_down_are_hardly_ever_noted_of_noise_coverage():
         return upside_down(aucs, "files")
 
     assert sum(bool(noted(0.0)) for _ in range(1000)) <= 4  # at most 0.5 expected
-    assert "the files of members and nonmembers may be swapped" in noted(1.0)[0]
+    assert "the files of members and non-members may be swapped" in noted(1.0)[0]

@@ -59,7 +59,7 @@ def test_a_table_of_models_for_each_target(table):
 
 
 def test_numbers_of_references_that_tell_are_said():
-    """Few models left a member out, and all are without a nonmember."""
+    """Few models left a member out, and all are without a non-member."""
     rng = np.random.default_rng(0)
     member = np.arange(60) < 30
     left_out = np.repeat(member[None, :], 60, axis=0)

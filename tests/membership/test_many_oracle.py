@@ -195,7 +195,7 @@ def test_signals_that_are_there_are_read():
 
 @pytest.mark.parametrize("rule", RULES)
 def test_as_many_references_for_all_oracle(rule):
-    """Models that left a member out are few; the others of it serve its nonmembers only."""
+    """Models that left a member out are few; the others of it serve its non-members only."""
     rng = np.random.default_rng(11)
     target = random_table(rng, models=2).select(models=[0])
     loss = rng.exponential(1, (12, target.samples))

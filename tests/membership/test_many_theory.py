@@ -166,7 +166,7 @@ def test_equal_losses_tell_nothing_degenerate():
 @pytest.mark.parametrize("models", [4, 6])
 def test_noise_is_no_signal_whatever_the_split_theory(models):
     """Every sample is in half of the models: a member has one more of the others to compare
-    with, and a nonmember would find itself in its null. Neither may tell."""
+    with, and a non-member would find itself in its null. Neither may tell."""
     rng = np.random.default_rng(3)
     table = table_of(rng.exponential(1, (models, 20_000)), halves(rng, models, 20_000))
     for name in MANY:

@@ -1,4 +1,4 @@
-"""Members and nonmembers have equally many references, and noise looks the same in both."""
+"""Members and non-members have equally many references, and noise looks the same in both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMBERS = st.lists(st.integers(0, 6), min_size=1, max_size=8)
 
 
 def matched(members, nonmembers, *, models=6):
-    """What members and nonmembers keep, of references outside and inside; with random orders."""
+    """What members and non-members keep, of references outside and inside; with random orders."""
     counts = np.array(members + nonmembers)
     member = np.arange(counts.size) < len(members)
     order = random_order(counts.size)

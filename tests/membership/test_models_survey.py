@@ -75,7 +75,7 @@ def test_swapped_flags_of_all_models_are_noted_and_sound_files_are_not():
     assert sound == ()
     assert any("may be swapped. They" in note for note in notes)
     assert any("That holds for 8 of 8 models" in note for note in notes)
-    assert any("the flags of members and nonmembers may be swapped" in note for note in notes)
+    assert any("the flags of members and non-members may be swapped" in note for note in notes)
 
 
 def test_noise_is_hardly_ever_upside_down_coverage():

@@ -18,7 +18,7 @@ from canary.signals.gradients import GradientFeatures
 
 @cache
 def table(seed, *, samples=400, classes=5, second=3.0, own=0.0):
-    """Members have one wrong class that is higher, nonmembers two that are half as likely.
+    """Members have one wrong class that is higher, non-members two that are half as likely.
 
     So the label's confidence is the same for both, and the whole vector tells them apart.
     With `own` the confidence tells as well.
@@ -73,7 +73,7 @@ def test_a_network_for_each_class_where_classes_differ():
     scores = canary.attack(tables[0], "neural-per-class", shadow=tables[1])
     assert canary.evaluate(scores, tables[0].member[0]).accuracy.lower > 0.65
     assert scores.notes == (
-        "1 of 4 classes have fewer than 20 members or nonmembers in the shadow: the network of "
+        "1 of 4 classes have fewer than 20 members or non-members in the shadow: the network of "
         "all classes serves there",
     )
 

@@ -58,7 +58,7 @@ def test_randomized_response_coverage():
 
 @pytest.fixture
 def table():
-    """The first twenty samples are nonmembers of model 0; the others' split is their own."""
+    """The first twenty samples are non-members of model 0; the others' split is their own."""
     made = random_table(np.random.default_rng(0), models=9, samples=60)
     made.member[1:] = halves(np.random.default_rng(1), 8, 60)
     made.member[0, :20] = False

@@ -19,7 +19,7 @@ def table(values, member, label=None, classes=1):
 
 
 def test_by_hand_golden():
-    # Two bins on the linear scale, [0, 1) and [1, 2]. Members 0, 0.5, 1, nonmembers 1.5, 2:
+    # Two bins on the linear scale, [0, 1) and [1, 2]. Members 0, 0.5, 1, non-members 1.5, 2:
     # shares (2/3, 1/3) and (0, 1). A score in the low bin is 1, in the high one
     # (1/3) / (1/3 + 1) = 1/4; with prior 0.1, (1/30) / (1/30 + 9/10) = 1/28.
     shadow, target = table([0, 0.5, 1, 1.5, 2], [1, 1, 1, 0, 0]), table([-5, 0.9, 1, 2, 7], [1] * 5)
@@ -33,8 +33,8 @@ def test_by_hand_golden():
 
 
 def test_empty_bins_and_infinity_golden():
-    # Four bins of [0, 4]: members in 0, nonmembers in 3, none in 1 and 2: those take the
-    # nearest. Infinity has a bin of its own, here with a member and a nonmember of 2 and 4.
+    # Four bins of [0, 4]: members in 0, non-members in 3, none in 1 and 2: those take the
+    # nearest. Infinity has a bin of its own, here with a member and a non-member of 2 and 4.
     shadow = table([0, math.inf, 4, 4, 4, math.inf], [1, 1, 0, 0, 0, 0])
     target = table([1.5, 2.5, math.inf], [1, 0, 1])
     options = {"scale": "linear", "least": 1}
@@ -112,7 +112,7 @@ def test_the_nearest_bin_decides_where_bins_are_more_than_samples():
 
 
 def known(rng, each, *, wide=1.0):
-    """log Mentr: N(-1, 1) of members, N(0, wide) of nonmembers; the table and its posterior."""
+    """log Mentr: N(-1, 1) of members, N(0, wide) of non-members; the table and its posterior."""
     member = np.arange(2 * each) < each
     x = np.where(member, rng.normal(-1, 1, 2 * each), rng.normal(0, wide, 2 * each))
     odds = -((x + 1) ** 2) / 2 + (x / wide) ** 2 / 2 + math.log(wide)
@@ -177,8 +177,8 @@ def test_the_grid_against_sums_over_all_samples_oracle(prior):
 
 
 def test_infinity_and_gaps_between_kernels_golden():
-    # Of twelve members one is infinite, of twelve nonmembers three: 1 / (1 + 3). Between
-    # members at log 0 and nonmembers at log 100 there is nobody: the prior.
+    # Of twelve members one is infinite, of twelve non-members three: 1 / (1 + 3). Between
+    # members at log 0 and non-members at log 100 there is nobody: the prior.
     values = [*np.exp(np.linspace(0, 0.1, 11)), math.inf, *np.exp(np.linspace(99.9, 100, 9))]
     shadow = table([*values, *[math.inf] * 3], np.arange(24) < 12)
     target = table([math.inf, math.exp(50), 1e-5, 1e200], [1, 0, 1, 0])
@@ -209,7 +209,7 @@ def test_refused_input():
 
 
 def test_reliability_of_scores_of_any_kind_golden():
-    # Outputs of a network: two bins. At 0.9 three members of M = 4 and one nonmember of
+    # Outputs of a network: two bins. At 0.9 three members of M = 4 and one non-member of
     # N = 4: weights 3/8 and 1/8, share 3/4, off 0.15. At 0.2 one and three: share 1/4, off
     # 0.05. Both weigh 1/2: 0.1; root of (0.15^2 + 0.05^2) / 2.
     scores = [0.9] * 4 + [0.2] * 4

@@ -88,7 +88,7 @@ def test_a_model_that_never_saw_the_texts_tells_nothing_theory():
 
 
 def test_a_difference_without_any_model_is_warned_of():
-    """Nonmembers of another vocabulary: the model never saw either, and seems to know them."""
+    """Non-members of another vocabulary: the model never saw either, and seems to know them."""
     texts = source(1)[:N] + random_words(np.random.default_rng(2), N)
     model = trained_on(source(1, 4 * N)[2 * N :])
     found = survey_texts(measured(model, texts), texts)
@@ -105,7 +105,7 @@ def test_a_difference_without_any_model_is_warned_of():
     assert nothing.told_apart() is None
     assert (found.outcome(), nothing.outcome()) == ("void", "void")
     for void in (found, nothing):
-        assert answer_of(void).startswith("The words of the texts alone, without any model, pick")
+        assert answer_of(void).startswith("A classifier that sees only the words of the texts")
         assert "so nothing follows about the model" in answer_of(void)
 
 
@@ -136,7 +136,7 @@ def test_refused_input(told):
     for error, words, function, *given, options in (
         (InputError, "159 texts were given and 160 or more", survey_texts, table, TEXTS[1:], {}),
         (EstimationError, "9 different members are too few", survey_texts, few, some, {}),
-        (EstimationError, "be seen with 80 nonmembers", survey_texts, table, TEXTS, rare),
+        (EstimationError, "be seen with 80 non-members", survey_texts, table, TEXTS, rare),
         (
             InputError,
             "unknown attack on texts 'entropy'",
@@ -162,7 +162,7 @@ def test_what_nothing_was_found_in_is_no_calm_answer(told):
     nothing = survey_texts(measured(trained_on(source(3)), TEXTS, signals="loss"), TEXTS)
     assert nothing.told_apart() is False
     for found, words in (
-        (swapped, "the files of members and nonmembers may be swapped"),
+        (swapped, "the files of members and non-members may be swapped"),
         (nothing, "texts that the model never saw"),
     ):
         assert any(words in note for note in found.notes)

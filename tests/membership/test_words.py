@@ -14,7 +14,7 @@ HALF = np.arange(200) < 100
 
 
 def test_one_word_that_differs_is_found_theory():
-    """A word that stands in half of the members and in no nonmember: AUC 3/4 at best."""
+    """A word that stands in half of the members and in no non-member: AUC 3/4 at best."""
     texts = random_words(np.random.default_rng(0), 200)
     told = [f"{text} zeta" if at < 100 and at % 2 else text for at, text in enumerate(texts)]
     found = words_alone(told, HALF, seed=0, permutations=99)
@@ -109,7 +109,7 @@ def test_level_and_coverage_without_a_difference_coverage(texts, count):
     ("texts", "share", "count"), [(120, 0.3, 400), (120, 0.8, 400), (1000, 0.3, 60)]
 )
 def test_coverage_of_a_real_difference_coverage(texts, share, count):
-    """A word in a share of the members and in no nonmember; the truth is the mean of all draws."""
+    """A word in a share of the members and in no non-member; the truth is the mean of all draws."""
     found = []
     for seed in range(count):
         rng = np.random.default_rng([seed, 12])
@@ -174,7 +174,7 @@ def test_auc_of_each_permutation_is_that_of_new_scores_oracle(vocabulary):
     assert found.auc.value == roc(word_scores(texts, member, seed=5), member).auc().value
 
 
-@pytest.mark.parametrize(("inside", "kind"), [(9, "members"), (51, "nonmembers")])
+@pytest.mark.parametrize(("inside", "kind"), [(9, "members"), (51, "non-members")])
 def test_too_few_texts(inside, kind):
     texts = random_words(np.random.default_rng(0), 60)
     with pytest.raises(EstimationError, match=f"9 different {kind} are too few"):

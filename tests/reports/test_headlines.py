@@ -107,29 +107,36 @@ CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
         "Training samples are at risk",
-        "Training texts can be identified: of a training text and another one, the best attack, "
-        "loss, picks the training text in 99",
-        "Find out who is at risk: the report lists the texts that are recognized best. Judge the "
-        "risk by the share that is found at a false positive rate of 10 %",
+        "About 99 in 100 training texts can be identified while at most 1 in 10 other texts is "
+        "mistaken for one. An attacker finds 98.8 % of them (87.1 % to 100.0 %), and guessing "
+        "finds 10 %. On average, an attacker who is given a training text and another one picks "
+        "the training text in 99.2 % of cases",
+        "Keep this report confidential: its lists show who was in the training data. Find out who "
+        "is at risk: the report lists the lines of the texts that are recognized best; look up "
+        "whose they are. Judge the risk by the fairly sure guesses and not by the average",
     ),
     "texts, nothing found": (
         of_texts,
         "No attack succeeded",
-        "The attack loss did not identify training samples better than guessing does.",
+        "The attack loss did not identify training samples better than guessing does. On average, "
+        "it picked the training text in 49.5 % of pairs (40.5 % to 58.5 %), where guessing has "
+        "50 %, and up to 58.5 % is possible. Where few mistakes are allowed, no attack is surely "
+        "better than guessing. While at most 1 in 10 other texts is mistaken for one, the best "
+        "finds 11.2 % of the training texts",
         "Do not call the model private for it",
     ),
     "texts that differ": (
         lambda: of_texts(gap=1.2, words=True),
         "The test is void",
-        "The words of the texts alone, without any model, pick the training "
+        "A classifier that sees only the words of the texts, and no model, picks the training "
         "text in 100.0 % of cases. The best attack on the model, loss, picks it in 7",
-        "Set a random part of the data aside before the training",
+        "Train again with a random part of the data set aside",
     ),
     "texts of other lengths": (
         lambda: of_texts(gap=4.0, longer=3, signal="total-loss"),
         "Not enough data to decide",
-        "Nothing is decided, because members and nonmembers differ in length.",
-        "Set a random part of the data aside before the training",
+        "Nothing is decided, because members and non-members differ in length.",
+        "Train again with a random part of the data set aside",
     ),
     "texts, swapped": (
         lambda: of_texts(gap=-4.0),
@@ -142,19 +149,25 @@ CASES = {
         lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
         "Check the input first",
         "Check the input first, because something looks wrong with it: the model 'net' finds "
-        "English odd. Training texts can be identified",
+        "English odd. Is it trained? About 99 in 100 training texts can be identified",
         "Correct the input, and repeat the test.",
     ),
     "classifier": (
         of_classifiers,
         "Training samples are at risk",
-        "Training samples can be identified with 6",
-        "return the most likely class, without its probability",
+        "About 1 in 9 training samples can be identified while at most 1 in 100 other samples is "
+        "mistaken for one. An attacker finds 11.3 % of them (9.0 % to 13.9 %), and guessing finds "
+        "1 %. On average, an attacker is right about 66.5 % of samples (64.9 % to 68.2 %), and "
+        "guessing is right about 50 %. The attack entropy finds most while few mistakes are "
+        "allowed, and correctness is best on average.",
+        "return the most likely class, without its probability. Attacks that use more of the "
+        "answer become weaker, but the model has memorized as much as before. The attack "
+        "correctness stays as it is",
     ),
     "classifier, swapped": (
         lambda: of_classifiers(swapped=True),
         "Check the input first",
-        "something looks wrong with the input: the target is better on nonmembers than on members",
+        "something looks wrong with the input: the target is better on non-members than on members",
         "Correct the input, and repeat the test.",
     ),
     "classifier, a shadow of the same split": (
@@ -166,7 +179,8 @@ CASES = {
     "models": (
         lambda: of_models(4.0),
         "Training samples are at risk",
-        "of a training sample and another one, the best attack, P, picks the training sample in ",
+        "About 92 in 100 training samples can be identified while at most 1 in 10 other samples is "
+        "mistaken for one.",
         "the report lists the models and samples that are most vulnerable",
     ),
     "models, nothing found": (

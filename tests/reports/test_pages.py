@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from classifiers import measured_outputs
 from drawing import figures
@@ -13,6 +14,7 @@ from gate_audits import exact, extraction
 from histories import make_history
 from html_pages import Page, check_page, render
 
+import canary
 from canary.audits.audit_result import Audit
 from canary.audits.extraction import Candidate
 from canary.errors import InputError, OutputError
@@ -20,6 +22,7 @@ from canary.gate.check_audit import check
 from canary.membership.evaluation import evaluate
 from canary.membership.shadow_survey import survey
 from canary.reports import pages as pages_module
+from canary.reports.builders import report_of
 from canary.reports.pages import report
 from canary.reports.sentences import extraction_sentence
 from canary.signals.signal_table import SignalTable
@@ -267,24 +270,58 @@ def attacked():
 def test_surest_guesses_are_those_of_the_attack_that_is_surest(attacked, plain):
     assert attacked.strongest.attack.name == "correctness"
     best = attacked.surest()
-    assert (best.name, best.point.asked_fpr, best.attacks) == ("entropy", 0.01, 2)
+    assert (best.name, best.fpr, best.attacks) == ("entropy", 0.01, 2)
     entropy = attacked.attacked[1]
-    alone = entropy.points[1]
+    assert attacked.lead is entropy
+    alone = entropy.points[1].tpr
     assert (
-        best.point.tpr.value
-        == alone.tpr.value
-        == max(one.points[1].tpr.value for one in attacked.attacked)
+        best.tpr.value == alone.value == max(one.points[1].tpr.value for one in attacked.attacked)
     )
     paid = evaluate(entropy.attack, attacked.target.member[0], confidence=0.975).tpr_at_fpr(0.01)
-    assert best.point == paid
-    assert paid.tpr.lower < alone.tpr.lower < alone.tpr.upper < paid.tpr.upper
-    page = " ".join(render(attacked).split())
+    assert best.tpr == paid.tpr
+    assert paid.tpr.lower < alone.lower < alone.upper < paid.tpr.upper
+    page = " ".join(render(attacked).replace("\N{NO-BREAK SPACE}", " ").split())
     tile = page[page.index("Surest guesses") :][:400]
-    assert f"{100 * alone.tpr.value:.1f} % of members" in tile
-    ends = f"{100 * paid.tpr.lower:.1f} % to {100 * paid.tpr.upper:.1f} %"
-    assert f"({ends}) can be identified while" in tile
-    assert "mistaken for members, by entropy, the best of 2 attacks there" in tile
+    found, ends = f"{100 * alone.value:.1f} %", (paid.tpr.lower, paid.tpr.upper)
+    assert f"{found} of members" in tile
+    assert "is mistaken for one, by entropy, the best of 2 attacks at that" in tile
+    # The answer and the figure have the same interval, and by the same attack.
+    lower, upper = (f"{100 * end:.1f}" for end in ends)
+    assert f"An attacker finds {found} of them ({lower} % to {upper} %)" in page
+    assert f'<th scope="row">entropy</th><td>{found}</td><td>{lower} to {upper} %</td>' in page
     assert attacked.to_dict()["surest"]["name"] == "entropy"
+
+
+def test_few_samples_that_are_surely_known_are_a_risk_though_the_average_is_not_theory():
+    """One member in 25 is known by heart; of the others the model says what it says of anyone."""
+    rng = np.random.default_rng(0)
+
+    def table(known):
+        member = np.arange(1000) < 500
+        loss = rng.exponential(1.0, 1000)
+        loss[: round(500 * known)] = 1e-6
+        return canary.measure(loss, y=np.zeros(1000, int), member=member, outputs="losses")
+
+    found, nothing = (
+        survey(table(known), table(0.0), attacks="loss", fprs=[0.01]) for known in (0.04, 0.0)
+    )
+    assert found.corrected().lower < 0.5
+    assert found.surest().tpr.lower > 0.01
+    assert (found.told_apart(), nothing.told_apart()) == (True, False)
+    first, second = report_of(found).sentences
+    assert "training samples can be identified while at most 1 in 100 other samples" in first
+    assert "and guessing is right about 50 %" in second
+    assert "no attack is surely better than guessing" in report_of(nothing).sentences[1]
+
+
+def test_members_that_share_the_last_score_are_counted_golden(attacked):
+    rows, scores = attacked.most_at_risk(), attacked.risks.scores
+    high, member = scores >= rows[-1]["risk"], attacked.target.member[0]
+    inside, outside = int((high & member).sum()), int((high & ~member).sum())
+    assert attacked.as_risky() == (inside, outside)
+    page = " ".join(render(attacked).split())
+    assert f"{inside:,} training samples have a score of {rows[-1]['risk']:.3f} or more" in page
+    assert f"and so have {outside:,} other samples; at most 20 are listed" in page
 
 
 def test_swapped_flags_are_noted_of_target_and_of_shadow(attacked):
@@ -296,4 +333,4 @@ def test_swapped_flags_are_noted_of_target_and_of_shadow(attacked):
     notes = [note for note in again.notes if "the flags member may be swapped" in note]
     assert [note[:10] for note in notes] == ["The target", "The shadow"]
     right = attacked.target.signal("correctness")[0][~attacked.target.member[0]].mean()
-    assert f"right on {100 * right:.1f} % of members and 100.0 % of nonmembers" in notes[0]
+    assert f"right on {100 * right:.1f} % of members and 100.0 % of non-members" in notes[0]

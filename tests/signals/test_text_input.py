@@ -128,7 +128,7 @@ def test_texts_on_both_sides_are_members():
     assert found.texts == ["ab", "ba", "ab", "bb"]
     assert found.lines.tolist() == [1, 2, 3, 2]
     assert found.notes == (
-        "3 nonmembers are the same texts as members, and left out",
+        "3 non-members are the same texts as members, and left out",
         "1 text of the members repeats another: intervals take them for different texts",
     )
     write_texts("out.jsonl", ["ba", "ab"])

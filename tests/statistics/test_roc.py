@@ -38,8 +38,8 @@ def test_area_is_the_share_of_ordered_pairs_oracle(rows):
 
 @pytest.mark.parametrize("widening", [1.0, 1.5])
 def test_delong_by_hand_golden(widening):
-    # Members 3, 1; nonmembers 2, 0. Of the members 1 and 1/2 of the nonmembers are below, of
-    # the nonmembers 1/2 and 1 of the members above: AUC 3/4, both variances 1/8, so the
+    # Members 3, 1; non-members 2, 0. Of the members 1 and 1/2 of the non-members are below, of
+    # the non-members 1/2 and 1 of the members above: AUC 3/4, both variances 1/8, so the
     # variance is 1/8 / 2 + 1/8 / 2 = 1/8. On the logit scale sqrt(1/8) / (3/16) = 1.8856.
     found = roc([3, 1, 2, 0], [True, True, False, False]).auc(widening=widening)
     assert found.value == 0.75
@@ -80,7 +80,7 @@ def test_separation_and_constant_scores_degenerate():
 
 
 def test_intervals_cover_coverage():
-    # Members from N(1, 1), nonmembers from N(0, 1): AUC = Phi(1 / sqrt 2), and the balanced
+    # Members from N(1, 1), non-members from N(0, 1): AUC = Phi(1 / sqrt 2), and the balanced
     # accuracy at 1/2 is Phi(1/2).
     rng, member = np.random.default_rng(0), np.arange(100) < 40
     auc, accuracy = 0, 0
@@ -118,7 +118,7 @@ def test_balanced_accuracy_and_newcombes_difference_golden():
     # Newcombe 1998, table II, method 10: 56/70 - 48/80 gives 0.0524 to 0.3339.
     low, high = difference_interval(56, 70, 48, 80, confidence=0.95)
     assert (low, high) == pytest.approx((0.0524, 0.3339), abs=5e-5)
-    # 3 of 4 members and 50 of 100 nonmembers: (0.75 + 0.5) / 2.
+    # 3 of 4 members and 50 of 100 non-members: (0.75 + 0.5) / 2.
     guess = [True] * 3 + [False] + [True, False] * 50
     found = balanced_accuracy(guess, [True] * 4 + [False] * 100)
     assert found.value == 0.625
@@ -135,7 +135,7 @@ def test_point_is_the_best_that_a_threshold_reaches_oracle(rows, fpr, confidence
     nonmembers = int((~member).sum())
     curve = roc(scores, member)
     if fpr < 1 / nonmembers:
-        with pytest.raises(EstimationError, match=f"cannot be seen with {nonmembers} nonmember"):
+        with pytest.raises(EstimationError, match=f"cannot be seen with {nonmembers} non-member"):
             curve.tpr_at_fpr(fpr)
         return
     found = curve.tpr_at_fpr(fpr, confidence=confidence)
@@ -181,7 +181,7 @@ def test_ends_are_quantiles_of_averaged_betas_oracle():
 
 @pytest.mark.parametrize(("fpr", "confidence"), [(0.1, 0.95), (0.01, 0.95), (0.02, 0.99)])
 def test_no_lower_end_below_so_many_nonmembers_oracle(fpr, confidence):
-    """The threshold may be above all nonmembers, and then nothing is known of members there."""
+    """The threshold may be above all non-members, and then nothing is known of members there."""
     needed = nonmembers_for_lower_end(fpr, confidence=confidence)
     for nonmembers, there in ((needed - 1, False), (needed, True)):
         member = np.arange(nonmembers + 500) < 500
@@ -236,7 +236,7 @@ def test_covers_the_rate_at_the_asked_fpr_coverage():
 def test_covers_over_the_grid_coverage(family, shift):
     """93 to 98 % where the counts allow it, and never less; the table stands in ADR 032.
 
-    Where fewer than 3.7 nonmembers are expected above the threshold there is no lower end, and
+    Where fewer than 3.7 non-members are expected above the threshold there is no lower end, and
     where a dozen members or fewer are, counts come in steps: then it covers more.
     """
     noise = student(2) if family == "heavy tails" else norm

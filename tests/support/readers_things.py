@@ -325,7 +325,7 @@ def masked(folder: Path) -> None:
 
 
 def some_texts(path: Path) -> None:
-    """Members, or nonmembers of the same kind."""
+    """Members, or non-members of the same kind."""
     said = sentences(80)
     json_lines(path, [{"text": text} for text in said[path.name.startswith("non") :: 2]])
 

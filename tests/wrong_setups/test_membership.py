@@ -134,7 +134,7 @@ def _copies_on_both_sides(desk):
 
 @made("M8")
 def _other_classes(desk):
-    """Members and nonmembers were cut from a file that was sorted by class."""
+    """Members and non-members were cut from a file that was sorted by class."""
     order = np.argsort(samples(1)[1], kind="stable")
     half = np.zeros(SAMPLES, bool)
     half[order[: SAMPLES // 2]] = True

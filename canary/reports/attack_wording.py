@@ -1,0 +1,302 @@
+"""What membership attacks found, in words, tiles and tables that all kinds of surveys share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.membership.evaluation import Evaluation
+from canary.membership.survey import Attacked, OneTargetSurvey, Surest, Survey
+from canary.membership.words_alone import WordsAlone
+from canary.reports.attack_figures import Reach, reached_figure
+from canary.reports.builders import sections_of
+from canary.reports.document import (
+    Block,
+    Figure,
+    Heading,
+    Note,
+    Report,
+    Span,
+    Table,
+    Text,
+    Tile,
+    said,
+    said_in_one,
+    sentence,
+)
+from canary.reports.wording import ended, facts_blocks, percent_of, software
+from canary.statistics.numbers import count
+from canary.statistics.roc import Estimate, OperatingPoint, Roc
+
+_OUTCOMES = {
+    "identified": ("Training samples are at risk", "memorized"),
+    "not identified": ("No attack succeeded", "not-found"),
+    "undecided": ("Not enough data to decide", "undecided"),
+    "void": ("The test is void", "suspect"),
+}
+"""What follows from attacks: the label and the tone of a report."""
+
+
+_SURE = 0.01
+"""Guesses at a false positive rate above this are only fairly sure."""
+
+
+def survey_report(
+    survey: Survey[Any],
+    title: str,
+    answer: Sequence[str],
+    *,
+    aloud: Sequence[str] = (),
+    actions: Mapping[str, object],
+    **fields: Any,
+) -> Report:
+    """The report of a survey of membership attacks, with more `fields` where it has any.
+
+    What is wrong with the input comes first. `aloud` are warnings above all notes, and `actions`
+    what ``survey.actions`` asks besides the outcome.
+    """
+    outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
+    label, tone = _OUTCOMES[outcome]
+    sentences, found, loud = [*answer], outcome == "identified", [*aloud, *doubts]
+    if doubts and outcome != "void":
+        label, tone = "Check the input first", "suspect"
+        undecided = survey.told_apart() is not True
+        (doubt,) = ended(doubts[:1])
+        doubt = doubt[0].lower() + doubt[1:]
+        first = sentence("survey.doubted", undecided=undecided, doubt=doubt)
+        sentences, loud = [first] if undecided else [first, *answer], [*aloud, *doubts[1:]]
+    asked = {
+        "doubted": bool(doubts),
+        "found": found,
+        "calm": outcome == "not identified",
+        "rate": found and surest is not None,
+        "surest": _sure(surest).lower(),
+    }
+    return Report(
+        title=title,
+        label=label,
+        tone=tone,
+        sentences=sentences,
+        actions=said("survey.actions", **{**asked, **actions}),
+        notes=[
+            *((Span(note, "strong"),) for note in ended(loud)),
+            *ended(note for note in survey.notes if note not in (*loud, *doubts)),
+        ],
+        sections=sections_of(survey),
+        unsaid=said(
+            "survey.unsaid",
+            void=outcome == "void",
+            calm=outcome == "not identified",
+            open=outcome in ("void", "undecided"),
+            targets=len(getattr(survey, "targets", (0,))),
+        ),
+        **fields,
+    )
+
+
+def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
+    """That training samples can be identified: how surely, how well on average, and by whom.
+
+    `kind` of survey is where its words are, and `values` what these ask besides the numbers.
+    """
+    mean, surest = survey.corrected(), survey.surest()
+    ends = {"share": percent_of(mean.value), "ends": ends_of(mean)}
+    average = sentence(f"{kind}.average", **{**ends, **values})
+    best = sentence(
+        "survey.best",
+        two=survey.lead.name != survey.strongest.name,
+        surest=survey.lead.name,
+        strongest=survey.strongest.name,
+    )
+    who = f"{best} {sentence(f'{kind}.needs', **values)}"
+    if surest is None:
+        return [average, who]
+    sure = surest_sentence(surest, kind)
+    if surest.beats_guessing:
+        return [sure, f"{average} {who}"]
+    return [f"{average} {sure}", who]
+
+
+def surest_sentence(surest: Surest, kind: str) -> str:
+    """How many members the surest guesses find, and how many guessing finds."""
+    tpr, others = surest.tpr, _others(kind)
+    return sentence(
+        "survey.surest",
+        sure=surest.beats_guessing,
+        some=in_people(tpr.value),
+        what=f"training {others}",
+        rarely=rarely(surest.fpr, others),
+        share=percent_of(tpr.value),
+        ends=ends_of(tpr),
+        rate=percent_of(surest.fpr, digits=None),
+    )
+
+
+def in_people(share: float) -> str:
+    """A share as people count: ``About 1 in 9``, ``About 97 in 100``, ``All``."""
+    if share >= 1.0:
+        return "All"
+    if share >= 0.2:
+        return f"About {min(round(100 * share), 99)} in 100"
+    return f"About 1 in {count(round(1 / share))}" if share else "None"
+
+
+def rarely(fpr: float, others: str) -> str:
+    """``1 in 100 other samples is``: how many are mistaken at a false positive rate, at most."""
+    one_in = 1.0 / fpr
+    if abs(one_in - round(one_in)) < 0.01:
+        return f"1 in {count(round(one_in))} other {others} is"
+    return f"{100 * fpr:.3g} in 100 other {others} are"
+
+
+def _others(kind: str) -> str:
+    return "texts" if kind == "texts" else "samples"
+
+
+def _sure(surest: Surest | None) -> str:
+    return "Surest guesses" if surest is None or surest.fpr <= _SURE else "Fairly sure guesses"
+
+
+def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
+    """The tiles of the surest guesses, where a false positive rate was looked at, and of all."""
+    surest, mean = survey.surest(), survey.corrected()
+    if surest is not None:
+        note = sentence(
+            "survey.tile",
+            rarely=rarely(surest.fpr, _others(kind)),
+            name=surest.name,
+            attacks=surest.attacks,
+            several=surest.attacks > 1,
+            rate=percent_of(surest.fpr, digits=None),
+        )
+        yield Tile(_sure(surest), f"{percent_of(surest.tpr.value)} of members", note)
+    name = survey.strongest.name
+    yield Tile(
+        "On average",
+        f"{percent_of(mean.value)} right",
+        sentence("survey.tile.average", pairs=kind != "shadow", others=_others(kind), name=name),
+    )
+
+
+def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> list[str]:
+    """That no attack was better than guessing, on average and in its surest guesses.
+
+    `did` says what the best attack did, with ``{}`` for its share, as in ``had {} balanced
+    accuracy``; `of` of what that was the mean.
+    """
+    best, surest = survey.corrected(), survey.surest()
+    average = sentence(
+        "survey.not_identified",
+        attacks=len(survey.attacked),
+        several=len(survey.attacked) > 1,
+        best=survey.strongest.name,
+        did=did.format(percent_of(best.value)),
+        ends=ends_of(best),
+        of=of,
+        more=f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else "",
+    )
+    return [average] if surest is None else [average, surest_sentence(surest, kind)]
+
+
+def found_blocks(
+    survey: Survey[Any], kind: str, others: Mapping[str, Evaluation | WordsAlone] | None = None
+) -> list[Block]:
+    """What each attack finds in its surest guesses, beside what guessing finds.
+
+    `others` are no attacks, by name. Intervals are those of the answer: they allow for the number
+    of attacks.
+    """
+    surest, beside = survey.surest(), others or {}
+    rarely_one = "" if surest is None else rarely(surest.fpr, _others(kind))
+    caption = said_in_one(
+        "survey.reached",
+        confidence=percent_of(survey.confidence, digits=None),
+        attacks=len(survey.attacked),
+        several=len(survey.attacked) > 1,
+        words=beside,
+        surest=surest,
+        what=f"training {_others(kind)}",
+        rarely=rarely_one,
+    )
+    reached = []
+    for one in survey.attacked:
+        mean = survey.average_of(one, survey.confidence)
+        found = mean if surest is None else survey.found_by(one, surest.fpr)
+        reached.append(Reach(one.name, found, percent_of(mean.value)))
+    for name, alone in beside.items():
+        at = None if surest is None else alone_at(alone.roc, surest.fpr, survey.confidence)
+        if at is not None or surest is None:
+            found = alone.auc if at is None else at.tpr
+            reached.append(Reach(name, found, percent_of(alone.auc.value), attack=False))
+    return [reached_figure(reached, None if surest is None else surest.fpr, caption)]
+
+
+def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None:
+    """What words or lengths find without any model; None where different texts are too few."""
+    return curve.tpr_at_fpr(fpr, confidence=confidence) if fpr * curve.nonmembers >= 1 else None
+
+
+def sizes_of(member: NDArray[np.bool_]) -> dict[str, str]:
+    """How many samples of each kind there are."""
+    members, others = (count(int(flags.sum())) for flags in (member, ~member))
+    return {"Training samples (members)": members, "Others (non-members)": others}
+
+
+def attack_columns(survey: OneTargetSurvey) -> tuple[str, ...]:
+    """Headings of `attack_cells`."""
+    rates = rate_columns([point.asked_fpr for point in survey.attacked[0].points])
+    return "Attack", "Balanced accuracy", "AUC", *rates
+
+
+def rate_columns(fprs: Sequence[float]) -> tuple[str, ...]:
+    """Headings of true positive rates."""
+    return tuple(f"TPR at FPR {percent_of(fpr, digits=None)}" for fpr in fprs)
+
+
+def attack_cells(attacked: Attacked) -> tuple[str, ...]:
+    """An attack in a row: its name, and its numbers with their intervals."""
+    shown = (in_lines(point.tpr, fpr=point.fpr) for point in attacked.points)
+    return attacked.name, *map(in_lines, (attacked.accuracy, attacked.evaluation.auc)), *shown
+
+
+def attacks_blocks(
+    survey: Survey[Any], kind: str, table: Table, roc: Figure, **values: object
+) -> Iterator[Block]:
+    """What each attack reaches; `kind` of survey is where its words are."""
+    confidence = percent_of(survey.confidence, digits=None)
+    brackets = sentence("survey.brackets", confidence=confidence)
+    yield said_in_one(f"{kind}.attacks")
+    yield table
+    yield Note(said_in_one(f"{kind}.note", brackets=brackets, **values))
+    yield roc
+
+
+def measured_blocks(facts: dict[str, dict[str, str]], limits: Text) -> Iterator[Block]:
+    """How it was measured: facts by heading, what the numbers do not say, and the software."""
+    yield from facts_blocks(facts)
+    yield from (Heading("Limits"), limits, Heading("Software"), software())
+
+
+def ends_of(estimate: Estimate) -> str:
+    """``58.2 % to 63.7 %``."""
+    return f"{percent_of(estimate.lower)} to {percent_of(estimate.upper)}"
+
+
+def interval_of(estimate: Estimate) -> str:
+    """``61.0 % (58.2 to 63.7)``."""
+    return in_lines(estimate).replace("\n", " ")
+
+
+def in_lines(estimate: Estimate, *, fpr: float | None = None) -> str:
+    """``61.0 %``, ``at 1 %`` where it is a rate, and ``(58.2 to 63.7)`` in a line below."""
+    at = "" if fpr is None else f" at {percent_of(fpr, digits=None)}"
+    ends = f"({100 * estimate.lower:.1f} to {100 * estimate.upper:.1f})"
+    return f"{percent_of(estimate.value)}{at}\n{ends}"
+
+
+def short_of(value: float | str) -> str:
+    """A number with three digits, or the word for an infinite one."""
+    return value if isinstance(value, str) else f"{value:.3g}"
