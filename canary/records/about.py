@@ -8,6 +8,8 @@ from typing import Any, Self
 
 from canary.records.record import Record
 
+_DIGITS = 12  # of a fingerprint, which are enough to know one's own models by
+
 
 @dataclass(frozen=True)
 class About(Record):
@@ -52,3 +54,9 @@ class Named:
         """What the model is called: as the auditor did, else as the model itself is."""
         facts = getattr(self, "model", None) or {}
         return self.about.model or str(facts.get("name") or "")
+
+    @property
+    def model_version(self) -> str:
+        """The first digits of the fingerprint of its weights, where that is known."""
+        facts = getattr(self, "model", None) or {}
+        return str(facts.get("fingerprint") or "")[:_DIGITS]

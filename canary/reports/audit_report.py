@@ -43,6 +43,7 @@ from canary.reports.wording import (
     about_of,
     called,
     ended,
+    folded,
     format_facts,
     percent,
     run_blocks,
@@ -180,6 +181,7 @@ def table(audit: Audit) -> Iterator[Block]:
     if not audit.canaries:
         yield "There is none."
         return
+    intervals = any(_interval(c.exposure) != bits_or_bound(c.exposure) for c in audit.canaries)
     place = "Rank\namong all"
     if drawn:
         place = "Hits\nof draws"
@@ -195,7 +197,7 @@ def table(audit: Audit) -> Iterator[Block]:
                 *((str(c.format + 1),) if several else ()),
                 "0 (control)" if c.control else count(c.repetitions),
                 bits_or_bound(e),
-                f"{e.lower_bits:z.2f} to {e.upper_bits:z.2f}",
+                *((_interval(e),) if intervals else ()),
                 f"{c.px_bits:.2f}",
                 _place(e),
                 "–" if c.natural else probability(e.p_value),
@@ -206,12 +208,19 @@ def table(audit: Audit) -> Iterator[Block]:
         "Canary",
         *(("Format",) if several else ()),
         "Copies" if audit.canaries_in_corpus else "Copies\nplanned",
-        *("Exposure\n(bits)", "Interval\n(bits)", "Log-perplexity\n(bits)", place, "p-value"),
+        *("Exposure\n(bits)", *(("Interval\n(bits)",) if intervals else ())),
+        *("Log-perplexity\n(bits)", place, "p-value"),
         *(("Skew-normal\n(bits)",) if curves else ()),
     )
     tones = ["control" if c.control else "" for c in audit.canaries]
     style = "canaries" if curves else ""
-    yield Table("Exposure of every canary", columns, rows, tones, style)
+    yield from folded(Table("Exposure of every canary", columns, rows, tones, style))
+
+
+def _interval(e: Exposure) -> str:
+    """The ends of its interval, once where they read the same."""
+    ends = (f"{e.lower_bits:z.2f}", f"{e.upper_bits:z.2f}")
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _place(e: Exposure) -> str:

@@ -120,7 +120,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         "overlap": ranking.open_ends and not ranking.too_few,
         "alike": not (ranking.open_ends or ranking.too_few),
         "few": len(ranking.least) > 1 and (ranking.too_few or not ranking.open_ends),
-        "canaries": plural(len(one.injected), "canary", "canaries"),
+        "canaries": plural(len(one.injected), "planted secret"),
     }
     memorized = [one for one in group if answer(one.audit).verdict == "memorized"]
     everyone = len(memorized) == len(group)
@@ -129,7 +129,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         nearest, gap = min(ranking.more, key=lambda pair: pair[1])
         values |= {"next": _called(nearest), "times": _times(2.0**gap)}
         label = f"{best.name} memorizes least; whether that is little enough is for your limit"
-        tone, kind = "not-found", "least"
+        tone, kind = "", "least"
     elif worse:
         values |= {"worse": _names(worse), "left": _names(ranking.least)}
         label, kind = f"Not {names_of(worse)}", "some"
@@ -137,7 +137,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         lowest, chosen = (min(some, key=_loss) for some in (group, ranking.least))
         near = _loss(chosen) <= (1 + NEAR) * _loss(lowest)
         values |= {"loss": f"{_loss(chosen):.4g}", "lowest": f"{_loss(lowest):.4g}"}
-        values |= {"other": _called(lowest), "near": percent(NEAR)}
+        values |= {"other": _called(lowest), "other_name": lowest.name, "near": percent(NEAR)}
         values["is_lowest"] = _loss(chosen) <= _loss(lowest)
         if kind != "least":
             values["chosen"] = _called(chosen)

@@ -60,9 +60,9 @@ def forgetting_report(result: Forgetting) -> Report:
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     needed = math.ceil(1 / LEVEL - 1 - 1e-9)
-    meaning = ", so the target is not unusual"
+    meaning = ", so the tested model is not unusual"
     if result.p <= LEVEL:
-        meaning = ", which counts as evidence that the target knows the data"
+        meaning = ", which counts as evidence that the tested model knows the data"
     if not closer:
         meaning = f", the clearest result that {plural(models, 'model')} can give"
     level = sentence(
@@ -213,18 +213,24 @@ def distances_figure(result: Forgetting) -> Figure:
     rows = {"calibration": result.calibration, "target": np.array([result.target])}
     if result.retrained is not None:
         rows = {"retrained": result.retrained, **rows}
+    rows["query"] = np.zeros(1)
     points = []
     for height, (name, some) in enumerate(rows.items()):
         size, alpha = (9, 1.0) if name == "target" else (6, 0.7)
-        style = {"color": _DRAWN[name][1], "markersize": size, "alpha": alpha}
+        style = {"color": _DRAWN[name][1], "markersize": size, "alpha": alpha, "clip_on": False}
         points.append(mark("plot", some, np.full(len(some), height), "o", **style))
     points += [
         mark("axvspan", 0, result.chance, color=FILL, linewidth=0),
         across("axvline", float(result.calibration.mean())),
     ]
     distance = Axis("difference from a model trained on the data (0: none)", limits=(0, 1.02))
-    called = {"calibration": "never saw it", "retrained": "retrained without it"}
-    names = {float(height): called.get(name, name) for height, name in enumerate(rows)}
+    words = {
+        "calibration": "never saw it",
+        "retrained": "retrained without it",
+        "target": "tested model",
+        "query": "trained on it",
+    }
+    names = {float(height): words[name] for height, name in enumerate(rows)}
     models = Axis(limits=(-0.6, len(rows) - 0.4), ticks=names)
     ends = f"{result.calibration.min():.3f} to {result.calibration.max():.3f}"
     mean = float(result.calibration.mean())

@@ -40,7 +40,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
-from canary.reports.wording import about_of, bound_or_bits, called, in_words
+from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, one_in, plural
 from canary.tokens.starts import shown_start
@@ -80,7 +80,8 @@ def history_report(history: History) -> Report:
         else (),
         unsaid=said("history.unsaid"),
         notes=[
-            *(f"{finding[:1].upper()}{finding[1:]}." for finding in findings),
+            *ended([history.stop_reason] if values["stopped"] and history.stop_reason else []),
+            *ended(findings),
             *failures[:_MOST_FAILURES],
             *([f"The same at {more} more steps."] if more > 0 else []),
         ],
@@ -103,7 +104,6 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
         "limit": above,
         "passed": f"{reason[:1].upper()}{reason[1:]}",
         "at": history.stopped_at,
-        "why": f": {reason}" if reason else f", because the limit of {above} was passed",
     }
     if isinstance(limit, int | float):
         values |= _around(history, float(limit))
@@ -125,6 +125,7 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
     }
     copies = max(medians, key=lambda n: (bool(n), medians[n][0], n))
     median, bound = medians[copies]
+    least = statistics.median(last.exposures[at].lower_bits for at in history.groups()[copies])
     about = max(history.formats, key=lambda f: f.draws)
     return (
         label,
@@ -135,6 +136,7 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
             "copies": copies,
             "bound": bound,
             "median": bits(median),
+            "certain": f" (at least {bits(least)} for certain)",
             "share": one_in(median, about=not bound),
             "draws": about.draws,
             "best": bits(_most_certain(about)),
@@ -199,7 +201,7 @@ def _tiles(history: History) -> Iterator[Tile]:
     yield Tile("Time taken", taken, beside)
     injected = sum(1 for canary in history.canaries if canary.repetitions)
     controls = plural(len(history.canaries) - injected, "control")
-    yield Tile("Canaries", count(injected), f"and {controls}, which were never in the corpus")
+    yield Tile("Canaries", count(injected), f"and {controls}, which were never planted")
 
 
 @section(History, "Exposure against training steps", specialist=True)
@@ -280,7 +282,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     marks, y = exposure_axis(most, highest=highest, words=words and (words, ""))
     if limit is not None:
         name = f"limit: {limit:g} bits"
-        marks.append(mark("axhline", limit, color=CURVE, linewidth=1.4, label=name))
+        marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told = []
     for group in lines:
         marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]))

@@ -95,8 +95,11 @@ def searched(audit: Audit) -> Iterator[Text]:
         found = [c.canary for c in extraction.candidates if c.canary in names]
         counted, rest = len(Recovery(mine).sure), ""
         if counted > len(found):
-            later = f"the other {count(counted - len(found))} of the {count(counted)} counted above"
-            rest = f"; {later if found else 'those counted above'} come later in its order"
+            later = counted - len(found)
+            comes = "comes" if later == 1 else "come"
+            rest = (
+                f"; {count(later)} of the {count(counted)} counted above {comes} later in its order"
+            )
         if names:
             yield said_in_one(
                 "outcome.extraction",

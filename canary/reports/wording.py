@@ -67,8 +67,10 @@ def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> d
         return ", ".join(dict.fromkeys(filter(None, named))) or otherwise
 
     about = [result.about for result in results]
+    versions = joined((one.model_version for one in results), "")
     return {
         "Model": joined((one.model_name for one in results), own or "not named"),
+        **({"Version of the weights": versions} if versions else {}),
         corpus: joined((one.corpus for one in about), "not named"),
         "Date": joined((one.date for one in about), "not recorded"),
         "Tested by": joined((one.auditor for one in about), "not named"),

@@ -192,19 +192,19 @@ CASES = {
     "deletion, alike": (
         lambda: of_deletion(losses(0.0, 3)),
         "No trace was found",
-        "The target answers on the data like models that never saw it. "
+        "The tested model answers on the data like models that never saw it. "
         "For comparison, one model was trained on the data and 19 were not. Of the 19 models that "
-        "never saw it, 14 answer as much like the trained model as the target does, or more. By "
-        "chance that happens in 15 cases of 20 (p = 0.75), so the target is not unusual.",
+        "never saw it, 14 answer as much like the trained model as the tested model does, or more. "
+        "By chance that happens in 15 cases of 20 (p = 0.75), so the tested model is not unusual.",
         "You may record that the deletion was tested, and that no trace was found. But this report "
         "does not say which model was tested: name it (--model-name), and run the test again",
     ),
     "deletion, not done": (
         lambda: of_deletion(losses(1.0, 2)),
         "Not forgotten",
-        "The target's answers are closer to those of the trained model than those of any of the 19 "
-        "are. By chance that happens in 1 case of 20 (p = 0.05), the clearest result that 19 "
-        "models can give.",
+        "The tested model's answers are closer to those of the trained model than those of any of "
+        "the 19 are. By chance that happens in 1 case of 20 (p = 0.05), the clearest result "
+        "that 19 models can give.",
         "Do not record the deletion as done. Train the model again",
     ),
     "deletion, surer than the query model": (
@@ -216,20 +216,20 @@ CASES = {
     "deletion, something left": (
         lambda: of_deletion(losses(0.0, 3), unseen=losses(-0.5, 4)),
         "Something is left",
-        "The target answers better on the data than on samples that it never saw: an attack",
+        "The tested model answers better on the data than on samples that it never saw: an attack",
         "Train the model again without the data",
     ),
     "deletion, never seen": (
         lambda: of_deletion(losses(0.5, 2), unseen=losses(0.5, 3)),
         "Not forgotten, or never seen",
         "But no attack finds the data in it",
-        "Find out whether the target was trained on other data of this kind.",
+        "Find out whether the tested model was trained on other data of this kind.",
     ),
     "deletion, pushed too far": (
         lambda: of_deletion(losses(-2.0, 3)),
         "Changed, but not as if forgotten",
         "it does not answer like a model that never saw the data",
-        "Compare the target with models that were trained again without the data",
+        "Compare the tested model with models that were trained again without the data",
     ),
     "deletion, too few models": (
         lambda: of_deletion(losses(0.0, 3), OTHERS[:3]),
@@ -246,9 +246,9 @@ CASES = {
     "training, stopped": (
         lambda: make_history(stopped_at=60, late=4),
         "Stopped at step 60",
-        "The training was stopped at step 60, because the limit of 6 bits was passed. At step 50, "
-        "the line was above the limit, but not for certain: a stop needs the whole interval of the "
-        "median above it. At step 60",
+        "The training was stopped at step 60, where the limit of 6 bits was passed for certain. At "
+        "step 50, the line was above the limit, but not for certain: a stop needs the whole "
+        "interval of the median above it. At step 60",
         "The last measurement within the limit is of step 40: if you kept a checkpoint of that",
     ),
     "training, above for long": (
@@ -309,7 +309,7 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.01]),
         "B memorizes least; whether that is little enough is for your limit",
         "B (y) memorizes least of the 2 models, and its test loss, which says how badly a model "
-        "predicts new text, is 2.01, within 1 % of the lowest (2, of A (x)).",
+        "predicts new text, is 2.01, within 1 % of the lowest, the 2 of A.",
         "Check B (y) against your limit before you ship it",
     ),
     "comparison, a trade-off": (
@@ -321,14 +321,14 @@ CASES = {
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
         "All memorize planted secrets; A least",
-        "Each of the 2 models memorized planted secrets: least is not little. With A (x), an",
+        "Each of the 2 models memorized planted secrets. With A (x), an attacker",
         "Ship none of these models before it has passed your limit",
     ),
     "comparison of few canaries": (
         lambda: of_models_beside({16: [1.0] * 4}, {16: [12.0] * 4}),
         "Cannot be ranked",
         "because so few canaries cannot show a difference.",
-        "These audits have 4 canaries each",
+        "These audits have 4 planted secrets each",
     ),
     "comparison of a suspect audit": (
         lambda: of_models_beside(LOW, {0: [15.0] * 8, 16: [1.0] * 8}),

@@ -25,7 +25,7 @@ def words_of(history):
 
 def test_the_page_says_what_was_found_and_what_it_took():
     text = words_of(make_history(stopped_at=60, broken=(2,)))
-    assert "stopped at step 60, because the limit of 6 bits was passed" in text
+    assert "stopped at step 60, where the limit of 6 bits was passed for certain" in text
     assert (
         "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits: the "
         "model finds them among the most likely 1 in 100 possible secrets, or better. More than "
@@ -55,6 +55,17 @@ def test_every_name_of_the_narrow_figure_is_within_it():
             assert len(main.get_legend().get_texts()) == 5
             assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
             assert box.y1 <= figure.bbox.y1
+
+
+def test_the_axis_ends_where_the_draws_do_and_the_limit_is_drawn():
+    # 400 draws show 6.8 bits for certain, of the 19.9 that there are.
+    figure = history_figure(make_history(stopped_at=60, late=4), 0)
+    assert 6.8 < figure.panels[0].y.limits[1] < 10.0
+    limits = [
+        one.data for one in figure.panels[0].marks if one.style.get("label") == "limit: 6 bits"
+    ]
+    assert limits == [(6.0,)]
+    assert history_figure(make_history(), 0, skew_normal=True).panels[0].y.limits[1] > 19.9
 
 
 def test_numbers_of_the_table_are_those_of_the_lines():
@@ -122,7 +133,7 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     made = make_history(stopped_at=60, stop_reason=f"{why} of 6", batches=batches)
     assert History.from_dict(made.to_dict()) == made
     text = words_of(made)
-    assert f"stopped at step 60: {why} of 6." in text
+    assert f"C{why[1:]} of 6." in text
     assert "Canaries were seen after <b>different</b> starts." in text
     assert "Before each candidate came nothing. Of 5 canaries" in text
     assert "<|endoftext|> before 4, nothing before 1" in text
