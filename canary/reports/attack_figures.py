@@ -117,7 +117,9 @@ class Reach(NamedTuple):
     attack: bool = True
 
 
-def reached_figure(reached: Sequence[Reach], fpr: float | None, caption: Text) -> Figure:
+def reached_figure(
+    reached: Sequence[Reach], fpr: float | None, caption: Text, *, what: str
+) -> Figure:
     """The share of the members that each attack finds at a rate, the best at the top.
 
     Without a rate it is the share of right guesses on average. Of many attacks the best are shown.
@@ -138,8 +140,8 @@ def reached_figure(reached: Sequence[Reach], fpr: float | None, caption: Text) -
     step = next(step for step in (1, 2, 5, 10, 20) if 100 * most <= 6 * step or step == 20)
     ticks = {share / 100: f"{share} %" for share in range(0, round(100 * most) + 1, step)}
     names = {float(height): one.name for height, one in enumerate(shown)}
-    what = "right guesses" if fpr is None else "training samples found"
-    x = Axis(what, limits=(-0.01 * most, 1.01 * most), ticks=ticks)
+    shares = "right guesses" if fpr is None else f"training {what} found"
+    x = Axis(shares, limits=(-0.01 * most, 1.01 * most), ticks=ticks)
     y = Axis(limits=(-0.7, len(shown) - 0.3), ticks=names, ruled=False)
     rows = [
         (
@@ -156,7 +158,7 @@ def reached_figure(reached: Sequence[Reach], fpr: float | None, caption: Text) -
         columns = ("Attack", f"Found at FPR {100 * fpr:.3g} %", "Interval", "On average")
     return Figure(
         "reached",
-        f"Share of {what} by each attack, where guessing has {100 * guessing:.3g} %. {words}.",
+        f"Share of {shares} by each attack, where guessing has {100 * guessing:.3g} %. {words}.",
         [Panel(marks, x, y, grid="x", legend="above")],
         caption,
         Table("What each attack finds", columns, rows),

@@ -49,17 +49,19 @@ def survey_report(
     title: str,
     answer: Sequence[str],
     *,
+    kind: str,
     aloud: Sequence[str] = (),
     actions: Mapping[str, object],
     **fields: Any,
 ) -> Report:
     """The report of a survey of membership attacks, with more `fields` where it has any.
 
-    What is wrong with the input comes first. `aloud` are warnings above all notes, and `actions`
-    what ``survey.actions`` asks besides the outcome.
+    What is wrong with the input comes first. `kind` of survey is where its words are, `aloud` are
+    warnings above all notes, and `actions` what ``survey.actions`` asks besides the outcome.
     """
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
     label, tone = _OUTCOMES[outcome]
+    label = label.replace("samples", _others(kind))
     sentences, found, loud = [*answer], outcome == "identified", [*aloud, *doubts]
     if doubts and outcome != "void":
         label, tone = "Check the input first", "suspect"
@@ -69,6 +71,7 @@ def survey_report(
         first = sentence("survey.doubted", undecided=undecided, doubt=doubt)
         sentences, loud = [first] if undecided else [first, *answer], [*aloud, *doubts[1:]]
     asked = {
+        "what": _others(kind),
         "doubted": bool(doubts),
         "found": found,
         "calm": outcome == "not identified",
@@ -91,6 +94,7 @@ def survey_report(
             void=outcome == "void",
             calm=outcome == "not identified",
             open=outcome in ("void", "undecided"),
+            what=_others(kind),
             targets=len(getattr(survey, "targets", (0,))),
         ),
         **fields,
@@ -192,6 +196,7 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
         "survey.not_identified",
         attacks=len(survey.attacked),
         several=len(survey.attacked) > 1,
+        what=_others(kind),
         best=survey.strongest.name,
         did=did.format(percent_of(best.value)),
         ends=ends_of(best),
@@ -231,7 +236,8 @@ def found_blocks(
         if at is not None or surest is None:
             found = alone.auc if at is None else at.tpr
             reached.append(Reach(name, found, percent_of(alone.auc.value), attack=False))
-    return [reached_figure(reached, None if surest is None else surest.fpr, caption)]
+    fpr = None if surest is None else surest.fpr
+    return [reached_figure(reached, fpr, caption, what=_others(kind))]
 
 
 def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None:

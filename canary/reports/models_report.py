@@ -56,6 +56,7 @@ def models_report(survey: ModelsSurvey) -> Report:
         survey,
         f"Can training samples of {one} be identified?",
         answer,
+        kind="models",
         about=about | {"Compared with": beside, "Samples": count(survey.given)},
         tiles=() if survey.doubts else [*_tiles(survey)],
         outcome=found_blocks(survey, "models"),

@@ -79,6 +79,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         survey,
         f"Can training samples of {called(about['Model'])} be identified?",
         answer,
+        kind="shadow",
         about=about | sizes_of(survey.target.member[0]),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found_blocks(survey, "shadow"), *([private] if private else [])],
@@ -286,6 +287,7 @@ def texts_report(survey: TextSurvey) -> Report:
         survey,
         f"Can training texts of {called(about['Model'])} be identified?",
         answer,
+        kind="texts",
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         tiles=() if void or survey.doubts else tiles,
         about=about | sizes_of(survey.member),

@@ -106,7 +106,7 @@ MIXED = {0: [1.0] * 8, 16: [1.0, 2.0] * 4}
 CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
-        "Training samples are at risk",
+        "Training texts are at risk",
         "About 99 in 100 training texts can be identified while at most 1 in 10 other texts is "
         "mistaken for one. An attacker finds 98.8 % of them (87.1 % to 100.0 %), and guessing "
         "finds 10 %. On average, an attacker who is given a training text and another one picks "
@@ -118,7 +118,7 @@ CASES = {
     "texts, nothing found": (
         of_texts,
         "No attack succeeded",
-        "The attack loss did not identify training samples better than guessing does. On average, "
+        "The attack loss did not identify training texts better than guessing does. On average, "
         "it picked the training text in 49.5 % of pairs (40.5 % to 58.5 %), where guessing has "
         "50 %, and up to 58.5 % is possible. Where few mistakes are allowed, no attack is surely "
         "better than guessing. While at most 1 in 10 other texts is mistaken for one, the best "

@@ -19,6 +19,7 @@ from canary.audits.audit_result import Audit
 from canary.audits.extraction import Candidate
 from canary.errors import InputError, OutputError
 from canary.gate.check_audit import check
+from canary.membership.attacks import ATTACKS
 from canary.membership.evaluation import evaluate
 from canary.membership.shadow_survey import survey
 from canary.reports import pages as pages_module
@@ -320,8 +321,15 @@ def test_members_that_share_the_last_score_are_counted_golden(attacked):
     inside, outside = int((high & member).sum()), int((high & ~member).sum())
     assert attacked.as_risky() == (inside, outside)
     page = " ".join(render(attacked).split())
-    assert f"{inside:,} training samples have a score of {rows[-1]['risk']:.3f} or more" in page
-    assert f"and so have {outside:,} other samples; at most 20 are listed" in page
+    assert f"{inside:,} training samples have the lowest score in this list, " in page
+    assert f"{rows[-1]['risk']:.3f}, or a higher one, and so have {outside:,} other samples" in page
+
+
+def test_a_terminal_of_80_columns_shows_each_attack_in_one_line(attacked):
+    table = report_of(attacked).outcome[0].table
+    cells = [*zip(table.columns, *table.rows, strict=True)]
+    longest = max(map(len, ATTACKS))
+    assert longest + sum(2 + max(map(len, column)) for column in cells[1:]) <= 80
 
 
 def test_swapped_flags_are_noted_of_target_and_of_shadow(attacked):
