@@ -9,7 +9,7 @@ from typing import Any, Literal
 import typer
 
 from canary.cli.command import command
-from canary.cli.console import Bars, emit, say
+from canary.cli.console import Bars, emit, show
 from canary.cli.options import Count, Whole, whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs
 from canary.errors import CorpusError, OutputError
@@ -98,7 +98,7 @@ def plan(
         power=power,
     )
     for line in planning.summary().splitlines():
-        say(line)
+        show(line)
     return Result("canary plan", planning.to_dict())
 
 
@@ -153,18 +153,18 @@ def generate(
             f" ({stay_out:,} of the controls are canaries whose coin kept them out; "
             f"{len(canaries.controls) - stay_out:,} had no coin)"
         )
-    say(
+    show(
         f"{plural(len(canaries.injected), 'canary', 'canaries')} and "
         f"{plural(len(canaries.controls), 'control')} are in {out}{coins}"
     )
     for format in canaries.formats:
-        say(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
-    say(
+        show(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
+    show(
         f"{out} holds the secrets. Only you can read it (mode 600). Keep it for the audit, and "
         "share it with nobody."
     )
     if seed is not None:
-        say(
+        show(
             "Anyone who guesses the seed can draw the same secrets. Omit --seed where that matters."
         )
     spaces = [
@@ -231,25 +231,25 @@ def inject(
             ) from error
     copies = sum(map(len, placements.lines.values()))
     now = f"now {plural(placements.total_lines, 'record')}" if mode == "record" else ""
-    say(
+    show(
         f"{plural(copies, 'copy', 'copies')} of "
         f"{plural(len(placements.lines), 'canary', 'canaries')} went into {out}, "
         f"{now or 'within its texts'}"
     )
-    say(f"{out} holds the secrets, and everyone who can read {corpus} can read it")
-    say(f"The place of each copy is in {places}, which only you can read")
+    show(f"{out} holds the secrets, and everyone who can read {corpus} can read it")
+    show(f"The place of each copy is in {places}, which only you can read")
     if not copies:
-        say(_CONTROLS_ALONE)
+        show(_CONTROLS_ALONE)
     if placements.empty and copies:
         read = " and ".join(map(brief, options.column or ["text"]))
-        say(
+        show(
             f"note: the canaries are only in {read}, and their records are empty in "
             f"{', '.join(map(brief, placements.empty[:8]))}. Training must read {read}; otherwise "
             "name the column that it reads with --column, and fill the others with --beside"
         )
     if placements.separators is not None:
         before, after = map(ascii, placements.separators)
-        say(
+        show(
             f"Each copy is between {before} and {after}. Give --context {before} to canary audit, "
             "and to canary verify with a tokenizer"
         )
@@ -295,9 +295,9 @@ def verify(
             progress=bars.stage,
         )
     for line in verification.summary().splitlines():
-        say(line)
+        show(line)
     if not chosen.injected:
-        say(_CONTROLS_ALONE)
+        show(_CONTROLS_ALONE)
     if as_json:
         emit(KIND, verification.to_dict(), schema=SCHEMA)
     if not verification.ok:
@@ -337,13 +337,13 @@ def strip(
     check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
         gone = strip_file(corpus, out, chosen, **options.reading(), progress=bars.stage)
-    say(
+    show(
         f"Removed {plural(gone.records, 'record')} and "
         f"{plural(gone.cuts, 'spliced copy', 'spliced copies')}; {out} has no canary of this set"
     )
     if gone.missing:
         side = "fewer" if gone.missing > 0 else "more"
-        say(
+        show(
             f"note: that is {plural(abs(gone.missing), 'copy', 'copies')} {side} than the set "
             "has, so the corpus has changed since canary inject wrote it"
         )
@@ -384,10 +384,10 @@ def discover(
     for number, format in enumerate(natural.formats):
         copies = [c.repetitions for c in natural if c.format == number]
         rows.append({"format": format.text, "secrets": len(copies), "copies": sum(copies)})
-        say(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
-    say(f"They are in {out}, which only you can read (mode 600)")
+        show(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
+    show(f"They are in {out}, which only you can read (mode 600)")
     if is_injected(corpus):
-        say(
+        show(
             f"note: canaries were injected into {corpus} ({manifest_of(corpus)}), so those of "
             "these formats are among the secrets; search the corpus before canary inject instead"
         )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from canary.cli.command import command, flag_of
-from canary.cli.console import say, show_report
+from canary.cli.console import show, show_report
 from canary.cli.options import Count, Whole, rates, whole_numbers
 from canary.cli.outputs import Result, audit_in, check_outputs
 from canary.errors import InputError
@@ -82,8 +82,8 @@ class Limits:
     "number of copies look learned at it (Fisher, Holm).",
     no_extraction="The verdict is memorized if the audit extracted a canary from the model.",
     baseline="FILE: The verdict is memorized if canaries are more exposed than in this baseline.",
-    update_baseline="Write the audits to --baseline instead of comparing with it, after all other "
-    "limits are checked.",
+    update_baseline="Write the audits to --baseline instead of comparing with it. The limits that "
+    "are given are checked first; without one, nothing is checked.",
     max_epsilon="EPSILON: The verdict is memorized if training is certainly less private than "
     "this. It needs --canaries from canary generate --coin-flips.",
     canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
@@ -189,8 +189,9 @@ def check(
             write_markdown(verdict, markdown)
     if made is not None and new is not None:
         made.save(new)
-        say(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
+        show(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
     if verdict is None:
+        show("No limit was given, so nothing was checked: the baseline allows what is in it")
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
     more = [f"{finding.outcome}: {finding}" for finding in verdict.others]
     show_report(verdict, answer=[str(verdict), *more])

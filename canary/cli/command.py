@@ -86,10 +86,9 @@ def command(
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
-            with results_alone(), _named_by_flags(flags):
+            with results_alone(as_json=values["as_json"]), _named_by_flags(flags):
                 check_paths(values)
-                if values["as_json"]:
-                    check_stdout()
+                check_stdout()
                 as_json = values["as_json"] if prints else values.pop("as_json")
                 for name, made in groups.items():
                     values[name] = made(**{one.name: values.pop(one.name) for one in fields(made)})

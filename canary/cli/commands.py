@@ -53,4 +53,7 @@ def _root(
 
     Put canaries into a corpus, train as usual, audit the model, and check the audit.
     canary COMMAND --help explains a command and ends with an example.
+
+    Results go to stdout; progress and errors go to stderr. With --json, stdout has only the JSON
+    document, and the result in words goes to stderr as well.
     """

@@ -1,4 +1,4 @@
-"""What the commands write: words, tables and progress on stderr, JSON on stdout."""
+"""What the commands write: results on stdout, progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from canary.cli.standard_streams import tell, write_result
+from canary.cli.standard_streams import tell, write_result, write_words
 from canary.records import progress
 from canary.statistics.numbers import bits_or_bound, clean, count, probability
 
@@ -26,8 +26,13 @@ _TICK = 1.0
 
 
 def say(text: str) -> None:
-    """One line for people. Control characters are taken out: texts are untrusted."""
+    """One line about the run, on stderr. Control characters are removed: texts are untrusted."""
     tell(f"{clean(text)}\n")
+
+
+def show(text: str) -> None:
+    """One line of the result, on stdout; on stderr with ``--json``. Cleaned as by `say`."""
+    write_words(f"{clean(text)}\n")
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
@@ -58,7 +63,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
         console.print()
         console.print(table)
         console.print()
-    tell(drawn.get())
+    write_words(drawn.get())
 
 
 def show_report(result: Any, *, answer: Sequence[str] = ()) -> None:
@@ -71,14 +76,14 @@ def show_report(result: Any, *, answer: Sequence[str] = ()) -> None:
 
     made = report_of(result)
     for line in answer or [f"{made.label}. {' '.join(map(words_of, made.sentences))}"]:
-        say(line)
+        show(line)
     for note in made.notes:
-        say(f"{'warning' if note in made.warnings else 'note'}: {words_of(note)}")
+        show(f"{'warning' if note in made.warnings else 'note'}: {words_of(note)}")
     _show_blocks((*made.outcome, *made.brief))
     if made.actions:
-        say("What to do:")
+        show("What to do:")
         for action in made.actions:
-            say(f"- {words_of(action)}")
+            show(f"- {words_of(action)}")
 
 
 def _show_blocks(blocks: Iterable[Block]) -> None:
@@ -90,13 +95,13 @@ def _show_blocks(blocks: Iterable[Block]) -> None:
         if isinstance(table, Table):
             show_table(table.columns, (map(words_of, row) for row in table.rows))
         elif isinstance(block, str | tuple):
-            say(words_of(block))
+            show(words_of(block))
 
 
 def show_notes(notes: Iterable[str]) -> None:
     """What must be known of numbers, a line each."""
     for note in notes:
-        say(f"note: {note}")
+        show(f"note: {note}")
 
 
 def show_exposures(results: Iterable[CanaryResult]) -> None:
@@ -127,16 +132,6 @@ def emit(kind: str, body: Mapping[str, Any], *, schema: int = 1) -> None:
     """
     document = {"kind": kind, "schema": schema, **body}
     write_result(json.dumps(document, allow_nan=False, indent=1) + "\n")
-
-
-def emit_lines(lines: Iterable[str]) -> None:
-    """Lines for people on stdout, where they are what the command was asked for.
-
-    Control characters are taken out, and what is not ASCII is written as Python does, so
-    that any terminal can take it.
-    """
-    text = "".join(f"{clean(line)}\n" for line in lines)
-    write_result(text.encode("ascii", "backslashreplace").decode())
 
 
 class Bars(progress.Bars):

@@ -3,8 +3,8 @@
 Exit codes: 0 done; 1 and 3 are verdicts (memorized, undecided), and 3 is no answer of
 `forgotten`; 2 the input or the command line cannot be used; 70 an error that nobody foresaw;
 129, 130, 143 stopped by SIGHUP, Ctrl-C, SIGTERM; 141 the reader of the output closed it. Words
-for people that stderr cannot take, on a full disk say, are lost; the exit code is the same
-without them.
+that stderr cannot take, on a full disk say, are lost; the exit code is the same without them.
+A result that stdout cannot take ends with 2.
 """
 
 from __future__ import annotations

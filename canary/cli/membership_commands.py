@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from canary.cli.command import command
-from canary.cli.console import Bars, say
+from canary.cli.console import Bars, say, show
 from canary.cli.options import Count, ModelOptions, RatesOptions, RiskOptions, rates
 from canary.cli.outputs import (
     Names,
@@ -144,11 +144,11 @@ def risk(
     with atomic_writer(out, private=True, replaces=(PARQUET,)) as file:
         write(pa.table(risk_columns(ours, scored)), file)
     for note in notes:
-        say(f"{note}.")
-    say(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
-    say(calibration_sentence(trust, confidence=_SURE))
+        show(f"{note}.")
+    show(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
+    show(calibration_sentence(trust, confidence=_SURE))
     if of_classes is not None:
-        say(class_risk_sentence(of_classes))
+        show(class_risk_sentence(of_classes))
     body = {
         "samples": ours.samples,
         "prior": options.prior,

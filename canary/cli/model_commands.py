@@ -10,8 +10,8 @@ from canary.cli.command import command
 from canary.cli.console import (
     Bars,
     emit,
-    emit_lines,
     say,
+    show,
     show_exposures,
     show_notes,
     show_table,
@@ -33,7 +33,6 @@ from canary.cli.outputs import (
     report_folder,
     resumable,
 )
-from canary.cli.standard_streams import check_stdout
 from canary.errors import InputError
 from canary.statistics.numbers import bits_between, count, plural
 
@@ -44,14 +43,17 @@ if TYPE_CHECKING:
 
 @command(
     "doctor ./model",
-    "doctor ./model --factory mymodel.py:build --start-token $'\\n' --json",
+    r"doctor ./model --factory mymodel.py:build --start-token '\n' --all",
     tokens="N: Tokens of the longest rows in the checks: the length of the longest candidate with "
     "its context.  [default: 256, or the most that the model takes]",
+    all="Show all checks, also those that the model passed.",
 )
-def doctor(model: str, *, options: ModelOptions, tokens: Count | None = None) -> Result:
+def doctor(
+    model: str, *, options: ModelOptions, tokens: Count | None = None, all: bool = False
+) -> Result:
     """Check whether a model's numbers can be trusted.
 
-    Each line is a check, its result and what was measured.
+    The table shows what was measured by each check that the model did not simply pass.
 
     Exit codes: 0 no check refused the model, 2 one did, and its numbers must not be used.
     """
@@ -60,21 +62,15 @@ def doctor(model: str, *, options: ModelOptions, tokens: Count | None = None) ->
 
     length = tokens or TOKENS_BY_DEFAULT
     examined = examine(lambda: options.load(model), model, options.start_token, length)
-    rows = ((finding.check, finding.verdict, finding.figure) for finding in examined.findings)
-    show_table(("check", "result", "measured"), rows)
     for finding in examined.findings:
         if finding.verdict != "fine" and finding.cure:
             check = "" if finding.verdict == "not loaded" else f"{finding.check}: "
-            say(f"{finding.verdict}: {check}{finding.cure}")
-    if examined.sound:
-        say(
-            "No check refused the model. Neither what it memorized nor which start token training "
-            "used was checked"
-        )
-    elif examined.loaded:
-        say("A check refused the model; do not use its numbers")
-    else:
-        say("The model could not be loaded, so nothing was checked")
+            show(f"{finding.verdict}: {check}{finding.cure}")
+    shown = [finding for finding in examined.findings if all or finding.verdict != "fine"]
+    if shown:
+        rows = ((finding.check, finding.verdict, finding.figure) for finding in shown)
+        show_table(("check", "result", "measured"), rows)
+    show(examined.outcome)
     return Result("canary doctor", examined.to_dict(), code=0 if examined.sound else 2)
 
 
@@ -122,9 +118,9 @@ def score(
             **options.running(),
         )
     if done.resumed:
-        say(f"Scored by an earlier run that was stopped: {plural(done.resumed, 'text')}")
+        show(f"Scored by an earlier run that was stopped: {plural(done.resumed, 'text')}")
     counted = f"{plural(done.texts, 'text')} ({plural(done.tokens, 'token')})"
-    say(f"The log-perplexities of {counted} are in {out}")
+    show(f"The log-perplexities of {counted} are in {out}")
     return Result("canary score", done.to_dict())
 
 
@@ -243,7 +239,7 @@ def exposure(
     show_notes(notes)
     show_exposures(results)
     if options.top_k:
-        say(
+        show(
             "Px is the log-perplexity after the context. It is a lower bound where a token of the "
             "canary was not among the most likely ones. The intervals are certain"
         )
@@ -291,7 +287,6 @@ def extract(
     from canary.corpus.canaries import CanarySet
     from canary.formats.format import Format
 
-    check_stdout()
     chosen = None if canaries is None else CanarySet.load(canaries)
     known_formats = () if chosen is None else chosen.formats
     wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
@@ -311,7 +306,8 @@ def extract(
     if as_json:
         emit("canary extraction", result.to_dict())
     else:
-        emit_lines(_candidates(result, wanted))
+        for line in _candidates(result, wanted):
+            show(line)
     _explain(result, {c.id for c in chosen or () if c.control})
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
@@ -334,33 +330,33 @@ def _candidates(result: Extraction, format: Format) -> Iterator[str]:
 def _explain(result: Extraction, controls: Collection[str]) -> None:
     """How surely, at what cost, and what follows; for people, with no secret in it."""
     show_notes(result.notes)
-    say(proof_sentence(result))
+    show(proof_sentence(result))
     why = "" if result.proven else f", until {result.why_stopped}"
-    say(
+    show(
         f"{plural(result.queries, 'query', 'queries')} (tokens computed) in "
         f"{result.seconds:.1f} s{why}; guessing at random takes "
         f"{plural(round(result.random_guesses), 'guess', 'guesses')} on average, each of one "
         "query or more"
     )
     if result.stopped == "requests":
-        say("Start again with a larger --max-requests; every answer so far is kept")
+        show("Start again with a larger --max-requests; every answer so far is kept")
     if result.dropped:
-        say(f"{count(result.dropped)} beginnings were dropped to limit memory")
+        show(f"{count(result.dropped)} beginnings were dropped to limit memory")
     if not result.completions:
         return
     first = result.completions[0]
-    say(f"Completed from the first {plural(first.known, 'character')}:")
+    show(f"Completed from the first {plural(first.known, 'character')}:")
     show_table(
         ("secret", "greedy", f"beam of {first.width}"),
         ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions),
     )
     if any(c.secret in controls for c in result.completions):
-        say(
+        show(
             "Controls were never in the corpus. One that is completed was guessed by luck, or the "
             "format leaves little to guess."
         )
     if any(c.greedy != c.beam for c in result.completions):
-        say(
+        show(
             "Greedy search takes the most likely next token each time. Beam search keeps the "
             f"{first.width} most likely beginnings, and gives the most likely candidate among "
             "those that it completes. Where only greedy search gave the secret, the beam found a "

@@ -31,7 +31,7 @@ HELP: Mapping[str, str] = {
     "seed": "N: The seed of all random draws; the same seed gives the same result.",
     "canaries": "FILE: The canary set that canary generate wrote.",
     "model": "MODEL: A folder that save_pretrained wrote, a hub id, or the address of an "
-    "OpenAI-compatible server (http://host:8000/v1). With --factory, the folder of a recurrent "
+    "OpenAI-compatible server (http://host:8000/v1). With --factory, the folder of a torch "
     "model of your own.",
     # Corpora.
     "corpus": "CORPUS: A JSONL, CSV or TSV file, or text with a document on each line, each "
@@ -96,7 +96,7 @@ HELP: Mapping[str, str] = {
     "after which text without secrets is most likely.",
     "context": r"TEXT: Text before every candidate; \n and \t are understood.",
     "tokenizer": "PATH: A tokenizer other than the model's; a served model needs one.",
-    "factory": "MODULE:FUNCTION: Your function that builds a recurrent model from its config.json. "
+    "factory": "MODULE:FUNCTION: Your function that builds a torch model from its config.json. "
     "canary runs it. path/to/file.py:FUNCTION works as well.",
     "dtype": "The number type of the arithmetic.  [default: the model's own]",
     "device": "NAME: The device, such as cpu or cuda:1.  [default: the first accelerator, or the "

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canary.cli.console import say, show_report
+from canary.cli.console import say, show, show_report
 from canary.errors import InputError, OutputError
 from canary.records.about import Named
 from canary.records.files import PAGES, check_writable, folder_made, kind_there
@@ -79,7 +79,7 @@ class ReportFolder:
             save(self.numbers)
             draw(self.page)
         show_report(result)
-        say(f"The report is {self.page}; its numbers are in {self.numbers}")
+        show(f"The report is {self.page}; its numbers are in {self.numbers}")
         return Result(self.kind, body, schema, code)
 
 

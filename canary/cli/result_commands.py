@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.command import command
-from canary.cli.console import Bars, say, show_report
+from canary.cli.console import Bars, show, show_report
 from canary.cli.options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
@@ -95,7 +95,7 @@ def report(
     check_outputs([(out, PAGES)], inputs=compared.read(audit_files), force=force)
     results, called = compared.results(audit_files)
     page = write_report(results, out, **called, **vars(names))
-    say(f"The report is {page}")
+    show(f"The report is {page}")
     return Result("canary report", {"out": str(page)})
 
 
@@ -137,7 +137,7 @@ def plot(
         skew_normal=skew_normal,
         **called,
     )
-    say(f"The figure is {figure}")
+    show(f"The figure is {figure}")
     return Result("canary plot", {"out": str(figure)})
 
 
@@ -255,5 +255,5 @@ def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False
         result = run(out, inject=inject, seed=seed, progress=bars.stage, say=bars.say)
     show_report(result)
     secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
-    say(f"Secrets are in clear in {' and '.join(map(str, secrets))}")
+    show(f"Secrets are in clear in {' and '.join(map(str, secrets))}")
     return Result(KIND, result.to_dict(), SCHEMA)

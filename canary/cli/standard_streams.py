@@ -1,4 +1,4 @@
-"""The two streams: results alone on stdout, words for people on stderr."""
+"""The two streams: results on stdout; progress and errors on stderr."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ class _Stdout:
     """What stdout was: the stream, and a copy of its descriptor if that now is stderr's."""
 
     stream: TextIO | None
-    copy: int | None
+    copy: int | None = None
+    as_json: bool = False
 
     @classmethod
-    def diverted(cls) -> _Stdout:
+    def diverted(cls, as_json: bool) -> _Stdout:
         stream = sys.stdout
         if _descriptor(stream) != STDOUT or _descriptor(sys.stderr) != STDERR:
-            return cls(stream, None)
+            return cls(stream, as_json=as_json)
         stream.flush()
         copy = os.dup(STDOUT)
         os.dup2(STDERR, STDOUT)
-        return cls(stream, copy)
+        return cls(stream, copy, as_json)
 
     @property
     def closed(self) -> bool:
         return self.copy is None and (self.stream is None or self.stream.closed)
 
     def write(self, text: str) -> None:
-        if self.copy is not None:
-            rest = text.encode("ascii")
-            while rest:
-                rest = rest[os.write(self.copy, rest) :]
-        elif self.stream is None or self.closed:
+        if self.stream is None or self.closed:
             raise OSError("it is closed")
-        else:
-            self.stream.write(text)
+        encoding = self.stream.encoding or "utf-8"
+        rest = text.encode(encoding, "backslashreplace")
+        if self.copy is None:
+            self.stream.write(rest.decode(encoding))
             self.stream.flush()
+            return
+        while rest:
+            rest = rest[os.write(self.copy, rest) :]
 
     def restore(self) -> None:
         if self.copy is None:
@@ -62,12 +64,13 @@ _diverted: list[_Stdout] = []
 
 
 @contextmanager
-def results_alone() -> Iterator[None]:
-    """Let nothing but `write_result` reach stdout; all else that is printed goes to stderr.
+def results_alone(*, as_json: bool) -> Iterator[None]:
+    """Let only results reach stdout; all else that is printed goes to stderr.
 
-    It holds for user code, for libraries that are no Python, and for child processes.
+    It holds for user code, for libraries that are no Python, and for child processes. With
+    `as_json`, what `write_words` is given goes to stderr as well.
     """
-    stdout = _Stdout.diverted()
+    stdout = _Stdout.diverted(as_json)
     _diverted.append(stdout)
     try:
         with redirect_stdout(sys.stderr):
@@ -82,16 +85,24 @@ def check_stdout() -> None:
 
     Whether the disk behind it is full shows only when it is written to.
     """
-    if (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).closed:
+    if _stdout().closed:
         raise OutputError(
             "is closed, and the result goes there", cure="send it to a file", where="stdout"
         )
 
 
+def write_words(text: str) -> None:
+    """Write a result in words: to stdout, or to stderr where the result is a JSON document."""
+    (tell if _stdout().as_json else write_result)(text)
+
+
 def write_result(text: str) -> None:
-    """Write ASCII text to stdout at once; an OutputError if it cannot take it."""
+    """Write text to stdout at once; an OutputError if it cannot take it.
+
+    Characters that its encoding has not are written as Python escapes.
+    """
     try:
-        (_diverted[-1] if _diverted else _Stdout(sys.stdout, None)).write(text)
+        _stdout().write(text)
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -139,6 +150,10 @@ def drop(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.dup2(null, descriptor)
     os.close(null)
+
+
+def _stdout() -> _Stdout:
+    return _diverted[-1] if _diverted else _Stdout(sys.stdout)
 
 
 def _descriptor(stream: TextIO | None) -> int | None:

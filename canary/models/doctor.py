@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
-from canary.statistics.numbers import Shown
+from canary.statistics.numbers import Shown, plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
 
@@ -41,10 +42,26 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
     findings: tuple[Finding, ...]
 
     def summary(self) -> str:
-        """A line for each check, and what to do."""
+        """A line for each check, what to do, and how many passed."""
         lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]
         cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
-        return "\n".join([*lines, *dict.fromkeys(cures)])
+        return "\n".join([*lines, *dict.fromkeys(cures), self.outcome])
+
+    @property
+    def outcome(self) -> str:
+        """How many checks passed, and what that means."""
+        if not self.loaded:
+            return "The model could not be loaded, so nothing was checked."
+        found = Counter(finding.verdict for finding in self.findings)
+        every, passed = plural(len(self.findings), "check"), found.pop("fine")
+        others = "".join(f", {number} {verdict}" for verdict, number in found.items())
+        says = f"{passed} of {every} passed{others}." if others else f"All {every} passed."
+        if self.sound:
+            return (
+                f"{says} They do not check what the model memorized, or which start token training "
+                "used."
+            )
+        return f"{says} Do not use its numbers."
 
     def _table(self) -> list[dict[str, Any]]:
         return [finding.to_dict() for finding in self.findings]

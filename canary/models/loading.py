@@ -21,6 +21,7 @@ from canary.models.pretrained import (
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
+from canary.registry import name_cure
 from canary.tokens.fast import as_tokenizer, read_tokenizer
 
 if TYPE_CHECKING:
@@ -227,10 +228,13 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
             spec.loader.exec_module(module)
         else:
             module = importlib.import_module(place)
-        factory: Callable[[dict[str, Any]], Any] = getattr(module, attribute)
-    except (ImportError, OSError, AttributeError) as error:
+    except (ImportError, OSError) as error:
         raise InputError(f"the factory {name!r} cannot be imported ({error})", cure=cure) from error
     finally:
         if added:
             sys.path.remove(here)
+    factory: Callable[[dict[str, Any]], Any] | None = getattr(module, attribute, None)
+    if not callable(factory):
+        there = [name for name, thing in vars(module).items() if callable(thing)]
+        raise InputError(f"{place} has no function {attribute}", cure=name_cure(attribute, there))
     return factory

@@ -61,12 +61,14 @@ def audits(tmp_path, monkeypatch):
 )
 def test_exit_codes_and_the_verdict_first(command, audits, name, code):
     outcome = command("check", f"{name}.json", *LIMIT, "--trust-injection")
-    assert (outcome.code, outcome.out) == (code, "")
-    assert ("What to do:" in outcome.err) == (code != 2)
-    assert outcome.err.count("note: ") == (2 if name == "passed" else 0)
-    assert ("note: that the canaries were in the training data is" in outcome.err) == (code == 0)
-    assert ("give --verification what canary verify --json printed" in outcome.err) == (code == 0)
-    assert outcome.err.startswith("error: missing.json: cannot" if code == 2 else f"{name}: ")
+    assert outcome.code == code
+    assert (outcome.err == "") == (code != 2)
+    assert ("What to do:" in outcome.out) == (code != 2)
+    assert outcome.out.count("note: ") == (2 if name == "passed" else 0)
+    assert ("note: That the canaries were in the training data is" in outcome.out) == (code == 0)
+    assert ("give --verification what canary verify --json printed" in outcome.out) == (code == 0)
+    said = outcome.out + outcome.err
+    assert said.startswith("error: missing.json: cannot" if code == 2 else f"{name}: ")
 
 
 @pytest.mark.parametrize(
@@ -86,29 +88,29 @@ def test_exit_codes_and_the_verdict_first(command, audits, name, code):
 def test_options_reach_the_judgement(command, audits, words, code, said):
     outcome = command("check", *words.split())
     assert outcome.code == code
-    assert said in outcome.err
+    assert said in (outcome.err if code == 2 else outcome.out)
 
 
 def test_suspect_controls_are_printed_whatever_the_verdict_is(command, audits):
     outcome = command("check", "suspect too.json", *LIMIT)
     assert outcome.code == 1
-    first, second, *_ = outcome.err.splitlines()
+    first, second, *_ = outcome.out.splitlines()
     assert first.startswith("memorized: the median exposure")
     assert second.startswith("undecided: 8 controls, never put into the corpus, look learned")
     assert "find out whether copies of them reached the training data" in second
     # A finding that is printed already is not printed again.
     outcome = command("check", "suspect.json", *LIMIT, "--trust-injection")
-    assert (outcome.code, outcome.err.count("look learned, ")) == (3, 0)
-    assert outcome.err.count("never put into the corpus, look learned") == 1
+    assert (outcome.code, outcome.out.count("look learned, ")) == (3, 0)
+    assert outcome.out.count("never put into the corpus, look learned") == 1
 
 
 def test_canaries_that_nothing_shows_were_trained_on(command, audits):
     """Never injected, or never verified: a low number alone is no pass."""
     outcome = command("check", "passed.json", *LIMIT)
     assert outcome.code == 3
-    assert outcome.err.startswith("undecided: nothing shows that the canaries were in the training")
-    assert "--verification FILE" in outcome.err
-    assert "--trust-injection" in outcome.err
+    assert outcome.out.startswith("undecided: nothing shows that the canaries were in the training")
+    assert "--verification FILE" in outcome.out
+    assert "--trust-injection" in outcome.out
 
 
 def test_baseline(command, audits):
@@ -116,14 +118,16 @@ def test_baseline(command, audits):
     assert outcome.code == 2
     assert "--update-baseline" in outcome.err
     outcome = command("check", "passed.json", *WRITE)
-    assert (outcome.code, outcome.err) == (0, "The baseline of 1 audit is in base.json\n")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "The baseline of 1 audit is in base.json\n" in outcome.out
+    assert "No limit was given, so nothing was checked" in outcome.out
     outcome = command("check", "passed.json", *WRITE[:2], "--trust-injection")
     assert outcome.code == 0
-    assert "baseline" in outcome.err
-    assert "controls" not in outcome.err
+    assert "baseline" in outcome.out
+    assert "controls" not in outcome.out.splitlines()[0]
     outcome = command("check", "more.json", *WRITE[:2])
     assert outcome.code == 1
-    assert "8.0 bits more than in the baseline" in outcome.err
+    assert "8.0 bits more than in the baseline" in outcome.out
     # Other limits still hold while a baseline is written.
     assert command("check", "memorized.json", *WRITE, *LIMIT).code == 1
     assert command("check", "memorized.json", *WRITE, "--json").document["audits"] == 1
@@ -132,7 +136,7 @@ def test_baseline(command, audits):
     assert command("check", "seed0.json", "seed1.json", "seed2.json", *WRITE).code == 0
     outcome = command("check", *now, *WRITE[:2])
     assert outcome.code == 1
-    assert "3 seeds against 3, p = 0.05 by permutation" in outcome.err
+    assert "3 seeds against 3, p = 0.05 by permutation" in outcome.out
     outcome = command("check", *now[:2], *WRITE[:2])
     assert outcome.code == 2
     assert "three seeds or more" in outcome.err

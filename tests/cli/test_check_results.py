@@ -59,7 +59,7 @@ def test_verdicts_and_their_files(command, results):
     # A later verdict replaces them.
     again = command("check", ATTACKED, "--max-auc", 0.99, "--junit", "a.xml", "--markdown", "a.md")
     assert again.code == 0, again.err
-    assert again.err.startswith("passed: the AUC of the attack loss is 0.")
+    assert again.out.startswith("passed: the AUC of the attack loss is 0.")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_verdicts_and_their_files(command, results):
 def test_exit_codes(command, results, words, code, said):
     outcome = command("check", *words.split())
     assert outcome.code == code, outcome.err
-    assert said in outcome.err
+    assert said in outcome.out
 
 
 BAD = {

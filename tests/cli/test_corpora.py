@@ -126,7 +126,7 @@ def test_a_set_that_is_not_that_of_the_manifest_is_refused(command, workplace):
     kept = json.loads(Path("new.jsonl.placements.json").read_text())
     assert kept["fingerprint"] == CanarySet.load("canaries.json").fingerprint
     found = command("discover", "new.jsonl", "The code is {digit:9}", "--out", "found.json")
-    assert "note: canaries were injected into new.jsonl (new.jsonl.placements" in found.err
+    assert "note: canaries were injected into new.jsonl (new.jsonl.placements" in found.out
 
 
 def test_a_corpus_that_lost_copies(command, workplace):
@@ -148,10 +148,10 @@ def test_a_corpus_that_lost_copies(command, workplace):
 def test_a_set_of_controls_alone_is_said_to_be_one(command, workplace, model):
     generate("code {digit:4}", repetitions=[], controls=3, seed=0).save("canaries.json", force=True)
     for done in (inject(command), command("verify", "new.jsonl", *CANARIES)):
-        assert "note: the set has only controls" in done.err
+        assert "note: the set has only controls" in done.out
     assert command("strip", "new.jsonl", *CANARIES, "--out", "back.jsonl").code == 2
     audited = command("audit", model, *CANARIES, "--out", "a", "--draws", "50")
-    assert "none of the set's canaries was injected" in audited.err
+    assert "none of the set's canaries was injected" in audited.out
     judged = command("check", "a/audit.json", "--max-exposure-bits", "5")
     assert judged.code == 2
     assert "there is nothing to judge" in judged.err

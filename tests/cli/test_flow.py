@@ -108,10 +108,10 @@ def test_notes_are_told_by_every_command(command, workplace, model):
     assert "Is it trained" in untrained
     judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json")
     assert judged.document["notes"] == [chosen, untrained]
-    for outcome in (audited, judged):
-        lines = outcome.err.splitlines()
+    for said in (audited.out, judged.err):
+        lines = said.splitlines()
         assert [lines.count(line) for line in (chosen, f"note: {untrained}")] == [1, 1]
-        assert "warning: The true risk may be higher: the test assumed that nothing" in outcome.err
+        assert "warning: The true risk may be higher: the test assumed that nothing" in said
     named = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
     told, same = named.document["notes"]
     assert "as you asked. The canaries are not more exposed after other beginnings" in told
@@ -148,7 +148,8 @@ def test_doctor_of_a_model_that_cannot_be_loaded(command, tmp_path, as_json):
     save_model(model, tmp_path / "model")
     found = command("doctor", tmp_path / "model", *(["--json"] if as_json else []))
     assert found.code == 2
-    assert "not finite" in found.err
-    assert "The model could not be loaded, so nothing was checked" in found.err
-    assert "refused" not in found.err
+    said = found.err if as_json else found.out
+    assert "not finite" in said
+    assert "The model could not be loaded, so nothing was checked" in said
+    assert "refused" not in said
     assert not as_json or found.document["sound"] is False

@@ -72,7 +72,7 @@ NEW = ("generate", "x {digit:9}", "--out", "new.json")
         (("--help",), "stdout"),
         (("--version",), "stdout"),
         ((*NEW, "--json"), "stdout"),
-        (NEW, "stderr"),
+        (NEW, "stdout"),
         (("audit",), "stderr"),
     ],
 )
@@ -95,7 +95,8 @@ def test_closed_pipe_gives_no_traceback_and_no_verdict_and_keeps_the_work(workpl
     ("words", "stream", "code", "buffered"),
     [
         (NEW, "stderr", 0, ""),
-        (NEW, "stderr", 0, "1"),
+        (NEW, "stdout", 2, ""),
+        (NEW, "stdout", 2, "1"),
         (("audit",), "stderr", 2, "1"),
         ((*NEW, "--json"), "stdout", 2, ""),
         ((*NEW, "--json"), "stdout", 2, "1"),

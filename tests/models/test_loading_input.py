@@ -107,7 +107,7 @@ def test_loading_input_of_incomplete_folders(tmp_path, folder) -> None:
 @pytest.mark.parametrize(
     ("factory", "file", "content", "message"),
     [
-        ("net.py:nothing", CONFIG, "{}", "cannot be imported"),
+        ("net.py:nothing", CONFIG, "{}", "net.py has no function nothing"),
         ("missing.py:make", CONFIG, "{}", "cannot be imported"),
         ("make", CONFIG, "{}", "does not name a factory"),
         ("no_such_module_here:make", CONFIG, "{}", "cannot be imported"),
