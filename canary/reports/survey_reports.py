@@ -73,7 +73,8 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         "split": not survey.blind,
         "listed": "the report lists the members and classes most at risk",
         "less": "return the most likely class, without its probability",
-        "correctness": any(one.name == "correctness" for one in survey.attacked),
+        "correctness": survey.outcome() == "identified"
+        and any(one.name == "correctness" for one in survey.attacked),
     }
     return survey_report(
         survey,

@@ -57,8 +57,14 @@ def of_texts(*, gap=0.0, longer=0, words=False, signal="loss", doubts=()):
     return survey_texts(measured, texts)
 
 
-def of_classifiers(*, swapped=False, shared=False):
+def of_classifiers(*, swapped=False, shared=False, shuffled=False):
     target, shadow = (measured_outputs(seed) for seed in (1, 2))
+    if shuffled:
+        flags = np.random.default_rng(0).permuted(np.tile(target.member[0], (2, 1)), axis=1)
+        target, shadow = (
+            replace(table, member=known[None])
+            for table, known in zip((target, shadow), flags, strict=True)
+        )
     if swapped:
         target = replace(target, member=~target.member)
     found = survey(target, shadow, attacks="correctness,entropy", fprs=[0.01])
@@ -163,6 +169,15 @@ CASES = {
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
+    ),
+    "classifier, nothing found": (
+        lambda: of_classifiers(shuffled=True),
+        "No attack succeeded",
+        "None of 2 attacks identified training samples better than guessing does. On average, the "
+        "best,",
+        "Keep this report with the model, and repeat the test on every model that you release. Do "
+        "not call the model private for it: other attacks may find more, and an average says "
+        "little about the few samples that are memorized best.",
     ),
     "classifier, swapped": (
         lambda: of_classifiers(swapped=True),
@@ -377,3 +392,4 @@ def test_the_first_screen_golden(case):
     )
     assert (made.label, answer in said, action in actions) == (label, True, True), (said, actions)
     assert bool(made.actions) is bool(action)
+    assert ("The attack correctness" in actions) is (case == "classifier")
