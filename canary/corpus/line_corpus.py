@@ -25,7 +25,7 @@ _REPORT_EVERY = 1 << 20
 
 
 class LineCorpus(FileCorpus):
-    """Records as pieces of a file: lines, or longer pieces if `by_line` is false.
+    r"""Records as pieces of a file: lines, or longer pieces if `by_line` is false.
 
     A subclass has `read`, `render` and `edit`, and `pieces` for longer pieces. All that is not
     edited keeps its bytes.
@@ -38,6 +38,47 @@ class LineCorpus(FileCorpus):
         The line end of the first record.
     mark : bytes
         The byte order mark of the file, or empty: it stays first, and no piece holds it.
+
+    Examples
+    --------
+    Files with a title, and texts of several lines with blank lines between them:
+
+    >>> from canary.corpus.columns import Slot, edit_text
+    >>> from canary.corpus.line_corpus import LineCorpus
+    >>> class Poems(LineCorpus):
+    ...     endings = (".poems",)
+    ...     by_line = False
+    ...     head = 1  # the title: no canary goes before it
+    ...     separators = (" ", " ")  # beside another newline, one would end a text
+    ...
+    ...     def pieces(self, lines):
+    ...         begun, parts = 1, []
+    ...         for number, line in lines:
+    ...             if line != b"\n" and parts and parts[-1] == b"\n":
+    ...                 yield begun, b"".join(parts)
+    ...                 begun, parts = number, []
+    ...             parts.append(line)
+    ...         yield begun, b"".join(parts)
+    ...
+    ...     def closed(self, piece):
+    ...         return piece.endswith(b"\n\n")
+    ...
+    ...     def read(self, piece, number, names):
+    ...         text = piece.decode().rstrip("\n")
+    ...         return ({"text": text}, [Slot(("text",), text)]) if number > 1 else None
+    ...
+    ...     def render(self, text):
+    ...         return text.encode() + b"\n\n"
+    ...
+    ...     def edit(self, piece, edits):
+    ...         text = piece.rstrip(b"\n")
+    ...         return edit_text(text.decode(), edits).encode() + piece[len(text) :]
+    >>> list(Poems.pieces(None, [(1, b"Title\n"), (2, b"\n"), (3, b"One text.\n")]))
+    [(1, b'Title\n\n'), (3, b'One text.\n')]
+
+    ``FILE_FORMATS.add("poems", Poems)`` makes it known. No record goes after the last one
+    unless `closed` says that this one is complete. `check_texts` could refuse canaries with a
+    blank line.
     """
 
     head: ClassVar[int] = 0

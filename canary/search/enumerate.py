@@ -133,6 +133,33 @@ def enumerate_leaves(
     where the walker could not hold all states. Open nodes: at most a batch and one batch's
     children per level. A batch is taken from the deepest level that fills it, so that where
     paths end at many depths, few batches are small.
+
+    Examples
+    --------
+    A model that finds each digit twice as likely as the next larger one:
+
+    >>> import numpy as np
+    >>> from tokenizers import Tokenizer
+    >>> from tokenizers.models import BPE
+    >>> import canary
+    >>> from canary.models.language_model import Context
+    >>> from canary.models.table_model import TableModel
+    >>> from canary.scoring.batcher import Batcher
+    >>> from canary.search.enumerate import enumerate_leaves
+    >>> from canary.tokens.candidates import CandidateEncoder
+    >>> from canary.tokens.fast import as_tokenizer
+    >>> from canary.tokens.tree import compile_tree
+    >>> vocabulary = {c: i for i, c in enumerate("0123456789#")}
+    >>> tokenizer = as_tokenizer(Tokenizer(BPE(vocab=vocabulary, merges=[])))
+    >>> tree = compile_tree(canary.Format("#{digit:3}"), CandidateEncoder(tokenizer))
+    >>> weights = np.array([2.0**-digit for digit in range(10)] + [1e-3])
+    >>> model = TableModel.ngram({(): np.log(weights / weights.sum())}, tokenizer)
+    >>> costs = np.empty(tree.size)
+    >>> with model.open(Context(tree.context), memory_bytes=2**20) as walker:
+    ...     for leaves, _ in enumerate_leaves(tree, walker, Batcher(model)):
+    ...         costs[leaves.index()] = leaves.costs
+    >>> tree.fills([costs.argmin()])
+    ['000']
     """
     stop = tree.size if stop is None else stop
     whole = start <= 0 and stop >= tree.size
