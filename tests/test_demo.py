@@ -177,7 +177,7 @@ def test_without_injection_nothing_is_put_in_and_the_plan_stays(tiny, tmp_path):
     assert audit.settings["canaries_in_corpus"] is False
     assert said[1].startswith("Not injected: 4 canaries stay out like the 4 controls")
     report = (tmp_path / "report.html").read_text("utf-8")
-    assert "the 4 canaries planned for the corpus but left out" in report
+    assert "the 4 secrets planned for the training data but left out" in report
     assert "injected canar" not in report
     assert "4 injected canaries" not in audit.summary()
     assert "planned" in audit.summary()

@@ -347,6 +347,8 @@ def _extracted(extraction: Extraction) -> Iterator[Block]:
         )
         for place, c in enumerate(extraction.candidates[:_MOST_ROWS], 1)
     ]
-    yield Table("Candidates that were extracted", (*columns, "Found after\nqueries"), rows)
+    yield from folded(
+        Table("Candidates that were extracted", (*columns, "Found after\nqueries"), rows)
+    )
     if (more := len(extraction.candidates) - _MOST_ROWS) > 0:
         yield Note(f"{more} more are in the audit's numbers.")

@@ -27,7 +27,7 @@ from canary.reports.document import (
 )
 from canary.reports.limits import LABELS, judged, limit_bits, limit_words
 from canary.reports.markdown import markdown_of
-from canary.reports.wording import about_of, called, ended
+from canary.reports.wording import about_of, called, ended, folded
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 _MOST_ROWS = 25
@@ -135,7 +135,7 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
     for number, finding in enumerate(verdict.findings, 1):
         if finding.outcome == "passed" or not finding.canaries:
             continue
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (
                 *(c.id, str(c.repetitions)),
                 f"at least {bits(c.lower_bits)}" if c.bits is None else bits(c.bits),
@@ -144,10 +144,13 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
             for c in finding.canaries[:_MOST_ROWS]
         ]
         heading = f"{finding.check}, {finding.subject}"
-        table = Table(heading, ("canary", "copies", "exposure, bits", "interval"), rows)
+        columns: tuple[str, ...] = ("canary", "copies", "exposure, bits", "interval")
+        if all(row[-1] == row[-2] for row in rows):
+            columns, rows = columns[:-1], [row[:-1] for row in rows]
+        table = Table(heading, columns, rows)
         more = len(finding.canaries) - _MOST_ROWS
         rest = [f"and {more} more"] if more > 0 else []
-        yield Section(f"finding-{number}", heading, [table, *rest], specialist=True)
+        yield Section(f"finding-{number}", heading, [*folded(table), *rest], specialist=True)
 
 
 def markdown(verdict: Verdict) -> str:

@@ -44,7 +44,11 @@ def test_numbers_are_those_of_the_function(command, words):
         unseen="one.npz",
     )
     found = outcome.document
-    assert found == {"kind": "canary forgetting", "schema": 1, **expected.to_dict()}
+    assert found == {
+        "kind": "canary forgetting",
+        "schema": 1,
+        **expected.named(model="target.npz").to_dict(),
+    }
     assert json.loads(Path("found/forgetting.json").read_text()) == found
     assert expected.summary() in outcome.err
     assert "p is 0.33 at the least" in outcome.err

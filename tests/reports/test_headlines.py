@@ -308,8 +308,8 @@ CASES = {
     "comparison of equals": (
         lambda: of_models_beside(MIXED, LOW, test_losses=[1.0, 2.0]),
         "Cannot be ranked",
-        "These 2 models cannot be ranked by what they memorize, because the differences between "
-        "them are no larger than chance makes them.",
+        "These 2 models cannot be ranked by what they memorize, because chance alone can make "
+        "such differences.",
         "before you ship it (canary check AUDIT --max-exposure-bits N): the least of several may "
         "still be too much. To rank them, plant more secrets in the next training",
     ),
