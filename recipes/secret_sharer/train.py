@@ -1,9 +1,9 @@
 """Training of the character LSTM: seeded, one folder per epoch, resumable.
 
-Every epoch shuffles the lines anew and cuts them into one long stream. Shuffled, because
-otherwise a canary always stands at the same place: what is measured at the end of an
-epoch would then depend on how long before it the canary's copies were seen (figure 7 of
-the paper) as much as on how many there are.
+Every epoch shuffles the lines anew and cuts them into one long stream. In a fixed order, a
+canary would always be at the same place. What is measured at the end of an epoch would then
+depend on how long ago its copies were seen (figure 7 of the paper) as much as on how many
+there are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,10 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to train; a run is resumed only with the settings that it began with."""
+    """How to train; a run is resumed only with the settings that it began with.
+
+    `optimizer` is the name of a class in `torch.optim`, and `options` are its arguments.
+    """
 
     epochs: int
     batch: int = 64
@@ -40,11 +43,13 @@ class Settings:
     warmup_steps: int = 200
     clip: float = 1.0
     seed: int = 0
+    optimizer: str = "Adam"
+    options: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """A trained epoch: losses in nats per character, and where its model lies."""
+    """A trained epoch: losses in nats per character, and the folder of its model."""
 
     number: int
     train_nats: float
@@ -71,6 +76,14 @@ def windows(stream: Ids, batch: int, length: int) -> Iterator[tuple[Tensor, Tens
     for start in range(0, width, length):
         part = slice(start, start + length)
         yield inputs[:, part], targets[:, part]
+
+
+def shuffled(lines: int, company: int, seed: tuple[int, int]) -> Ids:
+    """An order of lines, with the `company` that is behind them strewn among them."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(lines)
+    places = rng.integers(0, lines + 1, company)
+    return np.insert(order, places, np.arange(lines, lines + company))
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -102,12 +115,15 @@ def train(
     settings: Settings,
     work: Path,
 ) -> Iterator[Epoch]:
-    """Train on ``texts["train"]``; yield each epoch once it lies on disk.
+    """Train on ``texts["train"]``; yield each epoch once it is on disk.
 
     An epoch's folder is a whole model (`config.json`, `model.safetensors`,
     `tokenizer.json`) and the optimizer's state, from which a killed run goes on. Every
     random choice of an epoch comes from (seed, epoch), so that a resumed run gives the
     same weights as one that was never interrupted.
+
+    The lines of ``texts["company"]``, if there are any, are strewn among the others, whose
+    order does not change: two runs that differ in their company see the rest alike.
     """
     given = {**asdict(settings), "model": dict(config)}
     begun = work / "training.json"
@@ -116,13 +132,15 @@ def train(
     if json.loads(begun.read_text()) != given:
         sys.exit(f"{begun}: holds a run with other settings; give another --work folder")
 
-    lines = encode(tokenizer, texts["train"])
+    company = encode(tokenizer, texts.get("company", ()))
+    lines = [*encode(tokenizer, texts["train"]), *company]
     start = np.asarray(tokenizer.encode("\n").ids, np.int64)
     held_out = {
         name: np.concatenate([start, *encode(tokenizer, texts[name])]) for name in ("valid", "test")
     }
     model = seeded(config, settings.seed)
-    optimizer = torch.optim.Adam(model.parameters(), lr=settings.learning_rate)
+    kind = getattr(torch.optim, settings.optimizer)
+    optimizer = kind(model.parameters(), lr=settings.learning_rate, **settings.options)
     width = sum(map(len, lines)) // settings.batch
     per_epoch = math.ceil(width / settings.window)
     print(f"{parameters(model):,} parameters, {per_epoch:,} steps an epoch", file=sys.stderr)
@@ -134,7 +152,8 @@ def train(
             continue
         resume(model, optimizer, work / f"epoch-{number - 1:02d}")
         began = time.monotonic()
-        order = np.random.default_rng((settings.seed, number)).permutation(len(lines))
+        torch.manual_seed(1000 * settings.seed + number)  # for dropout
+        order = shuffled(len(lines) - len(company), len(company), (settings.seed, number))
         stream = np.concatenate([start, *(lines[i] for i in order)])
         total, count, state = 0.0, 0, None
         model.train()

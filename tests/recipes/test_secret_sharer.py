@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
 
 import pytest
-from recipe_scripts import RECIPES, ScriptError, run_script
+from recipe_scripts import RECIPES, ScriptError, modules, run_script
 from safetensors.numpy import load_file
 
 from canary import CanarySet
@@ -114,3 +115,79 @@ def test_neighbours_and_estimators_of_one_canary(work):
     table = run_script(RECIPE / "estimators.py", *of_it)
     rows = [line.split("|")[1].strip() for line in table.splitlines()]
     assert rows[2:4] == ["branch and bound", "importance draws, 4,000 nodes a level"]
+
+
+def run_study(name, work):
+    return run_script(RECIPE / "studies.py", name, "--quick", "--work", work)
+
+
+def study_results(work, name):
+    return json.loads((work / name / "results.json").read_text())
+
+
+def without_seconds(data):
+    """Parsed JSON without its times."""
+    if isinstance(data, list):
+        return [without_seconds(part) for part in data]
+    if isinstance(data, dict):
+        return {k: without_seconds(v) for k, v in data.items() if not k.endswith("seconds")}
+    return data
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("studies")
+    run_study("one-copy", folder)
+    return folder
+
+
+def test_a_pair_of_the_one_copy_study_differs_in_its_company_alone(studies):
+    trainings = study_results(studies, "one-copy")["trainings"]
+    alone, shared = (trainings[f"{arm}-batch-16-seed-0"] for arm in ("alone", "shared"))
+    assert alone["settings"] == shared["settings"]
+    copies = [[c["copies"] for c in row["epochs"][-1]["canaries"]] for row in (alone, shared)]
+    assert copies == [[1, *[0] * 16], [1, *[0] * 16, 1, 10, 10]]
+    sets = [
+        CanarySet.load(studies / "one-copy" / f"{arm}-batch-16-seed-0" / "canaries.json")
+        for arm in ("alone", "shared")
+    ]
+    assert sets[0] == sets[1]
+    summary = (studies / "one-copy" / "summary.md").read_text()
+    assert summary.count("→") == 1 + 2 + 1  # heading, both pairs, and the other prefix
+
+
+def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
+    # As a kill during an epoch of the second training leaves it.
+    whole = study_results(studies, "one-copy")
+    again = tmp_path / "again"
+    shutil.copytree(studies, again)
+    cut = {**whole, "trainings": dict([*whole["trainings"].items()][:1])}
+    (again / "one-copy" / "results.json").write_text(json.dumps(cut))
+    for name in [*whole["trainings"]][2:]:
+        shutil.rmtree(again / "one-copy" / name)
+    second = again / "one-copy" / [*whole["trainings"]][1]
+    (second / "epoch-02" / "exposures.json").unlink()
+    run_study("one-copy", again)
+    assert without_seconds(study_results(again, "one-copy")) == without_seconds(whole)
+    for name in whole["trainings"]:
+        check_no_secret(again / "one-copy" / name, whole)
+        assert not (again / "one-copy" / name / "epoch-01" / "model.safetensors").exists()
+
+
+def test_company_does_not_change_the_order_of_the_rest():
+    with modules(RECIPE) as recipe:
+        shuffled = recipe["train"].shuffled
+        alone, beside = (shuffled(50, company, (3, 1)) for company in (0, 20))
+    assert sorted(beside) == list(range(70))
+    assert [i for i in beside if i < 50] == list(alone)
+
+
+def test_studies_refuse_what_they_cannot_do(studies):
+    with pytest.raises(ScriptError, match="no such study; choose from one-copy"):
+        run_study("one-canary", studies)
+    with pytest.raises(ScriptError, match="--data is missing"):
+        run_script(RECIPE / "studies.py", "one-copy", "--work", studies)
+    with (studies / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ScriptError, match="another process is working there"):
+            run_study("one-copy", studies)

@@ -1,0 +1,291 @@
+"""A study: trainings that differ in few things, each measured after every epoch, resumable.
+
+The state of a study is its folder: `results.json` has what is measured so far, and a folder
+for each training has the secrets and the last models. A killed study goes on when it is
+started again; it loses at most the epoch that was being trained.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from alone import FORMATS, MODEL
+from corpus import character_tokenizer, penn_treebank, prose, shortened
+from datasets import Dataset
+from model import build
+from run import QUICK, START, with_canaries
+from safetensors.torch import load_file, save_file
+from scipy import stats
+from tokenizers import Tokenizer
+from torch import Tensor
+from train import Settings, encode, loss, train
+
+import canary
+
+Weights = Mapping[str, Tensor]
+Texts = Mapping[str, Sequence[str]]
+NODES = 4_000  # per level of importance draws: an interval of 0.3 bits at 17 bits
+PROBE = 2_000  # lines
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training: its name, what sets it apart, and how it is done.
+
+    `company` are further canaries in the text; they need not have the format of `canaries`.
+    `variants` make other models of the last epoch's weights, which are measured as well.
+    """
+
+    name: str
+    about: Mapping[str, Any]
+    settings: Settings
+    canaries: canary.CanarySet
+    company: canary.CanarySet | None = None
+    model: Mapping[str, Any] = field(default_factory=lambda: MODEL)
+    variants: Mapping[str, Callable[[Weights], Weights]] = field(default_factory=dict)
+
+    @property
+    def planted(self) -> list[canary.CanarySet]:
+        """All canary sets that are in the text."""
+        return [self.canaries] if self.company is None else [self.canaries, self.company]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A question: its trainings, full or quick, and what its results say, in Markdown.
+
+    `share` is the part of the Penn Treebank's lines that it trains on.
+    """
+
+    name: str
+    trainings: Callable[..., Sequence[Training]]
+    summary: Callable[[Mapping[str, Any]], str]
+    share: float = 1.0
+
+
+def single_canaries(seed: int, *, quick: bool, formats: int = 4) -> canary.CanarySet:
+    """One canary of one copy and one control in each of some formats."""
+    digits = "{digit:4}" if quick else "{digit:9}"
+    texts = [text.replace("{digit:9}", digits) for text in FORMATS[:formats]]
+    return canary.generate(texts, repetitions=[1], per_repetition=1, controls=1, seed=seed)
+
+
+def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
+    """Train and measure what is not there yet; the summary of the whole."""
+    work.mkdir(parents=True, exist_ok=True)
+    trainings, texts, tokenizer = prepared(study, data, quick=quick)
+    path = work / "results.json"
+    results: dict[str, Any] = {"study": study.name, "trainings": {}}
+    if path.exists():
+        results = json.loads(path.read_text())
+    results["planned"] = len(trainings)
+    left = [t for t in trainings if not is_done(t, results)]
+    pace = probed(left, texts, tokenizer)
+    say(f"{study.name}: {len(left)} of {len(trainings)} trainings to do; {hours(left, pace):.1f} h")
+    for place, training in enumerate(left):
+        row = results["trainings"].setdefault(training.name, {})
+        row |= {"about": training.about, "settings": asdict(training.settings), "epochs": []}
+        for epoch in trained(training, texts, tokenizer, work / training.name):
+            row["epochs"].append(epoch)
+            pace[cost_of(training)] = epoch["seconds"] + epoch["audit_seconds"]
+            rest = hours(left[place + 1 :], pace)
+            rest += hours([training], pace) * (1 - epoch["epoch"] / training.settings.epochs)
+            say(
+                f"{study.name} {training.name}, epoch {epoch['epoch']}: test "
+                f"{epoch['test_nats']:.3f} nats/char, {injected_bits(epoch):.1f} bits; "
+                f"{rest:.1f} h left"
+            )
+            written(path, results)
+        row["variants"] = dict(variants_of(training, texts, tokenizer, work / training.name))
+        written(path, results)
+        written(work / "summary.md", study.summary(results))
+    return study.summary(results)
+
+
+def prepared(
+    study: Study, data: Path | None, *, quick: bool
+) -> tuple[Sequence[Training], Texts, Tokenizer]:
+    """The trainings, the texts without canaries, and one vocabulary for all of them."""
+    if not quick and data is None:
+        sys.exit("--data is missing: the folder that holds ptb/; see README.md")
+    texts = prose() if data is None else penn_treebank(data)
+    texts = shortened(texts, QUICK["lines"] if quick else round(study.share * len(texts["train"])))
+    trainings = study.trainings(quick=quick)
+    spaces = [f for t in trainings for planted in t.planted for f in planted.formats]
+    return trainings, texts, character_tokenizer(texts, set().union(*(f.alphabet for f in spaces)))
+
+
+def is_done(training: Training, results: Mapping[str, Any]) -> bool:
+    """Whether the results have the training to its end; an error if it was another one."""
+    row = results["trainings"].get(training.name)
+    if row is not None and row["settings"] != json.loads(json.dumps(asdict(training.settings))):
+        sys.exit(f"{training.name}: the results are of other settings; give another --work folder")
+    return row is not None and "variants" in row
+
+
+def trained(
+    training: Training, texts: Texts, tokenizer: Tokenizer, work: Path
+) -> Iterator[dict[str, Any]]:
+    """Train; each epoch's losses and exposures. Weights of earlier epochs are removed."""
+    work.mkdir(parents=True, exist_ok=True)
+    training.canaries.save(work / "canaries.json")
+    if training.company is not None:
+        training.company.save(work / "company.json")
+    lines = with_canaries(texts["train"], training.canaries, training.settings.seed)
+    company = training.company
+    added = (
+        [] if company is None else [company.text(c) for c in company for _ in range(c.repetitions)]
+    )
+    if company is not None and not canary.verify(Dataset.from_dict({"text": added}), company).ok:
+        sys.exit(f"{training.name}: the company is not in the text as planned")
+    config = {"vocabulary": tokenizer.get_vocab_size(), **training.model}
+    planted = {**texts, "train": lines, "company": added}
+    for epoch in train(config, tokenizer, planted, training.settings, work):
+        found = measured(epoch.folder, training)
+        before = work / f"epoch-{epoch.number - 1:02d}"
+        for old in ("optimizer.pt", "model.safetensors"):
+            (before / old).unlink(missing_ok=True)
+        kept = asdict(epoch) | {"epoch": epoch.number, **found}
+        yield {name: value for name, value in kept.items() if name not in ("number", "folder")}
+
+
+def measured(folder: Path, training: Training) -> dict[str, Any]:
+    """Exposures by importance draws of all that is planted: from a file, or found now.
+
+    Where the draws give no estimate, `bits` is the middle of what is certain.
+    """
+    path = folder / "exposures.json"
+    if not path.exists():
+        began = time.monotonic()
+        model = canary.load(folder, factory=build)
+        canaries = []
+        for planted in training.planted:
+            for result in canary.exposure(
+                model, planted, method="importance", draws=NODES, start_token=START, seed=0
+            ):
+                ends = result.exposure.lower_bits, result.exposure.upper_bits
+                bits = result.exposure.bits
+                canaries.append(
+                    {
+                        "id": result.id,
+                        "copies": result.repetitions,
+                        "bits": sum(ends) / 2 if bits is None else bits,
+                        "lower_bits": ends[0],
+                        "upper_bits": ends[1],
+                    }
+                )
+        written(path, {"audit_seconds": time.monotonic() - began, "canaries": canaries})
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def variants_of(
+    training: Training, texts: Texts, tokenizer: Tokenizer, work: Path
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each variant of the last epoch's model: its test loss and exposures."""
+    last = work / f"epoch-{training.settings.epochs:02d}"
+    config = json.loads((last / "config.json").read_text())
+    start = np.asarray(tokenizer.encode(START).ids, np.int64)
+    test = np.concatenate([start, *encode(tokenizer, texts["test"])])
+    for name, change in training.variants.items():
+        with tempfile.TemporaryDirectory() as made:
+            folder = Path(made)
+            for same in ("config.json", "tokenizer.json"):
+                (folder / same).write_bytes((last / same).read_bytes())
+            weights = dict(change(load_file(last / "model.safetensors")))
+            save_file(weights, folder / "model.safetensors")
+            model = build(config)
+            model.load_state_dict(weights)
+            nats = loss(model.eval(), test)
+            yield name, {"test_nats": nats, **measured(folder, training)}
+
+
+def cost_of(training: Training) -> tuple[Any, ...]:
+    """What the seconds of an epoch depend on."""
+    return (*training.model.values(), training.settings.batch, len(training.planted))
+
+
+def probed(
+    trainings: Sequence[Training], texts: Texts, tokenizer: Tokenizer
+) -> dict[tuple[Any, ...], float]:
+    """Seconds of an epoch and its measurement, from an epoch on a few lines."""
+    pace: dict[tuple[Any, ...], float] = {}
+    lines = min(PROBE, len(texts["train"]) // 2)
+    for training in trainings:
+        if cost_of(training) not in pace:
+            small = replace(training, settings=replace(training.settings, epochs=1))
+            with tempfile.TemporaryDirectory() as folder:
+                (epoch,) = trained(small, shortened(texts, lines), tokenizer, Path(folder))
+            whole = epoch["seconds"] * len(texts["train"]) / lines
+            pace[cost_of(training)] = whole + epoch["audit_seconds"]
+    return pace
+
+
+def hours(trainings: Sequence[Training], pace: Mapping[tuple[Any, ...], float]) -> float:
+    """How long the trainings take."""
+    return sum(t.settings.epochs * pace[cost_of(t)] for t in trainings) / 3600
+
+
+def written(path: Path, content: Any) -> None:
+    """Write text, or else JSON, beside its place and move it there whole."""
+    text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+    part = path.with_name(path.name + ".part")
+    part.write_text(text)
+    part.replace(path)
+
+
+def say(line: str) -> None:
+    """A line of progress with its time."""
+    print(time.strftime("%m-%d %H:%M"), line, file=sys.stderr, flush=True)
+
+
+def interval(values: Sequence[float]) -> str:
+    """Mean and 95 % t interval over independent trainings."""
+    if not values:
+        return "-"
+    mean = float(np.mean(values))
+    if len(values) == 1:
+        return f"{mean:.1f}"
+    half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)
+    return f"{mean:.1f} ({mean - half:.1f} to {mean + half:.1f})"
+
+
+def injected_bits(measurement: Mapping[str, Any]) -> float:
+    """Median exposure of the canaries that were in the text."""
+    return float(np.median([c["bits"] for c in measurement["canaries"] if c["copies"]]))
+
+
+def table_by(results: Mapping[str, Any], key: str) -> str:
+    """Utility beside exposure for each value of ``about[key]``, over the finished trainings.
+
+    The epoch of the least validation loss is shown beside the last one: a setting that
+    overtrains is judged where its user would stop.
+    """
+    rows: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    for row in results["trainings"].values():
+        if "variants" in row:
+            best = min(row["epochs"], key=lambda e: e["valid_nats"])
+            rows.setdefault(str(row["about"][key]), []).append((best, row["epochs"][-1]))
+            for name, variant in row["variants"].items():
+                rows.setdefault(name, []).append((variant, variant))
+    lines = [
+        f"| {key} | trainings | least test loss, nats/char | exposure there, bits "
+        "| last test loss | exposure at the end, bits |",
+        "| --- | ---: | ---: | --- | ---: | --- |",
+    ]
+    for value, pairs in rows.items():
+        cells = [
+            f"{np.mean([m['test_nats'] for m in side]):.3f} | "
+            f"{interval([injected_bits(m) for m in side])}"
+            for side in zip(*pairs, strict=True)
+        ]
+        lines.append(f"| {value} | {len(pairs)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
