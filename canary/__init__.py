@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from canary.formats.format import Format as Format
     from canary.gate.check_audit import check as check
     from canary.gate.planning import plan as plan
+    from canary.gate.reading import read as read
     from canary.membership.attacking import attack as attack
     from canary.membership.evaluation import evaluate as evaluate
     from canary.membership.forgetting import forgotten as forgotten
@@ -56,6 +57,7 @@ _HOMES = {
     "measure": "canary.signals.measuring",
     "plan": "canary.gate.planning",
     "plot": "canary.reports.pages",
+    "read": "canary.gate.reading",
     "report": "canary.reports.pages",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
@@ -74,4 +76,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

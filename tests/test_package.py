@@ -74,7 +74,7 @@ def test_exports_are_sorted_and_resolve():
     assert canary.__all__ == sorted(set(canary.__all__))
     for name in canary.__all__:
         assert callable(getattr(canary, name)), name
-    assert set(canary.__all__) <= set(dir(canary))
+    assert dir(canary) == sorted([*canary.__all__, "__version__"])
 
 
 def test_exports_are_the_same_for_type_checkers():

@@ -79,6 +79,9 @@ class ModelFacts(Record):
         """
         return self.noise_bits_per_token * max(tokens, 24)
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.vocabulary:,} tokens, {self.dtype} on {self.device}"
+
     @property
     def excess_nats(self) -> float:
         """By how much the log of the sum of a node's next-token probabilities may exceed 0."""

@@ -81,7 +81,7 @@ def load(
 
     Notes
     -----
-    Costs one pass over the parameters (fingerprint) and about 2,000 token computations
+    Costs one pass over the parameters (fingerprint) and about 1,800 token computations
     (the noise of its arithmetic).
 
     Examples

@@ -91,6 +91,9 @@ class SpreadModel:
         opening = {"context": vars(context), "memory_bytes": memory_bytes // self.workers}
         return SpreadWalker(self._workers, next(self._walkers), opening)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.facts}>"
+
     def memory(self) -> Memory:
         """Of all workers together, as if each had as little as the one that has least."""
         answers = _of_all(self._workers, "memory")

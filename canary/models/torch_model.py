@@ -58,6 +58,9 @@ class TorchModel(ABC):
         self._devices = devices_of(module)
         self.device = self._devices[0]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.facts}>"
+
     @abstractmethod
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """Logits after each token but the first `skipped`, (n, t - skipped, vocabulary).

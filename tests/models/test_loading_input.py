@@ -44,6 +44,8 @@ def test_pretrained_folder(folder) -> None:
     assert model.facts.name == folder.name
     assert (model.facts.dtype, model.facts.length_limit) == ("float32", 64)
     assert load(model) is model
+    size = model.facts.vocabulary
+    assert repr(model) == f"<CausalModel {folder.name}: {size} tokens, float32 on {model.device}>"
     half = load(str(folder), dtype="bfloat16")
     assert half.facts.dtype == "bfloat16"
     assert half.facts.noise_bits_per_token > 100 * model.facts.noise_bits_per_token

@@ -130,6 +130,9 @@ class ServedModel:
         self.tokenizer = self._manner.texts.tokenizer
         self._probed = 0
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.facts}>"
+
     def memory(self) -> Memory:
         """Nothing is held here."""
         return Memory(_FREE_BYTES, 1)

@@ -1,0 +1,69 @@
+"""The saved files of this package, read by what they say they are."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from canary.audits import audit_result, history
+from canary.audits.audit_result import Audit
+from canary.audits.history import History
+from canary.corpus import canaries, verification
+from canary.corpus.canaries import CanarySet
+from canary.corpus.verification import Verification
+from canary.errors import RecordError
+from canary.gate import baselines
+from canary.gate.baselines import Baseline
+from canary.records.record import Document
+from canary.records.validation import brief
+from canary.records.versioned_json import kind_of, load_document
+
+KINDS: Mapping[str, type[Document]] = {
+    canaries.KIND: CanarySet,
+    verification.KIND: Verification,
+    audit_result.KIND: Audit,
+    history.KIND: History,
+    baselines.KIND: Baseline,
+}
+"""What is read back, by the kind that its file names."""
+
+
+def read(
+    path: str | os.PathLike[str],
+) -> CanarySet | Verification | Audit | History | Baseline:
+    """Read a file that canary saved, whatever it holds.
+
+    Parameters
+    ----------
+    path : path
+        A canary set, a verification (``canary verify --json``), an audit, the
+        history of a training, or a baseline.
+
+    Returns
+    -------
+    CanarySet, Verification, Audit, History or Baseline
+        What the file says that it is.
+
+    Raises
+    ------
+    RecordError
+        If the file is missing, damaged, too new, or of a kind that is not read back.
+
+    Examples
+    --------
+    >>> audit = canary.read("audit/audit.json")  # doctest: +SKIP
+    >>> verified = canary.read("verified.json")  # doctest: +SKIP
+    >>> canary.check(audit, max_exposure_bits=10, verification=verified)  # doctest: +SKIP
+    """
+    kind = kind_of(path) or "canary"
+    if kind not in KINDS:
+        load_document(path, kind, sys.maxsize)  # says what is wrong with the file
+        raise RecordError(
+            f"holds a {brief(kind)}, which is not read back",
+            cure=f"read one of {', '.join(KINDS)}",
+            where=str(path),
+        )
+    result: CanarySet | Verification | Audit | History | Baseline
+    result = KINDS[kind].load(path)  # type: ignore[assignment]
+    return result
