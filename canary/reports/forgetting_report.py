@@ -223,7 +223,7 @@ def distances_figure(result: Forgetting) -> Figure:
         mark("axvspan", 0, result.chance, color=FILL, linewidth=0),
         across("axvline", float(result.calibration.mean())),
     ]
-    distance = Axis("difference from a model trained on the data (0: none)", limits=(0, 1.02))
+    distance = Axis("difference from the trained model", limits=(0, 1.02))
     words = {
         "calibration": "never saw it",
         "retrained": "retrained without it",
