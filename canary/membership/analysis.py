@@ -180,10 +180,27 @@ def class_risks(
 ) -> ClassRisks:
     """Whether classes that generalize badly are those at risk.
 
-    Figure 8 of Song and Mittal, section 4.2.4. `table` has the signal ``correctness``, `target` is
-    its row, and a class needs `least` members and non-members to be counted. The interval speaks of
-    further classes like these. An InputError if the scores are of other samples, an EstimationError
-    if fewer than four classes are left, or their numbers do not differ.
+    Figure 8 of Song and Mittal, section 4.2.4.
+
+    Parameters
+    ----------
+    table : SignalTable
+        With the signal ``correctness``.
+    risks : RiskScores
+        Of the same samples.
+    target : int
+        The row of the model in `table`.
+    least : int
+        Members and non-members that a class needs to be counted.
+    confidence : float
+        Of the interval of the correlation, which speaks of further classes like these.
+
+    Raises
+    ------
+    InputError
+        If the scores are of other samples.
+    EstimationError
+        If fewer than four classes are left, or their numbers do not differ.
     """
     classes, error, risk = _of_classes(table, risks, target, least)
     return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
@@ -266,8 +283,19 @@ class RiskBand:
 def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[RiskBand]:
     """Quartiles and mean of a number of the samples, by risk score in `bands` of equal width.
 
-    Figure 7 of Song and Mittal, where the values are sensitivities. Values that are NaN and empty
-    bands are left out.
+    Figure 7 of Song and Mittal, where the values are sensitivities.
+
+    Parameters
+    ----------
+    risks : RiskScores
+    values : array_like of float of shape (samples,)
+        Samples whose value is NaN are left out.
+    bands : int
+
+    Returns
+    -------
+    list of RiskBand
+        Bands without a sample are left out.
     """
     numbers = real_array(values, "values", "by_risk", cure="give one for each sample")
     _same_samples(len(numbers), len(risks.scores), "by_risk")
@@ -299,9 +327,15 @@ def feature_distances(
     """Distances of each sample from others of its class. O(samples samples_of_class features).
 
     Figure 9 of Song and Mittal in numbers: classes at risk are those whose test samples are
-    elsewhere than their members. Features of shape (samples, features), such as the outputs of the
-    last hidden layer, are finite. Distances are taken to the samples flagged by `among`, or all;
-    none is its own neighbour.
+    elsewhere than their members.
+
+    Parameters
+    ----------
+    features : array_like of float of shape (samples, features)
+        Finite, such as the outputs of the last hidden layer.
+    label : array_like of int of shape (samples,)
+    among : array_like of bool of shape (samples,), optional
+        The samples to which distances are taken; all unless given. None is its own neighbour.
     """
     from scipy.spatial.distance import cdist
 

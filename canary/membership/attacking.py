@@ -197,10 +197,25 @@ class Thresholds:
 def learn_thresholds(values: Floats, member: Flags, label: Ints, *, classes: int) -> Thresholds:
     """For each class the threshold with the best balanced accuracy on these samples. O(n log n).
 
-    Arrays have the shape (samples,); `values` are higher for what looks like a member, and may be
-    infinite. Of equally good thresholds it is the highest, which calls the fewest samples members;
-    the candidates are the values themselves and "nobody". An EstimationError if a value is NaN, or
-    all samples together are of one kind.
+    Parameters
+    ----------
+    values : float64 array of shape (samples,)
+        Higher for what looks like a member; may be infinite.
+    member : bool array of shape (samples,)
+    label : int64 array of shape (samples,)
+        From 0 to classes - 1.
+    classes : int
+
+    Returns
+    -------
+    Thresholds
+        Each is one of the values, or "nobody". Of equally good ones it is the highest, which
+        calls the fewest samples members.
+
+    Raises
+    ------
+    EstimationError
+        If a value is NaN, or all samples together are of one kind.
     """
     where = "learn_thresholds"
     if np.isnan(values).any():

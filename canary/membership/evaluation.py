@@ -114,6 +114,19 @@ def evaluate_by(
     """`evaluate` for the samples of each value of a column, in the order of the values.
 
     Each interval speaks of its own part: the worst of k parts is a choice among k intervals.
+
+    Parameters
+    ----------
+    scores : AttackScores, or array_like of float of shape (samples,)
+        Higher for what looks like a member.
+    member : bool array of shape (samples,)
+    column : sequence of shape (samples,)
+        Classes, groups, or anything else that can be sorted.
+    confidence : float
+
+    Returns
+    -------
+    list of Part
     """
     _, values, guess = _parts_of(scores)
     given, values = np.asarray(column), np.asarray(values)

@@ -212,8 +212,17 @@ def loss_thresholds(
 ) -> Floats:
     """The losses ``c_alpha`` at and below which S, P, R, D or L calls samples members.
 
-    In nats, of shape (targets, samples); minus infinity where nothing would be a member. The other
-    parameters, and errors, are those of `attack_models`.
+    Parameters
+    ----------
+    table, name, targets, shadow, rule, **compared
+        As for `attack_models`, and so are the errors.
+    alpha : float
+        The false positive rate that is allowed.
+
+    Returns
+    -------
+    float64 array of shape (targets, samples)
+        In nats; minus infinity where nothing would be a member.
     """
     check_level(alpha, "loss_thresholds")
     kind = _checked(name, rule)

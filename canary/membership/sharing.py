@@ -78,8 +78,11 @@ _KNOWN: WeakKeyDictionary[SignalTable, WeakKeyDictionary[SignalTable, dict[int, 
 def check_two_models(target: SignalTable, shadow: SignalTable, *, row: int = 0) -> tuple[str, ...]:
     """A note on samples that a shadow shares with model `row` of the target; none without any.
 
-    An InputError if most samples of one are in the other, as the same model said of them: an attack
-    would learn the flags that it is judged by.
+    Raises
+    ------
+    InputError
+        If most samples of one are in the other, as the same model said of them: an attack would
+        learn the flags that it is judged by.
     """
     found = shared_rows(target, shadow, row=row)
     nearly = "but for rounding " * (found.step > 0)
