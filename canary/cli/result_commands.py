@@ -73,30 +73,70 @@ class Compared:
     "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
     "--test-scores b/scores.jsonl --out comparison.html --force",
     "report output/canary_history.json --out training.html",
+    "report audit/audit.json membership/membership.json --model-name net --annex annex.md "
+    "--model-card README.md",
+    audit_files="AUDIT...: The audit.json that canary audit wrote, or the history of a training. "
+    "For --annex and --model-card also membership.json, models.json and forgetting.json.",
     out="FILE: The page to write.",
+    annex="FILE: An annex to a data protection file, .md or .html. It lists the attacks that EDPB "
+    "Opinion 28/2024 names, and says which were tried and what came out.",
+    model_card="FILE: The model card, such as README.md, that gets a section on the tests, and "
+    "their numbers as metadata. All else in it stays.",
 )
 def report(
     audit_files: list[Path],
     *,
-    out: Path,
+    out: Path | None = None,
+    annex: Path | None = None,
+    model_card: Path | None = None,
     names: Names,
     compared: Compared,
     force: bool = False,
 ) -> Result:
-    """Write the report of an audit, or compare several.
+    """Write the report of an audit, compare several, or write an annex or a model card.
 
     The comparison shows exposure and utility (test loss) side by side, with the Pareto front, and
     says which audits cannot be compared. The report of a monitored training shows exposure against
-    training steps.
+    training steps. The guide is docs/guides/reports.md.
     """
     from canary.records.files import PAGES
+    from canary.reports.annex import ENDINGS, check_ending, write_annex
+    from canary.reports.model_card import check_card, write_model_card
     from canary.reports.pages import report as write_report
 
-    check_outputs([(out, PAGES)], inputs=compared.read(audit_files), force=force)
-    results, called = compared.results(audit_files)
-    page = write_report(results, out, **called, **vars(names))
-    show(f"The report is {page}")
-    return Result("canary report", {"out": str(page)})
+    written: dict[str, Path] = {
+        name: file
+        for name, file in (("out", out), ("annex", annex), ("model_card", model_card))
+        if file is not None
+    }
+    if not written:
+        raise InputError(
+            "there is nothing to write", cure="give --out, --annex or --model-card, with a file"
+        )
+    if out is None and any(vars(compared).values()):
+        raise InputError(
+            "labels and test losses are for the page that compares audits",
+            cure="omit them, or give --out",
+        )
+    kinds = {"out": PAGES, "model_card": ()}
+    if annex is not None:
+        kinds["annex"] = ENDINGS[check_ending(annex)]
+    inputs = compared.read(audit_files)
+    outputs = [(file, kinds[name]) for name, file in written.items()]
+    check_outputs(outputs, inputs=inputs, force=True)
+    check_outputs([pair for pair in outputs if pair[0] != model_card], inputs=inputs, force=force)
+    if model_card is not None:
+        check_card(model_card, replace=force)
+    if out is not None:
+        results, called = compared.results(audit_files)
+        show(f"The report is {write_report(results, out, **called, **vars(names))}")
+    tests = [*map(audit_in, audit_files)]
+    if model_card is not None:
+        card = write_model_card(tests, model_card, **vars(names), replace=force)
+        show(f"The section on memorization tests is in {card}")
+    if annex is not None:
+        show(f"The annex is {write_annex(tests, annex, **vars(names))}")
+    return Result("canary report", {name: str(file) for name, file in written.items()})
 
 
 @command(

@@ -21,7 +21,7 @@ from canary.membership.survey import Survey
 from canary.records.about import About, Named
 from canary.records.record import Record
 from canary.records.validation import as_real, brief
-from canary.records.versioned_json import kind_of, load_document
+from canary.records.versioned_json import digest_of, kind_of, load_document
 from canary.statistics.numbers import clean, count
 
 _SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
@@ -37,7 +37,7 @@ _TRAIN = (
 )
 
 
-class _Part(Record):
+class Part(Record):
     """Of what a command wrote, the fields that a limit needs."""
 
     _cure = "write it again: repeat the command with this version of canary"
@@ -48,7 +48,9 @@ class _Part(Record):
 
 
 @dataclass(frozen=True)
-class _Interval(_Part):
+class Interval(Part):
+    """A rate and its interval."""
+
     value: float
     lower: float
     upper: float
@@ -59,27 +61,36 @@ class _Interval(_Part):
 
 
 @dataclass(frozen=True)
-class _AtRate(_Interval):
+class AtRate(Interval):
+    """A true positive rate at a false positive rate."""
+
     asked_fpr: float
 
 
 @dataclass(frozen=True)
-class _Corrected(_Part):
-    auc: _Interval
-    tpr_at_fpr: tuple[_AtRate, ...]
+class Corrected(Part):
+    """What an attack reaches, with intervals that allow for the choice among attacks."""
+
+    auc: Interval
+    tpr_at_fpr: tuple[AtRate, ...]
 
 
 @dataclass(frozen=True)
-class _Attack(_Part):
+class Attack(Part):
+    """One attack of a membership test."""
+
     name: str
-    corrected: _Corrected
+    signal: str
+    corrected: Corrected
 
 
 @dataclass(frozen=True)
-class _Attacks(Named, _Part):
+class Attacks(Named, Part):
+    """A membership test."""
+
     outcome: survey.Outcome
     confidence: float
-    attacks: tuple[_Attack, ...]
+    attacks: tuple[Attack, ...]
     doubts: tuple[str, ...]
     notes: tuple[str, ...]
     warning: str | None = None
@@ -92,7 +103,9 @@ class _Attacks(Named, _Part):
 
 
 @dataclass(frozen=True)
-class _Compared(Named, _Part):
+class Compared(Named, Part):
+    """A forgetting test."""
+
     void: bool
     surpasses: bool
     rho: float
@@ -100,7 +113,7 @@ class _Compared(Named, _Part):
     upper: float | None
     confidence: float
     p_unlike: float | None
-    auc: _Interval | None
+    auc: Interval | None
     notes: tuple[str, ...]
     about: About = field(default_factory=About)
 
@@ -132,21 +145,22 @@ def check_tested(
     RecordError
         If a file is damaged, too new, or of a version that did not write what a limit needs.
     """
-    subject, document, file = subject_of(result), *_document_of(result)
+    subject, document, file = subject_of(result), *document_of(result)
     about = {"Result": clean(file) if file else "not named"}
     if subject == "a forgetting test":
         least = _checked_rho(forgotten=forgotten, least=min_rho)
-        compared = _read(_Compared, document, file)
+        compared = read_part(Compared, document, file)
         about["Limit"] = f"the query set is forgotten (rho of {least:g} or more)"
         return Verdict(
             (_forgotten(compared, least),), undecided, compared.notes,
             title="Check of a forgetting test", about=about, tested=compared,
+            digests=(digest_of(document),),
         )  # fmt: skip
     rates = _checked_rates(max_tpr_at_fpr)
     largest = None if max_auc is None else _checked_auc(max_auc)
     if largest is None and not rates:
         raise nothing_to_check(subject)
-    found = _read(_Attacks, document, file)
+    found = read_part(Attacks, document, file)
     findings = _doubted(found)
     if not findings:
         findings += [] if largest is None else [_auc_within(found, largest)]
@@ -162,10 +176,11 @@ def check_tested(
     return Verdict(
         tuple(findings), undecided, tuple(dict.fromkeys(notes)),
         title="Check of a membership test", about=about, tested=found,
+        digests=(digest_of(document),),
     )  # fmt: skip
 
 
-def _document_of(result: Any) -> tuple[dict[str, Any], str]:
+def document_of(result: Any) -> tuple[dict[str, Any], str]:
     """What is written of a result, and the file that it was read from."""
     if not isinstance(result, str | os.PathLike):
         return result.to_dict(), ""
@@ -173,7 +188,8 @@ def _document_of(result: Any) -> tuple[dict[str, Any], str]:
     return load_document(result, kind, _SCHEMAS[kind]), str(Path(result))
 
 
-def _read(kind: type[Any], document: dict[str, Any], file: str) -> Any:
+def read_part(kind: type[Any], document: dict[str, Any], file: str) -> Any:
+    """The fields of `kind` in a document that was read from a file."""
     try:
         return kind.from_dict(document)
     except RecordError as error:
@@ -229,7 +245,7 @@ def _checked_rates(limits: Mapping[float, float] | None) -> dict[float, float]:
     return rates
 
 
-def _doubted(found: _Attacks) -> list[Finding]:
+def _doubted(found: Attacks) -> list[Finding]:
     """Why nothing follows from a test, above its limit or within it; empty if something does."""
     if found.outcome not in ("void", "undecided") and not found.doubts:
         return []
@@ -241,7 +257,7 @@ def _doubted(found: _Attacks) -> list[Finding]:
     return [Finding("membership", "membership test", "undecided", sentence, cure)]
 
 
-def _unseen(found: _Attacks) -> list[Finding]:
+def _unseen(found: Attacks) -> list[Finding]:
     """A doubt where no attack finds any member: of samples that it never saw no model shows any."""
     if found.outcome != "not identified":
         return []
@@ -257,12 +273,12 @@ def _unseen(found: _Attacks) -> list[Finding]:
     return [Finding("membership", "members", "undecided", told, cure)]
 
 
-def _auc_within(found: _Attacks, limit: float) -> Finding:
+def _auc_within(found: Attacks, limit: float) -> Finding:
     reached = {one.name: one.corrected.auc for one in found.attacks}
     return _within("AUC", "AUC", reached, limit, found.confidence)
 
 
-def _tpr_within(found: _Attacks, fpr: float, limit: float) -> Finding:
+def _tpr_within(found: Attacks, fpr: float, limit: float) -> Finding:
     what = f"true positive rate at a false positive rate of {fpr:g}"
     reached = {
         one.name: at
@@ -282,7 +298,7 @@ def _tpr_within(found: _Attacks, fpr: float, limit: float) -> Finding:
 
 
 def _within(
-    check: Check, what: str, reached: Mapping[str, _Interval], limit: float, confidence: float
+    check: Check, what: str, reached: Mapping[str, Interval], limit: float, confidence: float
 ) -> Finding:
     """Whether no attack exceeds a limit, by intervals that allow for the choice among them."""
     name = max(reached, key=lambda one: reached[one].lower)
@@ -308,7 +324,7 @@ def _within(
     )  # fmt: skip
 
 
-def _forgotten(found: _Compared, least: float) -> Finding:
+def _forgotten(found: Compared, least: float) -> Finding:
     """Whether rho is at its limit or above; undecided where another test contradicts it."""
     highest = math.inf if found.upper is None else found.upper
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"

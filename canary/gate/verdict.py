@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.records.about import Named
 from canary.records.record import to_plain
+from canary.records.versioned_json import digest_of
 from canary.statistics.numbers import Shown, clean, picked
 
 KIND = "canary verdict"
@@ -113,6 +114,8 @@ class Verdict(Shown):
         Facts of such a verdict, for reports; not in `to_dict`.
     tested : Named or None
         What it is of, for the names in reports; not in `to_dict`.
+    digests : tuple of str
+        `digest_of` each result without an audit.
     """
 
     findings: tuple[Finding, ...]
@@ -122,10 +125,22 @@ class Verdict(Shown):
     title: str = field(default="Memorization check", compare=False)
     about: Mapping[str, str] = field(default_factory=dict, compare=False)
     tested: Named | None = field(default=None, compare=False)
+    digests: tuple[str, ...] = field(default=(), compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
         return [picked(finding, *names) for finding in self.findings]
+
+    @property
+    def results(self) -> list[str]:
+        """The digests of what was judged, by which a file of the verdict is known to be of it."""
+        return [*self.digests, *(digest_of(audit.to_dict()) for audit in self.audits)]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        yield "verdict/passed", bool(self)
+        for finding in self.findings:
+            for name in ("limit", "value", "lower", "upper"):
+                yield f"verdict/{finding.check}/{finding.subject}/{name}", getattr(finding, name)
 
     @property
     def outcome(self) -> Outcome:
@@ -188,4 +203,5 @@ class Verdict(Shown):
             "reason": str(self),
             "findings": to_plain(self.findings),
             "notes": list(self.notes),
+            "results": self.results,
         }

@@ -100,10 +100,9 @@ class Across(Shown):
         return "\n".join([line + spread, *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:
-        pairs = zip(self.targets, self.evaluations, strict=True)
         return [
-            {"target": target, "auc": one.auc.value, "lower": one.auc.lower, "upper": one.auc.upper}
-            for target, one in pairs
+            {"target": at, "auc": one.auc.value, "lower": one.auc.lower, "upper": one.auc.upper}
+            for at, one in zip(self.targets, self.evaluations, strict=True)
         ]
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:

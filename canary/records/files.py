@@ -28,7 +28,7 @@ from canary.errors import OutputError
 
 JSON_LINES, PARQUET, COMPRESSED = "JSON Lines", "Parquet", "compressed text"
 WEIGHTS, MODEL_PART = "weights of a model", "part of a model"
-JUNIT, MARKDOWN = "JUnit XML", "the Markdown of a verdict"
+JUNIT, MARKDOWN, ANNEX = "JUnit XML", "the Markdown of a verdict", "an annex in Markdown"
 
 CORPORA = (JSON_LINES, PARQUET, COMPRESSED)
 """What a corpus may replace."""
@@ -46,6 +46,7 @@ _BEGINS = (
     (rb"\x89PNG|%PDF|(?s:<\?xml.{0,300}<(!DOCTYPE )?svg)", *FIGURES),
     (rb"(?s:(<\?xml.{0,100})?<testsuites?\b)", JUNIT),
     (rb"## canary: ", MARKDOWN),
+    (rb"<!-- canary: annex -->", ANNEX),
     (rb"\s*<!(?i:doctype html)", *PAGES),
     (rb'(?s:.{6}\0\0\{")', WEIGHTS),  # the length of a header, which is JSON
     (rb"\s*\{[^\n]*\}\s*\n\s*\{", JSON_LINES),

@@ -7,6 +7,7 @@ only. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -106,6 +107,16 @@ def kind_of(path: str | os.PathLike[str]) -> str | None:
         return None
     kind = document.get("kind") if isinstance(document, dict) else None
     return kind if isinstance(kind, str) else None
+
+
+def digest_of(body: Mapping[str, Any]) -> str:
+    """SHA-256 of a result as plain data, the same in memory and in its file.
+
+    It does not depend on names in reports (``about``).
+    """
+    kept = {name: value for name, value in body.items() if name not in ("kind", "schema", "about")}
+    text = json.dumps(kept, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _no_constant(name: str) -> None:

@@ -27,27 +27,29 @@ _CALLS = re.compile(
 )
 
 
-def markdown_of(made: Report) -> str:
+def markdown_of(made: Report, *, level: int = 2) -> str:
     """A report as Markdown in which untrusted text is text; of figures the numbers.
 
-    For pages that show builds or comments. The sections for specialists are left out.
+    For pages that show builds or comments. The sections for specialists are left out. `level` is
+    that of the title.
     """
-    parts = [f"## {_escaped(made.title)}", f"**{_escaped(made.label)}**"]
+    marks = "#" * level
+    parts = [f"{marks} {_escaped(made.title)}", f"**{_escaped(made.label)}**"]
     parts += map(_escaped, made.sentences)
     parts += map(_escaped, made.warnings)
     if made.about:
         parts += _parts(Facts(made.about))
     for part in (*made.parts(), *made.sections):
         if not part.specialist:
-            parts.append(f"### {_escaped(part.heading)}")
-            parts += [words for block in part.blocks for words in _parts(block)]
+            parts.append(f"{marks}# {_escaped(part.heading)}")
+            parts += [words for block in part.blocks for words in _parts(block, level + 2)]
     return "\n\n".join(parts) + "\n"
 
 
-def _parts(block: Block) -> Iterator[str]:
+def _parts(block: Block, level: int = 4) -> Iterator[str]:
     match block:
         case Heading(text):
-            yield f"#### {_escaped(text)}"
+            yield f"{'#' * level} {_escaped(text)}"
         case Note(text):
             yield _escaped(text)
         case Bullets(items):

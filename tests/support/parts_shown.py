@@ -155,6 +155,8 @@ PACKAGES = {
         "reports.document: Report Section Heading Table Tile Facts Figure Panel Axis Mark Bullets "
         "Note Span prose sentence said said_in_one mark words_of paragraphs_of",
         "reports.markdown: markdown_of",
+        "reports.model_card: write_model_card",
+        "reports.annex: write_annex",
         "reports.verdicts: explained verdict_report markdown write_markdown junit write_junit",
     ],
     "records": [

@@ -1,0 +1,178 @@
+"""Tests as an annex to a data protection file: which attacks were tried, and which were not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from canary.errors import InputError
+from canary.records.files import ANNEX, PAGES, atomic_write
+from canary.records.validation import brief, file_path
+from canary.reports.document import (
+    Block,
+    Bullets,
+    Facts,
+    Heading,
+    Report,
+    Section,
+    Span,
+    Table,
+    Text,
+    said,
+    sentence,
+    words_of,
+)
+from canary.reports.evidence import MISSING, Evidence, Trial, kinds_of, models_of
+from canary.reports.markdown import markdown_of
+from canary.reports.pages import page_of
+from canary.reports.tested_results import read_evidence
+
+THREATS: Mapping[str, str] = {
+    "extraction": "43",
+    "queries": "43",
+    "membership": "55",
+    "attributes": "55",
+    "exfiltration": "55",
+    "regurgitation": "55",
+    "inversion": "55",
+    "reconstruction": "55",
+}
+"""What EDPB Opinion 28/2024 names, and in which paragraph."""
+
+ENDINGS = {".md": (ANNEX,), ".html": PAGES}
+"""Endings of an annex, and what it may replace."""
+
+
+def write_annex(
+    results: Sequence[Any],
+    path: str | os.PathLike[str],
+    *,
+    model_name: str | None = None,
+    corpus_name: str | None = None,
+    auditor: str | None = None,
+) -> Path:
+    """Write an annex to a data protection file, after Opinion 28/2024 of the EDPB.
+
+    It lists the attacks that the Opinion names, and for each whether it was tried, with which
+    access, what came out, when and by whom, or that it was not tested. It is evidence for an
+    assessment and draws no legal conclusion. No secret and no text of a person is in it.
+
+    Parameters
+    ----------
+    results : sequence
+        Audits, verdicts of `canary.check` on audits, membership or forgetting tests; or the files
+        that commands wrote of them.
+    path : path-like
+        The file to write, ``.md`` or ``.html``; readable by its owner only.
+    model_name, corpus_name, auditor : str, optional
+        What the model and its training data are called, and who tested it, in place of what the
+        results say.
+
+    Returns
+    -------
+    Path
+        `path`. The same results give the same bytes.
+
+    Raises
+    ------
+    InputError
+        If the name has another ending, or there is a result that is no such test.
+    RecordError
+        If a file is damaged, or of a version that did not write what an annex needs.
+    OutputError
+        If the file cannot be written. What was there before is left as it was.
+    """
+    target = file_path(path, "path", cure="give the file that the annex is to be in")
+    ending = check_ending(target)
+    tests = read_evidence(results, model=model_name, corpus=corpus_name, auditor=auditor)
+    made = annex_of(tests)
+    text = page_of(made)
+    if ending == ".md":
+        text = f"<!-- canary: annex -->\n\n{markdown_of(made, level=1)}"
+    atomic_write(target, text, private=True, replaces=ENDINGS[ending])
+    return target
+
+
+def check_ending(path: Path) -> str:
+    """The ending of an annex; an InputError if it is another one."""
+    ending = path.suffix.lower()
+    if ending not in ENDINGS:
+        raise InputError(
+            f"an annex is not written as {brief(path.suffix)}",
+            cure=f"let the name end with {' or '.join(ENDINGS)}",
+            where=str(path),
+        )
+    return ending
+
+
+def annex_of(tests: Sequence[Evidence]) -> Report:
+    """The annex on some tests."""
+    trials = [(test, trial) for test in tests for trial in test.trials]
+    models = models_of(tests)
+    name = models[0] if len(models) == 1 else "an AI model"
+    mixed = sentence("annex.models", models=", ".join(models))
+    untested = said("annex.untested", **kinds_of(tests))
+    return Report(
+        title=f"Annex: memorization tests of {name}",
+        label="Evidence for an assessment, and no legal conclusion",
+        sentences=said("annex.purpose"),
+        notes=[(Span(mixed, "strong"),)] if len(models) > 1 else [],
+        sections=[
+            Section("short", "What came out", [Bullets([*_short(trials)])]),
+            Section("tests", "The tests", [_tests(trials)]),
+            Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
+            *_details(tests),
+            Section("untested", "What was not tested", [Bullets(untested)]),
+            Section("controller", "What the controller adds",
+                    [*said("annex.adds"), Bullets(said("annex.controller"))]),
+            Section("words", "Words", [Bullets(said("annex.words"))]),
+        ],
+    )  # fmt: skip
+
+
+def _short(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Text]:
+    for number, (test, trial) in enumerate(trials, 1):
+        label = f"{test.report.label}. " if trial is test.trials[0] else ""
+        yield f"Test {number}. {trial.heading}. {label}{words_of(trial.results[0])}"
+
+
+def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
+    rows = [(f"Test {number}", *test.facts.values()) for number, (test, _) in enumerate(trials, 1)]
+    return Table("The tests", ("Test", *MISSING), rows, style="words")
+
+
+def _coverage(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Block]:
+    yield from said("annex.coverage")
+    rows = []
+    for threat, paragraph in THREATS.items():
+        name, what, why_not = said(f"threat.{threat}")
+        mine = [n for n, (_, trial) in enumerate(trials, 1) if threat in trial.threats]
+        found = dict.fromkeys(trials[n - 1][0].report.label for n in mine)
+        tests = f"test{'s' if len(mine) > 1 else ''} {' and '.join(map(str, mine))}"
+        rows.append(
+            (name, what, paragraph, f"In part: {tests}", ". ".join(found) + ".")
+            if mine
+            else (name, what, paragraph, "No", why_not)
+        )
+    columns = ("Attack", "What it is", "Paragraph", "Tested", "What came out, or why not")
+    yield Table("The attacks that the Opinion names", columns, rows, style="words")
+
+
+def _details(tests: Sequence[Evidence]) -> Iterator[Section]:
+    number = 0
+    for test in tests:
+        for trial in test.trials:
+            number += 1
+            blocks: list[Block] = [Heading("What was done"), trial.method]
+            blocks += [Heading("What the attacker has"), trial.access]
+            label = [f"{test.report.label}."] if trial is test.trials[0] else []
+            blocks += [Heading("What came out"), *label, *trial.results, *trial.tables]
+            if trial is test.trials[-1]:
+                if notes := [*test.report.notes]:
+                    blocks += [Heading("What to know of the numbers"), Bullets(notes)]
+                blocks += [Heading("What this does not say"), Bullets(test.report.unsaid)]
+                facts = {"File": test.source or "given in memory, not read from a file"}
+                blocks += [Heading("Where the numbers are"), Facts({**facts, **test.made_with})]
+            yield Section(f"test-{number}", f"Test {number}: {trial.heading}", blocks)

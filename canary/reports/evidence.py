@@ -1,0 +1,96 @@
+"""What was tested of a model, by which attacks and with which access: for cards and annexes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from canary.audits.audit_result import Audit
+from canary.reports.document import Report, Table, Text
+
+MISSING = {
+    "Model": "not named (--model-name names it)",
+    "Training data": "not named (--corpus-name names it)",
+    "Date": "not recorded in the result",
+    "Tested by": "not named (--auditor names who)",
+    "Limit": "none was set",
+}
+"""What is said of a test, and what in its place where it is not known."""
+
+_UNKNOWN = {"", "not named", "not recorded"}
+
+
+class Metric(NamedTuple):
+    """A number for the metadata of a model card; `more` has its interval, or how it is bounded."""
+
+    type: str
+    name: str
+    value: float
+    more: Mapping[str, float | str] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """An attack that was tried: what was done, what the attacker has, and what came out.
+
+    `threats` are those of `canary.reports.annex.THREATS` that it is a test of; `data` is what it
+    was tried on.
+    """
+
+    heading: str
+    threats: Sequence[str]
+    data: str
+    method: Text
+    access: Text
+    results: Sequence[Text]
+    tables: Sequence[Table] = ()
+    metrics: Sequence[Metric] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A result and all that a card or an annex says of it.
+
+    `source` is the file that it was read from, with its SHA-256, in words.
+    """
+
+    report: Report
+    about: Mapping[str, str]
+    trials: Sequence[Trial]
+    made_with: Mapping[str, str]
+    digest: str
+    source: str = ""
+    audits: tuple[Audit, ...] = ()
+
+    @property
+    def natural(self) -> bool:
+        """Whether it is about secrets that were found, and not drawn."""
+        return any(audit.natural for audit in self.audits)
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What was tested, when, by whom and with which limit; what is missing is said."""
+        return {
+            name: missing if self.about.get(name, "") in _UNKNOWN else self.about[name]
+            for name, missing in MISSING.items()
+        }
+
+
+def kinds_of(tests: Sequence[Evidence]) -> dict[str, bool]:
+    """Which kinds of tests there are, and which are not, as the longer words ask."""
+    threats = [trial.threats for test in tests for trial in test.trials]
+    there = {
+        "audited": any("regurgitation" in some for some in threats),
+        "membership": any("membership" in some for some in threats),
+        "forgetting": not all(threats),
+    }
+    planted = any(not test.natural and "regurgitation" in trial.threats
+                  for test in tests for trial in test.trials)  # fmt: skip
+    return {**there, "planted": planted, **{f"no_{kind}": not any_ for kind, any_ in there.items()}}
+
+
+def models_of(tests: Sequence[Evidence]) -> list[str]:
+    """The names of the models in some tests, each once."""
+    names = dict.fromkeys(test.about.get("Model", "") for test in tests)
+    return [name for name in names if name not in _UNKNOWN]

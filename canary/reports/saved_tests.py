@@ -1,0 +1,234 @@
+"""What a card or an annex says of membership and forgetting tests, by what is written of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from canary.gate.check_result import (
+    Attacks,
+    Compared,
+    Interval,
+    Part,
+    document_of,
+    read_part,
+)
+from canary.gate.subjects import subject_of
+from canary.membership.forgetting_result import Answer
+from canary.records.about import About
+from canary.records.versioned_json import digest_of
+from canary.reports.attack_wording import ends_of
+from canary.reports.document import Report, Text, said, said_in_one, sentence
+from canary.reports.evidence import Evidence, Metric, Trial
+from canary.reports.wording import ended, in_words, percent_of
+from canary.statistics.numbers import count, picked, plural, probability
+from canary.statistics.roc import Estimate
+
+
+@dataclass(frozen=True)
+class _Named(Part):
+    name: str = ""
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class _Sizes(Part):
+    source: str = ""
+    members: int = 0
+    nonmembers: int = 0
+
+
+@dataclass(frozen=True)
+class _Membership(Attacks):
+    strongest: str = ""
+    target: _Sizes | None = None
+    model: _Named | None = None
+    reference: _Named | None = None
+    models: tuple[_Named, ...] = ()
+    targets: tuple[int, ...] = ()
+    members: int = 0
+    nonmembers: int = 0
+    samples: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Forgetting(Compared):
+    answer: Answer
+    alike: bool
+    unlike: bool
+    remembered: bool
+    unproven: bool
+    p: float
+    samples: int
+    query_models: int
+    calibration: tuple[float, ...]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def saved_test(result: Any) -> Evidence:
+    """Of a membership or forgetting test, or of its file."""
+    document, file = document_of(result)
+    digest = digest_of(document)
+    if subject_of(result) == "a forgetting test":
+        return _forgetting(read_part(_Forgetting, document, file), digest)
+    return _membership(read_part(_Membership, document, file), digest)
+
+
+def _membership(found: _Membership, digest: str) -> Evidence:
+    kind = "shadow" if found.target else "models" if found.models else "texts"
+    sizes = found.target or _Sizes("", found.members, found.nonmembers)
+    method = said_in_one(
+        f"trial.{kind}.method",
+        members=sizes.members,
+        others=sizes.nonmembers,
+        models=len(found.models),
+        samples=found.samples,
+    )
+    signals = {one.signal for one in found.attacks}
+    access = said_in_one(
+        "trial.membership.access",
+        label=signals == {"correctness"},
+        weights="gradient-norm" in signals,
+        scores=signals - {"correctness", "gradient-norm"},
+        shadow=kind == "shadow",
+        models=kind == "models",
+        reference=found.reference,
+    )
+    label = sentence("trial.membership.label", **{found.outcome.replace(" ", "_"): True})
+    doubts = [*found.doubts, *filter(None, (found.warning, found.length_warning))]
+    results: list[Text] = [
+        said_in_one("trial.membership.doubt", doubt=_inner(doubt)) for doubt in doubts
+    ]
+    metrics: list[Metric] = []
+    if found.outcome in ("identified", "not identified") and not found.doubts:
+        sentences, metrics = _reached(found)
+        results = [*sentences, *results]
+    if found.outcome == "not identified":
+        results.append(said_in_one("trial.membership.caveat"))
+    names = {"shadow": Path(sizes.source).name, "texts": found.model.name if found.model else ""}
+    name = names.get(kind) or f"{count(len(found.targets))} of {plural(len(found.models), 'model')}"
+    facts = {} if found.model is None else {"Fingerprint (SHA-256)": found.model.fingerprint}
+    trial = Trial(
+        "Membership inference: recognizing training data",
+        ("membership",),
+        "Training samples and other samples",
+        *(method, access, results),
+        metrics=metrics,
+    )
+    made = Report(
+        title="Membership test",
+        label=label,
+        sentences=results,
+        notes=ended(found.notes),
+        unsaid=said("survey.unsaid", open=found.outcome in ("void", "undecided"),
+                    void=found.outcome == "void", calm=found.outcome == "not identified",
+                    targets=max(len(found.targets), 1),
+                    what="texts" if kind == "texts" else "samples"),
+    )  # fmt: skip
+    made_with = facts | _software(found.versions)
+    return Evidence(made, _named(found.about, name), [trial], made_with, digest)
+
+
+def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
+    """What the strongest attack reaches where mistakes are fewest, and in pairs."""
+    attacks = found.attacks
+    best = next((one for one in attacks if one.name == found.strongest), attacks[0])
+    texts: list[Text] = []
+    metrics: list[Metric] = []
+    if rates := best.corrected.tpr_at_fpr:
+        at = min(rates, key=lambda rate: rate.asked_fpr)
+        few = percent_of(at.asked_fpr, digits=None)
+        texts.append(
+            said_in_one(
+                "trial.membership.few_mistakes",
+                fpr=few,
+                attacks=len(attacks),
+                best=best.name,
+                tpr=percent_of(at.value),
+                ends=_ends(at, found),
+            )
+        )
+        what = f"True positive rate of the best membership attack at a false positive rate of {few}"
+        kind = f"membership_tpr_at_fpr_{at.asked_fpr:g}"
+        metrics.append(Metric(kind, what, *_rounded(at, found)))
+    auc = best.corrected.auc
+    texts.append(
+        said_in_one(
+            "trial.membership.result", auc=percent_of(auc.value), best=best.name,
+            ends=_ends(auc, found),
+        )
+    )  # fmt: skip
+    what = "AUC of the best membership attack"
+    return texts, [*metrics, Metric("membership_auc", what, *_rounded(auc, found))]
+
+
+def _ends(reached: Interval, found: _Membership) -> str:
+    ends = ends_of(Estimate(reached.value, reached.lower, reached.upper))
+    return f"{ends} at {percent_of(found.confidence, digits=None)} confidence"
+
+
+def _rounded(reached: Interval, found: _Membership) -> tuple[float, dict[str, float | str]]:
+    more = {"lower": reached.lower, "upper": reached.upper, "confidence": found.confidence}
+    return round(reached.value, 4), {name: round(value, 4) for name, value in more.items()}
+
+
+def _forgetting(found: _Forgetting, digest: str) -> Evidence:
+    kind = "void" if found.void else found.answer.replace(" ", "_")
+    flags = picked(found, "alike", "unlike", "remembered", "unproven")
+    label = sentence("trial.forgetting.label", **{kind: True, **flags})
+    more = said("trial.forgetting.more", **{kind: True, **flags})
+    upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
+    sure = percent_of(found.confidence, digits=None)
+    rho = f"{found.rho:.2f} ({found.lower:.2f} to {upper} at {sure} confidence)"
+    results = [*said("trial.forgetting.result", rho=rho, p=probability(found.p)), *more]
+    sizes = {
+        "samples": found.samples,
+        "calibration": len(found.calibration),
+        "query": found.query_models,
+    }
+    ends: dict[str, float | str] = {"lower": round(found.lower, 4), "confidence": found.confidence}
+    if found.upper is not None:
+        ends["upper"] = round(found.upper, 4)
+    trial = Trial(
+        "Deletion: traces of data that was to be removed",
+        (),
+        "Data that was to be removed",
+        said_in_one("trial.forgetting.method", **sizes),
+        said_in_one("trial.forgetting.access"),
+        results,
+        metrics=[
+            Metric("forgetting_rho", "Ratio rho of forgetting (1 or more counts as forgotten)",
+                   round(found.rho, 4), ends),
+            Metric("forgetting_p", "p-value of forgetting", round(found.p, 6)),
+        ],
+    )  # fmt: skip
+    made = Report(
+        title="Forgetting test",
+        label=label,
+        sentences=results,
+        notes=ended(found.notes),
+        unsaid=said("forgetting.unsaid", samples=found.samples, done=True),
+    )
+    return Evidence(made, _named(found.about), [trial], _software(found.versions), digest)
+
+
+def _named(about: About, own: str = "") -> dict[str, str]:
+    """What was tested; `own` is what a model is called that has no name."""
+    return {
+        "Model": about.model or own,
+        "Training data": about.corpus,
+        "Date": about.date,
+        "Tested by": about.auditor,
+    }
+
+
+def _software(versions: Mapping[str, str]) -> dict[str, str]:
+    return in_words({"versions": versions}) if versions else {}
+
+
+def _inner(note: str) -> str:
+    """A note within a sentence."""
+    return note[:1].lower() + note[1:].removesuffix(".")

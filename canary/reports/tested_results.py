@@ -1,0 +1,211 @@
+"""Results and their files as evidence, with the limits of verdicts on them.
+
+Membership and forgetting tests are taken by what is written of them, so that a file and its result
+agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from canary.audits.audit_result import Audit, median_bits
+from canary.audits.history import KIND as HISTORY
+from canary.audits.history import History
+from canary.errors import InputError
+from canary.gate.check_result import Part, read_part
+from canary.gate.subjects import subject_of
+from canary.gate.verdict import KIND as VERDICT
+from canary.gate.verdict import SCHEMA, Finding, Outcome, Verdict
+from canary.records.about import Named
+from canary.records.versioned_json import digest_of, kind_of, load_document
+from canary.reports.builders import report_of
+from canary.reports.document import said_in_one
+from canary.reports.evidence import Evidence, Metric, Trial
+from canary.reports.limits import limit_words
+from canary.reports.recovery import recovered, searched, table, with_search
+from canary.reports.saved_tests import saved_test
+from canary.reports.wording import about_of, in_words
+from canary.statistics.numbers import copies, count, plural
+
+
+def read_evidence(
+    results: Sequence[Any],
+    *,
+    model: str | None = None,
+    corpus: str | None = None,
+    auditor: str | None = None,
+) -> list[Evidence]:
+    """The tests in some results: audits, membership and forgetting tests, verdicts; or their files.
+
+    A verdict adds its limit to the results that it judged. The names replace those that a result
+    has.
+
+    Raises
+    ------
+    InputError
+        If there is none, one is no such result, an audit has no planted canary, or a verdict is
+        on another result.
+    RecordError
+        If a file is damaged.
+    """
+    cure = "give audits, membership or forgetting tests, verdicts, or files of these"
+    names = {"model": model, "corpus": corpus, "auditor": auditor}
+    tests: dict[str, Evidence] = {}
+    verdicts: list[tuple[str, _Verdict]] = []
+    waiting = [*results]
+    while waiting:
+        result = waiting.pop(0)
+        place = str(result) if isinstance(result, str | os.PathLike) else ""
+        kind = kind_of(place) if place else ""
+        if kind == HISTORY or isinstance(result, History):
+            raise InputError(
+                "is the history of a training, which is for watching and no test of the model",
+                cure="audit the trained model, and give its audit.json",
+                where=place,
+            )
+        if kind == VERDICT or isinstance(result, Verdict):
+            written = load_document(place, VERDICT, SCHEMA) if place else result.to_dict()
+            verdicts.append((place, read_part(_Verdict, written, place)))
+            waiting = [*getattr(result, "audits", ()), *waiting]
+            continue
+        subject = subject_of(result)
+        if subject == "an audit" and place:
+            result = Audit.load(place)
+        if isinstance(result, Named):
+            result = result.named(**names)
+        elif not place:
+            raise InputError(f"a value of the type {type(result).__name__} is no test", cure=cure)
+        test = _audited(result) if isinstance(result, Audit) else saved_test(result)
+        known = {"Model": model, "Training data": corpus, "Tested by": auditor}
+        about = {**test.about, **{name: value for name, value in known.items() if value}}
+        source = _source(Path(place)) if place else ""
+        tests.setdefault(test.digest, replace(test, about=about, source=source))
+    for place, verdict in verdicts:
+        judged = [digest for digest in verdict.results if digest in tests]
+        if not judged:
+            raise InputError(
+                "the verdict is on another result than those that were given",
+                cure="give the result that was judged as well",
+                where=place,
+            )
+        tests |= {digest: _limited(tests[digest], verdict) for digest in judged}
+    if not tests:
+        raise InputError("there is no result", cure=cure)
+    return [*tests.values()]
+
+
+def _source(place: Path) -> str:
+    return f"{place.name} (SHA-256 {hashlib.sha256(place.read_bytes()).hexdigest()})"
+
+
+@dataclass(frozen=True)
+class _Verdict(Part):
+    outcome: Outcome
+    findings: tuple[Finding, ...]
+    results: tuple[str, ...]
+
+
+def _limited(test: Evidence, verdict: _Verdict) -> Evidence:
+    """A test with a limit, and what came out against it."""
+    words = dict.fromkeys(
+        f"{'rho' if one.check == 'forgetting' else one.subject} of at "
+        f"{'least' if one.check == 'forgetting' else 'most'} {one.limit:g}"
+        for one in verdict.findings
+        if one.limit is not None
+    )
+    of_audits = limit_words(Verdict(verdict.findings, audits=test.audits))
+    limit = of_audits or "; ".join(words) or "one that this test could not decide"
+    first, *others = test.trials
+    against = [f"Limit {_against(one.outcome)}: {one.sentence}." for one in verdict.findings]
+    first = replace(first, results=[*first.results, *against])
+    came_out = _against(verdict.outcome)
+    return replace(
+        test,
+        report=replace(test.report, label=f"{test.report.label} (limit {came_out})"),
+        trials=[first, *others],
+        about={**test.about, "Limit": f"{limit}: {came_out}"},
+    )
+
+
+def _against(outcome: Outcome) -> str:
+    return outcome if outcome in ("passed", "undecided") else "not passed"
+
+
+def _audited(audit: Audit) -> Evidence:
+    """What a card or an annex says of an audit."""
+    if not (audit.injected and audit.canaries_in_corpus):
+        raise InputError(
+            "the audit has no canary that was in the training data, so it tests no model",
+            cure="plant canaries, train, and audit that model; or omit this audit",
+            where=audit.file,
+        )
+    kept = {"fingerprint": audit.model, "versions": audit.settings}
+    return Evidence(
+        report_of(audit),
+        about_of(audit),
+        [*_trials(audit)],
+        in_words({name: facts[name] for name, facts in kept.items() if name in facts}),
+        digest_of(audit.to_dict()),
+        audits=(audit,),
+    )
+
+
+def _trials(audit: Audit) -> Iterator[Trial]:
+    served, kind = audit.model.get("device") == "served", "Planted secrets"
+    if audit.natural:
+        kind = "Secrets of the training data"
+    threats = ("extraction", "regurgitation", *(("queries",) if served else ()))
+    access = said_in_one("trial.audit.access", served=served)
+    groups = {n: group for n, group in audit.by_repetitions().items() if n}
+    by_search = [*searched(audit)]
+    sizes = sorted({priced.space_size for priced in audit.formats})
+    ends = [copies(n) for n in (min(groups, default=0), max(groups, default=0))]
+    method = said_in_one(
+        "trial.planted.method",
+        natural=audit.natural,
+        planted=len(audit.injected),
+        copies=" to ".join(dict.fromkeys(ends)),
+        sizes=" to ".join(map(count, dict.fromkeys((sizes[0], sizes[-1])))),
+        controls=len(audit.controls),
+    )
+    best = with_search(audit)
+    intro = said_in_one("outcome.secrets", there=True, controls=audit.controls)  # in `method`
+    yield Trial(
+        f"{kind}: how many guesses an attacker needs",
+        threats,
+        kind,
+        method,
+        access,
+        [text for text in recovered(best) if text not in (intro, *by_search)],
+        [table(best, at) for at in sorted({c.format for c in best.canaries})],
+        [*_medians(audit)],
+    )
+    if by_search:
+        yield Trial(
+            f"{kind}: a search that does not know them",
+            threats,
+            kind,
+            said_in_one("trial.search.method"),
+            access,
+            by_search,
+            metrics=[Metric("extracted", f"{kind} found by a search", value)
+                     for name, value in audit.metrics().items() if name == "canary/extracted"],
+        )  # fmt: skip
+
+
+def _medians(audit: Audit) -> Iterator[Metric]:
+    for repetitions, group in audit.by_repetitions().items():
+        median, bound = median_bits([c.exposure for c in group])
+        name = f"{repetitions}_copies" if repetitions else "controls"
+        what = f"secrets with {plural(repetitions, 'copy', 'copies')}"
+        yield Metric(
+            f"exposure_{name}",
+            f"Median exposure in bits of {what if repetitions else 'secrets never planted'}",
+            round(median, 2),
+            {"bound": "at least"} if bound else {},
+        )

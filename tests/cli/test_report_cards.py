@@ -1,0 +1,63 @@
+"""`canary report --annex --model-card` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from gate_audits import exact
+
+GROUPS = {16: [20.0] * 8, 0: [1.0] * 8}
+
+
+@pytest.fixture
+def audited(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a").mkdir()
+    exact(GROUPS).save(Path("a", "audit.json"))
+    return "a"
+
+
+def test_an_annex_and_a_card_with_the_limit_of_a_check(command, audited):
+    checked = command("check", audited, "--max-exposure-bits", 9, "--trust-injection", "--json")
+    Path("verdict.json").write_text(checked.out)
+    Path("README.md").write_text("---\nlicense: mit\n---\n# Mine\n")
+    words = ("report", audited, "verdict.json", "--annex", "annex.md", "--model-card", "README.md")
+    names = ("--corpus-name", "letters", "--auditor", "R. Roe", "--model-name", "net")
+    done = command(*words, *names, "--out", "page.html", "--json")
+    # A page is of audits alone.
+    assert done.code == 2
+    done = command(*words, *names, "--json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["annex"] == "annex.md"
+    for name in ("annex.md", "README.md"):
+        text = Path(name).read_text()
+        assert "exposure of at most 9 bits" in text
+        assert "letters" in text
+        assert "R. Roe" in text
+    before = Path("README.md").read_bytes()
+    again = command("report", audited, "--model-card", "README.md")
+    assert again.code == 2
+    assert "--force" in again.err
+    assert Path("README.md").read_bytes() == before
+    assert command(*words, *names, "--force").code == 0
+    assert Path("README.md").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "nothing to write; give --out, --annex or --model-card"),
+        (("--annex", "a.md", "--label", "x"), "for the page that compares audits"),
+        (("--annex", "a.pdf"), "is not written as '.pdf'; let the name end with .md or .html"),
+        (("--annex", "a.md", "--model-card", "a.md"), "where another result of this command goes"),
+        (("--annex", "a/audit.json"), "is not written as '.json'"),
+        (("--model-card", "a/audit.json"), "is read by this command"),
+    ],
+)
+def test_what_cannot_be_written(command, audited, words, message):
+    done = command("report", audited, *words)
+    assert done.code == 2
+    assert message in done.err.replace("\n", " ")
+    assert [path.name for path in Path().iterdir()] == ["a"]

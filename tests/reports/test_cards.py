@@ -1,0 +1,295 @@
+"""The annex to a data protection file and the section of a model card."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+import yaml
+from classifiers import measured_outputs
+from gate_audits import exact, extraction, trusting
+from histories import make_history
+from huggingface_hub import ModelCard
+
+import canary
+from canary.errors import CanaryError, InputError, OutputError, RecordError
+from canary.gate.check_audit import check
+from canary.membership import forgetting, shadow_survey
+from canary.membership.shadow_survey import survey
+from canary.records.versioned_json import dump_document
+from canary.reports.annex import THREATS, annex_of, write_annex
+from canary.reports.document import words_of
+from canary.reports.model_card import write_model_card
+from canary.reports.tested_results import read_evidence
+from canary.statistics.roc import Estimate
+
+GROUPS = {16: [20.0] * 8, 1: [1.0] * 8, 0: [1.0] * 8}
+CARD = """---
+license: mit
+language: [en, de]
+model-index:
+- name: mine
+  results:
+  - task: {type: text-generation}
+    dataset: {type: books, name: Books}
+    metrics: [{type: perplexity, value: 3.2}]
+- name: other
+  results: []
+---
+# My model
+
+It writes.
+"""
+
+
+def an_audit(**options):
+    return exact(GROUPS, extractions=[extraction({1: "canary-3"})], **options)
+
+
+@pytest.fixture(scope="module")
+def attacked():
+    return survey(measured_outputs(1), measured_outputs(2), attacks="loss,correctness", fprs=[0.1])
+
+
+@pytest.fixture(scope="module")
+def compared():
+    losses = np.random.default_rng(0).exponential(1.0, (4, 50))
+    return canary.forgotten([losses[0] / 9], losses[1], list(losses[2:]), resamples=9)
+
+
+@pytest.fixture
+def files(tmp_path, attacked, compared):
+    """The files that commands write, all of one model."""
+    an_audit().named(model="net").save(tmp_path / "audit.json")
+    for kind, name, result in (
+        (shadow_survey.KIND, "membership.json", attacked),
+        (forgetting.KIND, "forgetting.json", compared),
+    ):
+        dump_document(tmp_path / name, kind, 1, result.named(model="net").to_dict())
+    return [tmp_path / name for name in ("audit.json", "membership.json", "forgetting.json")]
+
+
+def coverage(results):
+    """Of each attack that the Opinion names, whether it was tested, and what came out."""
+    made = annex_of(read_evidence(results))
+    (section,) = (one for one in made.sections if one.name == "attacks")
+    rows = next(block for block in section.blocks if hasattr(block, "rows")).rows
+    return dict(zip(THREATS, [(row[3], row[4]) for row in rows], strict=True))
+
+
+def test_what_the_opinion_names_was_tested_or_is_said_not_to_be(attacked, compared):
+    of_audit = coverage([an_audit()])
+    assert {name for name, (tested, _) in of_audit.items() if tested != "No"} == {
+        "extraction",
+        "regurgitation",
+    }
+    assert all(words_of(words).startswith("Not tested.") == (tested == "No")
+               for tested, words in of_audit.values())  # fmt: skip
+    assert coverage([attacked])["membership"][0] == "In part: test 1"
+    assert {tested for tested, _ in coverage([compared]).values()} == {"No"}
+    assert words_of(read_evidence([an_audit()])[0].trials[0].results[0]).startswith("8 of 16")
+    served = an_audit()
+    served = replace(served, model={**served.model, "device": "served"})
+    assert coverage([served])["queries"][0] == "In part: tests 1 and 2"
+
+
+def test_files_and_results_give_the_same_annex(tmp_path, files, attacked, compared):
+    results = [one.named(model="net") for one in (an_audit(), attacked, compared)]
+    in_memory, from_files = (
+        re.sub(
+            r"given in memory, not read from a file|\S+ \(SHA-256 \w+\)", "FILE", path.read_text()
+        )
+        for path in (
+            write_annex(results, tmp_path / "a.md"),
+            write_annex(files, tmp_path / "b.md"),
+        )
+    )
+    assert in_memory == from_files
+    page = write_annex(files, tmp_path / "c.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert oct((tmp_path / "a.md").stat().st_mode)[-3:] == "600"
+
+
+def test_what_is_missing_is_said_with_what_gives_it(tmp_path, files):
+    text = write_annex(files, tmp_path / "a.md").read_text()
+    for option in ("corpus-name", "auditor"):
+        assert f"(--{option} " in text
+    assert date.today().isoformat() in text
+    named = {"corpus_name": "letters", "auditor": "R. Roe"}
+    text = write_annex(files, tmp_path / "a.md", **named).read_text()
+    assert "not named" not in text
+    assert "R. Roe" in text
+    old = json.loads(files[1].read_text()) | {"about": {}}
+    files[1].write_text(json.dumps(old))
+    assert "not recorded in the result" in write_annex(files, tmp_path / "a.md").read_text()
+
+
+def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files, attacked):
+    verdicts = [
+        trusting(canary.audits.audit_result.Audit.load(files[0]), max_exposure_bits=9),
+        check(files[1], max_auc=0.51),
+    ]
+    places = [tmp_path / "v.json", tmp_path / "w.json"]
+    for place, verdict in zip(places, verdicts, strict=True):
+        dump_document(place, "canary verdict", 1, verdict.to_dict())
+    text = write_annex([*places, *files], tmp_path / "a.md").read_text()
+    assert "exposure of at most 9 bits" in text
+    assert "AUC of at most 0.51: not passed" in text
+    assert "(limit not passed)" in text
+    for finding in verdicts[0].findings:
+        assert finding.sentence[-20:].split("(")[0] in text
+    # A verdict in memory holds its audits.
+    assert len(read_evidence([verdicts[0]])) == 1
+    for other in ([places[0], files[1]], [places[1], files[0]]):
+        with pytest.raises(InputError, match="on another result"):
+            write_annex(other, tmp_path / "a.md")
+
+
+def test_no_number_of_a_test_that_decides_nothing(compared):
+    doubted = survey(measured_outputs(1), measured_outputs(2), attacks="loss", fprs=[0.1])
+    doubted = replace(doubted, doubts=("Something is off",), notes=("Something is off",))
+    (test,) = read_evidence([doubted])
+    assert not test.trials[0].metrics
+    assert "something is off" in str(test.trials[0].results)
+    undecided = replace(compared, auc=Estimate(0.5, 0.4, 0.6))
+    assert read_evidence([undecided])[0].report.label
+
+
+def test_a_card_is_one_that_model_hubs_read(tmp_path, files):
+    card = write_model_card(files, tmp_path / "README.md")
+    data = ModelCard.load(card).data
+    assert data.model_name == "net"
+    metrics = {one.metric_type: one for one in data.eval_results}
+    assert metrics["exposure_16_copies"].metric_value == pytest.approx(20, abs=0.01)
+    assert metrics["extracted"].metric_value == 1
+    document = json.loads(files[1].read_text())
+    (best,) = (one for one in document["attacks"] if one["name"] == document["strongest"])
+    auc = best["corrected"]["auc"]
+    assert metrics["membership_auc"].metric_value == round(auc["value"], 4)
+    assert metrics["membership_auc"].metric_args["lower"] == round(auc["lower"], 4)
+    assert "forgetting_rho" in metrics
+    # The Hub's own rule for the identifier of a data set.
+    assert all(re.fullmatch(r"[\w.-]+", one.dataset_type) for one in data.eval_results)
+    assert "## Memorization tests" in card.read_text()
+    assert "were not tested" in card.read_text()
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_a_card_keeps_what_is_in_it_and_a_second_run_replaces_its_own(tmp_path, files, newline):
+    card = tmp_path / "README.md"
+    card.write_bytes(CARD.replace("\n", newline).encode())
+    card.chmod(0o640)
+    write_model_card(files, card)
+    once = card.read_bytes()
+    assert oct(card.stat().st_mode)[-3:] == "640"
+    assert once.count(b"\n") == once.count(newline.encode())
+    text = once.decode()
+    before, after = (yaml.safe_load(one.split("---")[1]) for one in (CARD, text))
+    assert {**after, "model-index": 0} == {**before, "model-index": 0}
+    assert after["model-index"][0]["results"][0] == before["model-index"][0]["results"][0]
+    assert after["model-index"][1] == before["model-index"][1]
+    assert "It writes." in text
+    with pytest.raises(OutputError, match="has a section .* already.*--force"):
+        write_model_card(files, card)
+    assert card.read_bytes() == once
+    write_model_card(files, card, replace=True)
+    assert card.read_bytes() == once
+    card.write_bytes(once + f"More.{newline}".encode())
+    write_model_card(files[:1], card, replace=True)
+    assert card.read_text().count("## Memorization tests") == 1
+    assert "membership_auc" not in card.read_text()
+    assert card.read_text().endswith("More.\n")
+
+
+def test_a_text_without_metadata_gets_some(tmp_path, files):
+    card = tmp_path / "README.md"
+    card.write_text("# Mine\n\n---\nA line above is a rule.\n")
+    write_model_card(files, card)
+    assert ModelCard.load(card).data.eval_results
+    assert card.read_text().index("# Mine") < card.read_text().index("A line above is a rule.")
+
+
+def test_names_of_others_are_text(tmp_path):
+    evil = "<script>x</script>\n# <!-- canary: end --> {y} | `z` \x1b[31m"
+    audit = an_audit().named(model=evil, corpus=evil, auditor=evil)
+    for text in (
+        write_annex([audit], tmp_path / "a.md").read_text(),
+        write_annex([audit], tmp_path / "a.html").read_text(),
+        write_model_card([audit], tmp_path / "README.md").read_text(),
+    ):
+        assert "\x1b" not in text
+        assert "\n# <" not in text
+        body = text.rpartition("\n---\n")[2]
+        assert body.count("<!-- canary: end -->") == text.startswith("---")
+        assert "<script>x" not in body
+    write_model_card([audit], tmp_path / "README.md", replace=True)
+    assert (tmp_path / "README.md").read_text() == text
+
+
+def natural():
+    audit = an_audit()
+    found = tuple(replace(c, natural=True) for c in audit.canaries)
+    return replace(audit, canaries=found, injected_p=None)
+
+
+WRONG = {
+    "no result": list,
+    "history of a training": lambda: [make_history()],
+    "int is no test": lambda: [3],
+    "no canary that was in the training data": lambda: [exact({0: [1.0] * 8})],
+    "so it tests no model": lambda: [an_audit(canaries_in_corpus=False)],
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+@pytest.mark.parametrize("write", [write_annex, write_model_card])
+def test_what_is_no_test_of_a_model_is_refused(tmp_path, write, message):
+    with pytest.raises(InputError, match=message):
+        write(WRONG[message](), tmp_path / "out.md")
+    assert not (tmp_path / "out.md").exists()
+
+
+def test_a_history_and_damaged_files_are_refused(tmp_path, files):
+    make_history().save(tmp_path / "h.json")
+    with pytest.raises(InputError, match="history of a training.*audit the trained model"):
+        write_annex([tmp_path / "h.json"], tmp_path / "a.md")
+    damaged = json.loads(files[1].read_text())
+    del damaged["doubts"]
+    files[1].write_text(json.dumps(damaged))
+    with pytest.raises(RecordError, match="'doubts' is missing"):
+        write_annex(files, tmp_path / "a.md")
+    with pytest.raises(InputError, match="not written as '.txt'"):
+        write_annex(files[:1], tmp_path / "a.txt")
+
+
+CARDS = ["license: [", "- a list", "model-index: words", "model-index:\n- results: [{}]"]
+
+
+@pytest.mark.parametrize("metadata", CARDS)
+def test_a_card_that_cannot_be_read_is_left(tmp_path, metadata):
+    card = tmp_path / "README.md"
+    text = f"---\n{metadata}\n---\n"
+    card.write_text(text)
+    with pytest.raises(InputError, match="metadata cannot be read"):
+        write_model_card([an_audit()], card)
+    assert card.read_text() == text
+    card.write_bytes(b"\xff\xfe")
+    with pytest.raises(CanaryError, match="as text"):
+        write_model_card([an_audit()], card)
+
+
+def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
+    one, other = (an_audit().named(model=name) for name in "ab")
+    other = replace(other, settings={**other.settings, "seed": 1})
+    with pytest.raises(InputError, match="several models: a, b.*--model-name"):
+        write_model_card([one, other], tmp_path / "README.md")
+    write_model_card([one, other], tmp_path / "README.md", model_name="c")
+    text = write_annex([one, other], tmp_path / "a.md").read_text()
+    assert "different models: a, b" in text
+    with pytest.raises(InputError, match="natural secrets"):
+        write_model_card([natural()], tmp_path / "other.md")
+    assert "Secrets of the training data" in write_annex([natural()], tmp_path / "b.md").read_text()
