@@ -76,7 +76,8 @@ class Compared:
     "report audit/audit.json membership/membership.json --model-name net --annex annex.md "
     "--model-card README.md",
     audit_files="AUDIT...: The audit.json that canary audit wrote, or the history of a training. "
-    "For --annex and --model-card also membership.json, models.json and forgetting.json.",
+    "For --annex and --model-card also membership.json, models.json and forgetting.json, and what "
+    "canary check --json printed for one of these.",
     out="FILE: The page to write.",
     annex="FILE: An annex to a data protection file, .md or .html. It lists the attacks that EDPB "
     "Opinion 28/2024 names, and says which were tried and what came out.",
