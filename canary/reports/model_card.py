@@ -180,11 +180,13 @@ def merged(before: str, section: str, model: str, tests: Sequence[Evidence]) -> 
         for trial in test.trials
         for metric in trial.metrics
     ]
-    entries = [_without_ours(entry) for entry in data.get("model-index", [])]
-    ours = eval_results_to_model_index(model, results)
-    entries = entries or [{"name": model, "results": []}]
-    entries[0]["results"] += ours[0]["results"]
-    data["model-index"] = entries
+    kept = [(entry, _without_ours(entry)) for entry in data.pop("model-index", [])]
+    entries = [left for entry, left in kept if left["results"] or not entry.get("results")]
+    if results:
+        entries = entries or [{"name": model, "results": []}]
+        entries[0]["results"] += eval_results_to_model_index(model, results)[0]["results"]
+    if entries:
+        data["model-index"] = entries
     block = f"{_BEGIN}\n{section}{_END}\n"
     newline = "\r\n" if "\r\n" in before else "\n"
     block = block.replace("\n", newline)

@@ -95,6 +95,7 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         scores=signals - {"correctness", "gradient-norm"},
         shadow=kind == "shadow",
         models=kind == "models",
+        alone=kind == "models" and "P" in {one.name for one in found.attacks},
         reference=found.reference,
     )
     label = sentence("trial.membership.label", **{found.outcome.replace(" ", "_"): True})

@@ -149,12 +149,19 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
             write_annex(other, tmp_path / "a.md")
 
 
-def test_no_number_of_a_test_that_decides_nothing(compared):
+def test_no_number_of_a_test_that_decides_nothing(tmp_path, compared):
     doubted = survey(measured_outputs(1), measured_outputs(2), attacks="loss", fprs=[0.1])
     doubted = replace(doubted, doubts=("Something is off",), notes=("Something is off",))
     (test,) = read_evidence([doubted])
     assert not test.trials[0].metrics
     assert "something is off" in str(test.trials[0].results)
+    card = tmp_path / "README.md"
+    write_model_card([doubted], card, model_name="net")
+    assert "model-index" not in ModelCard.load(card).data.to_dict()
+    write_model_card([an_audit()], card, model_name="net", replace=True)
+    assert ModelCard.load(card).data.eval_results
+    write_model_card([doubted], card, model_name="net", replace=True)
+    assert "model-index" not in ModelCard.load(card).data.to_dict()
     undecided = replace(compared, auc=Estimate(0.5, 0.4, 0.6))
     assert read_evidence([undecided])[0].report.label
 
