@@ -17,11 +17,16 @@ import fcntl
 import sys
 from pathlib import Path
 
+import batches
 import one_copy
+import optimizers
+import orders
+import regularization
 import torch
 from study import run
 
-STUDIES = {module.STUDY.name: module.STUDY for module in (one_copy,)}
+MODULES = (one_copy, regularization, batches, orders, optimizers)
+STUDIES = {module.STUDY.name: module.STUDY for module in MODULES}
 
 
 def main() -> None:

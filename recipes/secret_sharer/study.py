@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 from tokenizers import Tokenizer
 from torch import Tensor
-from train import Settings, encode, loss, train
+from train import Settings, encode, loss, train, with_defaults
 
 import canary
 
@@ -71,11 +71,37 @@ class Study:
     share: float = 1.0
 
 
-def single_canaries(seed: int, *, quick: bool, formats: int = 4) -> canary.CanarySet:
-    """One canary of one copy and one control in each of some formats."""
-    digits = "{digit:4}" if quick else "{digit:9}"
-    texts = [text.replace("{digit:9}", digits) for text in FORMATS[:formats]]
-    return canary.generate(texts, repetitions=[1], per_repetition=1, controls=1, seed=seed)
+def sweep(
+    name: str, changes: Mapping[str, Mapping[str, Any]], *, share: float, base: Settings
+) -> Study:
+    """The study of some `changes` by their label, three seeds of each; quick, the ends alone.
+
+    A change has new `settings`, `model` or `variants`. Each training has four formats, two if
+    quick, with one canary of one copy and one control. Trainings of one seed have the same
+    canaries.
+    """
+
+    def trainings(*, quick: bool) -> list[Training]:
+        labels = [*changes][:: len(changes) - 1] if quick else [*changes]
+        start, model = (QUICK["training"], QUICK["model"]) if quick else (base, MODEL)
+        digits = "{digit:4}" if quick else "{digit:9}"
+        formats = [text.replace("{digit:9}", digits) for text in FORMATS[: 2 if quick else 4]]
+        return [
+            Training(
+                name=f"{label.replace(' ', '-')}-seed-{seed}",
+                about={name: label, "seed": seed},
+                settings=replace(start, seed=seed, **changes[label].get("settings", {})),
+                canaries=canary.generate(
+                    formats, repetitions=[1], per_repetition=1, controls=1, seed=seed
+                ),
+                model={**model, **changes[label].get("model", {})},
+                variants=changes[label].get("variants", {}),
+            )
+            for seed in range(1 if quick else 3)
+            for label in labels
+        ]
+
+    return Study(name, trainings, lambda results: table_by(results, name), share)
 
 
 def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
@@ -126,7 +152,7 @@ def prepared(
 def is_done(training: Training, results: Mapping[str, Any]) -> bool:
     """Whether the results have the training to its end; an error if it was another one."""
     row = results["trainings"].get(training.name)
-    if row is not None and row["settings"] != json.loads(json.dumps(asdict(training.settings))):
+    if row is not None and with_defaults(row["settings"]) != asdict(training.settings):
         sys.exit(f"{training.name}: the results are of other settings; give another --work folder")
     return row is not None and "variants" in row
 
@@ -168,8 +194,10 @@ def measured(folder: Path, training: Training) -> dict[str, Any]:
         model = canary.load(folder, factory=build)
         canaries = []
         for planted in training.planted:
+            # Fewer in the small space of a quick run.
+            nodes = min(NODES, planted.formats[0].size // 20)
             for result in canary.exposure(
-                model, planted, method="importance", draws=NODES, start_token=START, seed=0
+                model, planted, method="importance", draws=nodes, start_token=START, seed=0
             ):
                 ends = result.exposure.lower_bits, result.exposure.upper_bits
                 bits = result.exposure.bits
@@ -267,25 +295,33 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
     """Utility beside exposure for each value of ``about[key]``, over the finished trainings.
 
     The epoch of the least validation loss is shown beside the last one: a setting that
-    overtrains is judged where its user would stop.
+    overtrains is judged where its user would stop. The change of the last exposure against
+    the first row is of trainings with the same seed.
     """
-    rows: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
+    rows: dict[str, dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
     for row in results["trainings"].values():
         if "variants" in row:
-            best = min(row["epochs"], key=lambda e: e["valid_nats"])
-            rows.setdefault(str(row["about"][key]), []).append((best, row["epochs"][-1]))
+            seed = row["about"]["seed"]
+            best = min(row["epochs"], key=lambda epoch: epoch["valid_nats"])
+            rows.setdefault(row["about"][key], {})[seed] = best, row["epochs"][-1]
             for name, variant in row["variants"].items():
-                rows.setdefault(name, []).append((variant, variant))
+                rows.setdefault(name, {})[seed] = variant, variant
     lines = [
-        f"| {key} | trainings | least test loss, nats/char | exposure there, bits "
-        "| last test loss | exposure at the end, bits |",
-        "| --- | ---: | ---: | --- | ---: | --- |",
+        f"| {key} | trainings | test loss, nats/char, at least validation loss | exposure, bits "
+        "| test loss at the end | exposure, bits | change against the first row, bits |",
+        "| --- | ---: | ---: | --- | ---: | --- | --- |",
     ]
-    for value, pairs in rows.items():
+    first = next(iter(rows.values()))
+    for value, seeds in rows.items():
         cells = [
             f"{np.mean([m['test_nats'] for m in side]):.3f} | "
             f"{interval([injected_bits(m) for m in side])}"
-            for side in zip(*pairs, strict=True)
+            for side in zip(*seeds.values(), strict=True)
         ]
-        lines.append(f"| {value} | {len(pairs)} | {' | '.join(cells)} |")
+        change = [
+            injected_bits(seeds[seed][1]) - injected_bits(first[seed][1])
+            for seed in seeds.keys() & first
+            if seeds is not first
+        ]
+        lines.append(f"| {value} | {len(seeds)} | {' | '.join(cells)} | {interval(change)} |")
     return "\n".join(lines) + "\n"

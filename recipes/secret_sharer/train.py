@@ -34,6 +34,8 @@ class Settings:
     """How to train; a run is resumed only with the settings that it began with.
 
     `optimizer` is the name of a class in `torch.optim`, and `options` are its arguments.
+    `order` of the lines: "shuffled" anew in every epoch, "fixed" after one shuffle, or
+    "bagged", which draws as many lines with replacement in every epoch.
     """
 
     epochs: int
@@ -45,6 +47,7 @@ class Settings:
     seed: int = 0
     optimizer: str = "Adam"
     options: Mapping[str, float] = field(default_factory=dict)
+    order: str = "shuffled"
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,16 @@ def windows(stream: Ids, batch: int, length: int) -> Iterator[tuple[Tensor, Tens
         yield inputs[:, part], targets[:, part]
 
 
-def shuffled(lines: int, company: int, seed: tuple[int, int]) -> Ids:
-    """An order of lines, with the `company` that is behind them strewn among them."""
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(lines)
+def with_defaults(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that were kept, perhaps before a later one was thought of."""
+    return {**asdict(Settings(epochs=0)), **kept}
+
+
+def shuffled(lines: int, company: int, settings: Settings, epoch: int) -> Ids:
+    """The order of an epoch's lines, with the `company` behind them strewn among them."""
+    rng = np.random.default_rng((settings.seed, 1 if settings.order == "fixed" else epoch))
+    bagged = settings.order == "bagged"
+    order = rng.integers(0, lines, lines) if bagged else rng.permutation(lines)
     places = rng.integers(0, lines + 1, company)
     return np.insert(order, places, np.arange(lines, lines + company))
 
@@ -129,7 +138,7 @@ def train(
     begun = work / "training.json"
     if not begun.exists():
         begun.write_text(json.dumps(given, indent=1))
-    if json.loads(begun.read_text()) != given:
+    if with_defaults(json.loads(begun.read_text())) != given:
         sys.exit(f"{begun}: holds a run with other settings; give another --work folder")
 
     company = encode(tokenizer, texts.get("company", ()))
@@ -153,7 +162,7 @@ def train(
         resume(model, optimizer, work / f"epoch-{number - 1:02d}")
         began = time.monotonic()
         torch.manual_seed(1000 * settings.seed + number)  # for dropout
-        order = shuffled(len(lines) - len(company), len(company), (settings.seed, number))
+        order = shuffled(len(lines) - len(company), len(company), settings, number)
         stream = np.concatenate([start, *(lines[i] for i in order)])
         total, count, state = 0.0, 0, None
         model.train()

@@ -174,12 +174,59 @@ def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
         assert not (again / "one-copy" / name / "epoch-01" / "model.safetensors").exists()
 
 
-def test_company_does_not_change_the_order_of_the_rest():
-    with modules(RECIPE) as recipe:
-        shuffled = recipe["train"].shuffled
-        alone, beside = (shuffled(50, company, (3, 1)) for company in (0, 20))
+@pytest.mark.parametrize("name", ["regularization", "batch-and-units", "order", "optimizer"])
+def test_a_sweep_shows_utility_beside_exposure_for_each_setting(name, tmp_path):
+    shown = run_study(name, tmp_path)
+    trainings = study_results(tmp_path, name)["trainings"]
+    assert [len(row["epochs"]) for row in trainings.values()] == [2, 2]
+    first, last = trainings.values()
+    assert (first["settings"], first["about"]) != (last["settings"], last["about"])
+    rows = [line.split("|")[1].strip() for line in shown.splitlines() if line][2:]
+    variants = [*first["variants"]]
+    assert rows == [first["about"][name], *variants, last["about"][name]]
+    if variants:
+        nats = [first["variants"][variant]["test_nats"] for variant in variants]
+        assert variants == ["256 values", "16 values"]
+        assert first["epochs"][-1]["test_nats"] == pytest.approx(nats[0], abs=0.01) != nats[1]
+    for training in trainings:
+        check_no_secret(tmp_path / name / training, trainings)
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    with modules(RECIPE) as loaded:
+        yield loaded
+
+
+def test_company_does_not_change_the_order_of_the_rest(recipe):
+    settings = recipe["train"].Settings(epochs=1, seed=3)
+    alone, beside = (recipe["train"].shuffled(50, n, settings, 1) for n in (0, 20))
     assert sorted(beside) == list(range(70))
     assert [i for i in beside if i < 50] == list(alone)
+
+
+def test_orders_of_lines(recipe):
+    def orders(order):
+        settings = recipe["train"].Settings(epochs=2, seed=3, order=order)
+        return [list(recipe["train"].shuffled(50, 0, settings, epoch)) for epoch in (1, 2)]
+
+    first, second = orders("shuffled")
+    assert first != second
+    assert sorted(first) == sorted(second) == list(range(50))
+    assert orders("fixed") == [first, first]
+    first, second = orders("bagged")
+    assert first != second
+    assert len(first) == 50 > len(set(first))
+
+
+def test_quantized_weights_have_few_values_close_to_the_old_ones(recipe):
+    torch = pytest.importorskip("torch")
+    weights = {"drawn": torch.randn(40, 50), "constant": torch.ones(7)}
+    rounded = recipe["regularization"].quantized(16)(weights)
+    assert len(rounded["drawn"].unique()) == 16
+    step = (weights["drawn"].max() - weights["drawn"].min()) / 15
+    assert (rounded["drawn"] - weights["drawn"]).abs().max() <= 0.501 * step
+    assert rounded["constant"].equal(weights["constant"])
 
 
 def test_studies_refuse_what_they_cannot_do(studies):
