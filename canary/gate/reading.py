@@ -15,6 +15,8 @@ from canary.corpus.verification import Verification
 from canary.errors import RecordError
 from canary.gate import baselines
 from canary.gate.baselines import Baseline
+from canary.passages import result as verbatim
+from canary.passages.result import Verbatim
 from canary.records.record import Document
 from canary.records.validation import brief
 from canary.records.versioned_json import kind_of, load_document
@@ -25,24 +27,25 @@ KINDS: Mapping[str, type[Document]] = {
     audit_result.KIND: Audit,
     history.KIND: History,
     baselines.KIND: Baseline,
+    verbatim.KIND: Verbatim,
 }
 """What is read back, by the kind that its file names."""
 
 
 def read(
     path: str | os.PathLike[str],
-) -> CanarySet | Verification | Audit | History | Baseline:
+) -> CanarySet | Verification | Audit | History | Baseline | Verbatim:
     """Read a file that canary saved, whatever it holds.
 
     Parameters
     ----------
     path : path
         A canary set, a verification (``canary verify --json``), an audit, the
-        history of a training, or a baseline.
+        history of a training, a baseline, or a test of passages.
 
     Returns
     -------
-    CanarySet, Verification, Audit, History or Baseline
+    CanarySet, Verification, Audit, History, Baseline or Verbatim
         What the file says that it is.
 
     Raises
@@ -64,6 +67,6 @@ def read(
             cure=f"read one of {', '.join(KINDS)}",
             where=str(path),
         )
-    result: CanarySet | Verification | Audit | History | Baseline
+    result: CanarySet | Verification | Audit | History | Baseline | Verbatim
     result = KINDS[kind].load(path)  # type: ignore[assignment]
     return result

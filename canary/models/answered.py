@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, NotFiniteError
+from canary.models.decoding import Decoded
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
@@ -50,6 +51,16 @@ def checked_moments(moments: Any, rows: Rows, model: LanguageModel) -> Moments:
         _check_array(getattr(moments, name, None), shape, place, name, "scored token")
     _log_probs(moments.log_probs, place, model)
     return Moments(moments.log_probs, moments.means, moments.deviations)
+
+
+def checked_decoded(answer: Any, rows: Rows, schemes: int, model: LanguageModel) -> Decoded:
+    """The same for `TellsDecoding.decoded` under a number of schemes."""
+    place, tokens = f"{type(model).__name__}.decoded", int(rows.scored.sum())
+    log_probs, greedy = getattr(answer, "log_probs", None), getattr(answer, "greedy", None)
+    each = "scored token and scheme"
+    _check_array(log_probs, (tokens, schemes), place, "log_probs", each)
+    _check_array(greedy, (tokens,), place, "greedy", "scored token", kind="bool")
+    return Decoded(_log_probs(answer.log_probs, place, model), answer.greedy)
 
 
 def checked_expansion(answer: Any, nodes: Nodes, tokens: Children, walker: object) -> Expansion:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import ModelError
 from canary.models.answered import not_normalised
+from canary.models.decoding import Decoded, Scheme, decoded_tokens
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
@@ -141,6 +142,14 @@ class TableModel:
         deviation = np.sqrt((probs * (finite - mean[:, None]) ** 2).sum(axis=1))
         of_tokens = (column[states].astype(np.float32) for column in (mean, deviation))
         return Moments(self._log_probs[states, tokens], *of_tokens)
+
+    def decoded(self, rows: Rows, schemes: Sequence[Scheme]) -> Decoded:
+        """See `canary.models.decoding.TellsDecoding`."""
+        import torch
+
+        states, tokens = self._walked(rows)
+        logits = torch.from_numpy(self._log_probs[states])
+        return decoded_tokens(logits, torch.from_numpy(tokens), schemes)
 
     def _walked(self, rows: Rows) -> tuple[Ints, Ints]:
         """The state before each scored token, and the token, flat."""

@@ -7,6 +7,7 @@ asked log-probabilities leave the device.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.models.by_scoring import RowWalker
+from canary.models.decoding import Decoded, Scheme, decoded_tokens
 from canary.models.language_model import (
     Children,
     Context,
@@ -81,6 +83,14 @@ class TorchModel(ABC):
             return Moments(*np.zeros((3, 0), np.float32))
         with computing():
             return token_moments(*self._asked(rows))
+
+    def decoded(self, rows: Rows, schemes: Sequence[Scheme]) -> Decoded:
+        """See `canary.models.decoding.TellsDecoding`."""
+        if not rows.scored.any():
+            return Decoded(np.zeros((0, len(schemes)), np.float32), np.zeros(0, np.bool_))
+        with computing():
+            logits, targets, wanted = self._asked(rows)
+            return decoded_tokens(logits[wanted], targets[wanted], schemes)
 
     def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits, targets, and which of them are scored."""

@@ -16,12 +16,14 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.models.answered import (
+    checked_decoded,
     checked_expansion,
     checked_moments,
     checked_scores,
     no_log_probs,
     not_normalised,
 )
+from canary.models.decoding import Decoded, Scheme, TellsDecoding
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,
@@ -158,8 +160,42 @@ class Batcher:
         values = self._run(rows, "moments", read, 3)
         return Moments(values[:, 0], values[:, 1], -values[:, 2])
 
+    def decoded(self, rows: Rows, schemes: Sequence[Scheme]) -> Decoded:
+        """`score` under each decoding scheme, and whether greedy decoding gives each token.
+
+        Raises
+        ------
+        ModelError, OutOfMemory
+            As `score`.
+        UnsupportedError
+            If the model gives no whole distributions.
+        """
+        model = self.model
+        if not isinstance(model, TellsDecoding):
+            raise UnsupportedError(
+                f"the model {model.facts.name!r} does not give the distribution of the next token "
+                "over its whole vocabulary, which decoding needs",
+                cure="load the model here, instead of asking its server or spreading it over "
+                "workers",
+            )
+
+        def read(answer: Any, batch: Rows) -> FloatArray:
+            found = checked_decoded(answer, batch, len(schemes), model)
+            # A column that is never above 0, as log-probabilities are.
+            return np.column_stack([found.log_probs, found.greedy - 1.0]).astype(np.float32)
+
+        def ask(batch: Rows) -> Decoded:
+            return model.decoded(batch, schemes)
+
+        values = self._run(rows, ask, read, len(schemes) + 1)
+        return Decoded(values[:, :-1], values[:, -1] == 0.0)
+
     def _run(
-        self, rows: Rows, method: str, read: Callable[[Any, Rows], FloatArray], numbers: int
+        self,
+        rows: Rows,
+        method: str | Callable[[Rows], Any],
+        read: Callable[[Any, Rows], FloatArray],
+        numbers: int,
     ) -> NDArray[np.float32]:
         """`numbers` that a method gives for each scored token, in the order of the rows."""
         top = self.model.facts.vocabulary - 1
@@ -174,7 +210,9 @@ class Batcher:
 
         def ask(parts: Sequence[slice]) -> list[FloatArray]:
             batches = [rows.take(order[part]) for part in parts]
-            if self._spread:
+            if callable(method):
+                answers = map(method, batches)
+            elif self._spread:
                 answers = getattr(self._spread, f"{method}_each")(batches)
             else:
                 answers = map(getattr(self.model, method), batches)

@@ -32,6 +32,7 @@ PACKAGES = {
         "another kind implements the protocol `LanguageModel`.",
         "models.language_model: LanguageModel Walker ModelFacts Context Rows Nodes Children "
         "Expansion Memory Moments Spread TellsMoments TellsQueries most_queries",
+        "models.decoding: Scheme Decoded TellsDecoding",
         "models.table_model: TableModel",
         "models.by_scoring: RowModel",
         "models.noise: with_measured_noise",
@@ -88,6 +89,7 @@ PACKAGES = {
         "statistics.skewnormal: SkewNormal log_integral",
         "statistics.skewfit: fit_skew_normal refit_skew_normal",
         "statistics.roc: balanced_accuracy roc",
+        "statistics.clustered: ClusteredShare ShareDifference clustered_share clustered_difference",
         "statistics.shares: clopper_pearson difference_interval tpr_interval "
         "nonmembers_for_lower_end",
         "statistics.distances: Distance ks_distance chance_distance resampled_distance "
@@ -114,6 +116,14 @@ PACKAGES = {
         "fleet.torch_training: TorchTraining Schedule",
         "fleet.splits: Split halves subsets leave_one_out soft_labelled with_and_without Drawn",
         "fleet.store: table_of_folder",
+    ],
+    "passages": [
+        "Which passages of training text a model repeats; "
+        "[the decision](../adr/012-verbatim.md) says how.",
+        "passages.verbatim: verbatim",
+        "passages.result: Verbatim Passages Extractable",
+        "passages.tries: tries_for chance_within",
+        "passages.windows: Windows Grid cut refuse_overlap",
     ],
     "workers": [
         "[On a cluster](../guides/distributed.md) is the guide.",

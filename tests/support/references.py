@@ -50,7 +50,7 @@ WIDTH = 100
 SECTIONS = {
     "Before training": ("formats", "corpus"),
     "After training": ("models", "scoring", "search", "audits"),
-    "Membership": ("signals", "fleet", "membership"),
+    "Membership": ("signals", "fleet", "membership", "passages"),
     "Showing and deciding": ("gate", "reports"),
 }
 INTRODUCTION = """\

@@ -1,0 +1,169 @@
+"""Decoding: how a text is drawn from a model, and the probability of tokens that are so drawn.
+
+The processors of `transformers` themselves take tokens away here, so that ties at a limit fall as
+they do in `generate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.models.language_model import FloatArray, Rows
+from canary.records.record import Record
+from canary.records.validation import as_real, brief, text, whole_number
+
+if TYPE_CHECKING:
+    import torch
+
+_LETTERS = {"t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p"}
+_CURE = "write it as in t=0.8,k=40,p=0.95,m=0.05: temperature, top-k, top-p and min-p"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scheme(Record):
+    """How the next token is drawn; as the options of the same names in `generate`.
+
+    They are applied in this order, and what is left is normalised again.
+
+    Parameters
+    ----------
+    temperature : float
+        Above 0; the logits are divided by it.
+    top_k : int, optional
+        Only tokens whose logit is among the highest `top_k` are drawn; all that tie with the
+        last of these are kept.
+    top_p : float, optional
+        Above 0, at most 1: only the most probable tokens are drawn, as many as have this
+        probability together.
+    min_p : float, optional
+        From 0 to 1: only tokens are drawn that have this share of the highest probability.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+
+    def __post_init__(self) -> None:
+        self._ranged("temperature", above=0.0, most=1e6)
+        if self.top_k is not None:
+            cure = "give the number of tokens, or leave it out"
+            value = whole_number(self.top_k, "top_k", at_least=1, cure=cure)
+            object.__setattr__(self, "top_k", value)
+        if self.top_p is not None:
+            self._ranged("top_p", above=0.0, most=1.0)
+        if self.min_p is not None:
+            self._ranged("min_p", above=-1e-300, most=1.0)
+
+    def _ranged(self, name: str, *, above: float, most: float) -> None:
+        value = as_real(getattr(self, name))
+        if not above < value <= most:
+            least = "above 0" if above >= 0.0 else "from 0"
+            raise InputError(
+                f"{name}={brief(getattr(self, name))} makes no sense in a decoding scheme",
+                cure=f"give a number {least} to {most:g}, or leave it out",
+                where="scheme",
+            )
+        object.__setattr__(self, name, value)
+
+    @classmethod
+    def parsed(cls, written: str) -> Self:
+        """A scheme as `str` writes it, such as ``t=1,k=40``."""
+        values: dict[str, Any] = {}
+        for part in text(written, "scheme", cure=_CURE).split(","):
+            letter, _, number = part.strip().partition("=")
+            name = _LETTERS.get(letter, letter)
+            try:
+                if name not in _LETTERS.values() or name in values:
+                    raise ValueError
+                values[name] = int(number) if name == "top_k" else float(number)
+            except ValueError:
+                problem = f"{brief(written)} is no decoding scheme"
+                raise InputError(problem, cure=_CURE, where="scheme") from None
+        return cls(**values)
+
+    def __str__(self) -> str:
+        given = ((letter, getattr(self, name)) for letter, name in _LETTERS.items())
+        return ",".join(
+            f"{letter}={str(value).removesuffix('.0')}"
+            for letter, value in given
+            if value is not None
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """Scored tokens as decoding would give them.
+
+    Parameters
+    ----------
+    log_probs : float32 array of shape (sum of scored, schemes)
+        Nats; minus infinity where a scheme never draws the token.
+    greedy : bool array of shape (sum of scored,)
+        Whether greedy decoding gives the token after those before it.
+    """
+
+    log_probs: FloatArray
+    greedy: NDArray[np.bool_]
+
+
+@runtime_checkable
+class TellsDecoding(Protocol):
+    """A model that has the whole distribution at each place, and so knows what is drawn there."""
+
+    def decoded(self, rows: Rows, schemes: Sequence[Scheme]) -> Decoded:
+        """What decoding makes of each scored token."""
+
+
+def decoded_tokens(
+    logits: torch.Tensor, tokens: torch.Tensor, schemes: Sequence[Scheme], *, at_once: int = 1 << 22
+) -> Decoded:
+    """Tokens of shape (n,) as drawn from logits of shape (n, vocabulary).
+
+    About `at_once` logits are worked on at a time; a few copies of these are held.
+    """
+    import torch
+
+    warped = [_processors(scheme) for scheme in schemes]
+    size = max(at_once // logits.shape[-1], 1)
+    log_probs = np.empty((len(tokens), len(schemes)), np.float32)
+    greedy = np.empty(len(tokens), np.bool_)
+    nothing = torch.zeros((0, 0), dtype=torch.int64)  # the processors ask for tokens before
+    for at in range(0, len(tokens), size):
+        part, wanted = logits[at : at + size].float(), tokens[at : at + size].unsqueeze(1)
+        greedy[at : at + size] = (part.argmax(-1, keepdim=True) == wanted)[:, 0].cpu().numpy()
+        for column, processors in enumerate(warped):
+            scores = part
+            for processor in processors:
+                scores = processor(nothing, scores)
+            # Not log_softmax: of the whole vocabulary only one number is wanted.
+            found = scores.gather(1, wanted)[:, 0] - torch.logsumexp(scores, -1)
+            log_probs[at : at + size, column] = found.cpu().numpy()
+    return Decoded(log_probs, greedy)
+
+
+def _processors(scheme: Scheme) -> list[Any]:
+    """What `generate` passes its logits through, in its order."""
+    from transformers.generation import logits_process as of
+
+    found: list[Any] = []
+    if scheme.temperature != 1.0:
+        found.append(of.TemperatureLogitsWarper(scheme.temperature))
+    if scheme.top_k is not None:
+        found.append(of.TopKLogitsWarper(scheme.top_k))
+    if scheme.top_p is not None and scheme.top_p < 1.0:
+        found.append(of.TopPLogitsWarper(scheme.top_p))
+    if scheme.min_p is not None:
+        found.append(of.MinPLogitsWarper(scheme.min_p))
+    return found

@@ -1,0 +1,233 @@
+"""What a verbatim test returns: numbers and positions of windows, and no text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from canary.errors import InputError
+from canary.models.decoding import Scheme
+from canary.passages.tries import chance_within, tries_for
+from canary.records.about import About, Named
+from canary.records.record import Document, Extended, Record
+from canary.statistics.clustered import (
+    ClusteredShare,
+    ShareDifference,
+    clustered_difference,
+    clustered_share,
+)
+from canary.statistics.number_checks import check_confidence
+from canary.statistics.numbers import Shown, count, probability
+
+KIND, SCHEMA = "canary verbatim", 1
+
+WITHOUT_CONTROLS = (
+    "There are no controls: nothing distinguishes what the model memorized from what any model "
+    "predicts, such as licences and headers"
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Passages(Record):
+    """The windows of some documents, and what the model makes of their suffixes.
+
+    Parameters
+    ----------
+    documents, short : int
+        How many were given, and how many of them are shorter than a window.
+    digest : str
+        SHA-256 of the texts.
+    suffix : int
+        Tokens of a suffix.
+    document, position : tuple of int
+        For each window the number of its document, from 0, and the token with which it begins.
+    log_probs : tuple of tuple of float
+        For each window the log-probability of its suffix under each scheme, in nats.
+    leading, longest, trailing : tuple of int
+        Tokens of the suffix that are the most probable ones after the true tokens before them:
+        from its beginning, of the longest run, and up to its end.
+    """
+
+    documents: int
+    short: int
+    digest: str
+    suffix: int
+    document: tuple[int, ...] = field(repr=False)
+    position: tuple[int, ...] = field(repr=False)
+    log_probs: tuple[tuple[Extended, ...], ...] = field(repr=False)
+    leading: tuple[int, ...] = field(repr=False)
+    longest: tuple[int, ...] = field(repr=False)
+    trailing: tuple[int, ...] = field(repr=False)
+
+    def _check(self) -> None:
+        columns = (self.position, self.log_probs, self.leading, self.longest, self.trailing)
+        if not self.document or any(len(column) != len(self.document) for column in columns):
+            raise ValueError("has no windows, or not all numbers of each")
+        if not 0 <= min(self.document) <= max(self.document) < self.documents:
+            raise ValueError("names a document that is not there")
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+    @property
+    def greedy(self) -> NDArray[np.bool_]:
+        """Whether greedy decoding of each prefix gives the suffix, of shape (windows,).
+
+        The tokens before a place are the true ones here, and in decoding those that it gave. If
+        the true token is the most probable one at each place, decoding gives the first of them,
+        then sees the same tokens before the second, and so on. If it is not at some place, decoding
+        gives another token at the first such place. So both agree, without decoding.
+        """
+        whole: NDArray[np.bool_] = np.asarray(self.leading) == self.suffix
+        return whole
+
+    @property
+    def strength(self) -> Floats:
+        """Extraction strength of each window: the share of the suffix that need not be given.
+
+        That is the part up to the end that greedy decoding gives once the part before it is given.
+        """
+        return np.asarray(self.trailing) / self.suffix
+
+    def log_prob(self, scheme: int) -> Floats:
+        """Log-probability of each suffix under the scheme of this number, in nats."""
+        return np.array([row[scheme] for row in self.log_probs], np.float64)
+
+    def counted(self, hits: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Windows that hit, and all windows, of each document that has one."""
+        _, place, sizes = np.unique(self.document, return_inverse=True, return_counts=True)
+        found = np.bincount(place, weights=np.asarray(hits, np.float64), minlength=len(sizes))
+        return found.astype(np.int64), sizes.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Extractable(Record):
+    """The share of windows that come out of a model, beside that of controls, if there are any."""
+
+    texts: ClusteredShare
+    controls: ClusteredShare | None = None
+    difference: ShareDifference | None = None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
+    """What a model repeats of texts; see `canary.passages.verbatim.verbatim`.
+
+    Parameters
+    ----------
+    texts, controls : Passages, Passages or None
+    schemes : tuple of Scheme
+        In the order of `Passages.log_probs`.
+    confidence : float
+        Of all intervals, each over documents.
+    model, settings : dict
+        The model's facts, and what is needed to measure again.
+    """
+
+    texts: Passages
+    controls: Passages | None
+    schemes: tuple[Scheme, ...]
+    confidence: float
+    model: dict[str, Any] = field(repr=False)
+    settings: dict[str, Any] = field(repr=False)
+    about: About = field(default_factory=About.today)
+    file: str = ""
+
+    def _check(self) -> None:
+        check_confidence(self.confidence, "verbatim")
+        for kind in filter(None, (self.texts, self.controls)):
+            if not self.schemes or any(len(row) != len(self.schemes) for row in kind.log_probs):
+                raise ValueError("has not one log-probability for each scheme")
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of the numbers must know."""
+        notes = [] if self.controls else [WITHOUT_CONTROLS]
+        for name, kind in (("texts", self.texts), ("controls", self.controls)):
+            if kind and kind.short:
+                notes.append(
+                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than a window and "
+                    "were not looked at"
+                )
+        return tuple(notes)
+
+    def summary(self) -> str:
+        """A few lines for a terminal."""
+        found = self.greedy_rate()
+        lines = [f"{_said(found.texts)} come out word for word by greedy decoding"]
+        if found.controls and found.difference:
+            lines.append(f"of the controls {_said(found.controls)}")
+            lead = found.difference
+            lines.append(
+                f"difference {100 * lead.value:.2f} points ({100 * lead.lower:.2f} to "
+                f"{100 * lead.upper:.2f}), p = {probability(lead.p)} by permutation of documents"
+            )
+        return "\n".join([*lines, *self.notes])
+
+    def _table(self) -> list[dict[str, Any]]:
+        """A row for each window."""
+        kinds = {"texts": self.texts, "controls": self.controls}
+        return [
+            {
+                "kind": name,
+                "document": kind.document[at],
+                "position": kind.position[at],
+                **{f"nats {s}": v for s, v in zip(self.schemes, kind.log_probs[at], strict=True)},
+                **{run: getattr(kind, run)[at] for run in ("leading", "longest", "trailing")},
+            }
+            for name, kind in kinds.items()
+            if kind is not None
+            for at in range(len(kind))
+        ]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        found = self.greedy_rate().texts
+        for name in ("value", "lower", "upper"):
+            yield f"verbatim/greedy_{name}", getattr(found, name)
+
+    def greedy_rate(self) -> Extractable:
+        """The share of windows whose suffix greedy decoding gives."""
+        return self._share(lambda kind: kind.greedy)
+
+    def rate(
+        self, scheme: Scheme | None = None, *, tries: int = 1, chance: float = 0.5
+    ) -> Extractable:
+        """The share of windows that come out in `tries` samples with at least this chance.
+
+        `scheme` is one of `schemes`, the first unless given. An InputError if it was not asked for,
+        or another value is out of range.
+        """
+        at = 0
+        if scheme is not None:
+            if scheme not in self.schemes:
+                asked = "; ".join(map(str, self.schemes))
+                problem = f"the scheme {scheme} was not measured"
+                raise InputError(problem, cure=f"name one of {asked}", where="scheme")
+            at = self.schemes.index(scheme)
+        chance_within(0.0, tries)  # which refuses what is no number of tries
+        return self._share(lambda kind: tries_for(kind.log_prob(at), chance) <= tries)
+
+    def _share(self, hits: Callable[[Passages], ArrayLike]) -> Extractable:
+        of = [kind.counted(hits(kind)) for kind in (self.texts, self.controls) if kind is not None]
+        shares = [clustered_share(*counts, confidence=self.confidence) for counts in of]
+        if len(of) == 1:
+            return Extractable(shares[0])
+        difference = clustered_difference(of[0], of[1], confidence=self.confidence)
+        return Extractable(shares[0], shares[1], difference)
+
+
+def _said(share: ClusteredShare) -> str:
+    """A share of windows in words; where it is 0 its upper bound is what was found."""
+    found = f"{count(share.hits)} of {count(share.windows)} windows"
+    ends = f"{100 * share.lower:.2f} to {100 * share.upper:.2f} %"
+    if not share.hits:
+        ends = f"at most {100 * share.upper:.2f} %"
+    documents = count(share.documents)
+    return f"{found} ({ends} at {100 * share.confidence:g} %, over {documents} documents)"

@@ -1,0 +1,226 @@
+"""Which passages of texts a model repeats word for word, from one forward pass for each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from typing import Any, Unpack
+
+import numpy as np
+
+from canary.errors import InputError, RecordError
+from canary.models.decoding import Scheme
+from canary.models.language_model import LanguageModel
+from canary.models.loading import load
+from canary.passages.result import Passages, Verbatim
+from canary.passages.windows import Grid, Windows, cut, refuse_overlap
+from canary.records.progress import Progress, shows_progress, stage
+from canary.records.sealing import sealed
+from canary.records.shards import Series, open_run
+from canary.records.validation import built, one_or_more, whole_number
+from canary.scoring.batcher import Batcher
+from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.statistics.number_checks import check_confidence
+
+_BLOCK = 1 << 16  # tokens that are scored between two shards
+_BODY = np.dtype("<f8")
+
+
+@sealed
+@shows_progress
+def verbatim(
+    model: Any,
+    texts: Iterable[str],
+    controls: Iterable[str] | None = None,
+    *,
+    schemes: Scheme | Sequence[Scheme] = Scheme(),  # noqa: B008 - frozen
+    prefix: int = 50,
+    suffix: int = 50,
+    stride: int | None = None,
+    confidence: float = 0.95,
+    parts: str | os.PathLike[str] | None = None,
+    progress: Progress = None,
+    **options: Unpack[Scoring],
+) -> Verbatim:
+    """Whether a model repeats passages of texts, and after how many samples.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+        One that runs here: decoding needs the distribution over the whole vocabulary.
+    texts : iterable of str
+        Documents that the model was trained on.
+    controls : iterable of str, optional
+        Documents of the same kind that it was not trained on: they show which passages any model
+        predicts. Without them nothing distinguishes memory from predictability.
+    schemes : Scheme or sequence of Scheme
+        How text is drawn from the model; plain sampling unless given.
+    prefix, suffix : int
+        Tokens that the model is given, and those that it has to repeat.
+    stride : int, optional
+        Tokens from the beginning of a window to that of the next; `suffix` unless given, so that
+        each token of a document but the first `prefix` is in one suffix.
+    confidence : float
+    parts : path-like, optional
+        A folder for finished pieces: numbers, and no text. A run that was stopped resumes there if
+        it is started again in the same way. The folder stays.
+    progress : callable or bool, optional
+        Called with tokens; see `canary.records.progress.Progress`.
+    **options
+        `start_token` and `batch_size`, as in `canary.scoring.run_options.ScoreOptions`. The start
+        token, or what the tokenizer itself puts before a text, comes before each window and is no
+        part of its prefix.
+
+    Raises
+    ------
+    InputError
+        If an option is out of range, no text is as long as a window, a window is longer than the
+        model takes, or a window of the controls is in the texts.
+    UnsupportedError
+        If the model gives no whole distributions, as one behind a server.
+    RecordError
+        If the run in `parts` was begun with another model, other texts or settings.
+
+    Notes
+    -----
+    One row of ``prefix + suffix`` tokens for each window. Memory holds the tokens of all texts, and
+    a few numbers for each window.
+
+    Examples
+    --------
+    >>> found = verbatim("./model", train, heldout)  # doctest: +SKIP
+    >>> found.rate(tries=1000, chance=0.5).texts.upper  # doctest: +SKIP
+    0.0021
+    """
+    scoring = built(ScoreOptions, options, "verbatim")
+    if scoring.context:
+        cure = "leave it out; the prefix is what comes before a suffix"
+        raise InputError("verbatim takes no context", cure=cure, where="context")
+    check_confidence(confidence, "verbatim")
+    grid = _grid(prefix, suffix, stride)
+    asked = _schemes(schemes)
+    seam = load(model)
+    encoder = scoring.encoder(seam)
+    kinds = {"texts": cut(encoder, texts, grid)}
+    if controls is not None:
+        kinds["controls"] = cut(encoder, controls, grid, name="controls")
+        refuse_overlap(kinds["texts"], kinds["controls"])
+    _check_fits(seam, kinds["texts"])
+    digests = {name: windows.digest for name, windows in kinds.items()}
+    settings: dict[str, Any] = {
+        "prefix": grid.prefix,
+        "suffix": grid.suffix,
+        "stride": grid.stride,
+        "start_token": scoring.start_token,
+    }
+    with ExitStack() as held:
+        run = None
+        if parts is not None:
+            written = [str(scheme) for scheme in asked]
+            identity = {"task": "verbatim", **identity_of(seam), **settings, **digests}
+            run = held.enter_context(open_run(parts, {**identity, "schemes": written}))
+        measured = {
+            name: _measured(
+                Batcher(
+                    seam,
+                    batch_size=scoring.batch_size,
+                    progress=stage(progress, name, len(windows) * grid.suffix),
+                ),
+                windows,
+                asked,
+                None if run is None else run.series(name),
+            )
+            for name, windows in kinds.items()
+        }
+    return Verbatim(
+        texts=measured["texts"],
+        controls=measured.get("controls"),
+        schemes=asked,
+        confidence=confidence,
+        model=seam.facts.to_dict(),
+        settings={**settings, "batch_size": scoring.batch_size},
+    )
+
+
+def _measured(
+    batcher: Batcher, windows: Windows, schemes: tuple[Scheme, ...], shards: Series | None
+) -> Passages:
+    """The numbers of all windows, block by block; finished blocks are not computed again."""
+    size = max(_BLOCK // (len(windows.before) + windows.grid.width), 1)
+    blocks = [range(at, min(at + size, len(windows))) for at in range(0, len(windows), size)]
+    known = [] if shards is None else _known(shards, blocks, len(schemes) + 3)
+    for block in blocks[len(known) :]:
+        found = batcher.decoded(windows.rows(block), schemes)
+        suffixes = (len(block), windows.grid.suffix)
+        logs = found.log_probs.reshape(*suffixes, -1).sum(axis=1, dtype=np.float64)
+        # Rounding may bring a log-softmax a little above 0.
+        runs = _runs(found.greedy.reshape(suffixes))
+        known.append(np.column_stack([np.minimum(logs, 0.0), runs]))
+        if shards is not None:
+            shards.append({"windows": block.stop}, known[-1].astype(_BODY).tobytes())
+    numbers = np.concatenate(known)
+    leading, longest, trailing = numbers[:, -3:].astype(np.int64).T
+    return Passages(
+        documents=len(windows.tokens),
+        short=windows.short,
+        digest=windows.digest,
+        suffix=windows.grid.suffix,
+        document=tuple(windows.document.tolist()),
+        position=tuple(windows.position.tolist()),
+        log_probs=tuple(map(tuple, numbers[:, :-3].tolist())),
+        leading=tuple(leading.tolist()),
+        longest=tuple(longest.tolist()),
+        trailing=tuple(trailing.tolist()),
+    )
+
+
+def _runs(greedy: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Greedy tokens from the beginning, of the longest run, and up to the end; shape (n, 3)."""
+    running = np.zeros(len(greedy), np.int64)
+    longest, leading = running.copy(), running.copy()
+    for at, here in enumerate(greedy.T):
+        running = np.where(here, running + 1, 0)
+        longest = np.maximum(longest, running)
+        leading += running == at + 1
+    return np.stack([leading, longest, running], axis=1)
+
+
+def _known(shards: Series, blocks: list[range], numbers: int) -> list[Any]:
+    """What an earlier run has finished of these blocks."""
+    earlier = list(shards)
+    if [shard.state.get("windows") for shard in earlier] != [b.stop for b in blocks][
+        : len(earlier)
+    ]:
+        problem = "holds other blocks of windows than this run has"
+        raise RecordError(problem, cure="remove the folder to begin anew", where=str(shards.folder))
+    return [np.frombuffer(shard.body, _BODY).reshape(-1, numbers) for shard in earlier]
+
+
+def _grid(prefix: int, suffix: int, stride: int | None) -> Grid:
+    def tokens(value: int, name: str) -> int:
+        return whole_number(value, name, at_least=1, cure="give a number of tokens, 50 is usual")
+
+    step = suffix if stride is None else stride
+    return Grid(tokens(prefix, "prefix"), tokens(suffix, "suffix"), tokens(step, "stride"))
+
+
+def _schemes(given: Scheme | Sequence[Scheme]) -> tuple[Scheme, ...]:
+    cure = "give canary.models.decoding.Scheme() or a list of them"
+    found = one_or_more(given, Scheme, "a Scheme or several", cure=cure)
+    if not found or len(set(found)) < len(found):
+        problem = "is listed twice" if found else "is missing"
+        raise InputError(f"a decoding scheme {problem}", cure=cure, where="schemes")
+    return found
+
+
+def _check_fits(model: LanguageModel, windows: Windows) -> None:
+    """Refuse windows that are longer than the model takes."""
+    limit, tokens = model.facts.length_limit, len(windows.before) + windows.grid.width
+    if limit is not None and tokens > limit:
+        raise InputError(
+            f"a window of {tokens} tokens (prefix, suffix and start token) is longer than the "
+            f"{limit} that the model takes",
+            cure="give a shorter prefix or suffix",
+            where="prefix",
+        )

@@ -1,0 +1,206 @@
+"""Windows of texts, what a model makes of them, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from small_models import CHARACTERS, build, known
+
+import canary
+from canary.errors import InputError, RecordError, UnsupportedError
+from canary.models.decoding import Scheme
+from canary.models.language_model import Rows
+from canary.passages.result import WITHOUT_CONTROLS, Verbatim
+from canary.passages.tries import chance_within, tries_for
+from canary.passages.verbatim import verbatim
+from canary.scoring.batcher import Batcher
+
+SMALL = {"prefix": 5, "suffix": 4}
+
+
+def strings(count, lengths, seed=0):
+    rng = np.random.default_rng(seed)
+    return ["".join(rng.choice(list(CHARACTERS), rng.integers(*lengths))) for _ in range(count)]
+
+
+def continued(name, count):
+    """Texts of which all but the first five characters are what the model writes greedily."""
+    model = known(name)
+    starts = np.random.default_rng(8).integers(0, len(CHARACTERS), (count, 5))
+    config = transformers.GenerationConfig(max_new_tokens=20, eos_token_id=None, pad_token_id=0)
+    mask = torch.ones((count, 5), dtype=torch.int64)
+    options = {"generation_config": config, "attention_mask": mask}
+    with torch.no_grad():
+        rows = model.module.generate(torch.from_numpy(starts), **options)
+    return ["".join(CHARACTERS[token] for token in row) for row in rows.tolist()]
+
+
+@pytest.mark.parametrize("stride", [None, 1, 7])
+def test_windows_are_cut_from_the_tokens_of_the_whole_text(stride):
+    model, texts = build("table"), strings(6, (3, 40))
+    schemes = [Scheme(), Scheme(temperature=0.6, top_k=8)]
+    found = verbatim(model, texts, schemes=schemes, stride=stride, **SMALL).texts
+    step, windows = stride or 4, []
+    for number, each in enumerate(texts):
+        ids = [CHARACTERS.index(c) for c in each]
+        windows += [(number, at, ids[at : at + 9]) for at in range(0, len(ids) - 8, step)]
+    assert found.document == tuple(w[0] for w in windows)
+    assert found.position == tuple(w[1] for w in windows)
+    assert found.short == sum(len(each) < 9 for each in texts)
+    told = Batcher(model).decoded(Rows.of([w[2] for w in windows], 5), schemes)
+    logs = told.log_probs.reshape(-1, 4, 2).sum(axis=1, dtype=np.float64)
+    np.testing.assert_allclose(found.log_probs, logs, atol=1e-5)
+    for at, greedy in enumerate(told.greedy.reshape(-1, 4)):
+        runs = "".join("x" if here else " " for here in greedy)
+        assert found.leading[at] == len(runs) - len(runs.lstrip("x"))
+        assert found.trailing[at] == len(runs) - len(runs.rstrip("x"))
+        assert found.longest[at] == max(map(len, runs.split(" ")))
+        assert found.strength[at] == found.trailing[at] / 4
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama", "mamba"])
+def test_what_a_model_writes_comes_out_and_other_text_does_not(name):
+    found = verbatim(known(name), continued(name, 12), strings(12, (25, 26)), stride=99, **SMALL)
+    assert found.texts.greedy.all()
+    assert (found.texts.strength == 1.0).all()
+    rate = found.greedy_rate()
+    assert rate.texts.value == rate.texts.upper == 1.0
+    assert rate.controls.value == 0.0 < rate.controls.upper < 0.3
+    assert rate.difference.lower > 0.4
+    assert rate.difference.p < 0.01
+    assert "12 of 12 windows" in str(found)
+    assert "0 of 12 windows (at most" in str(found)
+
+
+def test_rates_rise_with_tries_and_fall_with_the_chance():
+    found = verbatim(build("table"), strings(20, (30, 60)), **SMALL)
+    logs = found.texts.log_prob(0)
+    for tries, chance in ((10, 0.5), (10**6, 0.5), (10**6, 0.99)):
+        rate = found.rate(tries=tries, chance=chance).texts
+        assert rate.hits == (-np.expm1(tries * np.log1p(-np.exp(logs))) >= chance).sum()
+    assert found.notes == (WITHOUT_CONTROLS,)
+    assert WITHOUT_CONTROLS in found.summary()
+    assert len(found.to_frame()) == len(found.texts)
+
+
+def test_tries_and_chances_are_each_others_inverse():
+    logs = np.array([-np.inf, -800.0, -30.0, np.log(1e-3), np.log(0.5), -1e-9, 0.0])
+    tries = tries_for(logs, 0.5)
+    assert tries[0] == np.inf
+    assert tries[3:].tolist() == [693.0, 1.0, 1.0, 1.0]
+    assert tries[2] == pytest.approx(np.log(2) * np.exp(30.0))
+    assert chance_within(logs[3], 693) >= 0.5 > chance_within(logs[3], 692)
+    assert chance_within(logs[[0, -1]], 10).tolist() == [0.0, 1.0]
+    assert chance_within(-30.0, 1) == pytest.approx(np.exp(-30.0), rel=1e-12)
+
+
+def test_batches_start_tokens_and_files_change_nothing(tmp_path):
+    model, texts = known("gpt2"), strings(8, (20, 50))
+    first = verbatim(model, texts, strings(8, (20, 50), 1), **SMALL)
+    other = verbatim(model, texts, batch_size=1, **SMALL)
+    np.testing.assert_allclose(first.texts.log_probs, other.texts.log_probs, atol=1e-4)
+    first.save(tmp_path / "verbatim.json")
+    again = Verbatim.load(tmp_path / "verbatim.json")
+    assert dataclasses.replace(again, file="") == first
+    assert canary.read(tmp_path / "verbatim.json") == again
+    written = (tmp_path / "verbatim.json").read_text()
+    assert not any(each[at : at + 5] in written for each in texts for at in range(0, 15, 5))
+    started = verbatim(model, texts, start_token="a", **SMALL)
+    ids = [CHARACTERS.index(c) for c in "a" + texts[0][:9]]
+    expected = Batcher(model).score(Rows.of([ids], 6)).sum(dtype=np.float64)
+    assert started.texts.log_probs[0][0] == pytest.approx(expected, abs=1e-4)
+    assert started.texts.position == first.texts.position
+
+
+class Stops:
+    """A model that is killed after some batches."""
+
+    def __init__(self, model, batches):
+        self._model, self.left = model, batches
+        self.tokenizer, self.facts, self.memory = model.tokenizer, model.facts, model.memory
+        self.score, self.open = model.score, model.open
+
+    def decoded(self, rows, schemes):
+        if not self.left:
+            raise KeyboardInterrupt
+        self.left -= 1
+        return self._model.decoded(rows, schemes)
+
+
+def test_a_stopped_run_goes_on_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr("canary.passages.verbatim._BLOCK", 90)
+    model, texts, controls = build("table"), strings(9, (40, 60)), strings(9, (40, 60), 1)
+    options = {**SMALL, "batch_size": 100, "parts": tmp_path / "parts"}
+    whole = verbatim(model, texts, controls, **SMALL)
+    with pytest.raises(KeyboardInterrupt):
+        verbatim(Stops(model, 4), texts, controls, **options)
+    total = -(-len(whole.texts) // 10) + -(-len(whole.controls) // 10)
+    left = Stops(model, total - 4)
+    resumed = verbatim(left, texts, controls, **options)
+    assert left.left == 0
+    assert (resumed.texts, resumed.controls) == (whole.texts, whole.controls)
+    with pytest.raises(RecordError, match="another texts"):
+        verbatim(model, texts[1:], controls, **options)
+    with pytest.raises(RecordError, match="another schemes"):
+        verbatim(model, texts, controls, schemes=Scheme(top_k=2), **options)
+    assert not any(each[:9].encode() in p.read_bytes() for each in texts
+                   for p in (tmp_path / "parts").iterdir())  # fmt: skip
+
+
+LONG = strings(2, (30, 31), 5)
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ([], {}, "texts"),
+        ("one text", {}, "texts"),
+        (["short", ""], {}, r"none of 2 texts has the 9 tokens of a window \(the longest has 5\)"),
+        ([1], {}, "each of texts"),
+        (LONG, {"prefix": 0}, "prefix"),
+        (LONG, {"suffix": 1.5}, "suffix"),
+        (LONG, {"stride": 0}, "stride"),
+        (LONG, {"prefix": 61}, "none of 2 texts"),
+        (["a" * 90], {"prefix": 61}, "window of 65 tokens.*longer than the 64 that the model"),
+        (LONG, {"confidence": 1.0}, "confidence"),
+        (LONG, {"schemes": []}, "Scheme"),
+        (LONG, {"schemes": [Scheme(), Scheme()]}, "listed twice"),
+        (LONG, {"schemes": "t=1"}, "Scheme"),
+        (LONG, {"context": "a"}, "takes no context"),
+        (LONG, {"controls": ["ab"]}, "controls.*none of 1 text"),
+        (LONG, {"controls": ["x", "yz" + LONG[1][7:22]], "stride": 1},
+         r"9 tokens of controls\[1\], from token 2 on, are in texts\[1\] too, from token 7 on"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused(texts, options, message):
+    with pytest.raises(InputError, match=message):
+        verbatim(known("gpt2"), texts, **{**SMALL, **options})
+
+
+def test_values_out_of_range_are_refused():
+    found = verbatim(build("table"), LONG, **SMALL)
+    for options, message in (
+        ({"tries": 0}, "tries"),
+        ({"chance": 1.0}, "chance of 1.0 makes no sense"),
+        ({"scheme": Scheme(top_k=9)}, "the scheme t=1,k=9 was not measured; name one of t=1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            found.rate(**options)
+    with pytest.raises(UnsupportedError, match="whole vocabulary"):
+        verbatim(build("by_rows"), LONG, **SMALL)
+
+
+def test_a_damaged_result_is_refused():
+    plain = json.loads(json.dumps(verbatim(build("table"), LONG, **SMALL).to_dict()))
+    plain["texts"]["leading"].pop()
+    with pytest.raises(RecordError, match="not all numbers"):
+        Verbatim.from_dict(plain)
+    plain["texts"]["leading"].append(0)
+    plain["schemes"] *= 2
+    with pytest.raises(RecordError, match="one log-probability for each scheme"):
+        Verbatim.from_dict(plain)
