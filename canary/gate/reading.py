@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from typing import cast
 
 from canary.audits import audit_result, history
 from canary.audits.audit_result import Audit
 from canary.audits.history import History
-from canary.corpus import canaries, verification
+from canary.corpus import canaries, placements, verification
 from canary.corpus.canaries import CanarySet
+from canary.corpus.placements import Placements
 from canary.corpus.verification import Verification
 from canary.errors import RecordError
 from canary.gate import baselines
@@ -23,6 +25,7 @@ from canary.records.versioned_json import kind_of, load_document
 
 KINDS: Mapping[str, type[Document]] = {
     canaries.KIND: CanarySet,
+    placements.KIND: Placements,
     verification.KIND: Verification,
     audit_result.KIND: Audit,
     history.KIND: History,
@@ -32,20 +35,21 @@ KINDS: Mapping[str, type[Document]] = {
 """What is read back, by the kind that its file names."""
 
 
-def read(
-    path: str | os.PathLike[str],
-) -> CanarySet | Verification | Audit | History | Baseline | Verbatim:
+Saved = CanarySet | Placements | Verification | Audit | History | Baseline | Verbatim
+
+
+def read(path: str | os.PathLike[str]) -> Saved:
     """Read a file that canary saved, whatever it holds.
 
     Parameters
     ----------
     path : path
-        A canary set, a verification (``canary verify --json``), an audit, the
+        A canary set, its placements, a verification (``canary verify --json``), an audit, the
         history of a training, a baseline, or a test of passages.
 
     Returns
     -------
-    CanarySet, Verification, Audit, History, Baseline or Verbatim
+    CanarySet, Placements, Verification, Audit, History, Baseline or Verbatim
         What the file says that it is.
 
     Raises
@@ -67,6 +71,4 @@ def read(
             cure=f"read one of {', '.join(KINDS)}",
             where=str(path),
         )
-    result: CanarySet | Verification | Audit | History | Baseline | Verbatim
-    result = KINDS[kind].load(path)  # type: ignore[assignment]
-    return result
+    return cast(Saved, KINDS[kind].load(path))

@@ -53,7 +53,7 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
         if not self.loaded:
             return "The model could not be loaded, so nothing was checked."
         found = Counter(finding.verdict for finding in self.findings)
-        every, passed = plural(len(self.findings), "check"), found.pop("fine")
+        every, passed = plural(len(self.findings), "check"), found.pop("fine", 0)
         others = "".join(f", {number} {verdict}" for verdict, number in found.items())
         says = f"{passed} of {every} passed{others}." if others else f"All {every} passed."
         if self.sound:

@@ -230,6 +230,12 @@ def _read_tuple(kind: Any) -> Callable[[Any, Any], Any]:
     return _only_from((list, tuple), "is not a list", read)
 
 
+@_CONVERTER.register_structure_hook_factory(lambda kind: kind == str | tuple[str, ...])
+def _read_text_or_texts(kind: Any) -> Callable[[Any, Any], Any]:
+    several = _CONVERTER.get_structure_hook(tuple[str, ...])
+    return lambda value, _: value if isinstance(value, str) else several(value, kind)
+
+
 @_CONVERTER.register_structure_hook_factory(is_mapping)
 def _read_mapping(kind: Any) -> Callable[[Any, Any], Any]:
     read = mapping_structure_factory(kind, _CONVERTER, structure_to=dict)

@@ -65,7 +65,7 @@ def first_target(result: dict[str, Any]) -> Iterable[str]:
 def agreement(result: dict[str, Any]) -> Iterable[str]:
     """Table 3."""
     found = result["agreement"]
-    yield "| pair | members: paper | ours | nonmembers: paper | ours |"
+    yield "| pair | members: paper | ours | non-members: paper | ours |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for (i, one), (j, two) in combinations(enumerate(found["names"]), 2):
         pair = f"{one}, {two}"

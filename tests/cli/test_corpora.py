@@ -151,7 +151,7 @@ def test_a_set_of_controls_alone_is_said_to_be_one(command, workplace, model):
         assert "note: the set has only controls" in done.out
     assert command("strip", "new.jsonl", *CANARIES, "--out", "back.jsonl").code == 2
     audited = command("audit", model, *CANARIES, "--out", "a", "--draws", "50")
-    assert "none of the set's canaries was injected" in audited.out
+    assert "none of its secrets was planted" in audited.out
     judged = command("check", "a/audit.json", "--max-exposure-bits", "5")
     assert judged.code == 2
     assert "there is nothing to judge" in judged.err

@@ -10,15 +10,19 @@ from canary.corpus.canaries import generate
 
 RUN = """
 import sys
+from contextlib import redirect_stdout
 from canary.cli.main import run
 folder, seed, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 words = ["inject", f"{folder}/corpus.jsonl", "--canaries", f"{folder}/canaries.json"]
-run([*words, "--out", f"{folder}/first{seed}.jsonl"])  # what is imported on the way
+with redirect_stdout(sys.stderr):
+    run([*words, "--out", f"{folder}/first{seed}.jsonl"])  # what is imported on the way
 print("ready", flush=True)
 for at in range(rounds):
     sys.stdin.readline()
     out = ["--force", "--out", f"{folder}/out{at}.jsonl"]
-    print(run([*words, *out, "--seed", seed]), flush=True)
+    with redirect_stdout(sys.stderr):
+        code = run([*words, *out, "--seed", seed])
+    print(code, flush=True)
 """
 
 

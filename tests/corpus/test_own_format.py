@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from pathlib import Path
+from doctest import DocTestParser
 
 import pytest
-from pages import blocks
 
 from canary.corpus.canaries import generate
 from canary.corpus.columns import Slot, edit_text
@@ -67,9 +66,10 @@ def test_a_format_in_one_class(tmp_path, registered, mode):
 @pytest.mark.parametrize("closes", [True, False])
 def test_records_of_several_lines(tmp_path, registered, mode, end, closes):
     """Nothing is added to a last record that has no end, even if `closed` is not overridden."""
-    page = Path(__file__).parents[2] / "docs" / "guides" / "corpora.md"
-    (example,) = (block.text for block in blocks(page) if "class Poems" in block.text)
-    exec(example, {"__name__": "example"})
+    example = {"__name__": "example"}
+    for line in DocTestParser().get_examples(LineCorpus.__doc__):
+        exec(line.source, example)
+    FILE_FORMATS.add("poems", example["Poems"])
     if not closes:
         del FILE_FORMATS["poems"].closed
     source, mixed, back = (tmp_path / f"{name}.poems" for name in ("in", "out", "back"))

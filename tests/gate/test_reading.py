@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,16 @@ def test_every_saved_file_is_what_it_was(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text('{"text": "a line"}\n' * 9)
     audit = exact({4: [1.0] * 8})
     placed = tmp_path / "placed.jsonl"
-    inject_file(tmp_path / "corpus.jsonl", placed, chosen)
+    records = inject_file(tmp_path / "corpus.jsonl", placed, chosen)
     verified = canary.verify(placed, chosen)
-    saved = [chosen, verified, audit, new_baseline(audit)]
+    saved = [
+        chosen,
+        verified,
+        audit,
+        new_baseline(audit),
+        records,
+        replace(records, column=("a", "b"), mode="splice", separators=(" ", "")),
+    ]
     for number, result in enumerate(saved):
         result.save(tmp_path / f"{number}.json")
         again = canary.read(tmp_path / f"{number}.json")
