@@ -113,6 +113,9 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
     if path.exists():
         results = json.loads(path.read_text())
     results["planned"] = len(trainings)
+    length = sum(len(line) + 1 for line in texts["train"])
+    if results.setdefault("characters", length) != length:
+        sys.exit(f"{path}: the results are of another text; give another --work folder")
     left = [t for t in trainings if not is_done(t, results)]
     pace = probed(left, texts, tokenizer)
     say(f"{study.name}: {len(left)} of {len(trainings)} trainings to do; {hours(left, pace):.1f} h")
@@ -126,7 +129,7 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
             rest += hours([training], pace) * (1 - epoch["epoch"] / training.settings.epochs)
             say(
                 f"{study.name} {training.name}, epoch {epoch['epoch']}: test "
-                f"{epoch['test_nats']:.3f} nats/char, {injected_bits(epoch):.1f} bits; "
+                f"{epoch['test_nats']:.3f} nats/char, {epoch['canaries'][0]['bits']:.1f} bits; "
                 f"{rest:.1f} h left"
             )
             written(path, results)

@@ -64,6 +64,9 @@ def test_resumed_run_gives_the_same_weights(work, tmp_path):
     shutil.copytree(work, again)
     shutil.rmtree(again / "epoch-02")
     (again / "epoch-02.part").mkdir()
+    # And as it was begun before a setting existed, which then has its default.
+    begun = json.loads((again / "training.json").read_text())
+    (again / "training.json").write_text(json.dumps({k: begun[k] for k in begun if k != "order"}))
     run("--work", again)
     whole, resumed = (
         load_file(folder / "epoch-02" / "model.safetensors") for folder in (work, again)
@@ -229,11 +232,26 @@ def test_quantized_weights_have_few_values_close_to_the_old_ones(recipe):
     assert rounded["constant"].equal(weights["constant"])
 
 
-def test_studies_refuse_what_they_cannot_do(studies):
+def altered(trainings, **settings):
+    """The trainings, the first of them as if it had other settings."""
+    name, row = next(iter(trainings.items()))
+    return {**trainings, name: row | {"settings": row["settings"] | settings}}
+
+
+def test_studies_refuse_what_they_cannot_do(studies, tmp_path):
     with pytest.raises(ScriptError, match="no such study; choose from one-copy"):
         run_study("one-canary", studies)
     with pytest.raises(ScriptError, match="--data is missing"):
         run_script(RECIPE / "studies.py", "one-copy", "--work", studies)
+    results = study_results(studies, "one-copy")
+    (tmp_path / "one-copy").mkdir()
+    for change, why in (
+        ({"characters": results["characters"] + 1}, "another text"),
+        ({"trainings": altered(results["trainings"], epochs=3)}, "other settings"),
+    ):
+        (tmp_path / "one-copy" / "results.json").write_text(json.dumps(results | change))
+        with pytest.raises(ScriptError, match=f"the results are of {why}"):
+            run_study("one-copy", tmp_path)
     with (studies / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ScriptError, match="another process is working there"):
