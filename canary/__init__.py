@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canary.membership.forgetting import forgotten as forgotten
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
+    from canary.passages.verbatim import verbatim as verbatim
     from canary.reports.pages import plot as plot
     from canary.reports.pages import report as report
     from canary.scoring.texts import score as score
@@ -61,6 +62,7 @@ _HOMES = {
     "report": "canary.reports.pages",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
+    "verbatim": "canary.passages.verbatim",
     "verify": "canary.corpus.verification",
 }
 

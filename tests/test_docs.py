@@ -62,7 +62,7 @@ def test_every_folder_of_a_run_that_goes_on_is_told_of():
         for text in pages.split("\n## canary ")
         if "keeps what is finished until then" in " ".join(text.split())
     ]
-    assert keep == ["audit", "score", "membership text"]
+    assert keep == ["audit", "verbatim", "score", "membership text"]
     assert all(f"`{command}`" in told for command in [*keep, "membership models"])
 
 

@@ -94,7 +94,10 @@ HAS = {
         "bert",
         "membership.json",
         "forgetting.json",
+        "train.jsonl",
+        "heldout.jsonl",
     ],
+    "docs/guides/verbatim.md": ["model", "train.jsonl", "heldout.jsonl"],
     "docs/guides/membership.md": ["target.npz", "shadow.npz"],
     "docs/guides/many-models.md": [f"model{number}.npz" for number in range(6)],
     "docs/guides/membership-text.md": [

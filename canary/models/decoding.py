@@ -58,8 +58,14 @@ class Scheme(Record):
     def __post_init__(self) -> None:
         self._ranged("temperature", above=0.0, most=1e6)
         if self.top_k is not None:
-            cure = "give the number of tokens, or leave it out"
-            value = whole_number(self.top_k, "top_k", at_least=1, cure=cure)
+            try:
+                value = whole_number(self.top_k, "top-k", at_least=1, cure="")
+            except InputError:
+                raise InputError(
+                    f"a top-k of {brief(self.top_k)} makes no sense in a decoding scheme",
+                    cure="give a number of tokens, 1 or more, or leave it out",
+                    where="scheme",
+                ) from None
             object.__setattr__(self, "top_k", value)
         if self.top_p is not None:
             self._ranged("top_p", above=0.0, most=1.0)

@@ -72,7 +72,7 @@ def read_texts(
         record, or no non-member is left. It names file and line, never the text.
     """
     sources = Path(members), Path(nonmembers)
-    (inside, first), (others, second) = (_read(source, column) for source in sources)
+    (inside, first), (others, second) = (read_rows(source, column) for source in sources)
     known = {text for text, _ in inside}
     outside = [(text, line) for text, line in others if text not in known]
     both = len(others) - len(outside)
@@ -102,7 +102,8 @@ def read_texts(
     )
 
 
-def _read(source: Path, column: str) -> tuple[list[tuple[str, int]], str]:
+def read_rows(source: Path, column: str) -> tuple[list[tuple[str, int]], str]:
+    """The texts of a JSONL file with their lines, and its SHA-256; errors as `read_texts`."""
     corpus = JsonLines(source)
     _ = corpus.stamp
     digest = file_digest(source)

@@ -19,6 +19,7 @@ from canary.cli import (
     membership_commands,
     model_commands,
     result_commands,
+    verbatim_command,
 )
 from canary.cli.commands import app
 from canary.cli.help_pages import commands_of, panels_of
@@ -40,6 +41,7 @@ from canary.membership.shadow_survey import survey
 from canary.membership.survey import FPRS
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
+from canary.passages.verbatim import verbatim
 from canary.reports.builders import Kind
 from canary.scoring.score_job import score_file
 from canary.search.shortest import STOPS
@@ -65,6 +67,7 @@ SHARED = [
     (membership_commands.attack, survey),
     (membership_commands.risk, risk_scores),
     (result_commands.forgotten, forgotten),
+    (verbatim_command.verbatim, verbatim),
     (membership_commands.models, survey_models),
     (membership_commands.text, measure_texts),
     (membership_commands.text, survey_texts),

@@ -163,6 +163,17 @@ CASES: dict[str, list[tuple[str, ...]]] = {
             *("--rule", "linear", "--alphas", "0.05,0.2", "--out", "n"),
         ),
     ],
+    "verbatim": [
+        (
+            *("verbatim", "model", "--texts", TEXTS[0], "--controls", TEXTS[1], *BATCH, *NONE),
+            *("--prefix", "6", "--suffix", "3", "--scheme", "t=1", "--scheme", "t=0.7,k=5"),
+            *("--out", "v", "--json"),
+        ),
+        (
+            *("verbatim", "model", "--texts", TEXTS[0], *BATCH, *NONE, "--prefix", "3"),
+            *("--suffix", "2", "--out", "w"),
+        ),
+    ],
     "membership-text": [
         ("membership", "text", "model", *TEXTS, *BATCH, *NONE, "--out", "m", "--json"),
         (

@@ -194,7 +194,7 @@ def test_schemes_are_read_as_they_are_written(scheme):
         ("k=2.5", "no decoding scheme"),
         ("t=0", "temperature=0.0 makes no sense"),
         ("t=nan", "temperature=nan makes no sense"),
-        ("k=0", "top_k"),
+        ("k=0", "top-k of 0 makes no sense"),
         ("p=0", "top_p=0.0 makes no sense"),
         ("p=1.1", "top_p=1.1 makes no sense"),
         ("m=-0.1", "min_p=-0.1 makes no sense"),

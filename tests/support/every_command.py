@@ -38,6 +38,10 @@ COMMANDS = {
     "strip": ("strip", "<canaried.jsonl", *SET, "--out", ">new.jsonl"),
     "discover": ("discover", "<corpus.jsonl", "number {digit:2}", "--out", ">found.json"),
     "score": ("score", "<model", "<texts.jsonl", "--out", ">scores.jsonl"),
+    "verbatim": (
+        *("verbatim", "<model", "--texts", "<texts.jsonl", "--controls", "<others.jsonl"),
+        *("--prefix", "2", "--suffix", "2", "--out", ">verbatim/"),
+    ),
     "audit": ("audit", "<model", *SET, "--out", ">audit/", *AUDITED),
     "exposure": ("exposure", "<model", *SET, "--draws", "9"),
     "extract": ("extract", "<model", FORMAT, *SET, "--budget", "9"),
@@ -85,6 +89,7 @@ IN_FOLDER = {
     ),
     "attacks/": ("membership.json", "report.html"),
     "models/": ("models.json", "report.html"),
+    "verbatim/": ("verbatim.json", "report.html"),
 }
 """The files that a command writes into a folder, or beside one."""
 

@@ -119,8 +119,7 @@ PACKAGES = {
     ],
     "passages": [
         "Which passages of training text a model repeats; "
-        "[the decision](../adr/012-verbatim.md) says how.",
-        "passages.verbatim: verbatim",
+        "[Verbatim](../guides/verbatim.md) is the guide.",
         "passages.result: Verbatim Passages Extractable",
         "passages.tries: tries_for chance_within",
         "passages.windows: Windows Grid cut refuse_overlap",

@@ -330,11 +330,19 @@ def some_texts(path: Path) -> None:
     json_lines(path, [{"text": text} for text in said[path.name.startswith("non") :: 2]])
 
 
+def long_texts(path: Path) -> None:
+    """Texts of more than a hundred tokens: those that were trained on, or others."""
+    said = [" ".join(sentences(80)[at : at + 8]) for at in range(0, 80, 8)]
+    json_lines(path, [{"text": text} for text in said[path.name.startswith("train") :: 2]])
+
+
 SCORED = ("query", "unlearned", "other", "retrained")
 
 THINGS = {
     "members.jsonl": some_texts,
     "nonmembers.jsonl": some_texts,
+    "train.jsonl": long_texts,
+    "heldout.jsonl": long_texts,
     "target.npz": outputs,
     "shadow.npz": outputs,
     **dict.fromkeys((f"model{number}.npz" for number in range(6)), one_of_six),

@@ -1,0 +1,84 @@
+"""The command on passages of texts: which of them a model repeats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from canary.cli.command import command
+from canary.cli.console import Bars
+from canary.cli.options import Count, ModelOptions
+from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, resumable
+
+
+@command(
+    "verbatim ./model --texts train.jsonl --controls heldout.jsonl --out verbatim/",
+    "verbatim ./model --texts train.jsonl --scheme t=1 --scheme t=0.7,p=0.9 --out verbatim/ "
+    "--force",
+    texts="FILE: A JSON Lines file with texts that the model was trained on.",
+    controls="FILE: The same with texts from the same source that it never saw.",
+    out="FOLDER: Where verbatim.json and report.html go.",
+    scheme="SCHEME: How text is drawn: t (temperature), k (top-k), p (top-p) and m (min-p), as in "
+    "t=0.8,k=40. Repeat it for several.  [default: t=1]",
+    prefix="TOKENS: The tokens of a passage that the model is given.",
+    suffix="TOKENS: The tokens after these, which it has to repeat.",
+    stride="[Long texts] TOKENS: From the beginning of a passage to that of the next.  [default: "
+    "as --suffix]",
+    column="[Long texts] NAME: The field that holds the text.",
+)
+def verbatim(
+    model: str,
+    *,
+    texts: Path,
+    controls: Path | None = None,
+    out: Path,
+    scheme: list[str] | None = None,
+    prefix: Count = 50,
+    suffix: Count = 50,
+    stride: Count | None = None,
+    column: str = "text",
+    confidence: float = 0.95,
+    names: Names,
+    force: bool = False,
+    options: ModelOptions,
+) -> Result:
+    """Measure which passages of its training text a model repeats.
+
+    FOLDER/report.html is for people, FOLDER/verbatim.json for machines. Texts are named by their
+    place in the file and never shown. Give texts that the model never saw as --controls: without
+    them, nothing distinguishes memory from what any model predicts. Run the same command again to
+    resume a run that was stopped; FOLDER/parts keeps what is finished until then. The guide is
+    docs/guides/verbatim.md.
+    """
+    from canary.models.decoding import Scheme
+    from canary.passages.result import KIND, SCHEMA
+    from canary.passages.verbatim import verbatim as measure
+    from canary.signals.text_files import read_rows
+
+    schemes = [Scheme.parsed(written) for written in scheme or ["t=1"]]
+    given = {"texts": texts, **({} if controls is None else {"controls": controls})}
+    models = model_files(model, options.tokenizer)
+    read = [*given.values(), *models, *factory_file(options.factory)]
+    with report_folder(
+        out, KIND, "verbatim.json", inputs=read, force=force, in_parts=True
+    ) as folder:
+        kinds = {
+            name: [text for text, _ in read_rows(source, column)[0]]
+            for name, source in given.items()
+        }
+        loaded = options.load(model)
+        with resumable(folder.parts), Bars() as bars:
+            result = measure(
+                loaded,
+                kinds["texts"],
+                kinds.get("controls"),
+                schemes=schemes,
+                prefix=prefix,
+                suffix=suffix,
+                stride=stride,
+                confidence=confidence,
+                parts=folder.parts,
+                progress=bars.stage,
+                **options.running(),
+            )
+        result = names.on(result)
+        return folder.finish(result, result.to_dict(), SCHEMA)

@@ -1,0 +1,204 @@
+"""The report of which passages of texts a model repeats, and its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from canary.passages.result import Extractable, Passages, Verbatim
+from canary.passages.tries import tries_for
+from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
+from canary.reports.document import (
+    Axis,
+    Block,
+    Facts,
+    Figure,
+    Mark,
+    Panel,
+    Report,
+    Table,
+    said,
+    sentence,
+)
+from canary.reports.palette import CONTROL, CURVE, SERIES, dots
+from canary.reports.wording import about_of, called, ended, software
+from canary.statistics.clustered import ClusteredShare
+from canary.statistics.numbers import count, plural, probability
+
+_CHANCE = 0.5
+_TRIES = (1, 100, 10_000, 1_000_000)
+_SHOWN_TRIES = 1_000  # of the figure and of the documents
+_MOST_DOCUMENTS = 20
+_LEVEL = 0.05
+
+
+@report_of.register
+def verbatim_report(result: Verbatim) -> Report:
+    """What there is to say about the passages that a model repeats."""
+    found, grid = result.greedy_rate(), result.settings
+    drawn = result.rate(tries=_SHOWN_TRIES, chance=_CHANCE)
+    key = _key(found, drawn)
+    label, tone = {
+        "memorized": ("Passages are memorized", "memorized"),
+        "unclear": ("Memory or predictability: not enough data to decide", "undecided"),
+        "alone": ("Passages come out; no controls", "undecided"),
+        "drawn": ("Passages come out of samples", "undecided"),
+        "none": ("No passage came out", "not-found"),
+    }[key]
+    texts, controls, lead = found.texts, found.controls, found.difference
+    return Report(
+        title=f"What does {called(result.model_name)} repeat of its training text?",
+        label=label,
+        tone=tone,
+        sentences=[
+            sentence(
+                f"verbatim.{key}",
+                hits=texts.hits,
+                windows=texts.windows,
+                documents=texts.documents,
+                drawn=drawn.texts.hits,
+                tries=_SHOWN_TRIES,
+                upper=f"{100 * texts.upper:.2g} %",
+                others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
+                p=lead and probability(lead.p),
+            ),
+            sentence("verbatim.how", prefix=int(grid["prefix"]), suffix=int(grid["suffix"])),
+        ],
+        actions=said(
+            "verbatim.actions", alone=controls is None, memorized=key == "memorized",
+            none=key == "none", unclear=key in ("unclear", "drawn"),
+        ),
+        about={
+            **about_of(result, corpus="Texts"),
+            "Documents": f"{count(texts.documents)} with {plural(texts.windows, 'passage')}",
+            **(
+                {}
+                if controls is None
+                else {
+                    "Controls": f"{count(controls.documents)} with "
+                    f"{plural(controls.windows, 'passage')}"
+                }
+            ),
+        },
+        outcome=[passages_figure(result)],
+        unsaid=said("verbatim.unsaid"),
+        notes=ended(result.notes),
+        sections=sections_of(result),
+        brief=[_rates(result)],
+    )  # fmt: skip
+
+
+def _key(found: Extractable, drawn: Extractable) -> str:
+    """Which of the answers of ``words.md`` holds, by greedy decoding and by samples."""
+    if not found.texts.hits:
+        return "drawn" if drawn.texts.hits else "none"
+    if found.difference is None:
+        return "alone"
+    sure = found.difference.lower > 0.0 and found.difference.p <= _LEVEL
+    return "memorized" if sure else "unclear"
+
+
+def _ends(share: ClusteredShare) -> str:
+    if not share.hits:
+        return f"0 % (at most {100 * share.upper:.2g} %)"
+    ends = f"{100 * share.lower:.2g} to {100 * share.upper:.2g} %"
+    return f"{100 * share.value:.2g} % ({ends})"
+
+
+@section(Verbatim, "How many passages come out")
+def rates(result: Verbatim) -> Iterator[Block]:
+    """The share of passages by greedy decoding, and within numbers of samples."""
+    yield _rates(result)
+    yield from said("verbatim.rates")
+
+
+def _rates(result: Verbatim) -> Table:
+    found = {"greedy decoding": result.greedy_rate()}
+    for scheme in result.schemes:
+        for tries in _TRIES:
+            named = f"{plural(tries, 'sample')}, {scheme}"
+            found[named] = result.rate(scheme, tries=tries, chance=_CHANCE)
+    columns = ["Decoding", "Texts"]
+    rows = [[name, _ends(one.texts)] for name, one in found.items()]
+    if result.controls is not None:
+        columns += ["Controls", "p of the difference"]
+        for row, one in zip(rows, found.values(), strict=True):
+            assert one.controls is not None
+            assert one.difference is not None
+            row += [_ends(one.controls), probability(one.difference.p)]
+    return Table("Share of passages that come out", columns, rows, style="words")
+
+
+@section(Verbatim, "How it was measured", specialist=True)
+def how(result: Verbatim) -> Iterator[Block]:
+    """The windows and the model."""
+    names = {"prefix": "Prefix (tokens)", "suffix": "Suffix (tokens)", "stride": "Stride (tokens)"}
+    facts = {words: str(result.settings[name]) for name, words in names.items()}
+    facts["Start token"] = str(result.settings["start_token"] or "none named")
+    facts["Confidence of intervals"] = f"{100 * result.confidence:g} %"
+    facts["SHA-256 of the texts"] = result.texts.digest
+    yield Facts(facts)
+    yield from said("verbatim.method")
+    yield software()
+
+
+@figure_of.register
+def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
+    """A strip for each of the documents of which most comes out: what comes out from where."""
+    kind = result.texts
+    near = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
+    document, position = np.asarray(kind.document), np.asarray(kind.position)
+    order = _worst(kind, near)
+    levels = (
+        ("greedy decoding", kind.greedy, CURVE),
+        (f"{count(_SHOWN_TRIES)} samples", near & ~kind.greedy, SERIES[1]),
+        ("neither", ~near & ~kind.greedy, CONTROL),
+    )
+    marks: list[Mark] = []
+    for name, chosen, colour in levels:
+        x, y = [], []
+        for row, number in enumerate(order):
+            places = position[chosen & (document == number)]
+            x += places.tolist()
+            y += [row] * len(places)
+        if x:
+            marks.append(dots(x, y, 22, colour, hollow=name == "neither", label=name))
+    ticks = {float(row): f"text {number + 1}" for row, number in enumerate(order)}
+    cells = []
+    for number in order:
+        mine = document == number
+        cells.append((
+            f"Text {number + 1}",
+            count(int(mine.sum())),
+            count(int(kind.greedy[mine].sum())),
+            count(int((near | kind.greedy)[mine].sum())),
+            count(int(np.asarray(kind.longest)[mine].max())),
+        ))  # fmt: skip
+    columns = ("Text", "Passages", "Greedy", f"Greedy or {count(_SHOWN_TRIES)} samples",
+               "Longest run (tokens)")  # fmt: skip
+    hits = int(kind.greedy.sum())
+    return Figure(
+        "passages",
+        f"{count(hits)} of {plural(len(kind), 'passage')} come out by greedy decoding.",
+        [
+            Panel(
+                marks,
+                Axis("token of the text at which the passage begins"),
+                Axis(limits=(len(order) - 0.4, -0.6), ticks=ticks),
+                grid="x",
+                legend="above",
+            )
+        ],
+        sentence("verbatim.picture", shown=len(order), chance=f"{100 * _CHANCE:g} %"),
+        Table("Texts of which most comes out", columns, cells),
+    )
+
+
+def _worst(kind: Passages, near: Sequence[bool] | np.ndarray) -> list[int]:
+    """Numbers of the documents of which the largest share comes out."""
+    out = np.asarray(near) | kind.greedy
+    names, place = np.unique(kind.document, return_inverse=True)
+    shares = np.bincount(place, weights=out) / np.bincount(place)
+    order = np.argsort(-shares, kind="stable")[:_MOST_DOCUMENTS]
+    return [int(number) for number in names[order]]

@@ -1,0 +1,60 @@
+"""`canary verbatim`: what it writes and says, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import canary
+from canary.passages.result import Verbatim
+
+SIZES = ("--prefix", "4", "--suffix", "3", "--start-token", "none")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    from command_line import save_model, small_model
+
+    monkeypatch.chdir(tmp_path)
+    save_model(small_model(), tmp_path / "model")
+    for name, word in (("train", "code"), ("other", "number")):
+        rows = [{"text": f"the {word} is {n} and {7 * n} of {n}"} for n in range(12)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return tmp_path
+
+
+def test_it_writes_numbers_and_a_report_without_text(command, folder):
+    asked = ("verbatim", "model", "--texts", "train.jsonl", "--out", "v", *SIZES)
+    outcome = command(*asked, "--scheme", "t=1", "--scheme", "t=0.5,k=4", "--json")
+    assert outcome.code == 0, outcome.err
+    result = canary.read("v/verbatim.json")
+    assert isinstance(result, Verbatim)
+    assert [str(scheme) for scheme in result.schemes] == ["t=1", "t=0.5,k=4"]
+    assert json.loads(outcome.out)["texts"]["document"] == list(result.texts.document)
+    page = (folder / "v" / "report.html").read_text()
+    assert "nothing distinguishes what the model memorized" in page
+    for written in (page, outcome.out, outcome.err):
+        assert "the code is" not in written
+    assert not (folder / "v" / "parts").exists()
+    again = command(*asked)
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--texts", "train.jsonl", "--controls", "train.jsonl"), r"--controls: 7 tokens of"),
+        (("--texts", "train.jsonl", "--scheme", "k=0"), "--scheme: a top-k of 0 makes no sense"),
+        (("--texts", "train.jsonl", "--scheme", "hot"), "'hot' is no decoding scheme"),
+        (("--texts", "train.jsonl", "--prefix", "99"), "none of 12 texts has the 102 tokens"),
+        (("--texts", "train.jsonl", "--column", "body"), "train.jsonl"),
+        (("--texts", "nowhere.jsonl"), "nowhere.jsonl"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(command, folder, words, message):
+    outcome = command("verbatim", "model", "--out", "v", *SIZES, *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not (folder / "v").exists()

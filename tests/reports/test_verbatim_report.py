@@ -1,0 +1,50 @@
+"""The report of passages says what came out, and is never calmer than the numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_models import build
+
+import canary
+from canary.passages.result import Verbatim
+from canary.passages.verbatim import verbatim
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
+
+CASES = {
+    "memorized": (1.0, 0.0, -1e9, True),
+    "Memory or predictability": (0.5, 0.5, -1e9, True),
+    "no controls": (0.5, 0.0, -1e9, False),
+    "come out of samples": (0.0, 0.0, -2.0, True),
+    "No passage came out": (0.0, 0.0, -1e9, True),
+}
+
+
+def altered(kind, share, log_prob):
+    leading = np.where(np.arange(len(kind)) % 10 < 10 * share, kind.suffix, 0)
+    return replace(kind, leading=tuple(leading.tolist()), log_probs=((log_prob,),) * len(kind))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_label_follows_from_what_came_out(case, tmp_path):
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcdefg 123"), 40)) for _ in range(40)]
+    found = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=4)
+    inside, outside, log_prob, controlled = CASES[case]
+    controls = altered(found.controls, outside, log_prob) if controlled else None
+    result: Verbatim = replace(
+        found, texts=altered(found.texts, inside, log_prob), controls=controls
+    )
+    report = report_of(result)
+    assert case in report.label
+    assert (report.tone == "not-found") == (case == "No passage came out")
+    assert ("Controls" in report.about) == controlled
+    actions = " ".join(map(words_of, report.actions))
+    assert ("--controls" in actions) == (not controlled)
+    canary.report(result, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "by greedy decoding" in page
+    assert not any(text[:8] in page for text in texts)
