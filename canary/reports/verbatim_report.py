@@ -95,8 +95,7 @@ def _key(found: Extractable, drawn: Extractable) -> str:
         return "drawn" if drawn.texts.hits else "none"
     if found.difference is None:
         return "alone"
-    sure = found.difference.lower > 0.0 and found.difference.p <= _LEVEL
-    return "memorized" if sure else "unclear"
+    return "memorized" if found.difference.p <= _LEVEL else "unclear"
 
 
 def _ends(share: ClusteredShare) -> str:
