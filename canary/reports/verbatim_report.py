@@ -31,6 +31,8 @@ _TRIES = (1, 100, 10_000, 1_000_000)
 _SHOWN_TRIES = 1_000  # of the figure and of the documents
 _MOST_DOCUMENTS = 20
 _LEVEL = 0.05
+_FEW = 0.01
+"""The share of passages that must be ruled out before a page is calm."""
 
 
 @report_of.register
@@ -38,14 +40,16 @@ def verbatim_report(result: Verbatim) -> Report:
     """What there is to say about the passages that a model repeats."""
     found, grid = result.greedy_rate(), result.settings
     drawn = result.rate(tries=_SHOWN_TRIES, chance=_CHANCE)
-    key = _key(found, drawn)
+    key, most = _key(found, drawn), f"{100 * found.texts.upper:.2g} %"
     label, tone = {
         "memorized": ("Passages are memorized", "memorized"),
         "unclear": ("Memory or predictability: not enough data to decide", "undecided"),
         "alone": ("Passages come out; no controls", "undecided"),
         "drawn": ("Passages come out of samples", "undecided"),
-        "none": ("No passage came out", "not-found"),
+        "none": (f"No passage came out, but {most} of them could", "undecided"),
     }[key]
+    if key == "none" and found.texts.upper <= _FEW:
+        label, tone = "No passage came out", "not-found"
     texts, controls, lead = found.texts, found.controls, found.difference
     return Report(
         title=f"What does {called(result.model_name)} repeat of its training text?",
@@ -59,7 +63,7 @@ def verbatim_report(result: Verbatim) -> Report:
                 documents=texts.documents,
                 drawn=drawn.texts.hits,
                 tries=_SHOWN_TRIES,
-                upper=f"{100 * texts.upper:.2g} %",
+                upper=most,
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
                 p=lead and probability(lead.p),
             ),

@@ -12,6 +12,7 @@ from gate_audits import exact, extraction, trusting
 from histories import make_history
 from many_models import random_table
 from matplotlib.figure import Figure
+from small_models import build
 from texts_and_models import random_words, trained_on
 
 import canary
@@ -58,7 +59,12 @@ def a_forgetting():
     return canary.forgotten([losses[0]], losses[1], list(losses[2:]), resamples=9)
 
 
+def a_verbatim():
+    return canary.verbatim(build("table"), ["0123456789ab" * 2] * 3, prefix=4, suffix=4)
+
+
 RESULTS = {
+    "verbatim": (a_verbatim, None),
     "audit": (an_audit, 16),
     "history": (make_history, 60),
     "extraction": (lambda: an_audit().extractions[0], 8),

@@ -19,7 +19,7 @@ CASES = {
     "Memory or predictability": (0.5, 0.5, -1e9, True),
     "no controls": (0.5, 0.0, -1e9, False),
     "come out of samples": (0.0, 0.0, -2.0, True),
-    "No passage came out": (0.0, 0.0, -1e9, True),
+    "No passage came out, but": (0.0, 0.0, -1e9, True),
 }
 
 
@@ -40,7 +40,7 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     )
     report = report_of(result)
     assert case in report.label
-    assert (report.tone == "not-found") == (case == "No passage came out")
+    assert report.tone != "not-found"
     assert ("Controls" in report.about) == controlled
     actions = " ".join(map(words_of, report.actions))
     assert ("--controls" in actions) == (not controlled)
@@ -48,3 +48,17 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "by greedy decoding" in page
     assert not any(text[:8] in page for text in texts)
+
+
+def test_a_page_is_calm_only_if_the_bound_is_low():
+    none = (0,) * 500
+    found = verbatim(build("table"), ["0123456789ab"] * 3, prefix=4, suffix=4)
+    many = replace(
+        found.texts, documents=500, document=tuple(range(500)), position=none,
+        log_probs=((-1e9,),) * 500, leading=none, longest=none, trailing=none,
+    )  # fmt: skip
+    calm = report_of(replace(found, texts=many))
+    assert (calm.label, calm.tone) == ("No passage came out", "not-found")
+    few = report_of(replace(found, texts=altered(found.texts, 0.0, -1e9)))
+    assert few.label.startswith("No passage came out, but")
+    assert few.tone == "undecided"

@@ -36,7 +36,7 @@ def _chat_template(desk):
     Path("rendered.jsonl").write_text("".join(json.dumps({"text": CHAT + r}) + "\n" for r in rows))
     verified = desk.command("verify", "rendered.jsonl", "--canaries", "canaries.json")
     judged = desk.judged("after a chat", limits=desk.verified("rendered.jsonl"))
-    return Said(judged.outcome, verified.err + judged.text)
+    return Said(judged.outcome, verified.out + verified.err + judged.text)
 
 
 @made("T4")
