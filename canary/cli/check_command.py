@@ -92,15 +92,13 @@ class Limits:
     confidence="LEVEL: The confidence of a verdict on exposure, or of the bound on epsilon.  "
     "[default: 0.9, or 0.95 for epsilon]",
     undecided="The exit code of an undecided verdict: fail gives 3, pass gives 0.",
-    max_auc="[Membership and forgetting] AUC: The verdict is failed if the AUC of an attack is "
-    "above this, from 0.5 to 1.",
-    max_tpr_at_fpr="[Membership and forgetting] FPR=TPR: The verdict is failed if an attack has a "
+    max_auc="AUC: The verdict is failed if the AUC of an attack is above this, from 0.5 to 1.",
+    max_tpr_at_fpr="FPR=TPR: The verdict is failed if an attack has a "
     "true positive rate above TPR at the false positive rate FPR. Repeat it for more rates.",
-    forgotten="[Membership and forgetting] The verdict is failed if the query set is not "
-    "forgotten: if rho is below 1.",
-    min_rho="[Membership and forgetting] RHO: The verdict is failed if rho is below this, above 0 "
+    forgotten="The verdict is failed if the query set is not forgotten: if rho is below 1.",
+    min_rho="RHO: The verdict is failed if rho is below this, above 0 "
     "and at most 1. A model that never saw the query set has about 1.",
-    trust_members="[Membership and forgetting] Confirm that the members were in the training data. "
+    trust_members="Confirm that the members were in the training data. "
     "Without this a test that identifies no member is undecided.",
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",

@@ -83,7 +83,8 @@ def panels_of(command: Any, ctx: Any) -> dict[str, Rows]:
         name = written if _is_option(param) else param.metavar
         row = name, _RANGE.sub("", words)
         found.setdefault(getattr(param, "rich_help_panel", None) or panel, []).append(row)
-    return {title: found[title] for title in ("Arguments", "Options", *PANELS) if title in found}
+    order = ("Arguments", "Options", *PANELS, *found)
+    return {title: found[title] for title in order if title in found}
 
 
 def groups_of(group: Any) -> dict[str, Rows]:

@@ -85,8 +85,7 @@ HELP: Mapping[str, str] = {
     "verification": "FILE: What canary verify --json printed for the training corpus. Nothing is "
     "decided if canaries were lost there.",
     "trust_injection": "Confirm that the canaries were in the training data. Without this and "
-    "without --verification, the verdict is undecided unless canaries look learned. The same holds "
-    "for the members of a membership test.",
+    "without --verification, the verdict is undecided unless canaries look learned.",
     "model_name": "NAME: The model's name in the report.  [default: that of its folder or hub id]",
     "corpus_name": "NAME: The name of the training data in the report.",
     "auditor": "NAME: Who tests the model, for the report.",
@@ -129,6 +128,7 @@ PANELS: Mapping[str, str] = {
     "Long texts": "window overlap",
     "Figure": "format skew_normal",
     "Baseline": "baseline update_baseline",
+    "Membership and forgetting": "max_auc max_tpr_at_fpr min_rho forgotten trust_members",
     "Further evidence": "retrained unseen query_data calibration_data",
     "Statistics": "exposure_bits power fpr statistic confidence resamples undecided",
     "Risk scores": "prior bins scale least smooth",

@@ -171,6 +171,13 @@ def check_tested(
               for fpr, limit in rates.items()]  # fmt: skip
     about |= {"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)}
     notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
+    if "most_vulnerable_models" not in document and all(
+        one.outcome == "passed" for one in findings
+    ):
+        notes.append(
+            "A pass speaks only of these attacks. Attacks with more reference models (canary "
+            "membership models) find more members: make them before you rely on it"
+        )
     if trust_members and found.outcome == "not identified":
         notes.append("that the members were in the training data is your word")
     return Verdict(

@@ -254,7 +254,7 @@ def _guessing(view: View) -> str | None:
     return (
         f"The {view.what} is right on {100 * right / members:.1f} % of its members, and naming the "
         f"most common class would be on {100 * common / members:.1f} %: it learned nothing, or the "
-        "labels are of other samples, in another order, or numbered otherwise than the outputs. "
+        "labels are of other samples, in another order, or numbered differently from the outputs. "
         "Then attacks find nothing, whatever the model remembers"
     )
 

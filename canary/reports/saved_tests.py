@@ -41,8 +41,15 @@ class _Sizes(Part):
 
 
 @dataclass(frozen=True)
+class _Surest(Part):
+    name: str = ""
+    asked_fpr: float = 0.0
+
+
+@dataclass(frozen=True)
 class _Membership(Attacks):
     strongest: str = ""
+    surest: _Surest | None = None
     target: _Sizes | None = None
     model: _Named | None = None
     reference: _Named | None = None
@@ -136,18 +143,25 @@ def _membership(found: _Membership, digest: str) -> Evidence:
 def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
     """What the strongest attack reaches where mistakes are fewest, and in pairs."""
     attacks = found.attacks
-    best = next((one for one in attacks if one.name == found.strongest), attacks[0])
+    named = {one.name: one for one in attacks}
+    best = named.get(found.strongest, attacks[0])
     texts: list[Text] = []
     metrics: list[Metric] = []
-    if rates := best.corrected.tpr_at_fpr:
-        at = min(rates, key=lambda rate: rate.asked_fpr)
+    lead = best if found.surest is None else named.get(found.surest.name, best)
+    if rates := lead.corrected.tpr_at_fpr:
+        asked = (
+            max(rate.asked_fpr for rate in rates)
+            if found.surest is None
+            else found.surest.asked_fpr
+        )
+        at = min(rates, key=lambda rate: abs(rate.asked_fpr - asked))
         few = percent_of(at.asked_fpr, digits=None)
         texts.append(
             said_in_one(
                 "trial.membership.few_mistakes",
                 fpr=few,
                 attacks=len(attacks),
-                best=best.name,
+                best=lead.name,
                 tpr=percent_of(at.value),
                 ends=_ends(at, found),
             )

@@ -101,6 +101,7 @@ def test_help_has_panels_and_fits(command, monkeypatch, name, columns):
     context = COMMANDS[name].context_class(COMMANDS[name], info_name=name)
     rows = panels_of(COMMANDS[name], context)
     assert len(rows["Options"]) <= MOST_BASIC
+    assert sum(map(len, rows.values())) == len(COMMANDS[name].get_params(context))
     for written, sentence in chain(*rows.values()):
         assert re.match(r"[A-Za-z(].*[.\])]$", sentence, re.DOTALL), written
     usage = " ".join(page.partition("\n\n")[0].split())
