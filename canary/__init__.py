@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
     from canary.passages.verbatim import verbatim as verbatim
+    from canary.plugins.preflight import preflight as preflight
     from canary.reports.pages import plot as plot
     from canary.reports.pages import report as report
     from canary.scoring.texts import score as score
@@ -58,6 +59,7 @@ _HOMES = {
     "measure": "canary.signals.measuring",
     "plan": "canary.gate.planning",
     "plot": "canary.reports.pages",
+    "preflight": "canary.plugins.preflight",
     "read": "canary.gate.reading",
     "report": "canary.reports.pages",
     "score": "canary.scoring.texts",

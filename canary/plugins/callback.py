@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,9 @@ from transformers import TrainerCallback
 from canary.audits.history import History
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError
+from canary.plugins.live import any_process, first_process
 from canary.plugins.monitor import ExposureMonitor
+from canary.plugins.preflight import preflight
 from canary.records.files import make_folder
 from canary.records.sealing import sealed
 from canary.scoring.run_options import RunOptions
@@ -32,6 +36,10 @@ class ExposureCallback(TrainerCallback):
     canaries : CanarySet
     tokenizer : tokenizer or path, optional
         The Trainer's `processing_class` unless given.
+    preflight : bool
+        Read the training data through the Trainer's collator before the first step, and raise an
+        `InputError` if the canaries would not be learned as planned: see `canary.preflight`.
+        Data without a length (a stream) is not read.
     **options
         As `canary.plugins.monitor.ExposureMonitor`: `every`, `steps`, `draws`, `share`,
         `seed`, `start_token`, `context`, `batch_size`, `stop_above_bits`, `marks`, `path`,
@@ -53,10 +61,18 @@ class ExposureCallback(TrainerCallback):
         canary.report(callback.history, "training.html")
     """
 
-    def __init__(self, canaries: CanarySet, *, tokenizer: Any = None, **options: Any) -> None:
+    def __init__(
+        self,
+        canaries: CanarySet,
+        *,
+        tokenizer: Any = None,
+        preflight: bool = True,
+        **options: Any,
+    ) -> None:
         asked = inspect.signature(ExposureMonitor).bind(canaries, tokenizer=tokenizer, **options)
         RunOptions(**asked.arguments.get("run", {}))  # a name that is none is refused now
         self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
+        self._preflight = preflight
         self._trainer: Any = None
         self._monitor: Any = None
 
@@ -114,10 +130,39 @@ class ExposureCallback(TrainerCallback):
                     self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
                     break
         self._monitor.start(given["model"])
+        if self._preflight:
+            self._inspect(tokenizer, given["model"], given.get("train_dataloader"))
         if not (logs or self._options.get("log")) and state.is_world_process_zero:
             _log.warning(
                 "exposure is measured and not logged: a callback does not know its Trainer; "
                 "call callback.attach(trainer) for that"
+            )
+
+    def _inspect(self, tokenizer: Any, model: Any, loader: Any) -> None:
+        """Raise an error in all processes if the training would not learn the canaries."""
+        if not all(
+            hasattr(getattr(loader, "dataset", None), n) for n in ("__len__", "__getitem__")
+        ):
+            _log.warning(
+                "the training data is a stream, and was not read before the first step: call "
+                "canary.preflight with batches of a second one"
+            )
+            return
+        found = None
+        if first_process():
+            known = {n: self._options[n] for n in ("start_token", "context") if n in self._options}
+            found = preflight(
+                _Batches(loader), self._canaries, tokenizer=tokenizer, model=model, **known
+            )
+            for finding in found.findings:
+                if finding.verdict == "noted":
+                    _log.warning("%s (%s): %s", finding.check, finding.figure, finding.cure)
+        if any_process(found is not None and not found.sound):
+            if found is not None:
+                found.require()
+            raise InputError(
+                "the first process found that the training would not learn the canaries",
+                cure="see its error",
             )
 
     def _check_tokenizer(self, trainers: Any) -> None:
@@ -168,6 +213,23 @@ class ExposureCallback(TrainerCallback):
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Measure the end if a stop was asked for, and write the history."""
         self._monitor.finish()
+
+
+class _Batches:
+    """All rows of a loader's data in their order, by its collator; the loader does not notice."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
+
+    def __len__(self) -> int:
+        return math.ceil(len(self._loader.dataset) / self._size)
+
+    def __iter__(self) -> Iterator[Any]:
+        rows, size = self._loader.dataset, self._size
+        for begin in range(0, len(rows), size):
+            end = min(begin + size, len(rows))
+            yield self._loader.collate_fn([rows[i] for i in range(begin, end)])
 
 
 def _checkpoint(args: Any, state: Any) -> Path:

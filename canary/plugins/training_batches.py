@@ -28,7 +28,8 @@ IGNORED = -100
 """The label of a token that the loss leaves out, in torch and `transformers`."""
 
 _ENOUGH = 512  # canaries seen, after which nothing more is read
-_WITHIN = "other text"  # before a canary; or a token that is no start
+WITHIN = "other text"
+"""Before a canary, in `TrainingBatches.after`: a token that is no start."""
 
 Ids = NDArray[np.int64]
 
@@ -80,6 +81,8 @@ class TrainingBatches:
     before : Counter of (int or None)
         The token before each canary that was seen whole; None where its row began, the mask
         hid what came before, or its position was 0.
+    leads : Counter of tuple of int
+        What came before it in its row or, in packed rows with positions, in its own part.
     own : tuple of int
         The tokens that the tokenizer itself puts before a text.
     """
@@ -121,6 +124,11 @@ class TrainingBatches:
         self.unlabelled: Counter[str] = Counter()
         self.evaluated: Counter[str] = Counter()
         self.before: Counter[int | None] = Counter()
+        self.leads: Counter[tuple[int, ...]] = Counter()
+
+    def special(self, token: int) -> bool:
+        """Whether a token is one that the tokenizer names as special."""
+        return len(self._names.get(token) or "") > 1
 
     @property
     def findable(self) -> bool:
@@ -148,16 +156,15 @@ class TrainingBatches:
         same shape. What else there is is not read.
         """
         named = batch if isinstance(batch, Mapping) else {"input_ids": batch}
-        ids = _array(named.get("input_ids"), None)
+        ids = array_of(named.get("input_ids"), None)
         if ids is None:
             return
         self.batches += training
-        mask = _array(named.get("attention_mask"), ids.shape)
-        labels = _array(named.get("labels"), ids.shape)
-        positions = _array(named.get("position_ids"), ids.shape)
+        mask = array_of(named.get("attention_mask"), ids.shape)
+        labels = array_of(named.get("labels"), ids.shape)
+        positions = array_of(named.get("position_ids"), ids.shape)
         attended = np.ones(ids.shape, bool) if mask is None else mask != 0
-        ends = np.where(attended, np.arange(1, ids.shape[1] + 1), 0).max(axis=1, initial=0)
-        for row, at, needle in self._found(ids, ends):
+        for row, at, needle in self._found(ids, _ends(attended, positions)):
             if needle is None:
                 self.cut += training
                 continue
@@ -174,9 +181,13 @@ class TrainingBatches:
             if needle.first is not None and ids[row, begin] != needle.first:
                 self.before[int(ids[row, begin])] += 1  # merged with the text before
                 continue
-            bare = begin == 0 or not attended[row, begin - 1]
-            bare = bare or (positions is not None and positions[row, begin] == 0)
-            self.before[None if bare else int(ids[row, begin - 1])] += 1
+            hidden = np.flatnonzero(~attended[row, :begin]) + 1
+            anew = np.zeros(0, int)
+            if positions is not None:
+                anew = np.flatnonzero(positions[row, : begin + 1] == 0)
+            lead = ids[row, max([0, *hidden[-1:], *anew[-1:]]) : begin].tolist()
+            self.leads[tuple(lead)] += 1
+            self.before[lead[-1] if lead else None] += 1
 
     def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle | None]]:
         """Row, place and needle of each canary; None for one that its row cuts off."""
@@ -184,7 +195,7 @@ class TrainingBatches:
             return
         pairs = _key(ids[:, :-1], ids[:, 1:])
         for row, at in np.argwhere(np.isin(pairs, self._anchors)).tolist():
-            rest = tuple(ids[row, at : int(ends[row])].tolist())
+            rest = tuple(ids[row, at : ends[row, at]].tolist())
             needles = self._needles.get(rest[:2], [])
             whole = next((n for n in needles if rest[: len(n.core)] == n.core), None)
             if whole is not None:
@@ -197,8 +208,8 @@ class TrainingBatches:
 
         Beside it, others that training may have used, under which a limit is checked too.
         """
-        common = next(iter(self._after()), _WITHIN)
-        seen = common != _WITHIN
+        common = next(iter(self.after()), WITHIN)
+        seen = common != WITHIN
         names = {shown_start(token): token for token in self._names.values()}
         if not self._chosen:
             differs = seen and common != shown_start(self._token)
@@ -213,11 +224,11 @@ class TrainingBatches:
             others.append(None)
         return self._token, tuple(token for token in dict.fromkeys(others) if token != self._token)
 
-    def _after(self) -> dict[str, int]:
+    def after(self) -> dict[str, int]:
         """How many canaries were seen after each start, as messages name it; most first."""
         counts: Counter[str] = Counter()
         for token, times in self.before.items():
-            name = shown_start(self._names[token]) if token in self._names else _WITHIN
+            name = shown_start(self._names[token]) if token in self._names else WITHIN
             if token is None or token in self.own[-1:]:
                 name = shown_start(None)
             counts[name] += times
@@ -266,7 +277,7 @@ class TrainingBatches:
 
     def _start_finding(self) -> str | None:
         """What is wrong with what comes before the canaries."""
-        after, priced = self._after(), shown_start(self._token)
+        after, priced = self.after(), shown_start(self._token)
         words = ", ".join(f"{name} before {count(n)}" for name, n in list(after.items())[:4])
         common = next(iter(after), None)
         if common is None:
@@ -282,7 +293,7 @@ class TrainingBatches:
                 f"start_token={priced} was given, and of {total} in the batches there was {words}: "
                 "exposure may be too low; leave start_token out"
             )
-        if common == _WITHIN:
+        if common == WITHIN:
             return (
                 f"most canaries were seen within other text ({words}); candidates are priced "
                 f"after {priced}, so exposure may be too low: give the text before them as context"
@@ -299,16 +310,27 @@ class TrainingBatches:
         return {
             "read": self.batches,
             "canaries": self.whole.total(),
-            "after": self._after(),
+            "after": self.after(),
             "findings": list(self.findings.values()),
         }
+
+
+def _ends(attended: NDArray[np.bool_], positions: Ids | None) -> Any:
+    """Where what each token belongs to ends: its row, or its part of a packed row."""
+    width = attended.shape[1]
+    ends = np.where(attended, np.arange(1, width + 1), 0).max(axis=1, initial=0, keepdims=True)
+    if positions is None:
+        return np.broadcast_to(ends, attended.shape)
+    begins = np.where(positions == 0, np.arange(width), width)[:, ::-1]
+    following = np.minimum.accumulate(begins, axis=1)[:, ::-1]
+    return np.minimum(ends, np.concatenate([following[:, 1:], ends], axis=1))
 
 
 def _key(first: Any, second: Any) -> Any:
     return first * 2**31 + second
 
 
-def _array(value: Any, shape: tuple[int, ...] | None) -> Ids | None:
+def array_of(value: Any, shape: tuple[int, ...] | None) -> Ids | None:
     """Whole numbers of two dimensions, of this shape if one is given; else None."""
     if value is None:
         return None

@@ -104,9 +104,9 @@ class FastTokenizer:
             self._check(text, encoding)
         return encodings
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of token ids, special tokens left out."""
-        return str(self._backend.decode(list(ids), skip_special_tokens=True))
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of token ids, with the names of special tokens or without."""
+        return str(self._backend.decode(list(ids), skip_special_tokens=not special))
 
     def token_id(self, token: str) -> int | None:
         """The id of a token by its name, such as ``<|endoftext|>``; None if there is none."""

@@ -56,7 +56,7 @@ def test_the_end_of_every_epoch(tmp_path):
 
 def test_without_its_trainer_it_measures_and_says_that_it_does_not_log(tmp_path, caplog):
     trainer = build_trainer(tmp_path)
-    callback = ExposureCallback(small_set(), every=2, draws=60, share=None)
+    callback = ExposureCallback(small_set(), every=2, draws=60, share=None, preflight=False)
     trainer.add_callback(callback)
     with caplog.at_level(logging.WARNING):
         trainer.train()

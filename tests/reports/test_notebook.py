@@ -28,11 +28,13 @@ from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.models.doctor import Examination
 from canary.models.experiments import Finding
+from canary.plugins.preflight import Preflight
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
+WITHOUT_FIGURE = (Examination, Preflight)
 BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
@@ -90,6 +92,7 @@ RESULTS = {
         1,
     ),
     "forgetting": (a_forgetting, 3),
+    "preflight": (lambda: Preflight(7, True, 5, (Finding("it is", "noted", EVIL, "b"),)), 1),
     "doctor": (lambda: Examination("m", (Finding("it loads", EVIL, "fine", "", ""),)), 1),
 }
 """What makes each kind of result, and how many rows its table has, where that is known."""
@@ -161,7 +164,7 @@ def test_every_result_has_a_view_with_its_figure(result):
     assert html.count("<tr") <= 25
     assert "<table" in html
     assert "<script" not in html
-    assert html.count("<svg ") == (not isinstance(result[0], Examination))
+    assert html.count("<svg ") == (not isinstance(result[0], WITHOUT_FIGURE))
     named = set(re.findall(r"var\((--[\w-]+)\)", html))
     assert named <= set(re.findall(r"(--[\w-]+):", html))  # every colour is there without a page
     assert len(html) < 300_000
@@ -171,7 +174,7 @@ def test_every_result_has_a_report_and_a_figure(result, tmp_path):
     found = result[0]
     page = canary.report(found, tmp_path / "report.html").read_text()
     assert "<script" not in page
-    if isinstance(found, Examination):
+    if isinstance(found, WITHOUT_FIGURE):
         with pytest.raises(canary.CanaryError, match="there is no figure"):
             canary.plot(found)
     else:

@@ -48,7 +48,7 @@ UP_TO = "\n<!-- Up to here written by tests/support/references.py. -->\n"
 WIDTH = 100
 
 SECTIONS = {
-    "Before training": ("formats", "corpus"),
+    "Before training": ("formats", "corpus", "plugins"),
     "After training": ("models", "scoring", "search", "audits"),
     "Membership": ("signals", "fleet", "membership", "passages"),
     "Showing and deciding": ("gate", "reports"),

@@ -122,7 +122,7 @@ def attached(trainer, canaries=None, **options):
     """A callback that measures every second step of a Trainer."""
     from canary.plugins.callback import ExposureCallback
 
-    known = {"every": 2, "draws": 60, "share": None}
+    known = {"every": 2, "draws": 60, "share": None, "preflight": False}
     callback = ExposureCallback(canaries or small_set(), **{**known, **options})
     callback.attach(trainer)
     return callback

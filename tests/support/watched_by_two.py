@@ -37,6 +37,7 @@ def train(folder: Path, *, stops: bool) -> dict[str, object]:
         draws=60,
         share=None,
         stop_above_bits=2.0 if stops else None,
+        preflight=stops,
     )
     callback.attach(trainer)
     trainer.train()

@@ -1,0 +1,397 @@
+"""Will a training learn its canaries? Asked of its own batches, before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Unpack
+
+import numpy as np
+
+from canary.corpus.canaries import CanarySet, canary_set
+from canary.errors import InputError
+from canary.models.experiments import Finding, fine, noted, refused, unchecked
+from canary.plugins.epoch_reading import NEARLY_ALL, EpochReading
+from canary.plugins.live import undisturbed
+from canary.plugins.training_batches import IGNORED, WITHIN
+from canary.records.progress import shows_progress
+from canary.records.record import Record
+from canary.records.sealing import sealed
+from canary.records.validation import AUTO, built, named_start, whole_number
+from canary.scoring.run_options import Running, RunOptions
+from canary.statistics.numbers import Shown, clean, count, plural
+from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.fast import as_tokenizer
+from canary.tokens.starts import shown_start
+
+_SHOWN = 5  # canaries that a finding names
+_MOST = 0.75  # of the copies: what packing end to end leaves whole, or more
+_ENOUGH = 10  # copies, and batches, whose places say something
+_CLUSTERED = 1e-6  # a p-value of places in a shuffled epoch, below which they are noted
+
+
+@dataclass(frozen=True, repr=False)
+class Preflight(Shown, Record, written=("sound", ...)):
+    """What the batches of a training hold of a canary set.
+
+    Parameters
+    ----------
+    batches : int
+        Batches that were read.
+    complete : bool
+        Whether these were all of an epoch.
+    copies : int
+        Copies of canaries that were seen whole.
+    findings : tuple of Finding
+        One for each check. What spoils less than a quarter of the copies, or a tenth of the
+        canaries, as packing end to end does, is noted and not refused.
+    context : str
+        What nearly all copies have before them, beside a start token: the `context` of an audit.
+    """
+
+    batches: int
+    complete: bool
+    copies: int
+    findings: tuple[Finding, ...]
+    context: str = field(default="", repr=False)
+
+    @property
+    def sound(self) -> bool:
+        """Whether no check refused the training."""
+        return not self._of("refused")
+
+    def _of(self, verdict: str) -> list[Finding]:
+        return [finding for finding in self.findings if finding.verdict == verdict]
+
+    def summary(self) -> str:
+        """Whether to train, then each check that is not fine with its cure, refusals first."""
+        says = "The training will see the canaries as planned"
+        if not self.sound:
+            says = "Do not train yet: the audit would not measure what was planted"
+        read = "all of an epoch" if self.complete else "a part of an epoch"
+        lines = [f"{says} ({plural(self.batches, 'batch', 'batches')} read, {read})."]
+        for finding in chain(*map(self._of, ("refused", "noted", "not checked"))):
+            lines.append(f"{finding.verdict:>11}: {finding.check} ({finding.figure})")
+            lines += [f"{'do this':>11}: {finding.cure}"] if finding.cure else []
+        passed = len(self._of("fine"))
+        return "\n".join([*lines, f"{passed} of {plural(len(self.findings), 'check')} passed."])
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [finding.to_dict() for finding in self.findings]
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        yield "preflight/refused", len(self._of("refused"))
+        yield "preflight/copies", self.copies
+
+    def require(self) -> None:
+        """Raise an `InputError` with every refusal and its cure, unless it is sound."""
+        if wrong := self._of("refused"):
+            raise InputError(
+                "the training would not learn the canaries as planned: "
+                + "; ".join(finding.figure for finding in wrong),
+                cure="; ".join(dict.fromkeys(finding.cure for finding in wrong)),
+            )
+
+
+@sealed
+@shows_progress
+def preflight(
+    training: Any,
+    canaries: CanarySet,
+    *,
+    tokenizer: Any = None,
+    model: Any = None,
+    evaluation: Iterable[Any] | None = None,
+    most: int = 10_000,
+    **run: Unpack[Running],
+) -> Preflight:
+    """Read a training's own batches before it begins, and find what would spoil the audit.
+
+    A canary that is masked, truncated, packed away or tokenized in another way is not learned,
+    and its audit would find no memorization. Each such mistake is found here, with its cure.
+
+    Parameters
+    ----------
+    training : Trainer of `transformers` or TRL, or iterable of batches
+        Its training batches, as its collator makes them: mappings with ``input_ids`` and, where
+        there are such, ``labels``, ``attention_mask`` and ``position_ids``, each of shape
+        (rows, tokens). Of a Trainer, tokenizer, model, evaluation data and length are read, too.
+    canaries : CanarySet
+    tokenizer : tokenizer or path, optional
+        That of the audit; the Trainer's unless given.
+    model : torch module, optional
+        Checked for parameters that do not train.
+    evaluation : iterable of batches, optional
+        Searched for canaries.
+    most : int
+        Batches to read at most. If there are more, copies are not counted.
+    **run
+        `start_token` and `context` that the audit will have, and `progress`, as in
+        `canary.scoring.run_options.RunOptions`.
+
+    Returns
+    -------
+    Preflight
+        Its `sound` is False where a mistake was found; `require` raises an error then.
+
+    Raises
+    ------
+    InputError
+        If there is no tokenizer, or an option does not serve.
+
+    Notes
+    -----
+    Costs one pass over the data through the collator, without the model. Random states are
+    restored. An iterator that can be read only once is used up: give a second one.
+
+    Examples
+    --------
+    >>> found = canary.preflight(trainer, canaries)  # doctest: +SKIP
+    >>> found.require()  # doctest: +SKIP
+    """
+    canary_set(canaries)
+    most = whole_number(most, "most", at_least=1)
+    options = built(RunOptions, run, "preflight")
+    trainer = training if hasattr(training, "get_train_dataloader") else None
+    if trainer is not None:
+        tokenizer = tokenizer or trainer.processing_class
+        model = trainer.model if model is None else model
+    if tokenizer is None:
+        raise InputError(
+            "there is no tokenizer to find the canaries with",
+            cure="give that of the training: preflight(..., tokenizer=...)",
+        )
+    reading = EpochReading(canaries, as_tokenizer(tokenizer), options)
+    steps = None
+    with undisturbed(model):
+        if trainer is not None:
+            training, steps = trainer.get_train_dataloader(), _batches_needed(trainer)
+            if evaluation is None and trainer.eval_dataset is not None:
+                kept = trainer.eval_dataset
+                parts = [*kept.values()] if isinstance(kept, Mapping) else [kept]
+                evaluation = chain.from_iterable(map(trainer.get_eval_dataloader, parts))
+        reading.read(training, most)
+        if evaluation is not None:
+            reading.read_evaluation(evaluation, most)
+    findings = [replace(judge(reading), check=check) for check, judge in _CHECKS.items()]
+    findings.append(replace(_trains(reading, model), check="the model trains on their tokens"))
+    if steps is not None and reading.length:
+        long = replace(_long_enough(steps, reading.length), check="every batch is trained on")
+        findings.append(long)
+    return Preflight(
+        reading.seen.batches,
+        reading.complete,
+        reading.seen.whole.total(),
+        tuple(findings),
+        reading.context,
+    )
+
+
+def _batches_needed(trainer: Any) -> int | None:
+    """How many batches a Trainer will take, if a number of steps was given."""
+    steps = int(trainer.args.max_steps)
+    return steps * int(trainer.args.gradient_accumulation_steps) if steps > 0 else None
+
+
+def _held(reading: EpochReading) -> Finding:
+    seen = reading.seen
+    injected = [canary.id for canary in reading.canaries.injected]
+    missing = [name for name in injected if not seen.whole[name]]
+    figure = f"{count(len(injected) - len(missing))} of {count(len(injected))} seen whole"
+    if not seen.batches:
+        cure = "give batches with token ids under input_ids, as the model gets them"
+        return refused("no batch with input_ids was read", cure)
+    if not missing:
+        return fine(figure)
+    figure = f"{figure}; missing: {_names(missing)}"
+    if not reading.complete and len(missing) < len(injected):
+        return noted(f"{figure}, in a part of the epoch", "raise most")
+    if reading.unknown or any(reading.texts[name] for name in missing):
+        cure = "give the tokenizer that made the training's tokens, and audit with it"
+    elif seen.cut:
+        cure = "raise the length limit, or pack without splitting texts"
+    else:
+        cure = (
+            "train on the corpus that canary inject wrote (canary verify counts there); if it is, "
+            "a column, a filter, a length limit or packing that splits texts loses the canaries"
+        )
+    found = len(injected) - len(missing)
+    return (noted if found >= NEARLY_ALL * len(injected) else refused)(figure, cure)
+
+
+def _own_tokens(reading: EpochReading) -> Finding:
+    whole = reading.seen.whole
+    others = {name: n - whole[name] for name, n in reading.texts.items() if n > whole[name]}
+    if not others:
+        return fine(plural(whole.total(), "copy", "copies"))
+    copies = plural(sum(others.values()), "copy", "copies")
+    return refused(
+        f"{copies} of {_names(sorted(others))} have other tokens in the batches",
+        "inject with the tokenizer of the training, and do not change it afterwards",
+    )
+
+
+def _uncut(reading: EpochReading) -> Finding:
+    if not reading.seen.cut:
+        return fine("none cut")
+    whole, cut = reading.seen.whole.total(), plural(reading.seen.cut, "copy", "copies")
+    return (noted if whole >= _MOST * (whole + reading.seen.cut) else refused)(
+        f"{cut} cut off before the secret ends, {count(whole)} whole",
+        "raise the length limit (max_length), shorten what is before the canaries, or pack "
+        "without splitting texts",
+    )
+
+
+def _labels(reading: EpochReading) -> Finding:
+    seen = reading.seen
+    bare, copies = seen.unlabelled.total(), plural(seen.whole.total(), "copy", "copies")
+    if seen.batches and not reading.labelled:
+        cure = "check the response template, or how else the collator finds the answers"
+        return refused(f"no token of any batch has a label: all are {IGNORED}", cure)
+    if not bare:
+        return fine(f"{copies} with labels")
+    return refused(
+        f"{count(bare)} of {copies} have no label on their secret",
+        "put the canaries where the loss is counted: into the answers (the completion, the "
+        "assistant's messages), or train on whole texts",
+    )
+
+
+def _counts(reading: EpochReading) -> Finding:
+    if not reading.complete:
+        return unchecked(f"only {plural(reading.seen.batches, 'batch', 'batches')} read")
+    planned = {canary.id: canary.repetitions for canary in reading.canaries.injected}
+    found = {name: reading.seen.whole[name] for name in planned}
+    differ = [name for name in planned if 0 < found[name] != planned[name]]
+    if not differ:
+        return fine(plural(sum(found.values()), "copy", "copies"))
+    (factor, *others) = {found[name] / planned[name] for name in planned if found[name]}
+    if not others and factor > 1:
+        return refused(
+            f"in one epoch every canary is there {factor:g} times as often as the set says",
+            "repeat the data by epochs and not within one, or generate the set with the true "
+            "number of copies",
+        )
+    shown = ", ".join(
+        f"{clean(name)} {count(found[name])} times for {count(planned[name])}"
+        for name in differ[:_SHOWN]
+    )
+    cure = "train on the corpus as canary inject wrote it, once an epoch, without splitting texts"
+    few = _MOST <= sum(found.values()) / sum(planned.values()) < 1  # as where packing cuts some
+    told = noted if few else refused
+    return told(f"{plural(len(differ), 'canary', 'canaries')}: {shown}", cure)
+
+
+def _controls(reading: EpochReading) -> Finding:
+    whole = reading.seen.whole
+    seen = [c.id for c in reading.canaries if not c.repetitions and whole[c.id]]
+    if not seen:
+        return fine("none")
+    cure = "make the training data with canary inject and this set"
+    return refused(f"{_names(seen)} seen", cure)
+
+
+def _evaluation(reading: EpochReading) -> Finding:
+    if not reading.evaluated:
+        return unchecked("no evaluation data was given")
+    if not reading.seen.evaluated:
+        return fine("none")
+    held = plural(len(reading.seen.evaluated), "canary", "canaries")
+    return refused(f"{held} in the evaluation", "inject after the split, into the training part")
+
+
+def _before(reading: EpochReading) -> Finding:
+    leads, options = reading.seen.leads, reading.options
+    total, context = leads.total(), reading.context
+    if not total:
+        return unchecked("no copy was seen whole")
+    token = None if options.start_token == AUTO else named_start(options.start_token)
+    cure = "leave context out, or give the text that is before the canaries"
+    if context:
+        cure = f"give the audit this context, and preflight, too: context={context!r}"
+    if options.context:
+        encoder = CandidateEncoder(reading.tokenizer, token, options.context)
+        (encoding,) = encoder.encode([reading.canaries.text(reading.canaries.injected[0])])
+        assumed = encoding.ids[: sum(end <= 0 for _, end in encoding.spans or ())]
+        alike = sum(n for lead, n in leads.items() if lead[-len(assumed) :] == assumed)
+        figure = f"the context is before {count(alike)} of {plural(total, 'copy', 'copies')}"
+        return fine(figure) if alike >= NEARLY_ALL * total else refused(figure, cure)
+    if context:
+        figure = "before nearly all copies there is the same text, and the audit has no context"
+        return refused(figure, cure)
+    common, times = next(iter(reading.seen.after().items()))
+    figure = f"{common} before {count(times)} of {plural(total, 'copy', 'copies')}"
+    if common == WITHIN:
+        cure = "inject canaries as texts of their own; else the audit finds less than was learned"
+        return noted(figure, cure)
+    if options.start_token == AUTO or common == shown_start(token):
+        return fine(figure)
+    return refused(figure, "leave start_token out, or name this one")
+
+
+def _spread(reading: EpochReading) -> Finding:
+    from scipy.stats import kstest
+
+    batches, copies = reading.seen.batches, len(reading.places)
+    if not reading.complete or min(batches, copies) < _ENOUGH:
+        return unchecked(f"needs an epoch of {_ENOUGH} batches and copies")
+    at = (np.array(reading.places) + 0.5) / batches
+    if kstest(at, "uniform").pvalue >= _CLUSTERED:
+        return fine(plural(copies, "copy", "copies"))
+    first, last = np.quantile(at, [0.05, 0.95])
+    return noted(
+        f"9 of 10 copies are between {first:.0%} and {last:.0%} of the epoch",
+        "shuffle the training data",
+    )
+
+
+def _trains(reading: EpochReading, model: Any) -> Finding:
+    if not hasattr(model, "parameters"):
+        return unchecked("no model was given")
+    trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
+    if not trained:
+        return refused("no parameter is trained", "unfreeze the model, or add an adapter")
+    tokenizer: Any = reading.tokenizer
+    added = {token["id"] for token in getattr(tokenizer, "spec", {}).get("added_tokens") or ()}
+    texts = [reading.canaries.text(canary) for canary in reading.canaries]
+    used = {
+        token
+        for encoding in tokenizer.encode(texts)
+        for token, (begin, end) in zip(encoding.ids, encoding.spans or (), strict=False)
+        if begin < end
+    }
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    frozen = embedding is not None and not any(p.requires_grad for p in embedding.parameters())
+    if added & used and frozen:
+        return refused(
+            f"{plural(len(added & used), 'token')} of the canaries were added to the tokenizer, "
+            "and the embedding is frozen",
+            "train it (modules_to_save or trainable_token_indices of peft), or use canaries "
+            "of ordinary tokens",
+        )
+    return fine(plural(trained, "parameter"))
+
+
+def _long_enough(batches: int, length: int) -> Finding:
+    figure = f"{count(batches)} of {plural(length, 'batch', 'batches')} in an epoch"
+    return fine(figure) if batches >= length else refused(figure, "raise max_steps to an epoch")
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(map(clean, names[:_SHOWN]))
+    more = len(names) - _SHOWN
+    return f"{shown} and {count(more)} more" if more > 0 else shown
+
+
+_CHECKS: dict[str, Callable[[EpochReading], Finding]] = {
+    "every injected canary is in the batches": _held,
+    "their tokens are those that the audit will score": _own_tokens,
+    "no copy is cut off": _uncut,
+    "the loss counts the secrets": _labels,
+    "each canary is there as often as the set says": _counts,
+    "no control is in the batches": _controls,
+    "the evaluation data holds no canary": _evaluation,
+    "what is before the canaries is what the audit will assume": _before,
+    "the copies are spread over the epoch": _spread,
+}

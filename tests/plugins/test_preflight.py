@@ -1,0 +1,318 @@
+"""Mistakes in real set-ups of Trainer and TRL, each found before the first step, with its cure."""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+
+import numpy as np
+import pytest
+from small_models import character_tokenizer
+from trained import trained
+from watched import attached, build_trainer, causal, rows, small_set
+
+import canary
+from canary.errors import InputError
+
+TEMPLATE = (
+    "{% for message in messages %}<s>{{ message['role'] }}\n"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<s>"
+    "{% endgeneration %}{% else %}{{ message['content'] }}<s>{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
+)
+CONTEXT = "<s>user\nWhat is it?<s><s>assistant\n"
+
+
+@functools.cache
+def chat_tokenizer(name="gpt2"):
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=trained(name),
+        eos_token="<s>",
+        pad_token="<unused0>",
+        chat_template=TEMPLATE,
+    )
+
+
+@functools.cache
+def canaries():
+    return canary.generate(
+        "The code is {digit:6}", repetitions=[1, 4], per_repetition=2, controls=4, seed=1
+    )
+
+
+def chats(*, asked=False, of=None, others=40, factor=1):
+    """Chats that hold every canary as its answer, or as its question."""
+    from datasets import Dataset
+
+    def chat(question, answer):
+        turns = [("user", question), ("assistant", answer)]
+        return {"messages": [{"role": role, "content": text} for role, text in turns]}
+
+    found = [chat(f"Is it {i}?", f"It may be {i}.") for i in range(others)]
+    for each in canaries().injected if of is None else of:
+        text = canaries().text(each)
+        turn = chat(text, "Thank you.") if asked else chat("What is it?", text)
+        found += [turn] * each.repetitions
+    return Dataset.from_list(found * factor)
+
+
+def tuned(folder, data=None, *, model=None, evaluation=None, tokenizer=None, **options):
+    """A trainer of TRL over a small Llama."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+    from trl import SFTConfig, SFTTrainer
+
+    tokenizer = tokenizer or chat_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+    )
+    known = {
+        "per_device_train_batch_size": 4,
+        "num_train_epochs": 1,
+        "report_to": "none",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "save_strategy": "no",
+        "bf16": False,
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return SFTTrainer(
+            model=model or LlamaForCausalLM(config),
+            args=SFTConfig(output_dir=str(folder), **{**known, **options}),
+            train_dataset=data if data is not None else chats(),
+            eval_dataset=evaluation,
+            processing_class=tokenizer,
+        )
+
+
+def judged(trainer, of=None, **run):
+    """What was found, and its refusals by the first words of their checks."""
+    found = canary.preflight(trainer, of or canaries(), **{"context": CONTEXT, **run})
+    return found, {f.check: f for f in found.findings if f.verdict == "refused"}
+
+
+RIGHT = {
+    "whole texts": {},
+    "packed, positions begin anew": {"packing": True, "max_length": 128},
+    "answers only": {"assistant_only_loss": True},
+    "long enough": {"max_steps": 13, "gradient_accumulation_steps": 1},
+}
+
+
+@pytest.mark.parametrize("options", RIGHT.values(), ids=RIGHT)
+def test_a_right_set_up_is_sound(options, tmp_path):
+    found, none = judged(tuned(tmp_path, evaluation=chats(of=[]), **options))
+    assert (found.sound, none) == (True, {}), found.summary()
+    assert (found.complete, found.copies, found.context) == (True, 10, CONTEXT)
+    found.require()
+
+
+def dropped(folder):
+    """The canaries are in a column that the trainer does not read."""
+    data = chats(of=[])
+    return tuned(
+        folder, data.add_column("notes", [canaries().text(canaries().injected[0])] * len(data))
+    )
+
+
+def renumbered(folder):
+    """The corpus was made with another tokenizer than the one that is audited."""
+    trainer = tuned(folder)
+    trainer.processing_class = chat_tokenizer("unigram")
+    return trainer
+
+
+def lengthened(folder):
+    """A token was added to the tokenizer, which joins what the canaries were injected as."""
+    from transformers import PreTrainedTokenizerFast
+
+    data = chats()
+    added = PreTrainedTokenizerFast(
+        tokenizer_object=trained("gpt2"),
+        eos_token="<s>",
+        pad_token="<unused0>",
+        chat_template=TEMPLATE,
+    )
+    added.add_tokens(["code is"])
+    trainer = tuned(folder, data, tokenizer=added)
+    trainer.processing_class = chat_tokenizer()
+    return trainer
+
+
+MISTAKES = {
+    "questions are masked": (
+        lambda folder: tuned(folder, chats(asked=True), assistant_only_loss=True),
+        {"context": "<s>user\n"},
+        "the loss counts the secrets",
+        "10 of 10 copies have no label on their secret.*into the answers",
+    ),
+    "cut by the length limit": (
+        lambda folder: tuned(folder, max_length=29),
+        {},
+        "no copy is cut off",
+        "10 copies cut off.*raise the length limit",
+    ),
+    "split by packing": (
+        lambda folder: tuned(folder, packing=True, max_length=40, packing_strategy="wrapped"),
+        {},
+        "every injected canary is in the batches",
+        "of 4 seen whole; missing: .*packing",
+    ),
+    "data repeated within an epoch": (
+        lambda folder: tuned(folder, chats(factor=2)),
+        {},
+        "each canary is there as often as the set says",
+        "2 times as often as the set says.*by epochs",
+    ),
+    "a column that is dropped": (
+        dropped,
+        {},
+        "every injected canary is in the batches",
+        "0 of 4 seen whole.*a column, a filter",
+    ),
+    "canaries in the evaluation": (
+        lambda folder: tuned(folder, evaluation=chats()),
+        {},
+        "the evaluation data holds no canary",
+        "4 canaries in the evaluation.*inject after the split",
+    ),
+    "controls in the training": (
+        lambda folder: tuned(folder, chats(of=[*canaries().injected, *controls()])),
+        {},
+        "no control is in the batches",
+        "control-1 seen.*canary inject and this set",
+    ),
+    "another tokenizer": (
+        renumbered,
+        {"context": ""},
+        "every injected canary is in the batches",
+        "0 of 4 seen whole.*tokenizer",
+    ),
+    "a token added after the injection": (
+        lengthened,
+        {},
+        "every injected canary is in the batches",
+        "0 of 4 seen whole.*token",
+    ),
+    "a training of a few steps": (
+        lambda folder: tuned(folder, max_steps=5),
+        {},
+        "every batch is trained on",
+        "5 of 13 batches in an epoch.*raise max_steps",
+    ),
+    "the template is not the audit's context": (
+        tuned,
+        {"context": ""},
+        "what is before the canaries is what the audit will assume",
+        "before nearly all copies there is the same text.*give the audit this context",
+    ),
+    "another context than the template's": (
+        tuned,
+        {"context": "user: What is it? assistant: "},
+        "what is before the canaries is what the audit will assume",
+        "the context is before 0 of 10 copies.*give the audit this context",
+    ),
+}
+
+
+def controls():
+    from dataclasses import replace
+
+    return [replace(each, repetitions=1) for each in canaries().controls[:1]]
+
+
+@pytest.mark.parametrize(("make", "run", "check", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_found_with_its_cure(make, run, check, message, tmp_path):
+    found, wrong = judged(make(tmp_path), **run)
+    assert check in wrong, found.summary()
+    with pytest.raises(InputError, match=message.split(".*")[0]):
+        found.require()
+    said = f"{wrong[check].figure}: {wrong[check].cure}"
+    assert re.search(message, said, re.DOTALL), said
+
+
+def test_labels_that_are_all_masked_name_the_response_template():
+    ids = np.ones((2, 8), np.int64)
+    batch = {"input_ids": ids, "labels": np.full_like(ids, -100)}
+    found = canary.preflight([batch], canaries(), tokenizer=chat_tokenizer())
+    finding = next(f for f in found.findings if f.check == "the loss counts the secrets")
+    assert (finding.verdict, "response template" in finding.cure) == ("refused", True)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_the_embedding_of_added_tokens_must_train(tmp_path):
+    import peft
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=trained("gpt2"),
+        eos_token="<s>",
+        pad_token="<unused0>",
+        chat_template=TEMPLATE,
+    )
+    tokenizer.add_tokens(["code is"])
+    for kept, verdict in ((None, "refused"), (["embed_tokens"], "fine")):
+        model = tuned(tmp_path, tokenizer=tokenizer).model
+        config = peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=kept)
+        lora = peft.get_peft_model(model, config)
+        found, _ = judged(tuned(tmp_path, model=lora, tokenizer=tokenizer))
+        finding = next(f for f in found.findings if f.check.startswith("the model trains"))
+        assert finding.verdict == verdict, found.summary()
+    for part in model.parameters():
+        part.requires_grad = False
+    found = canary.preflight([], canaries(), tokenizer=tokenizer, model=model)
+    assert "no parameter is trained" in str(found.to_dict())
+
+
+def test_copies_at_the_end_of_an_epoch_are_noted():
+    tokenizer = chat_tokenizer()
+    texts = ["Nothing is said here."] * 60
+    texts += [canaries().text(c) for c in canaries().injected for _ in range(c.repetitions)]
+    batches = [{"input_ids": np.array([tokenizer(text)["input_ids"]])} for text in texts]
+    found = canary.preflight(batches, canaries(), tokenizer=tokenizer)
+    assert found.sound
+    noted = [f for f in found.findings if f.verdict == "noted"]
+    assert [f.check for f in noted] == ["the copies are spread over the epoch"]
+    assert "shuffle" in noted[0].cure
+    order = np.random.default_rng(0).permutation(len(batches))
+    again = canary.preflight([batches[i] for i in order], canaries(), tokenizer=tokenizer)
+    assert not [f for f in again.findings if f.verdict == "noted"]
+    part = canary.preflight(batches, canaries(), tokenizer=tokenizer, most=65)
+    assert (part.complete, part.sound, part.batches) == (False, True, 65)
+    assert "in a part of the epoch" in part.summary()
+
+
+def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path):
+    _, tokenizer = causal()
+    ends = []
+    for folder, preflight in (("with", True), ("without", False)):
+        trainer = build_trainer(tmp_path / folder, data=rows(tokenizer, small_set()), model=None)
+        attached(trainer, preflight=preflight)
+        trainer.train()
+        ends.append(trainer.state.log_history[-2]["loss"])
+        state = {n: v.clone() for n, v in trainer.model.state_dict().items()}
+        ends.append(state)
+    assert ends[0] == ends[2]
+    assert all((ends[1][name] == ends[3][name]).all() for name in ends[1])
+    trainer = build_trainer(tmp_path / "none", data=rows(tokenizer))
+    attached(trainer, preflight=True)
+    with pytest.raises(InputError, match="0 of 4 seen whole.*canary inject wrote"):
+        trainer.train()
+    assert trainer.state.global_step == 0
+
+
+def test_bad_input():
+    with pytest.raises(InputError, match="there is no tokenizer"):
+        canary.preflight([], canaries())
+    found = canary.preflight([{"pixels": [1]}], canaries(), tokenizer=character_tokenizer())
+    assert not found.sound
+    assert "no batch with input_ids was read" in found.summary()
