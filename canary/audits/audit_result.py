@@ -190,7 +190,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     def _table(self) -> list[dict[str, Any]]:
         return [
             picked(c, "id", "format", "repetitions", "px_bits")
-            | picked(c.exposure, "bits", "lower_bits", "upper_bits", "p_value")
+            | picked(c.exposure, "bits", "lower_bits", "upper_bits", "p_value", "exact", "method")
+            | {"model": self.model_name}
             for c in self.canaries
         ]
 

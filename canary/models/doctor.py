@@ -140,6 +140,8 @@ def examine(
         finding = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
         return Examination(name, (finding,))
     tokens = whole_number(tokens, "tokens", at_least=1)
+    if tokens > 1 and hasattr(model, "find_limit"):
+        model.find_limit(tokens)
     encoder = CandidateEncoder(model.tokenizer, named_start(start_token))  # raises if it is none
     return Examination(model.facts.name, tuple(_findings(model, encoder, tokens)))
 

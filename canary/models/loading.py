@@ -82,7 +82,8 @@ def load(
     Notes
     -----
     Costs one pass over the parameters (fingerprint) and about 1,800 token computations
-    (the noise of its arithmetic).
+    (the noise of its arithmetic). A module of your own is also asked a row of 256 tokens; if that
+    is too long for it, eight more rows find its length limit.
 
     Examples
     --------

@@ -38,6 +38,7 @@ _TOLERANCE, _LOOSE_TOLERANCE = 1e-3, 0.1
 _UNSOUND = {
     "batch": "gives other numbers in another batch",
     "state": "gives other numbers below a held state than in whole rows",
+    "shorter": "gives other numbers for a token when its row ends sooner: does it crop its input?",
     "future": "looks ahead: earlier tokens depend on later ones",
 }
 
@@ -103,9 +104,10 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
         allowed = max(share * effect, rounding(facts))
         worst = float(np.abs(difference).max(initial=0.0))
         if worst > allowed:
+            fault = "shorter" if cause == "state" and not strict else cause
             raise ModelError(
-                f"the model {facts.name!r} {_UNSOUND[cause]} (the log-probability of a "
-                f"token moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
+                f"the model {facts.name!r} {_UNSOUND[fault]} (the log-probability of a token "
+                f"moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
                 cure="give a causal language model in evaluation mode whose states carry "
                 "everything that came before",
             )

@@ -10,13 +10,15 @@ that are padded on the right. Every node of its walks is computed as a whole row
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
-from canary.errors import CanaryError, ModelError
+from canary.errors import CanaryError, ModelError, OutOfMemory
 from canary.models.language_model import Context, Ints, Walker
 from canary.models.noise import with_measured_noise
 from canary.models.state_cache import NONE, SlabWalker, Slots
@@ -26,9 +28,10 @@ from canary.models.torch_support import inference, slab_capacity
 from canary.tokens.tokenizer import Tokenizer
 
 _ROWS = 3  # of the probe: a batch of the size of a number of layers could pass by accident
+_LONG = 256  # tokens of a row that is tried at load: longer than canary's own rows
 _RECURRENT = (
     "make forward(ids, state) return (logits of shape (batch, time, vocabulary), state), "
-    "with the batch in dimension 1 of every state tensor"
+    "with the batch in dimension 1 of every state tensor; without states return logits alone"
 )
 _STATELESS = (
     "make forward(ids) return logits of shape (batch, time, vocabulary), or forward(ids, state) "
@@ -71,8 +74,31 @@ class RecurrentModel(TorchModel):
             logits,
             capabilities=("score", "expand", *reuse),
         )
-        self.facts = with_measured_noise(self, facts)
+        self.facts = facts
+        self.find_limit(_LONG)
+        self.facts = with_measured_noise(self, self.facts)
         refuse_ties(self)
+
+    def find_limit(self, tokens: int) -> None:
+        """Set the length limit of the facts if rows of `tokens` tokens are too long for the module.
+
+        Costs one row, and a row for each halving of `tokens` if it is too long.
+        """
+        low, high = 1, tokens + 1
+        length = tokens
+        while high - low > 1:
+            ids = torch.arange(length, device=self.device)[None] % max(self.tokenizer.size, 1)
+            try:
+                with _places_checked(self.module):
+                    self.logits(ids)
+                low = length
+            except OutOfMemory:
+                raise
+            except Exception:  # the module is the caller's own code, and has worked on short rows
+                high = length
+            length = (low + high) // 2
+        if low < tokens:
+            self.facts = replace(self.facts, length_limit=low)
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """See `canary.models.torch_model.TorchModel.logits`."""
@@ -80,7 +106,9 @@ class RecurrentModel(TorchModel):
             with inference(self.module):
                 logits: torch.Tensor = self.module(ids, None)[0]
                 return logits[:, skipped:]
-        given = self._called("does not work as a language model", _STATELESS, ids)
+        problem = f"does not work as a language model on rows of {ids.shape[1]} tokens"
+        cure = _STATELESS if ids.shape[1] <= _LONG else "use a shorter format, context or text"
+        given = self._called(problem, cure, ids)
         shape = tuple(getattr(given, "shape", ()))
         if not isinstance(given, torch.Tensor) or len(shape) != 3 or shape[:2] != ids.shape:
             shown = f"shape {shape}" if isinstance(given, torch.Tensor) else type(given).__name__
@@ -188,6 +216,23 @@ class RecurrentWalker(SlabWalker):
                 for slab, leaf in zip(self._slabs, _leaves(state), strict=True):
                     slab.index_copy_(1, kept.to(slab.device), leaf[:, : len(into)])
             return Distributions.of(logits[:, -1])
+
+
+@contextmanager
+def _places_checked(module: torch.nn.Module) -> Iterator[None]:
+    """Raise for an index that an embedding does not have; on a GPU it would end the process."""
+
+    def check(part: Any, given: tuple[Any, ...]) -> None:
+        if given and int(given[0].max()) >= part.num_embeddings:
+            raise IndexError(f"an embedding of {part.num_embeddings} was asked for more")
+
+    parts = [part for part in module.modules() if isinstance(part, torch.nn.Embedding)]
+    hooks = [part.register_forward_pre_hook(check) for part in parts]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
 
 
 def _leaves(state: Any) -> list[torch.Tensor]:

@@ -135,6 +135,7 @@ def plot(
     skew_normal: bool = False,
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
+    path: str | os.PathLike[str] | None = None,
 ) -> Axes:
     """Draw a result: an audit, several side by side, the history of a training, an attack.
 
@@ -161,6 +162,9 @@ def plot(
         are numbers where draws give only bounds.
     labels, test_losses : sequence, optional
         As in `canary.report`, for several audits.
+    path : path-like, optional
+        A file to write the drawing to as well: ``.svg``, ``.pdf``, or ``.png`` with 300 dots per
+        inch.
 
     Returns
     -------
@@ -171,6 +175,8 @@ def plot(
     ------
     InputError
         If the audits cannot be compared with each other, or do not have what was asked for.
+    UnsupportedError, OutputError
+        If the file's ending is another one, or it cannot be written.
 
     Examples
     --------
@@ -180,6 +186,8 @@ def plot(
     """
     options = PlotOptions(kind, format, repetitions, skew_normal)
     figure = _figure(result, options, labels, test_losses)
+    if path is not None:
+        _write(figure, path)
     if ax is None:
         load_matplotlib()
         from matplotlib import pyplot as plt
@@ -218,7 +226,11 @@ def plot_file(
     OutputError
         If the file cannot be written. What was there before is left as it was.
     """
-    target = Path(path)
+    return _write(_figure(result, PlotOptions(**options), labels, test_losses), path)
+
+
+def _write(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    target = file_path(path, "path", cure="give the file that the figure is to be in")
     ending = target.suffix[1:].lower()
     if ending not in FILE_KINDS:
         raise UnsupportedError(
@@ -226,7 +238,6 @@ def plot_file(
             cure="let the name end with .svg, .png or .pdf",
             where=str(target),
         )
-    figure = _figure(result, PlotOptions(**options), labels, test_losses)
     atomic_write(target, file_of(figure, ending), replaces=FIGURES)
     return target
 

@@ -112,6 +112,17 @@ def test_full_disk_gives_no_verdict(workplace, words, stream, code, buffered):
         assert "cannot be written (No space left on device)" in done.stderr
 
 
+@pytest.mark.parametrize(("words", "code"), [(["--version"], 0), (["adit"], 2)])
+def test_python_m_runs_the_same_command(words, code):
+    ways = [[sys.executable, "-m", "canary", *words], [*ENTRY, *words]]
+    module, script = (
+        subprocess.run(way, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+        for way in ways
+    )
+    assert module.returncode == code
+    assert (module.stdout, module.stderr) == (script.stdout, script.stderr)
+
+
 def test_ctrl_c_while_the_command_is_still_starting():
     held = (
         "import sys\n"

@@ -14,6 +14,32 @@ from canary.errors import ModelError
 from canary.models.english import note_on_vocabulary
 from canary.models.language_model import Rows
 
+
+class Positions(torch.nn.Module):
+    """Attention with as many learned positions, and none for longer rows."""
+
+    def __init__(self, positions: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.tokens, self.places = (torch.nn.Embedding(n, 32) for n in (SIZE, positions))
+        self.layer = torch.nn.TransformerEncoderLayer(32, 2, 48, batch_first=True)
+        self.out = torch.nn.Linear(32, SIZE)
+
+    def forward(self, ids):
+        length = ids.shape[1]
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(length)
+        places = self.places(torch.arange(length))
+        return self.out(self.layer(self.tokens(ids) + places, mask, is_causal=True))
+
+
+class Padded(Positions):
+    """Reads the last 16 tokens of a row, and fills up what it gives."""
+
+    def forward(self, ids):
+        given = super().forward(ids[:, -16:])
+        return torch.nn.functional.pad(given, (0, 0, ids.shape[1] - given.shape[1], 0))
+
+
 SMALL = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64, "pad_token_id": 0}
 SMALL |= {"vocab_size": len(CHARACTERS), "bos_token_id": None, "eos_token_id": None}
 SIZE = len(CHARACTERS)
@@ -104,6 +130,8 @@ WRONG = {
         "gives probabilities where logits.*leave the softmax out",
     ),
     "softmax in bfloat16": (ended_by_softmax, "gives probabilities"),
+    "crops": (lambda: Padded(16), "for a token when its row ends sooner: does it crop"),
+    "logits and None": (lambda: Net(lambda net, ids, state: (net(ids)[0], None)), "logits alone"),
     "another shape": (
         lambda: Stateless(lambda net, ids, state: torch.zeros(len(ids), 45)),
         r"gave shape \(3, 45\) for ids of shape \(3, 2\)",
@@ -150,6 +178,28 @@ def test_a_module_without_states_is_computed_as_whole_rows() -> None:
     assert [f.exposure.bits for f in found] == [w.exposure.bits for w in wanted]
     sequence = torch.nn.Sequential(torch.nn.Embedding(45, 8), torch.nn.Linear(8, 45))
     assert loaded(sequence).facts.vocabulary == SIZE
+
+
+@pytest.mark.parametrize("positions", [5, 16, 64, 72, 255])
+def test_the_longest_row_of_a_module_is_found_at_load(positions: int) -> None:
+    model = loaded(Positions(positions))
+    assert model.facts.length_limit == positions
+    assert canary.doctor(model, start_token="\n").sound
+    canaries = canary.generate("a{digit:2}", repetitions=[1], per_repetition=2, controls=2, seed=0)
+    assert canary.audit(model, canaries, start_token="\n").injected
+    with pytest.raises(ModelError, match=f"longer than the {positions} that the model takes"):
+        canary.score(model, ["a" * 300])
+
+
+def test_a_module_of_more_positions_than_a_load_asks_for() -> None:
+    """Rows of every length up to its limit are computed; doctor looks as far as it is told."""
+    model = loaded(Positions(300))
+    assert model.facts.length_limit is None
+    assert canary.score(model, ["a" * 300], start_token="\n")
+    with pytest.raises(ModelError, match="rows of 301 tokens .*use a shorter format, context"):
+        canary.score(model, ["a" * 301], start_token="\n")
+    assert canary.doctor(model, start_token="\n", tokens=400).sound
+    assert model.facts.length_limit == 300
 
 
 def test_states_may_be_named_tuples() -> None:

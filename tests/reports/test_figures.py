@@ -180,7 +180,9 @@ def test_files_are_whole_and_the_same_again(pair, tmp_path, kind, ending, option
         assert len(plot(given, Drawing().subplots(), kind=kind).child_axes) == 2
     one = plot_file(given, tmp_path / f"1.{ending}", kind=kind, **options)
     other = plot_file(given, tmp_path / f"2.{ending.upper()}", kind=kind, **options)
-    assert one.read_bytes() == other.read_bytes()
+    drawn = tmp_path / f"3.{ending}"
+    assert plot(given, Drawing().subplots(), kind=kind, path=drawn, **options)
+    assert one.read_bytes() == other.read_bytes() == drawn.read_bytes()
     assert one.read_bytes().startswith(HEADS[ending])
     if ending == "svg":  # needs no font, and is no markup
         tags = {node.tag.rpartition("}")[2] for node in ET.parse(one).iter()}

@@ -199,6 +199,9 @@ def test_the_numbers_are_those_of_the_result_golden():
     frame = audit.to_frame()
     assert list(frame["id"]) == [c.id for c in audit.canaries]
     assert list(frame["bits"]) == [c.exposure.bits for c in audit.canaries]
+    assert list(frame["exact"]) == [c.exposure.rank is not None for c in audit.canaries]
+    assert list(frame["method"]) == [c.exposure.method for c in audit.canaries]
+    assert set(frame["model"]) == {audit.model_name}
     found = RESULTS["survey"][0]()
     shown = list(found.to_frame()["tpr_at_fpr_0.1"])
     assert shown == [one.points[0].tpr.value for one in found.attacked]
