@@ -108,13 +108,13 @@ def risk(
     import pyarrow.csv
     import pyarrow.parquet
 
-    from canary.membership.analysis import possible_class_risks
+    from canary.membership.analysis import overstated, possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
     from canary.membership.risk import reliability, risk_scores
     from canary.membership.shadow_survey import class_risk_fields, risk_columns
     from canary.records.files import PARQUET, atomic_writer
-    from canary.reports.survey_reports import calibration_sentence, class_risk_sentence
+    from canary.reports.survey_reports import calibration_sentence
     from canary.signals.measuring import measure
     from canary.signals.output_checks import check_members
 
@@ -138,6 +138,7 @@ def risk(
             "ten shadow samples, and mean little: give a larger shadow, fewer --bins, or --smooth"
         )
     members = ours.member[0]
+    notes += overstated(scored, members, confidence=_SURE)
     trust = reliability(scored, members, confidence=_SURE)
     of_classes = possible_class_risks(ours, scored)
     write = pyarrow.csv.write_csv if ending == ".csv" else pyarrow.parquet.write_table
@@ -148,7 +149,7 @@ def risk(
     show(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
     show(calibration_sentence(trust, confidence=_SURE))
     if of_classes is not None:
-        show(class_risk_sentence(of_classes))
+        show(of_classes.summary())
     body = {
         "samples": ours.samples,
         "prior": options.prior,

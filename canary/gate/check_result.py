@@ -320,6 +320,7 @@ def _within(
     best, chosen = reached[name], ""
     if len(reached) > 1:
         chosen = f", allowing for the choice among {count(len(reached))} attacks"
+        name += "" if outcome == "failed" else ", whose interval reaches highest,"
     sentence = (
         f"the {what} of the attack {name} is {best.value:.4g} ({best.lower:.4g} to "
         f"{best.upper:.4g} at {100 * confidence:g} %{chosen}), {place}"

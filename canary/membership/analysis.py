@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,6 +14,7 @@ from canary.membership.risk import LEAST_ENTROPY, RISK_SIGNAL, RiskScores, check
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import Correlation, correlation, differ_enough
 from canary.statistics.number_checks import check_confidence, real_array
+from canary.statistics.numbers import Shown, count
 from canary.statistics.roc import Estimate, scored_members
 from canary.statistics.shares import clopper_pearson
 
@@ -20,6 +22,8 @@ Floats = NDArray[np.float64]
 
 RISK_THRESHOLDS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Thresholds on risk scores in table 6 of Song and Mittal (USENIX Security 2021)."""
+
+HIGH_RISK = 0.9
 
 PRIORS = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Priors in appendix B of Song and Mittal."""
@@ -103,6 +107,19 @@ def precision_recall(
     return guesses
 
 
+def overstated(risks: RiskScores, member: ArrayLike, *, confidence: float = 0.95) -> list[str]:
+    """A note if fewer samples of a score of `HIGH_RISK` or more are members than it says."""
+    (found,) = precision_recall(risks, member, [HIGH_RISK], confidence=confidence)
+    right = found.precision
+    if right is None or right.upper >= HIGH_RISK:
+        return []
+    return [
+        f"Of the samples with a risk score of {HIGH_RISK:g} or more, {100 * right.value:.1f} % "
+        f"({100 * right.lower:.1f} to {100 * right.upper:.1f}) were in the training data: such "
+        "scores are too high. Use them to rank samples, and not as probabilities"
+    ]
+
+
 def risk_at(risks: RiskScores, prior: float) -> Floats:
     """Risk scores at another prior, of shape (samples,).
 
@@ -156,8 +173,8 @@ def leakage(
     return leaks
 
 
-@dataclass(frozen=True, eq=False)
-class ClassRisks:
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassRisks(Shown):
     """Mean risk of members beside the generalization error, by rising error; of shape (k,).
 
     `classes` are those with enough members and non-members; `error` is the accuracy on the members
@@ -168,6 +185,19 @@ class ClassRisks:
     error: Floats
     risk: Floats
     correlation: Correlation
+
+    def summary(self) -> str:
+        """The rank correlation, and the class that generalizes worst."""
+        rank, number = self.correlation.rank, count(self.correlation.count)
+        return (
+            f"Over {number} classes the mean risk of the members and the generalization error have "
+            f"a rank correlation of {rank.value:.2f} ({rank.lower:.2f} to {rank.upper:.2f}). Class "
+            f"{self.classes[-1]} generalizes worst: its error is {100 * self.error[-1]:.1f} %, and "
+            f"the mean risk of its members is {self.risk[-1]:.2f}."
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return {"class": self.classes, "generalization_error": self.error, "mean_risk": self.risk}
 
 
 def class_risks(
@@ -197,10 +227,8 @@ def class_risks(
 
     Raises
     ------
-    InputError
-        If the scores are of other samples.
-    EstimationError
-        If fewer than four classes are left, or their numbers do not differ.
+    InputError, EstimationError
+        If the scores are of other samples; if fewer than four classes are left, or do not differ.
     """
     classes, error, risk = _of_classes(table, risks, target, least)
     return ClassRisks(classes, error, risk, correlation(error, risk, confidence=confidence))
@@ -291,11 +319,7 @@ def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[Ri
     values : array_like of float of shape (samples,)
         Samples whose value is NaN are left out.
     bands : int
-
-    Returns
-    -------
-    list of RiskBand
-        Bands without a sample are left out.
+        Those without a sample are left out.
     """
     numbers = real_array(values, "values", "by_risk", cure="give one for each sample")
     _same_samples(len(numbers), len(risks.scores), "by_risk")
@@ -312,10 +336,7 @@ def by_risk(risks: RiskScores, values: ArrayLike, *, bands: int = 10) -> list[Ri
 
 @dataclass(frozen=True, eq=False)
 class FeatureDistances:
-    """Euclidean distance of each sample to the nearest of its class, and the mean distance.
-
-    Of shape (samples,); NaN where there is no other.
-    """
+    """Euclidean distances of shape (samples,) to the nearest of a class, and their mean, or NaN."""
 
     nearest: Floats
     mean: Floats

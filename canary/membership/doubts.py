@@ -359,21 +359,21 @@ def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> t
         return ()
     name = min(below, key=lambda name: reached[name].value)
     return (
-        f"The attack {name} is right on only {100 * reached[name].value:.1f} % of pairs of a "
+        f"The attack \N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK} is right "
+        f"on only {100 * reached[name].value:.1f} % of pairs of a "
         "member and a non-member, where chance is 50 %. Training never causes that: the "
         f"{what} of members and non-members may be swapped. If they are not, members and "
         "non-members are not from the same source",
     )
 
 
-def positive_control(of: str) -> str:
-    """A note for models in which nothing was found."""
-    return (
-        f"The losses of members and non-members are alike in {of}, as they would be if the flags "
-        "were of other samples or in another order. To rule that out, train a model for many "
-        "epochs on a few samples, and save its outputs in the same way: the attacks must find its "
-        "members"
-    )
+POSITIVE_CONTROL = (
+    "That nothing was found says as much about the files as about the model. It would be so, too, "
+    "if the flags were of other samples, if the model was never trained on the members, or if the "
+    "non-members were near copies of them. Make a positive control: train a model for many epochs "
+    "on a few samples, and test it in the same way; its members must be found"
+)
+"""A note on a test in which nothing was found."""
 
 
 def percent_of_pairs(auc: Estimate) -> str:

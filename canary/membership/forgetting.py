@@ -13,6 +13,7 @@ References
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
@@ -192,6 +193,7 @@ def forgotten(
         chance=chance,
         resamples=count,
         seed=seed,
+        source=asked["target"].sources[0] if isinstance(target, str | os.PathLike) else "",
         notes=(*_doubts(asked, of_target.value, distances, chance, confidence), *repeats),
     )
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
@@ -65,6 +66,8 @@ class Forgetting(Named, Shown):
     resamples, seed : int
     notes : tuple of str
         What speaks against the answer.
+    source : str
+        The file that the target's answers were read from; empty of arrays.
     about : About
         Names for its report (the corpus is the query set), and its date.
     """
@@ -85,6 +88,7 @@ class Forgetting(Named, Shown):
     resamples: int
     seed: int
     notes: tuple[str, ...]
+    source: str = ""
     about: About = field(default_factory=About.today)
 
     def _table(self) -> list[dict[str, Any]]:
@@ -108,6 +112,25 @@ class Forgetting(Named, Shown):
     def samples(self) -> int:
         """Samples of the query set."""
         return int(self.losses["target"].shape[1])
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the target's losses, by which its answers are known again."""
+        return sha256(np.ascontiguousarray(self.losses["target"]).tobytes()).hexdigest()
+
+    @property
+    def least_remainder(self) -> float | None:
+        """The smallest share of the query set that p would show, if the target still knew it.
+
+        Were a random share s of its losses those of the query models, its distance from these
+        would be ``1 - s`` of what it is, and p be `LEVEL` or less from some s on. None with too few
+        calibration models, or of a target as close as its query models are.
+        """
+        allowed = int(LEVEL * (len(self.calibration) + 1) + 1e-9)
+        if not allowed or not self.target:
+            return None
+        nearest = float(np.sort(self.calibration)[allowed - 1])
+        return max(0.0, 1.0 - nearest / self.target)
 
     @property
     def forgotten(self) -> bool:
@@ -238,6 +261,9 @@ class Forgetting(Named, Shown):
             "upper": self.upper if math.isfinite(self.upper) else None,
             "forgotten_by_the_rule": self.forgotten,
             "chance_distance": self.chance,
+            "least_remainder": self.least_remainder,
+            "target_source": self.source,
+            "target_fingerprint": self.fingerprint,
             "query_models": len(self.losses["query"]),
             "about": self.about.to_dict(),
             "versions": versions(),

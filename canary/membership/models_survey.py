@@ -21,7 +21,7 @@ from canary.membership.aggregate import (
 )
 from canary.membership.attacks import ATTACKS, Attack, with_many_models
 from canary.membership.diagnostics import Growth, growth
-from canary.membership.doubts import doubts_of_models, positive_control, upside_down
+from canary.membership.doubts import POSITIVE_CONTROL, doubts_of_models, upside_down
 from canary.membership.many import attack_models
 from canary.membership.models_result import AttackedModels, ModelsSurvey
 from canary.membership.references import resolve
@@ -175,7 +175,7 @@ def survey_models(
     )
     if result.told_apart() is not False:
         return result
-    return replace(result, notes=(*result.notes, positive_control("these models")))
+    return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
 
 
 def _own_intervals(models: int) -> str:
@@ -199,8 +199,8 @@ def _silent_levels(table: SignalTable, rows: Places, levels: Sequence[float]) ->
     if min(levels) >= lowest * (1.0 - 1e-9):
         return []
     return [
-        f"Attack R calls nobody a member at a level below {lowest:.3g}, because there are too few "
-        "models. The rule gaussian has no such bound"
+        f"Attack R finds nobody at a level below {lowest:.3g}, the share of others that it may "
+        "mistake for members, because there are too few models. Give more, or --rule gaussian"
     ]
 
 

@@ -14,12 +14,19 @@ from canary.membership.analysis import (
     ClassRisks,
     Guesses,
     leakage,
+    overstated,
     possible_class_risks,
     precision_recall,
 )
 from canary.membership.association import check_shadow
 from canary.membership.attacking import attack, named_attacks
-from canary.membership.doubts import SURE, View, doubts_of_pair, percent_of_pairs, positive_control
+from canary.membership.doubts import (
+    POSITIVE_CONTROL,
+    SURE,
+    View,
+    doubts_of_pair,
+    percent_of_pairs,
+)
 from canary.membership.evaluation import Part, evaluate, evaluate_by
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
@@ -230,7 +237,11 @@ def survey(
     names = named_attacks(target, attacks, shadow=shadow)
     kept = target.outputs is not None and shadow.outputs is not None
     if attacks.strip() == "all" and entropies and not kept:
-        notes.append("The outputs were not kept, so no network was trained on them")
+        notes.append(
+            "The attacks by a neural network were left out: they need the outputs of all classes, "
+            "which were not kept (keep_outputs=True in Python; the command keeps those of files "
+            "of up to 1 GB)"
+        )
     risks = trust = classes = None
     if entropies:
         risks = risk_scores(
@@ -238,6 +249,7 @@ def survey(
         )
         trust = reliability(risks, member, confidence=confidence)
         classes = possible_class_risks(target, risks, confidence=confidence)
+        notes += [] if doubts else overstated(risks, member, confidence=confidence)
         few = int(risks.pooled[np.unique(target.label)].sum())
         if few:
             notes.append(
@@ -288,9 +300,10 @@ def survey(
     )
     if result.told_apart() is not False:
         return result
-    doubt, control = _contrast(target, shadow)
-    said = [note for note in (doubt, control) if note]
-    return replace(result, notes=(*result.notes, *said), doubts=() if doubt is None else (doubt,))
+    doubt = _contrast(target, shadow)
+    if doubt is None:
+        return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
+    return replace(result, notes=(*result.notes, doubt), doubts=(doubt,))
 
 
 def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tuple[str, ...]:
@@ -330,25 +343,24 @@ def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tupl
     )
 
 
-def _contrast(target: SignalTable, shadow: SignalTable) -> tuple[str | None, str | None]:
-    """A doubt if the members of one are found better than the other's; or a note."""
+def _contrast(target: SignalTable, shadow: SignalTable) -> str | None:
+    """A doubt if the members of one are found better than the other's."""
     if not all("loss" in table.values for table in (target, shadow)):
-        return None, None
+        return None
     ours = View(target, 0, "target").auc(SURE)
     theirs = [View(shadow, row, "shadow").auc(SURE) for row in range(shadow.models)]
     best = max(theirs, key=lambda auc: auc.lower)
     pairs = ((best, ours, "shadow", "target"), (ours, best, "target", "shadow"))
     for there, here, one, other in pairs:
         if here.lower <= 0.5 and here.upper < there.lower and there.lower > 0.5:
-            doubt = (
+            return (
                 f"The loss of the member is lower in {percent_of_pairs(there)} of pairs of a "
                 f"member and a non-member of the {one} and in {percent_of_pairs(here)} of the "
                 f"{other}'s, where chance is 50 %. If both were trained alike, the flags or the "
                 f"outputs of the {other} are of other samples or in another order. If not, train "
                 "the shadow as the target was"
             )
-            return doubt, None
-    return None, positive_control("target and shadow") if best.lower <= 0.5 else None
+    return None
 
 
 def _part_fields(part: Part) -> dict[str, Any]:

@@ -306,16 +306,16 @@ def rates_of(
         if len(chosen) < len(FPRS):
             notes.append(
                 f"{nonmembers:,} non-members are too few to judge an attacker who is wrong about "
-                f"less than 1 in {nonmembers:,} of them; give more for that"
+                f"less than 1 in {nonmembers:,} of them; for that, test with more"
             )
     for rate in chosen:
         check_rate(rate, nonmembers)
         needed = 1 if confidence is None else nonmembers_for_lower_end(rate, confidence=confidence)
         if nonmembers < needed:
             notes.append(
-                f"At a false positive rate of {100 * rate:g} %, the interval of the share of "
-                f"members that is found starts at 0 because {nonmembers:,} non-members are too few "
-                f"for a lower end (it takes {needed:,}), not because there is no risk"
+                f"{nonmembers:,} non-members are too few to show what an attacker finds who is "
+                f"wrong about {100 * rate:g} % of them: that interval starts at 0, whatever the "
+                f"risk is. It takes {needed:,} non-members"
             )
     return chosen, notes
 

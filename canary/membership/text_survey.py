@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.attacking import attack
-from canary.membership.doubts import SURE, upside_down
+from canary.membership.doubts import POSITIVE_CONTROL, SURE, upside_down
 from canary.membership.evaluation import Evaluation, evaluate
 from canary.membership.survey import (
     Attacked,
@@ -32,11 +32,6 @@ from canary.statistics.roc import Estimate, balanced_accuracy, roc
 KIND = "canary membership text"
 
 _MOST = 20
-_CONTROL = (
-    "That nothing was found says as much about the files as about the model: it would be so of "
-    "texts that the model never saw, too. Check that the members are what it was trained on. "
-    "Canaries in the training data would decide: they are known to have been there"
-)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -239,7 +234,7 @@ def survey_texts(
     )
     if result.told_apart() is not False:
         return result
-    return replace(result, notes=(*result.notes, _CONTROL))
+    return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
 
 
 def _halves(member: NDArray[np.bool_], seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -117,16 +117,23 @@ class Reach(NamedTuple):
     attack: bool = True
 
 
-def reached_figure(
-    reached: Sequence[Reach], fpr: float | None, caption: Text, *, what: str
-) -> Figure:
-    """The share of the members that each attack finds at a rate, the best at the top.
-
-    Without a rate it is the share of right guesses on average. Of many attacks the best are shown.
-    """
+def best_first(reached: Sequence[Reach]) -> tuple[list[Reach], list[Reach]]:
+    """Those that a figure has bars for, the best attack first; and the attacks beyond these."""
     best = sorted(reached, key=lambda one: (not one.attack, -one.found.value))
-    number, guessing = sum(one.attack for one in best), 0.5 if fpr is None else fpr
-    shown = [one for at, one in enumerate(best) if at < len(SERIES) or at >= number][::-1]
+    number = sum(one.attack for one in best)
+    return [*best[: min(number, len(SERIES))], *best[number:]], best[len(SERIES) : number]
+
+
+def reached_figure(
+    drawn: Sequence[Reach], undrawn: Sequence[Reach], fpr: float | None, caption: Text, *, what: str
+) -> Figure:
+    """The share of the members that each attack finds at a rate, of those that `best_first` gives.
+
+    Without a rate it is the share of right guesses on average. The table has them all.
+    """
+    guessing, shown = 0.5 if fpr is None else fpr, drawn[::-1]
+    attacks = sum(one.attack for one in drawn)
+    best = [*drawn[:attacks], *undrawn, *drawn[attacks:]]
     heights = list(range(len(shown)))
     lengths = [one.found.value for one in shown]
     colours = [SERIES[0] if one.attack else CONTROL for one in shown]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.membership.doubts import POSITIVE_CONTROL
 from canary.membership.evaluation import Evaluation
 from canary.membership.survey import Attacked, OneTargetSurvey, Surest, Survey
 from canary.membership.words_alone import WordsAlone
-from canary.reports.attack_figures import Reach, reached_figure
+from canary.reports.attack_figures import Reach, best_first, reached_figure
 from canary.reports.builders import sections_of
 from canary.reports.document import (
     Block,
@@ -26,6 +27,7 @@ from canary.reports.document import (
     said,
     said_in_one,
     sentence,
+    words_of,
 )
 from canary.reports.wording import ended, facts_blocks, percent_of, software
 from canary.statistics.numbers import count
@@ -39,9 +41,8 @@ _OUTCOMES = {
 }
 """What follows from attacks: the label and the tone of a report."""
 
-
-_SURE = 0.01
-"""Guesses at a false positive rate above this are only fairly sure."""
+_ON_AVERAGE = ("Recognizable on average, but no single sample for sure", "undecided")
+"""Of samples that can be identified, where guesses with few mistakes find no more than chance."""
 
 
 def survey_report(
@@ -60,9 +61,12 @@ def survey_report(
     warnings above all notes, and `actions` what ``survey.actions`` asks besides the outcome.
     """
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
-    label, tone = _OUTCOMES[outcome]
-    label = label.replace("samples", _others(kind))
-    sentences, found, loud = [*answer], outcome == "identified", [*aloud, *doubts]
+    calm, found, loud = outcome == "not identified", outcome == "identified", [*aloud, *doubts]
+    average = found and surest is not None and not surest.beats_guessing
+    label, tone = _ON_AVERAGE if average else _OUTCOMES[outcome]
+    label = label.replace("sample", _one(kind))
+    sentences, one = [*answer], _one(kind)
+    sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
     if doubts and outcome != "void":
         label, tone = "Check the input first", "suspect"
         undecided = survey.told_apart() is not True
@@ -70,13 +74,16 @@ def survey_report(
         doubt = doubt[0].lower() + doubt[1:]
         first = sentence("survey.doubted", undecided=undecided, doubt=doubt)
         sentences, loud = [first] if undecided else [first, *answer], [*aloud, *doubts[1:]]
+    if outcome == "void" or (doubts and survey.told_apart() is not True):
+        # Of numbers that nothing follows from there is no picture.
+        fields["outcome"] = [one for one in fields["outcome"] if not isinstance(one, Figure)]
     asked = {
         "what": _others(kind),
         "doubted": bool(doubts),
         "found": found,
-        "calm": outcome == "not identified",
-        "rate": found and surest is not None,
-        "surest": _sure(surest).lower(),
+        "calm": calm,
+        "sure": found and not average,
+        "average": average,
     }
     return Report(
         title=title,
@@ -86,13 +93,13 @@ def survey_report(
         actions=said("survey.actions", **{**asked, **actions}),
         notes=[
             *((Span(note, "strong"),) for note in ended(loud)),
-            *ended(note for note in survey.notes if note not in (*loud, *doubts)),
+            *ended(n for n in survey.notes if n not in (*loud, *doubts, POSITIVE_CONTROL)),
         ],
         sections=sections_of(survey),
         unsaid=said(
             "survey.unsaid",
             void=outcome == "void",
-            calm=outcome == "not identified",
+            calm=calm,
             open=outcome in ("void", "undecided"),
             what=_others(kind),
             targets=len(getattr(survey, "targets", (0,))),
@@ -112,26 +119,40 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     best = sentence(
         "survey.best",
         two=survey.lead.name != survey.strongest.name,
-        surest=survey.lead.name,
-        strongest=survey.strongest.name,
+        surest=named(survey.lead.name),
+        strongest=named(survey.strongest.name),
     )
     who = f"{best} {sentence(f'{kind}.needs', **values)}"
     if surest is None:
         return [average, who]
-    sure = surest_sentence(surest, kind)
     if surest.beats_guessing:
-        return [sure, f"{average} {who}"]
-    return [f"{average} {sure}", who]
+        return [surest_sentence(surest, kind, "sure"), f"{average} {who}"]
+    return [f"{average} {surest_sentence(surest, kind, 'average')}", who]
 
 
-def surest_sentence(surest: Surest, kind: str) -> str:
-    """How many members the surest guesses find, and how many guessing finds."""
+def named(attack: str) -> str:
+    """An attack in a sentence: its name, and in brackets what it reads."""
+    base = attack.removesuffix("-one-threshold").replace("-", "_").replace("+", "")
+    flags = {base: True, "models": base in ("R", "D", "L") or base.startswith(("lira", "rmia"))}
+    return " ".join([_quoted(attack), *(f"({words_of(w)})" for w in said("attack.reads", **flags))])
+
+
+def _quoted(attack: str) -> str:
+    return f"\N{LEFT DOUBLE QUOTATION MARK}{attack}\N{RIGHT DOUBLE QUOTATION MARK}"
+
+
+def surest_sentence(surest: Surest, kind: str, how: str) -> str:
+    """How many members the surest guesses find, and how many guessing finds.
+
+    `how` they are found: ``sure``, or else ``average`` or ``calm``.
+    """
     tpr, others = surest.tpr, _others(kind)
     return sentence(
         "survey.surest",
-        sure=surest.beats_guessing,
+        **{how: True},
         some=in_people(tpr.value),
         what=f"training {others}",
+        one=f"training {_one(kind)}",
         rarely=rarely(surest.fpr, others),
         share=percent_of(tpr.value),
         ends=ends_of(tpr),
@@ -149,19 +170,19 @@ def in_people(share: float) -> str:
 
 
 def rarely(fpr: float, others: str) -> str:
-    """``1 in 100 other samples is``: how many are mistaken at a false positive rate, at most."""
+    """``1 in 100 other samples``: how many are mistaken at a false positive rate, at most."""
     one_in = 1.0 / fpr
     if abs(one_in - round(one_in)) < 0.01:
-        return f"1 in {count(round(one_in))} other {others} is"
-    return f"{100 * fpr:.3g} in 100 other {others} are"
+        return f"1 in {count(round(one_in))} other {others}"
+    return f"{100 * fpr:.3g} in 100 other {others}"
 
 
 def _others(kind: str) -> str:
-    return "texts" if kind == "texts" else "samples"
+    return f"{_one(kind)}s"
 
 
-def _sure(surest: Surest | None) -> str:
-    return "Surest guesses" if surest is None or surest.fpr <= _SURE else "Fairly sure guesses"
+def _one(kind: str) -> str:
+    return "text" if kind == "texts" else "sample"
 
 
 def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
@@ -170,14 +191,15 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
     if surest is not None:
         note = sentence(
             "survey.tile",
+            sure=surest.beats_guessing,
             rarely=rarely(surest.fpr, _others(kind)),
-            name=surest.name,
+            name=_quoted(surest.name),
             attacks=surest.attacks,
             several=surest.attacks > 1,
             rate=percent_of(surest.fpr, digits=None),
         )
-        yield Tile(_sure(surest), f"{percent_of(surest.tpr.value)} of members", note)
-    name = survey.strongest.name
+        yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of members", note)
+    name = _quoted(survey.strongest.name)
     yield Tile(
         "On average",
         f"{percent_of(mean.value)} right",
@@ -197,13 +219,12 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
         attacks=len(survey.attacked),
         several=len(survey.attacked) > 1,
         what=_others(kind),
-        best=survey.strongest.name,
+        best=named(survey.strongest.name),
         did=did.format(percent_of(best.value)),
         ends=ends_of(best),
         of=of,
-        more=f", and up to {percent_of(best.upper)} is possible" if best.upper > 0.5 else "",
     )
-    return [average] if surest is None else [average, surest_sentence(surest, kind)]
+    return [average] if surest is None else [average, surest_sentence(surest, kind, "calm")]
 
 
 def found_blocks(
@@ -215,17 +236,6 @@ def found_blocks(
     of attacks.
     """
     surest, beside = survey.surest(), others or {}
-    rarely_one = "" if surest is None else rarely(surest.fpr, _others(kind))
-    caption = said_in_one(
-        "survey.reached",
-        confidence=percent_of(survey.confidence, digits=None),
-        attacks=len(survey.attacked),
-        several=len(survey.attacked) > 1,
-        words=beside,
-        surest=surest,
-        what=f"training {_others(kind)}",
-        rarely=rarely_one,
-    )
     reached = []
     for one in survey.attacked:
         mean = survey.average_of(one, survey.confidence)
@@ -237,7 +247,20 @@ def found_blocks(
             found = alone.auc if at is None else at.tpr
             reached.append(Reach(name, found, percent_of(alone.auc.value), attack=False))
     fpr = None if surest is None else surest.fpr
-    return [reached_figure(reached, fpr, caption, what=_others(kind))]
+    reached, undrawn = best_first(reached)
+    caption = said_in_one(
+        "survey.reached",
+        confidence=percent_of(survey.confidence, digits=None),
+        attacks=len(survey.attacked),
+        several=len(survey.attacked) > 1,
+        undrawn=", ".join(one.name for one in undrawn),
+        empty=", ".join(one.name for one in reached if not one.found.value),
+        words=beside,
+        surest=surest,
+        what=f"training {_others(kind)}",
+        rarely="" if fpr is None else rarely(fpr, _others(kind)),
+    )
+    return [reached_figure(reached, undrawn, fpr, caption, what=_others(kind))]
 
 
 def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
-from canary.reports.wording import about_of, called, ended, software
+from canary.reports.wording import about_of, called, ended, percent_of, software
 from canary.statistics.numbers import count, plural, probability
 
 _MOST_POINTS = 150
@@ -59,28 +60,25 @@ def forgetting_report(result: Forgetting) -> Report:
     kind = _kind(result)
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
-    needed = math.ceil(1 / LEVEL - 1 - 1e-9)
-    meaning = ", so the tested model is not unusual"
-    if result.p <= LEVEL:
-        meaning = ", which counts as evidence that the tested model knows the data"
-    if not closer:
-        meaning = f", the clearest result that {plural(models, 'model')} can give"
+    calm = kind in ("alike", "forgotten", "undecided")
+    needed, left = math.ceil(1 / LEVEL - 1 - 1e-9), result.least_remainder
     level = sentence(
         "forgetting.level",
         queries=len(result.losses["query"]),
         models=models,
-        others=plural(models, "model") + " that never saw it",
+        others=plural(models, "model") + " that never saw the data",
         none=not closer,
         some=closer,
         closer=closer,
         cases=closer + 1,
         of=count(models + 1),
-        p=probability(result.p),
-        meaning=meaning,
+        usual=result.p > LEVEL and not few and calm,
+        apart=result.p > LEVEL and not few and not calm,
         few=few,
         enough=needed + 1,
         needed=needed,
     )
+    print_ = result.fingerprint[:12]
     known, done = (
         kind in ("surpasses", "remembered", "not_forgotten"),
         kind in ("alike", "forgotten"),
@@ -90,8 +88,17 @@ def forgetting_report(result: Forgetting) -> Report:
         label=label,
         tone=tone,
         sentences=[
-            sentence(f"forgetting.{kind}", auc=auc and f"{100 * auc.value:.1f} %"),
+            sentence(
+                f"forgetting.{kind}",
+                auc=auc and f"{100 * auc.value:.1f} %",
+                place=f"{100 * result.rho:.0f} %",
+            ),
             *([] if kind == "void" else [level]),
+            *(
+                [sentence("forgetting.remainder", left=percent_of(left, digits=0))]
+                if left is not None and kind in ("alike", "forgotten")
+                else []
+            ),
         ],
         actions=said(
             "forgetting.actions",
@@ -111,6 +118,9 @@ def forgetting_report(result: Forgetting) -> Report:
         ),
         about={
             **about_of(result, corpus="Data to be forgotten"),
+            "Answers of the tested model": f"{Path(result.source).name}, fingerprint {print_}"
+            if result.source
+            else f"fingerprint {print_}",
             "Samples of it": count(result.samples),
             "Models that never saw it": count(models),
         },
@@ -120,8 +130,6 @@ def forgetting_report(result: Forgetting) -> Report:
             samples=result.samples,
             known=kind == "not_forgotten",
             done=done,
-            cases=closer + 1,
-            of=count(models + 1),
         ),
         notes=ended(result.notes),
         sections=sections_of(result),

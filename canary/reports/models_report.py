@@ -20,6 +20,7 @@ from canary.reports.attack_wording import (
     in_lines,
     interval_of,
     measured_blocks,
+    named,
     not_identified,
     rate_columns,
     survey_report,
@@ -39,7 +40,7 @@ def models_report(survey: ModelsSurvey) -> Report:
     targets, others = len(survey.targets), survey.table.models - 1
     target = _short(survey, survey.targets[0]) if targets == 1 else plural(targets, "model")
     about = about_of(survey, own=target)
-    one = called(about["Model"]) if targets == 1 else about["Model"]
+    one = called(about["Model"]) if targets == 1 else target
     of = "" if targets == 1 else f", in the mean of {targets} models"
     answer = not_identified(survey, "models", "picked the training sample in {} of pairs", of)
     if survey.told_apart():
@@ -50,6 +51,8 @@ def models_report(survey: ModelsSurvey) -> Report:
     actions = {
         "listed": "the report lists the models and samples that are most vulnerable",
         "less": "return the most likely class, without its probability",
+        "in_use": targets > 1 and survey.outcome() == "identified",
+        "targets": targets,
     }
     beside = f"{plural(others, 'other model')}{' each' if targets > 1 else ''}"
     return survey_report(
@@ -76,10 +79,11 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
         place, lead, surest = survey.most_vulnerable_models(1)[0], survey.lead, survey.surest()
         note, value = "of pairs right", lead.across.evaluations[place].auc.value
         if surest is not None:
-            note = "of its members are found, by the same guesses"
+            note = "of its members are identified, by the same guesses"
             value = lead.points[lead.fprs.index(surest.fpr)][place].tpr.value
         name = _short(survey, survey.targets[place])
-        yield Tile("Most vulnerable model", name, f"{percent_of(value)} {note}")
+        title = f"Most vulnerable of the {plural(len(survey.targets), 'model')}"
+        yield Tile(title, f"no. {name}" if name.isdigit() else name, f"{percent_of(value)} {note}")
 
 
 @section(ModelsSurvey, "Attacks", specialist=True)
@@ -183,7 +187,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     if survey.outcome() != "identified":
         return
     yield Heading("Model" if alone else "Models")
-    yield said_in_one("models.exposed", alone=alone, attack=best.name)
+    yield said_in_one("models.exposed", alone=alone, attack=named(best.name))
     rows = []
     for place in survey.most_vulnerable_models(_MOST_ROWS):
         evaluation = best.across.evaluations[place]
@@ -200,7 +204,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     yield Heading("Samples")
     yield said_in_one(
         "models.samples",
-        attack=survey.strongest.name,
+        attack=named(survey.strongest.name),
         perfect=count(perfect) if perfect and given else "",
         given=plural(given, "sample"),
         few="fewer than one" if chance < 1 else f"up to {count(math.ceil(chance))}",

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canary.membership.analysis import ClassRisks
+from canary.membership.analysis import HIGH_RISK, precision_recall
 from canary.membership.evaluation import Evaluation, Part
 from canary.membership.risk import Reliability
 from canary.membership.shadow_survey import ShadowSurvey
@@ -25,6 +25,7 @@ from canary.reports.attack_wording import (
     in_lines,
     interval_of,
     measured_blocks,
+    named,
     not_identified,
     short_of,
     sizes_of,
@@ -47,7 +48,6 @@ from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.numbers import count, plural, probability
 
 _MOST_ROWS = 20
-_HIGH_RISK = 0.9
 
 
 @report_of.register
@@ -56,13 +56,15 @@ def shadow_report(survey: ShadowSurvey) -> Report:
     tiles = [*found_tiles(survey, "shadow")]
     if survey.reliability is not None and survey.risks is not None:
         member = survey.target.member[0]
-        high = (survey.risks.scores >= _HIGH_RISK)[member]
+        high = (survey.risks.scores >= HIGH_RISK)[member]
         thin = int((high & survey.risks.thin[member]).sum())
-        note = sentence("shadow.tile.risk", least=f"{_HIGH_RISK:g}", thin=thin)
+        (right,) = precision_recall(survey.risks, member, [HIGH_RISK], confidence=survey.confidence)
+        called_so = "" if right.precision is None else interval_of(right.precision)
+        note = sentence("shadow.tile.risk", least=f"{HIGH_RISK:g}", thin=thin, called=called_so)
         tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of members", note))
     if not survey.blind:
         share = percent_of(survey.corrected().value)
-        answer = [sentence("shadow.split", attack=survey.strongest.name, share=share)]
+        answer = [sentence("shadow.split", attack=named(survey.strongest.name), share=share)]
     elif survey.told_apart():
         answer = identified(survey, "shadow")
     else:
@@ -118,24 +120,14 @@ def calibration_sentence(trust: Reliability, *, confidence: float) -> str:
     )
 
 
-def class_risk_sentence(risks: ClassRisks) -> str:
-    """Whether the classes that generalize badly are those at risk."""
-    rank = risks.correlation.rank
-    return (
-        f"Over {count(risks.correlation.count)} classes the mean risk of the members and the "
-        f"generalization error have a rank correlation of {rank.value:.2f} "
-        f"({rank.lower:.2f} to {rank.upper:.2f})."
-    )
-
-
 @section(ShadowSurvey, "Who is most at risk")
 def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
     """The classes, groups and members that attacks do best on."""
     if survey.outcome() != "identified":
         return
     classes = count(len(survey.by_class))
-    yield said_in_one("shadow.parts", strongest=survey.strongest.name, classes=classes)
-    columns = ("Samples", "Members", "Non-members", "Accuracy", "AUC")
+    yield said_in_one("shadow.parts", strongest=named(survey.strongest.name), classes=classes)
+    columns: tuple[str, ...] = ("Samples", "Members", "Non-members", "Accuracy", "AUC")
     yield Table("Classes most at risk", columns, _worst(survey.by_class, "class "))
     if groups := _worst(survey.by_group, ""):
         yield Heading("Groups")
@@ -153,8 +145,8 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
         )
         for row in members
     ]
-    named = ("Sample", "Class", "Modified entropy", "Risk score")
-    yield from folded(Table("Members most at risk", named, rows))
+    columns = ("Sample", "Class", "Modified entropy", "Risk score")
+    yield from folded(Table("Members most at risk", columns, rows))
 
 
 @section(ShadowSurvey, "Attacks", specialist=True)
@@ -200,19 +192,19 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
     ]
     yield Heading("Guesses by the risk score")
     yield said_in_one("shadow.guesses")
-    columns = ("Risk score from", "Called members", "Precision", "Recall")
+    columns: tuple[str, ...] = ("Risk score from", "Called members", "Precision", "Recall")
     yield Table("Guesses by the risk score", columns, rows)
     if (risks := survey.class_risks) is None:
         return
     yield Heading("Risk and generalization error")
-    yield said_in_one("shadow.generalization", rank=class_risk_sentence(risks))
+    yield said_in_one("shadow.generalization", rank=risks.summary())
     worst = list(zip(risks.classes, risks.error, risks.risk, strict=True))[::-1]
     rows = [
         (f"class {label}", percent_of(float(error)), f"{float(mean):.3f}")
         for label, error, mean in worst[:_MOST_ROWS]
     ]
-    named = ("Class", "Generalization error", "Mean risk of members")
-    yield Table("Risk and generalization error", named, rows)
+    columns = ("Class", "Generalization error", "Mean risk of members")
+    yield Table("Risk and generalization error", columns, rows)
 
 
 def _worst(parts: Sequence[Part], prefix: str) -> list[tuple[str, ...]]:
@@ -264,13 +256,13 @@ def texts_report(survey: TextSurvey) -> Report:
     void, differ = survey.outcome() == "void", survey.differ_without_model()
     alone, p = percent_of(words.auc.value), probability(words.p)
     note = sentence("texts.tile.words", differ=differ, p=p)
-    tiles = [*found_tiles(survey, "texts"), Tile("Words alone", f"{alone} right", note)]
+    tiles = [*found_tiles(survey, "texts"), Tile("Check: words alone", f"{alone} right", note)]
     answer = not_identified(survey, "texts", "picked the training text in {} of pairs")
     if void or survey.told_apart():
         kinds = {"void": void, "differ": differ, "close": survey.warning(),
                  "length": survey.doubted()}  # fmt: skip
         kind = next((kind for kind, holds in kinds.items() if holds), "")
-        values = {"attack": best.name, "share": percent_of(best.evaluation.auc.value),
+        values = {"attack": named(best.name), "share": percent_of(best.evaluation.auc.value),
                   "ends": ends_of(corrected), "words": alone}  # fmt: skip
         known = {"reference": survey.lead.name == "reference"}
         answer = (
@@ -335,7 +327,7 @@ def surest(survey: TextSurvey) -> Iterator[Block]:
     if survey.outcome() != "identified":
         return
     low = TEXT_SIGNALS[survey.lead.name].sign < 0
-    yield said_in_one("texts.surest", attack=survey.lead.name, low=low, high=not low)
+    yield said_in_one("texts.surest", attack=named(survey.lead.name), low=low, high=not low)
     rows = [
         (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
         for row in survey.most_member_like()

@@ -13,6 +13,7 @@ from canary.membership.analysis import (
     class_risks,
     feature_distances,
     leakage,
+    overstated,
     possible_class_risks,
     precision_recall,
     risk_at,
@@ -42,6 +43,17 @@ def test_precision_and_recall_golden():
     # At prior 1/10, 0.1 * 2/4 of 0.1 * 2/4 + 0.9 * 1/2.
     found = precision_recall(scores, member, [0.9], prior=0.1)
     assert found[0].precision.value == pytest.approx(0.05 / 0.5)
+
+
+@pytest.mark.parametrize(("right", "noted"), [(77, True), (84, False), (0, False)])
+def test_scores_that_claim_more_than_is_true_are_noted_theory(right, noted):
+    """Of 100 samples of a score of 0.95, 84 may be members where 90 are (77 may not)."""
+    scores = np.concatenate([np.full(100, 0.95), np.full(100, 0.1)])
+    scores[: 100 * (not right)] = 0.1  # then no sample is at high risk
+    member = np.concatenate([np.arange(100) < right, np.arange(100) >= right])
+    notes = overstated(risks(scores), member)
+    assert bool(notes) is noted
+    assert not noted or "77.0 % (67.5 to 84.8) were in the training data" in notes[0]
 
 
 def test_precision_at_a_prior_coverage():
@@ -101,6 +113,9 @@ def test_class_risks_golden():
     np.testing.assert_allclose(found.error, [0, 0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(found.risk, [0.01, 0.1, 0.2, 0.3, 0.4])
     assert found.correlation.rank.value == 1
+    assert found.summary().startswith("Over 5 classes the mean risk of the members and the gen")
+    assert "Class 4 generalizes worst: its error is 100.0 %, and the mean risk" in found.summary()
+    assert found.to_frame()["class"].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_possible_class_risks_are_none_where_there_are_too_few_classes():

@@ -188,7 +188,7 @@ def rolled(member):
         (permuted, None, None, "of the shadow and in "),
         (None, permuted, None, "of the target and in "),
         (rolled, rolled, None, "fit its losses if they are moved by 3 samples"),
-        (permuted, permuted, False, "as they would be if the flags were of other samples"),
+        (permuted, permuted, False, "It would be so, too, if the flags were of other samples"),
         (None, None, True, None),
     ],
 )
@@ -219,7 +219,7 @@ def test_models_with_flags_of_other_samples_give_no_calm_answer():
     for flags, told, words in (
         (member, True, None),
         (np.roll(member, 2, axis=1), None, "moved by 2 samples"),
-        (rng.permuted(member, axis=1), False, "as they would be if the flags were of other"),
+        (rng.permuted(member, axis=1), False, "It would be so, too, if the flags were of other"),
         (one, None, "of model 2, and"),
         (worse, None, None),
     ):

@@ -42,6 +42,21 @@ def test_golden_by_hand():
     assert found.p == 0.5
 
 
+def test_a_remainder_is_noticed_from_some_size_on_theory():
+    """Of a share s of its losses that are the query model's: p is small from that s on."""
+    far = max((losses(0.0, seed) for seed in range(3, 30)), key=lambda one: compared(one).target)
+    found, order = compared(far), np.random.default_rng(0).permutation(400)
+    least = found.least_remainder
+    assert 0.05 < least < 0.3
+    for share, noticed in ((least - 0.04, False), (least + 0.04, True)):
+        mixed, known = far.copy(), order[: round(400 * share)]
+        mixed[known] = QUERY[known]
+        assert (compared(mixed).p <= 0.05) is noticed
+    assert compared(far, OTHERS[:18]).least_remainder is None
+    assert found.to_dict()["least_remainder"] == least
+    assert found.fingerprint == compared(far).fingerprint != compared(mixed).fingerprint
+
+
 @pytest.mark.parametrize("knows", [1.0, 0.2])
 def test_a_target_that_knows_has_not_forgotten(knows):
     found = compared(losses(knows, 2))

@@ -39,7 +39,7 @@ def test_levels_of_r_end_where_its_references_do_theory(seldom, alpha, noted):
     """Three references: the least level is 1 / (3 + 1), whatever the scores reach."""
     found = survey_models(seldom, attacks="R", fprs=[0.3], alphas=[alpha])
     assert found.attacked[0].scores.scores.max() <= 1.0
-    said = "Attack R calls nobody a member at a level below 0.25, because there are too few models"
+    said = "Attack R finds nobody at a level below 0.25, the share of others that it may mistake"
     assert any(said in note for note in found.notes) is noted
 
 

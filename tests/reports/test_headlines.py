@@ -24,6 +24,7 @@ from canary.reports.comparison import compare
 from canary.reports.document import Table, words_of
 from canary.reports.pages import report
 from canary.reports.wording import folded
+from canary.signals.measuring import measure
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import TextTable
 
@@ -74,6 +75,18 @@ def of_classifiers(*, swapped=False, shared=False, shuffled=False):
     return found
 
 
+def of_losses_on_average():
+    """Members have lower losses in the middle, and none below all those of others."""
+    rng = np.random.default_rng(0)
+
+    def table():
+        member = np.arange(2000) < 1000
+        loss = np.where(member, rng.uniform(1.0, 2.0, 2000), rng.uniform(1.0, 3.0, 2000))
+        return measure(loss, y=np.zeros(2000, int), member=member, outputs="losses")
+
+    return survey(table(), table(), attacks="loss", fprs=[0.01])
+
+
 def of_models(gap):
     rng = np.random.default_rng(1)
     member = halves(rng, 8, 120)
@@ -113,29 +126,34 @@ CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
         "Training texts are at risk",
-        "About 99 in 100 training texts can be identified while at most 1 in 10 other texts is "
-        "mistaken for one. An attacker finds 98.8 % of them (87.1 % to 100.0 %), and guessing "
-        "finds 10 %. On average, an attacker who is given a training text and another one picks "
+        "About 99 in 100 training texts can be identified by an attacker who is wrong about at "
+        "most 1 in 10 other texts. Such an attacker identifies 98.8 % of the training texts "
+        "(87.1 % to 100.0 %), and guessing identifies 10 %. On average, an attacker who is given a "
+        "training text and another one picks "
         "the training text in 99.2 % of cases",
         "Keep this report confidential: its lists show who was in the training data. Find out who "
         "is at risk: the report lists the lines of the texts that are recognized best; look up "
-        "whose they are. Judge the risk by the fairly sure guesses and not by the average",
+        "whose they are. Judge the risk by the surest guesses and not by the average",
     ),
     "texts, nothing found": (
         of_texts,
         "No attack succeeded",
-        "The attack loss did not identify training texts better than guessing does. On average, "
-        "it picked the training text in 49.5 % of pairs (40.5 % to 58.5 %), where guessing has "
-        "50 %, and up to 58.5 % is possible. Where few mistakes are allowed, no attack is surely "
-        "better than guessing. While at most 1 in 10 other texts is mistaken for one, the best "
-        "finds 11.2 % of the training texts",
-        "Do not call the model private for it",
+        "The attack “loss” (how badly the model predicts it) did not identify training texts "
+        "better than guessing does. On average, it picked the training text in 49.5 % of pairs "
+        "(40.5 % to 58.5 %), where guessing has 50 %. An attacker who is wrong about at most 1 in "
+        "10 other texts identifies 11.2 % of the training texts (0.6 % to 21.6 %), which may be no "
+        "more than the 10 % of guessing. This counts only if the members are what the model was "
+        "trained on, and no other text is a copy of a member or nearly one.",
+        "Before you rely on this, ask for a positive control: a model that was trained for many "
+        "epochs on a few texts, and tested in the same way. The attacks must find its training "
+        "texts. Keep this report with the model",
     ),
     "texts that differ": (
         lambda: of_texts(gap=1.2, words=True),
         "The test is void",
-        "A classifier that sees only the words of the texts, and no model, picks the training "
-        "text in 100.0 % of cases. The best attack on the model, loss, picks it in 7",
+        "A word count that never saw the tested model picks the training text in 100.0 % of "
+        "cases. The best attack on the model, “loss” (how badly the model predicts it), picks it "
+        "in 7",
         "Train again with a random part of the data set aside",
     ),
     "texts of other lengths": (
@@ -148,7 +166,7 @@ CASES = {
         lambda: of_texts(gap=-4.0),
         "Check the input first",
         "Nothing is decided, neither an alarm nor an all-clear, because something looks wrong with "
-        "the input: the attack loss is right on only",
+        "the input: the attack “loss” is right on only",
         "Correct the input, and repeat the test.",
     ),
     "texts, a model that was not trained": (
@@ -161,20 +179,28 @@ CASES = {
     "classifier": (
         of_classifiers,
         "Training samples are at risk",
-        "About 1 in 9 training samples can be identified while at most 1 in 100 other samples is "
-        "mistaken for one. An attacker finds 11.3 % of them (9.0 % to 13.9 %), and guessing finds "
-        "1 %. On average, an attacker is right about 66.5 % of samples (64.9 % to 68.2 %), and "
-        "guessing is right about 50 %. The attack entropy finds most while few mistakes are "
-        "allowed, and correctness is best on average.",
+        "About 1 in 9 training samples can be identified by an attacker who is wrong about at most "
+        "1 in 100 other samples. Such an attacker identifies 11.3 % of the training samples (9.0 % "
+        "to 13.9 %), and guessing identifies 1 %. On average, an attacker is right about 66.5 % of "
+        "samples (64.9 % to 68.2 %), and guessing is right about 50 %. With few mistakes, the "
+        "attack “entropy” (how sure the model is of its answer, right or wrong) is best. On "
+        "average, “correctness” (only whether the answer is right) is best.",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
+    ),
+    "classifier, on average": (
+        of_losses_on_average,
+        "Recognizable on average, but no single sample for sure",
+        "But no single training sample can be identified for sure: an attacker who is wrong about "
+        "at most 1 in 100 other samples identifies",
+        "This test names nobody, so it lists nobody as at risk.",
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
         "No attack succeeded",
         "None of 2 attacks identified training samples better than guessing does. On average, the "
-        "best,",
+        "best of them, “entropy” (how sure the model is of its answer, right or wrong), had",
         "Keep this report with the model, and repeat the test on every model that you release. Do "
         "not call the model private for it: other attacks may find more, and an average says "
         "little about the few samples that are memorized best.",
@@ -194,9 +220,9 @@ CASES = {
     "models": (
         lambda: of_models(4.0),
         "Training samples are at risk",
-        "About 92 in 100 training samples can be identified while at most 1 in 10 other samples is "
-        "mistaken for one.",
-        "the report lists the models and samples that are most vulnerable",
+        "About 92 in 100 training samples can be identified by an attacker who is wrong about at "
+        "most 1 in 10 other samples.",
+        "Find out which of the 8 models is in use, and read its line in the list",
     ),
     "models, nothing found": (
         lambda: of_models(0.0),
@@ -209,17 +235,21 @@ CASES = {
         "No trace was found",
         "The tested model answers on the data like models that never saw it. "
         "For comparison, one model was trained on the data and 19 were not. Of the 19 models that "
-        "never saw it, 14 answer as much like the trained model as the tested model does, or more. "
-        "By chance that happens in 15 cases of 20 (p = 0.75), so the tested model is not unusual.",
+        "never saw the data, 14 are as close to the trained model as the tested model is, or "
+        "closer. So it is not unusual. A model that really forgot would be as close in 15 "
+        "tests of 20. A small remainder is not excluded. This test would have noticed a model that "
+        "knows about 5 % of the data or more as well as the trained model does.",
         "You may record that the deletion was tested, and that no trace was found. But this report "
         "does not say which model was tested: name it (--model-name), and run the test again",
     ),
     "deletion, not done": (
         lambda: of_deletion(losses(1.0, 2)),
         "Not forgotten",
-        "The tested model's answers are closer to those of the trained model than those of any of "
-        "the 19 are. By chance that happens in 1 case of 20 (p = 0.05), the clearest result "
-        "that 19 models can give.",
+        "treat it as not forgotten. On a scale from 0 % (the model that was trained on the data) "
+        "to 100 % (models that never saw it), it is at 10 %. For comparison, one model was trained "
+        "on the data and 19 were not. The tested model's answers are closer to those of the "
+        "trained model than those of all 19 that never saw the data. A model that really forgot "
+        "would be as close in 1 test of 20.",
         "Do not record the deletion as done. Train the model again",
     ),
     "deletion, surer than the query model": (
@@ -249,7 +279,7 @@ CASES = {
     "deletion, too few models": (
         lambda: of_deletion(losses(0.0, 3), OTHERS[:3]),
         "Not enough data to decide",
-        "At 1 case of 20 or fewer it would count as evidence, which needs 19 models.",
+        "At 1 test of 20 or fewer it would count as evidence, which needs 19 models.",
         "Train 19 calibration models or more",
     ),
     "deletion, void": (

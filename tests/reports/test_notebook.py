@@ -20,21 +20,23 @@ from canary.audits.audit_result import Audit
 from canary.corpus.verification import Count, Verification
 from canary.gate.coins import EpsilonBound
 from canary.membership.aggregate import evaluate_models
+from canary.membership.analysis import ClassRisks, class_risks
 from canary.membership.many import attack_models
 from canary.membership.models_survey import survey_models
 from canary.membership.privacy import AttackEpsilon
-from canary.membership.risk import risk_scores
+from canary.membership.risk import RiskScores, risk_scores
 from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.models.doctor import Examination
 from canary.models.experiments import Finding
 from canary.plugins.preflight import Preflight
+from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
-WITHOUT_FIGURE = (Examination, Preflight)
+WITHOUT_FIGURE = (Examination, Preflight, ClassRisks)
 BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
@@ -65,6 +67,16 @@ def a_verbatim():
     return canary.verbatim(build("table"), ["0123456789ab" * 2] * 3, prefix=4, suffix=4)
 
 
+def of_classes():
+    label, rng = np.tile(np.arange(5), 200), np.random.default_rng(0)
+    member = np.arange(1000) < 500
+    right = rng.random(1000) < np.where(member, 1.0, 0.9 - 0.1 * label)
+    values = {"correctness": right[None].astype(float)}
+    scores = np.where(right, 0.5 + 0.05 * label, 0.1)
+    risks = RiskScores(scores, 0.5, 5, "log", np.zeros(5, bool))
+    return class_risks(SignalTable(values, member[None], label, 5), risks)
+
+
 RESULTS = {
     "verbatim": (a_verbatim, None),
     "audit": (an_audit, 16),
@@ -86,6 +98,7 @@ RESULTS = {
     "across": (lambda: evaluate_models(many()), 8),
     "evaluation": (lambda: canary.evaluate(attacked(), TABLES[0].member[0]), None),
     "risk": (lambda: risk_scores(TABLES[0], shadow=TABLES[1]), 400),
+    "risk of classes": (of_classes, 5),
     "epsilon": (lambda: EpsilonBound(**BOUND, copies=1, largest_possible=2.5), 1),
     "epsilon of attacks": (
         lambda: AttackEpsilon(**BOUND, attacks=1, largest_possible=2.5, notes=()),

@@ -285,10 +285,10 @@ def test_surest_guesses_are_those_of_the_attack_that_is_surest(attacked, plain):
     tile = page[page.index("Surest guesses") :][:400]
     found, ends = f"{100 * alone.value:.1f} %", (paid.tpr.lower, paid.tpr.upper)
     assert f"{found} of members" in tile
-    assert "is mistaken for one, by entropy, the best of 2 attacks at that" in tile
+    assert "wrong about at most 1 in 100 other samples: the attack “entropy”, the best of 2" in tile
     # The answer and the figure have the same interval, and by the same attack.
     lower, upper = (f"{100 * end:.1f}" for end in ends)
-    assert f"An attacker finds {found} of them ({lower} % to {upper} %)" in page
+    assert f"identifies {found} of the training samples ({lower} % to {upper} %)" in page
     assert f'<th scope="row">entropy</th><td>{found}</td><td>{lower} to {upper} %</td>' in page
     assert attacked.to_dict()["surest"]["name"] == "entropy"
 
@@ -310,9 +310,9 @@ def test_few_samples_that_are_surely_known_are_a_risk_though_the_average_is_not_
     assert found.surest().tpr.lower > 0.01
     assert (found.told_apart(), nothing.told_apart()) == (True, False)
     first, second = report_of(found).sentences
-    assert "training samples can be identified while at most 1 in 100 other samples" in first
+    assert "can be identified by an attacker who is wrong about at most 1 in 100 other" in first
     assert "and guessing is right about 50 %" in second
-    assert "no attack is surely better than guessing" in report_of(nothing).sentences[1]
+    assert "which may be no more than the 1 % of guessing" in report_of(nothing).sentences[1]
 
 
 def test_members_that_share_the_last_score_are_counted_golden(attacked):
@@ -321,8 +321,8 @@ def test_members_that_share_the_last_score_are_counted_golden(attacked):
     inside, outside = int((high & member).sum()), int((high & ~member).sum())
     assert attacked.as_risky() == (inside, outside)
     page = " ".join(render(attacked).split())
-    assert f"{inside:,} training samples have the lowest score in this list, " in page
-    assert f"{rows[-1]['risk']:.3f}, or a higher one, and so have {outside:,} other samples" in page
+    assert f"{inside:,} training samples and {outside:,} other samples have a score of" in page
+    assert f"have a score of {rows[-1]['risk']:.3f} or more. The list has 20 of these" in page
 
 
 def test_a_terminal_of_80_columns_shows_each_attack_in_one_line(attacked):
