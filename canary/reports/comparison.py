@@ -7,12 +7,13 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, combinations
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 
-from canary.audits.audit_result import Audit, FormatResult, median_bits
+from canary.audits.audit_result import CANARY_SET, Audit, FormatResult, median_bits
 from canary.audits.designs import Design, differences
 from canary.errors import InputError
 from canary.gate.baselines import Baseline
@@ -128,8 +129,8 @@ def compare(
     Raises
     ------
     InputError
-        If labels or losses are not one for each audit, labels are empty or repeat, or a
-        loss is no number from 0 to a million.
+        If labels or losses are not one for each audit, labels are empty or repeat, a loss is
+        no number from 0 to a million, or two audits are of the same weights.
     """
     if not audits:
         raise InputError("there is no audit", cure="give at least one")
@@ -146,6 +147,13 @@ def compare(
         if home is None:
             groups.append(home := [])
         home.append(strategy)
+    for one, other in chain.from_iterable(combinations(group, 2) for group in groups):
+        weights = one.audit.model.get("fingerprint")
+        if weights and weights == other.audit.model.get("fingerprint"):
+            raise InputError(
+                f"{brief(one.label)} and {brief(other.label)} are audits of the same weights",
+                cure="give one audit of each model, and train a model for each way of training",
+            )
     reasons = (
         f"{names_of(group)} cannot be compared with {names_of(groups[0])}: "
         f"{'; '.join(_apart(group[0], groups[0][0]))}."
@@ -264,7 +272,14 @@ def _losses(
 
 
 def _apart(one: Strategy, other: Strategy) -> list[str]:
-    return list(differences(Design.of(one.audit), Design.of(other.audit)))
+    found = list(differences(Design.of(one.audit), Design.of(other.audit)))
+    sets = [each.audit.settings.get(CANARY_SET) for each in (one, other)]
+    if not found and all(sets) and sets[0] != sets[1]:
+        found.append(
+            "the canaries are of another set, and one of the sets may never have been injected; "
+            "train both models on one set, and audit both with it"
+        )
+    return found
 
 
 def names_of(group: Sequence[Strategy]) -> str:
@@ -276,12 +291,12 @@ def names_of(group: Sequence[Strategy]) -> str:
 def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
     """What the reader of a comparison has to know about its audits."""
     for group in groups:
-        prints: dict[str, list[Strategy]] = {}
-        for one in group:
-            prints.setdefault(str(one.audit.model.get("fingerprint") or ""), []).append(one)
-        for weights, same in prints.items():
-            if weights and len(same) > 1:
-                yield f"{names_of(same)} are audits of the same weights."
+        unknown = [one for one in group if not one.audit.settings.get(CANARY_SET)]
+        if unknown and len(group) > 1:
+            yield (
+                f"The canary set of {names_of(unknown)} was not recorded. The comparison counts "
+                "only if it is that of the others."
+            )
         priced = [one for one in group if one.test_loss_nats is not None]
         if len({str(one.audit.settings.get("start_token")) for one in group}) > 1:
             yield f"The audits of {names_of(group)} were made with different start tokens."

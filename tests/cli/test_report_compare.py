@@ -19,7 +19,9 @@ def audited(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, name in enumerate("ab"):
         Path(name).mkdir()
-        exact({1: [1.0 + number] * 4, 0: [1.0] * 4}).save(Path(name, "audit.json"))
+        exact({1: [1.0 + number] * 4, 0: [1.0] * 4}, fingerprint=name * 64).save(
+            Path(name, "audit.json")
+        )
         rows = [{"line": i, "px_bits": 9.0 + number + i, "tokens": 3} for i in (1, 2)]
         Path(name, "scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("test.jsonl").write_text('{"text": "some words"}\n{"text": "more of them"}\n')

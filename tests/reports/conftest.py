@@ -33,7 +33,6 @@ MODEL = {
     "dtype": "float32",
     "attention": "none",
     "device": "cpu",
-    "fingerprint": "3f0c9d" * 10 + "beef",
     "noise_bits_per_token": 2.4e-6,
     "capabilities": ["score", "expand", "reuse"],
 }

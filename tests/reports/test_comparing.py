@@ -14,6 +14,7 @@ from html_pages import Page, check_page, render
 from hypothesis import given
 from hypothesis import strategies as st
 
+from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
 from canary.reports.comparison import Point, View, compare, front, measured_losses
 from canary.reports.pages import report
@@ -129,12 +130,33 @@ def test_names_labels_and_notes_golden(audits):
     assert labels == ["checkpoint-1200, audit 1", "b", "checkpoint-1200, audit 3"]
     many = compare([audit] * 27).strategies
     assert [many[0].name, many[26].name] == ["1", "27"]
-    assert compare([audit, other]).notes == (
+    unknown, *notes = compare([audit, other]).notes
+    assert unknown.startswith("The canary set of A and B was not recorded.")
+    assert tuple(notes) == (
         "The audits of A and B were made with different start tokens.",
         "The models of A and B were audited in different arithmetic.",
     )
-    assert "vocabularies of different sizes" in compare([audit, other], test_losses=[1, 2]).notes[2]
-    assert compare([audit, audit]).notes == ("A and B are audits of the same weights.",)
+    assert "vocabularies of different sizes" in compare([audit, other], test_losses=[1, 2]).notes[3]
+
+
+def test_one_audit_twice_is_refused(audits):
+    one = replace(audits["one canary"], model=audits["one canary"].model | {"fingerprint": "0"})
+    with pytest.raises(InputError, match="'seed 1' and 'seed 2' are audits of the same weights"):
+        report([one, one], "page.html", labels=["seed 1", "seed 2"])
+
+
+def test_audits_of_two_canary_sets_are_not_ranked(audits):
+    """The set of one may never have been in the training data."""
+    some = [replace(audits["enumerated"], settings={CANARY_SET: name * 64}) for name in "aab"]
+    found = compare(some)
+    assert [len(group) for group in found.groups] == [2, 1]
+    assert found.reasons[0].startswith(
+        "C cannot be compared with A and B: the canaries are of another set, and one of the sets"
+    )
+    text = words_of(*some[1:])
+    assert "Not comparable" in text
+    assert "memorizes least" not in text
+    assert not compare(some[:2]).notes
 
 
 def test_bounds_of_the_curve_are_bounds_golden(audits, plain):

@@ -196,7 +196,7 @@ def test_every_result_has_a_report_and_a_figure(result, tmp_path):
 
 
 def test_several_audits_are_a_report_and_a_figure(tmp_path):
-    two = [an_audit(), an_audit()]
+    two = [an_audit(), exact({16: [20.0] * 8, 0: [1.0] * 8}, fingerprint="b" * 64)]
     assert canary.report(two, tmp_path / "report.html").stat().st_size > 10_000
     assert canary.plot(two, Figure().subplots()).has_data()
 

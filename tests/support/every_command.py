@@ -53,7 +53,7 @@ COMMANDS = {
     "epsilon": ("check", "<audit.json", "--max-epsilon", "1", *SET),
     "report": ("report", "<audit.json", "--out", ">page.html"),
     "compare": (
-        *("report", "<audit.json", "<audit.json", "--test-scores", "<scored.jsonl"),
+        *("report", "<audit.json", "<audit2.json", "--test-scores", "<scored.jsonl"),
         *("--test-scores", "<scored.jsonl", "--out", ">page.html"),
     ),
     "history": ("report", "<history.json", "--out", ">page.html"),
@@ -139,6 +139,7 @@ def lay_all(folder: Path) -> None:
     (folder / "scored.jsonl").write_text("".join(scored))
     found = exact({1: [1.0] * 8, 0: [1.0] * 4}, extractions=[extraction({})])
     found.save(folder / "audit.json")
+    exact({1: [2.0] * 8, 0: [1.0] * 4}, fingerprint="b" * 64).save(folder / "audit2.json")
     new_baseline(found).save(folder / "baseline.json")
     checked = {"kind": "canary verify", "schema": 1}
     checked |= verify(folder / "canaried.jsonl", drawn).to_dict()
