@@ -21,6 +21,7 @@ from canary.membership.aggregate import (
     mean_tpr,
 )
 from canary.membership.diagnostics import Growth
+from canary.membership.evaluation import Part, evaluate_by
 from canary.membership.many import ManyScores
 from canary.membership.survey import Survey, plain, point_fields, rows_of, table_facts
 from canary.records.validation import versions
@@ -33,6 +34,7 @@ from canary.statistics.tails import Rule
 KIND = "canary membership models"
 
 _MOST = 20
+_OF_CLASS = ("value", "members", "nonmembers", "auc")
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,6 +207,36 @@ class ModelsSurvey(Survey[AttackedModels]):
         found = picked(self.exposed, "auc", "members", "nonmembers")
         return rows_of(named | {name: column[places] for name, column in found.items()})
 
+    @cached_property
+    def by_class(self) -> tuple[Part, ...]:
+        """The leading attack on each class of a single target; empty of several."""
+        if len(self.targets) > 1:
+            return ()
+        (row,), scores, judged = self.targets, self.lead.scores, self.lead.scores.judged
+        member, label = self.table.member[row, judged], self.table.label[judged]
+        parts = evaluate_by(scores.scores[0, judged], member, label, confidence=self.confidence)
+        return tuple(parts)
+
+    def most_member_like(self, most: int = _MOST) -> list[dict[str, Any]]:
+        """The members of a single target that the leading attack is surest of.
+
+        Of each, also how many non-members have its score or a higher one.
+        """
+        if len(self.targets) > 1:
+            return []
+        lead, (row,) = self.lead.scores, self.targets
+        scores, member = lead.scores[0], self.table.member[row]
+        inside = np.flatnonzero(member & lead.judged)
+        order = inside[np.argsort(-scores[inside], kind="stable")][:most]
+        others = np.sort(scores[~member & lead.judged])
+        columns = {
+            "sample": self.samples[order],
+            "label": self.table.label[order],
+            "score": scores[order],
+            "nonmembers_as_high": len(others) - np.searchsorted(others, scores[order]),
+        }
+        return rows_of(columns)
+
     def perfect_samples(self) -> tuple[int, float]:
         """How many samples have an AUC of 1, and how many would at most by chance.
 
@@ -255,6 +287,10 @@ class ModelsSurvey(Survey[AttackedModels]):
                 targets[place]["model"] for place in self.most_vulnerable_models()
             ],
             "most_vulnerable_samples": self.most_vulnerable_samples(),
+            "most_member_like": self.most_member_like(),
+            "by_class": [
+                {name: plain(getattr(part, name)) for name in _OF_CLASS} for part in self.by_class
+            ],
             "samples_of_auc_1": None if self.exposed is None else exposed,
             "notes": list(self.notes),
             "about": self.about.to_dict(),

@@ -23,6 +23,7 @@ from canary.reports.attack_wording import (
     named,
     not_identified,
     rate_columns,
+    short_of,
     survey_report,
 )
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
@@ -49,7 +50,9 @@ def models_report(survey: ModelsSurvey) -> Report:
             survey, "models", targets=targets, several=targets > 1, alone=alone, others=others
         )
     actions = {
-        "listed": "the report lists the models and samples that are most vulnerable",
+        "listed": "the report lists the members and classes most at risk"
+        if targets == 1
+        else "the report lists the models and samples that are most vulnerable",
         "less": "return the most likely class, without its probability",
         "in_use": targets > 1 and survey.outcome() == "identified",
         "targets": targets,
@@ -196,6 +199,8 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
         rows.append((_short(survey, survey.targets[place]), *known, *map(in_lines, numbers)))
     columns = ("Model", "Members", "Non-members", *rate_columns(survey.fprs), "AUC")
     yield from folded(Table("Most vulnerable models", columns, rows))
+    if alone:
+        yield from _single(survey)
     if not (samples := survey.most_vulnerable_samples()):
         return
     # How many samples every model that knows them gives away, beside what chance would give.
@@ -213,6 +218,27 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     rows = [(*(count(row[key]) for key in keys), f"{row['auc']:.3f}") for row in samples]
     columns = ("Sample", "Class", "Trained on it", "Trained without", "AUC")
     yield from folded(Table("Most vulnerable samples", columns, rows))
+
+
+def _single(survey: ModelsSurvey) -> Iterator[Block]:
+    """The classes and members of a single target that the leading attack does best on."""
+    known = [(part, part.auc) for part in survey.by_class if part.auc is not None]
+    known.sort(key=lambda pair: -pair[1].value)
+    if len(known) > 1:
+        yield Heading("Classes")
+        yield said_in_one("models.classes", classes=len(known), attack=named(survey.lead.name))
+        rows: list[tuple[str, ...]] = [
+            (f"class {p.value}", count(p.members), count(p.nonmembers), interval_of(auc))
+            for p, auc in known[:_MOST_ROWS]
+        ]
+        yield Table("Classes most at risk", ("Samples", "Members", "Non-members", "AUC"), rows)
+    yield Heading("Members")
+    yield said_in_one("models.members", attack=named(survey.lead.name))
+    keys = ("sample", "label", "nonmembers_as_high")
+    members = survey.most_member_like()
+    rows = [(*(count(row[key]) for key in keys), short_of(row["score"])) for row in members]
+    columns = ("Sample", "Class", "Others as high", "Score")
+    yield from folded(Table("Members most at risk", columns, rows))
 
 
 @section(ModelsSurvey, "How it was measured", specialist=True)

@@ -104,8 +104,24 @@ def test_one_target_by_file_and_by_number(attack, place, table):
     page = Path("report/report.html").read_text()
     assert "Can training samples of the model “model3.npz” be identified?" in page
     assert "7 other models" in page
+    # Who is at risk in this release: its classes and its members, by the leading attack.
+    lead = attack_models(table, one["surest"]["name"], targets=[3], rule="gaussian").scores[0]
+    member, others = table.member[3], lead[~table.member[3]]
+    listed = one["most_member_like"]
+    assert [row["score"] for row in listed] == sorted(lead[member], reverse=True)[:20]
+    assert all(member[row["sample"]] for row in listed)
+    above = [int((others >= lead[row["sample"]]).sum()) for row in listed]
+    assert [row["nonmembers_as_high"] for row in listed] == above
+    for part in one["by_class"]:
+        of_class = table.label == part["value"]
+        found = canary.evaluate(lead[of_class], member[of_class])
+        assert part["auc"]["value"] == found.auc.value
+    assert "the members and classes most at risk" in page
+    assert all(f"class {part['value']}</th>" in page for part in one["by_class"])
+    assert "Members most at risk" in page
     several = attack(*words, "--target", "3", "--target", "model5.npz").document
     assert several["targets"] == [3, 5]
+    assert (several["by_class"], several["most_member_like"]) == ([], [])
 
 
 @pytest.fixture

@@ -194,7 +194,7 @@ CASES = {
         "Recognizable on average, but no single sample for sure",
         "But no single training sample can be identified for sure: an attacker who is wrong about "
         "at most 1 in 100 other samples identifies",
-        "This test names nobody, so it lists nobody as at risk.",
+        "This test names nobody for sure. Its lists rank classes and samples, and prove nothing",
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
