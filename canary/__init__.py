@@ -73,7 +73,11 @@ __all__ = list(_HOMES)
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
-        raise AttributeError(f"module 'canary' has no attribute {name!r}")
+        from canary.registry import near_names
+
+        near = " or ".join(near_names(name, _HOMES))
+        meant = f"; did you mean {near}?" if near else ""
+        raise AttributeError(f"module 'canary' has no attribute {name!r}{meant}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

@@ -46,6 +46,27 @@ def test_import_loads_the_standard_library_only():
     assert set(loaded) - sys.stdlib_module_names == {"canary"}
 
 
+def test_a_wrong_name_gets_the_near_ones():
+    with pytest.raises(AttributeError, match="no attribute 'adit'; did you mean audit"):
+        canary.adit  # noqa: B018
+    assert not hasattr(canary, "qqqq")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "near"),
+    [
+        ("audit", "start_tokn", "start_token or start_texts"),
+        ("generate", "repetition", "repetitions or per_repetition"),
+        ("plan", "max_exposure", "max_exposure_bits or exposure_bits"),
+        ("check", "max_exposure", "max_exposure_bits or max_epsilon"),
+        ("report", "model", "model_name"),
+    ],
+)
+def test_a_wrong_keyword_gets_the_near_ones(name, wrong, near):
+    with pytest.raises(TypeError, match=rf"keyword argument '{wrong}'; did you mean {near}\?"):
+        getattr(canary, name)(**{wrong: 1})
+
+
 def test_help_loads_nothing_heavy():
     loaded = fresh(
         "import sys, json\n"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from canary.audits.method import Cost, Measured, Method, Unfit
@@ -12,6 +10,7 @@ from canary.errors import InputError, UnsupportedError
 from canary.formats.format import draw_indices
 from canary.search.ranking import rank_all
 from canary.statistics.exposures import ENUMERATION, exposure_by_rank
+from canary.statistics.numbers import count
 
 
 class Enumeration(Method):
@@ -33,8 +32,9 @@ class Enumeration(Method):
             reason = f"all {format.size:,} candidates take {queries:,} queries{obstacle}"
             rows = len(question.fills) + format.size
             return Cost(f"{reason}, within the budget", queries, rows, sizes, certificate)
-        about = f"{queries:,}" if queries < 10**15 else f"2^{math.log2(queries):.0f}"
-        reason = f"enumeration would take {about} queries{obstacle}, the budget is {budget:,}"
+        reason = (
+            f"enumeration would take {count(queries)} queries{obstacle}, the budget is {budget:,}"
+        )
         error = InputError(
             f"{format.masked!r}: {reason}",
             cure=f"give a budget of at least {queries}, or use --method sampling or rank",

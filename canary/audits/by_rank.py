@@ -115,7 +115,7 @@ class RankAndDraws(Rank):
         untried = (
             f"; by the draws {left} {'stands' if left == 1 else 'stand'} too far back to be "
             f"counted within {plural(budget, 'query', 'queries')}, so branch and bound did not "
-            f"try {'it' if left == 1 else 'them'} (a larger --budget would, or --method rank)"
+            f"try {'it' if left == 1 else 'them'} (a larger budget would, or the method rank)"
         )
         return replace(found, done=found.done + untried)
 

@@ -261,6 +261,9 @@ def inject(
 
 @command(
     "verify corpus.canaried.jsonl --canaries canaries.json --column text --json > verified.json",
+    "verify corpus.canaried.jsonl --canaries canaries.json --tokenizer ./model",
+    tokenizer="PATH: The folder, hub id or tokenizer.json of the tokenizer of the training.",
+    context=r"TEXT: Text before every canary, as for canary audit; \n and \t are understood.",
 )
 def verify(
     corpus: Path,

@@ -119,8 +119,8 @@ def check(
 ) -> Result:
     """Compare an audit, or a membership or forgetting test, with limits, and give a verdict.
 
-    Give one limit or more. For audits: --max-exposure-bits, --max-p, --no-extraction, --baseline
-    or --max-epsilon. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
+    Give one limit or more. For audits: --max-exposure-bits, --max-p, --baseline, --max-epsilon or
+    --no-extraction. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
     --forgotten or --min-rho. One line explains the verdict. The guide is docs/guides/gate.md.
 
     Exit codes: 0 passed, 1 memorized or failed, 2 wrong input, 3 undecided.

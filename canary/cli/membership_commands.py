@@ -175,7 +175,8 @@ def risk(
     "folder of a fleet's results.",
     out="FOLDER: Where models.json and report.html go.",
     attacks="NAME,NAME,...: The attacks: MODEL-ATTACKS; or all, which is S, P, R, both kinds of "
-    "LiRA (fixed below 64 models) and rmia.",
+    "LiRA (fixed below 64 models) and rmia. S, P and R compare the loss of a sample with those of "
+    "shadow models, of other samples, and of other models on the sample.",
     target="MODEL: The attacked model, by its file or its number from 0; it is compared with the "
     "others. Repeat it for more.  [default: each model]",
     least="[Attacks] N: Judge only samples that at least N models were trained without and, if the "

@@ -24,6 +24,7 @@ from canary.gate.regression import check_seeds, more_than
 from canary.gate.subjects import check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
+from canary.records.sealing import sealed
 from canary.records.validation import (
     as_real,
     file_path,
@@ -49,6 +50,7 @@ _NO_START = (
 )
 
 
+@sealed
 def check(
     audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested,
     *,

@@ -118,8 +118,8 @@ def _finding(
                 f"{named[0].id}"
             )
             cure = (
-                "run canary audit again with a larger --extraction-budget, or with more --draws "
-                "or a larger --budget, which show where those canaries are"
+                "audit again with a larger extraction_budget (--extraction-budget), or with more "
+                "draws or a larger budget, which show where those canaries are"
             )
         else:
             if extraction.rest_bits is not None:

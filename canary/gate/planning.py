@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, SupportsIndex
 
+from canary.audits.question import AuditOptions
 from canary.corpus.consistency import check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.gate.exposure_limit import check_level, check_limit, exceeding, share
 from canary.records.record import Record
+from canary.records.sealing import sealed
 from canary.records.validation import real_number, some, whole_number
 from canary.statistics.number_checks import check_confidence, exact_size
 from canary.statistics.numbers import Shown, bits, plural
@@ -44,6 +47,9 @@ class GatePlan(Shown, Record):
     canaries_for_evidence, canaries_for_verdict : int or None
         How many canaries in a group give the wanted chance there; None if it was not asked,
         or no number up to 4,096 does.
+    queries : int or None
+        About how many queries price every candidate, with one token for each character: what
+        the budget of an audit needs for exact ranks of all. None with draws, or without a format.
     """
 
     space_size: int
@@ -64,6 +70,7 @@ class GatePlan(Shown, Record):
     passed: float | None = None
     canaries_for_evidence: int | None = None
     canaries_for_verdict: int | None = None
+    queries: int | None = None
 
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
@@ -117,12 +124,20 @@ class GatePlan(Shown, Record):
         if self.draws is not None:
             lines.append(
                 "This counts draws alone. By default an audit also ranks exactly the canaries that "
-                "were learned well enough (--budget), and so may decide where draws would not; "
-                "without --draws, the plan is that of exact ranks for all"
+                "were learned well enough (budget), and so may decide where draws would not; "
+                "without draws, the plan is that of exact ranks for all"
+            )
+        elif (self.queries or 0) > AuditOptions.budget:
+            lines.append(
+                "note: this assumes exact ranks for all. With one token per character they take "
+                f"{plural(self.queries or 0, 'query', 'queries')}; an audit's default budget is "
+                f"{AuditOptions.budget:,} (--budget), and then only canaries that were learned "
+                f"well have exact ranks. With --draws {AuditOptions.draws}, the plan is for draws"
             )
         return "\n".join(lines)
 
 
+@sealed
 def plan(
     space: Format | str | SupportsIndex,
     *,
@@ -227,6 +242,7 @@ def plan(
         power=power,
         seen_bits=smallest_seen(evident, power, low=1.0, high=most),
         exposure_bits=asked,
+        queries=None if draws is not None or isinstance(space, SupportsIndex) else _queries(space),
     )
     if asked is not None:
         planned = replace(
@@ -257,6 +273,21 @@ def plan(
     side = 0 if asked > limit else 1
     enough = canaries_for(lambda n: verdicts(asked, n)[side], power)
     return replace(planned, memorized=memorized, passed=passed, canaries_for_verdict=enough)
+
+
+def _queries(space: Format | str) -> int:
+    """Queries of an enumeration where each character is a token.
+
+    They are the beginnings of fills that something follows: text after the last hole makes each
+    whole fill one of them.
+    """
+    format = Format.of(space)
+    automaton = format.automaton
+    beginnings = [1] + [0] * (len(automaton.final) - 1)  # that lead to each state
+    for state, (first, end) in enumerate(pairwise(automaton.offsets.tolist())):
+        for target in automaton.targets[first:end].tolist():
+            beginnings[target] += beginnings[state]
+    return sum(beginnings) - 1 - (0 if format.suffix else automaton.size)
 
 
 def _number(canaries: int | None) -> str:

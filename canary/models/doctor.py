@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from canary.errors import CanaryError, ModelError
+from canary.errors import CanaryError, InputError, ModelError
 from canary.formats.format import Format
 from canary.models.english import SENTENCES, price_english
 from canary.models.examining import TOKENS_BY_DEFAULT, examined, finding_of, reading
@@ -124,6 +124,9 @@ def doctor(
     """
     # An adapter is not loaded: its refusal there would hide the other checks.
     adapter = all(hasattr(model, name) for name in ("score", "open", "facts"))
+    if adapter and loading:
+        problem = f"{', '.join(loading)}: for loading a model, and this one is loaded"
+        raise InputError(problem, cure="omit it", where="doctor")
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else type(model).__name__
     opening = partial(load, model, **loading)
     return examine((lambda: model) if adapter else opening, name, start_token, tokens)

@@ -10,12 +10,13 @@ import functools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 from canary.errors import CanaryError
+from canary.registry import near_names
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -28,7 +29,8 @@ def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function, with errors whose traceback ends at its caller.
 
     The lines of code that were passed are kept as a note of the error, unless the error is a
-    `CanaryError`, which says what is wrong and what to do.
+    `CanaryError`, which says what is wrong and what to do. Of an unknown keyword, the error says
+    which are near.
     """
 
     @functools.wraps(function)
@@ -37,12 +39,24 @@ def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **options)
         except BaseException as error:
+            if isinstance(error, TypeError) and (near := _meant(function, options)):
+                error.args = (f"{error}; did you mean {' or '.join(near)}?",)
             for link in _chain(error, outside):
                 _hide(link, link.__traceback__)
                 link.__traceback__ = None
             raise  # without this frame: what a bare raise restores is the traceback just removed
 
     return call
+
+
+def _meant(function: Callable[..., object], options: Iterable[str]) -> list[str]:
+    """Keywords near the first one that a function does not have."""
+    from inspect import signature
+
+    known = [name for name, p in signature(function).parameters.items() if p.kind != p.VAR_KEYWORD]
+    open_ended = len(known) < len(signature(function).parameters)
+    unknown = [] if open_ended else [name for name in options if name not in known]
+    return near_names(unknown[0], known) if unknown else []
 
 
 def cut_frames(error: BaseException) -> None:
@@ -89,4 +103,5 @@ def _hide(error: BaseException, entry: TracebackType | None) -> None:
         if note.startswith(_HEAD):  # of the part below, sealed before
             error.__notes__.remove(note)
             text += note.removeprefix(_HEAD)
-    error.add_note(_HEAD + text)
+    if text:  # not of a call with keywords that there are not
+        error.add_note(_HEAD + text)

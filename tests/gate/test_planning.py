@@ -10,7 +10,9 @@ import pytest
 from gate_audits import SIZE, TEXT, exact, of_groups
 from gate_audits import trusting as check
 from scipy import stats
+from small_models import build
 
+import canary
 from canary.errors import CanaryError
 from canary.formats.format import Format
 from canary.gate.planning import plan
@@ -90,6 +92,29 @@ def test_what_cannot_be_seen():
     assert "no exposure gives it" in said
     assert "no median is called memorized" in said
     assert "no number does" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("a {digit:6}", 111_110),
+        ('a "{digit:6}"', 1_111_110),
+        ("a {choice:red|rose|blue}", 3 + 1 + 3),  # r, b, re, ro, ros, bl, blu
+        ("a {choice:red|rose|blue}.", 3 + 1 + 3 + 3),
+    ],
+)
+def test_what_exact_ranks_take_is_counted_with_the_text_after_the_secret_golden(text, queries):
+    made = plan(text)
+    assert made.queries == queries
+    assert ("this assumes exact ranks" in made.summary()) == (queries > 1_000_000)
+    assert plan(text, draws=10).queries is None
+
+
+@pytest.mark.parametrize("text", ["a {digit:3}", "a {digit:3}."])
+def test_an_audit_takes_the_queries_of_the_plan_oracle(text):
+    canaries = canary.generate(text, repetitions=[1], per_repetition=2, controls=2, seed=0)
+    audit = canary.audit(build("table"), canaries, start_token="\n")
+    assert f"take {plan(text).queries:,} queries" in audit.formats[0].reason
 
 
 def test_round_trip_to_json():

@@ -325,3 +325,8 @@ def test_an_untrained_model_is_noted_and_a_tokenizer_without_english_is_not_chec
     assert found.sound  # a note is no refusal
     digits = Tokenizer(BPE(vocab={c: i for i, c in enumerate("0123456789")}, merges=[]))
     assert note_on_english(load(recurrent_module("GRU"), tokenizer=digits)) is None
+
+
+def test_options_of_loading_are_refused_for_a_model_that_is_loaded() -> None:
+    with pytest.raises(InputError, match="dtype: for loading a model, and this one is loaded"):
+        canary.doctor(build("table"), dtype="float32")
