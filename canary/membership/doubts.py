@@ -1,4 +1,4 @@
-"""What speaks against the files themselves: flags, losses, labels, classes, copies, shadows.
+"""What speaks against the files themselves: flags, losses, labels, classes, inputs, copies.
 
 A check looks at one model of a table and gives a note, or nothing; `CHECKS` lists them. Of files
 that are as they should be one table in 499 has a note.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.membership.inputs_alone import near_copies, other_source
 from canary.membership.sharing import row_marks
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import chance_distance, ks_distance
@@ -310,6 +311,17 @@ def _copies(view: View) -> str | None:
     )
 
 
+def _by_inputs(
+    check: Callable[..., str | None],
+) -> Callable[[View], str | None]:
+    """A check of the inputs, where a table has them."""
+    return lambda view: (
+        None
+        if view.table.inputs is None
+        else check(view.table.inputs, view.member, view.what, level=_RARE / view.models)
+    )
+
+
 CHECKS: tuple[Callable[[View], str | None], ...] = (
     _swapped_flags,
     _moved_flags,
@@ -318,6 +330,8 @@ CHECKS: tuple[Callable[[View], str | None], ...] = (
     _guessing,
     _other_classes,
     _copies,
+    _by_inputs(other_source),
+    _by_inputs(near_copies),
 )
 """What is looked at in each file."""
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
+from canary.membership.inputs_alone import DIFFER
 from canary.records.about import About, Named
 from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
@@ -244,8 +245,11 @@ class Survey(Named, Shown, Generic[One]):
 
         Each of the two is wrong with half of what `confidence` leaves, allowing for how many
         attacks were tried. None where neither is better, and something speaks against the files:
-        files that are put together wrongly show nothing, whatever the model remembers.
+        files that are put together wrongly show nothing, whatever the model remembers. None, too,
+        where members and non-members differ without any model: attacks may see that alone.
         """
+        if any(DIFFER in doubt for doubt in self.doubts):
+            return None
         surest = self.surest()
         found = self.corrected().lower > 0.5 or (surest is not None and surest.beats_guessing)
         return found or (None if self.against() else False)

@@ -18,7 +18,7 @@ from canary.scoring.samples import class_log_probs
 from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features
 from canary.signals.output_checks import Piece, check_lengths, checked
-from canary.signals.output_files import KINDS, pieces_of
+from canary.signals.output_files import KINDS, inputs_of, pieces_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
@@ -54,7 +54,7 @@ def measure(
         of `x`; or arrays of outputs.
     x, y : array_like, and array_like of int of shape (samples,)
         The samples, of which slices are taken (not needed for arrays of outputs); and their
-        labels, from 0.
+        labels, from 0. Where `x` is an array of numbers, the table keeps it, uncopied, as `inputs`.
     member : array_like of bool of shape (samples,) or (models, samples)
         Whether each model was trained on each sample.
     outputs : {"logits", "probs", "losses"}
@@ -134,7 +134,17 @@ def measure(
             table = replace(table, values={**table.values, "gradient-norm": norm[None, :]})
         tables.append(table)
         _check_alike(table, tables[0])
-    return _stacked(tables, _WHERE)
+    return replace(_stacked(tables, _WHERE), inputs=_inputs(x, len(labels)))
+
+
+def _inputs(x: Any, samples: int) -> NDArray[Any] | None:
+    """What was asked as an array of numbers, where it is one with a row for each sample."""
+    try:
+        array = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x)
+    except (TypeError, ValueError):
+        return None
+    numbers = array.dtype.kind in "biuf" and array.ndim > 1 and len(array) == samples
+    return array if numbers and array.size else None
 
 
 def table_of_file(
@@ -142,7 +152,8 @@ def table_of_file(
 ) -> SignalTable:
     """What one model said of samples, from a file of outputs as `pieces_of` takes it."""
     kind, pieces = pieces_of(path, members=members)
-    return _table(kind, pieces, str(path), keep=keep_outputs)
+    table = _table(kind, pieces, str(path), keep=keep_outputs)
+    return replace(table, inputs=inputs_of(path, table.samples))
 
 
 def _given(
@@ -231,7 +242,8 @@ def table_of_files(
     for place in places:
         table = table_of_file(place, keep_outputs="outputs" in (signals or ()))
         values = {n: v for n, v in table.values.items() if signals is None or n in signals}
-        tables.append(replace(table, values=values, group=None))
+        inputs = None if tables else table.inputs
+        tables.append(replace(table, values=values, group=None, inputs=inputs))
         _check_alike(table, tables[0])
         done(1)
     return _stacked(tables, plural(len(tables), "file"))
@@ -268,4 +280,5 @@ def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
         group=first.group,
         source=source,
         outputs=np.concatenate(outputs) if outputs else None,
+        inputs=first.inputs,
     )

@@ -2,8 +2,8 @@
 
 A file holds ``logits``, ``probs`` or ``losses`` (the first that is there), ``labels``,
 ``member`` and, if there are groups, ``group``. In an ``.npz`` file these are arrays, logits
-and probabilities of shape (samples, classes). In a table they are columns: a column of
-lists, or one for each class named ``logits_0``, ``logits_1`` and so on.
+and probabilities of shape (samples, classes); it may hold ``inputs``, too. In a table they are
+columns: a column of lists, or one for each class named ``logits_0``, ``logits_1`` and so on.
 """
 
 from __future__ import annotations
@@ -74,6 +74,29 @@ def pieces_of(
             yield from pieces
 
     return kind, guarded()
+
+
+def inputs_of(path: str | os.PathLike[str], samples: int) -> NDArray[Any] | None:
+    """The array ``inputs`` of an ``.npz`` file, a row for each sample; None where there is none.
+
+    An InputError as in `pieces_of`, or if it takes more than 1 GiB or holds no numbers.
+    """
+    place = Path(path)
+    if place.suffix.lower() != ".npz":
+        return None
+    with _damage_named(place), zipfile.ZipFile(place) as archive:
+        if "inputs.npy" not in archive.namelist():
+            return None
+        stored = _Stored.of(archive, "inputs", place, whole=False)
+        check_lengths({"labels": samples, "inputs": (*stored.shape, 0)[0]}, str(place))
+        size = math.prod(stored.shape) * stored.dtype.itemsize
+        if stored.dtype.kind not in "biuf" or len(stored.shape) < 2 or not 0 < size <= _MOST_BYTES:
+            raise InputError(
+                f"inputs has the shape {stored.shape} and the type {stored.dtype}",
+                cure="save a row of numbers for each sample, of 1 GiB at most, or leave inputs out",
+                where=str(place),
+            )
+        return np.concatenate([*stored.rows(archive)])
 
 
 @contextmanager

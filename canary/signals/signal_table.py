@@ -62,6 +62,9 @@ class SignalTable(Shown):
         Whether the samples are texts, which all have one label and one class.
     outputs : ndarray of float32 of shape (models, samples, classes) or None
         Log-probabilities of all classes, in nats, where they were kept.
+    inputs : ndarray of shape (samples, ...) or None
+        What the models were asked, where it is numbers: attacks check by it whether members and
+        non-members differ without any model.
     numbers : tuple of int
         Of each row's model in its fleet; those that are not missing, in order, unless given.
     """
@@ -76,6 +79,7 @@ class SignalTable(Shown):
     origin: Origin | None = None
     of_texts: bool = False
     outputs: NDArray[np.float32] | None = None
+    inputs: NDArray[Any] | None = None
     numbers: tuple[int, ...] = ()
 
     def summary(self) -> str:
@@ -176,6 +180,7 @@ class SignalTable(Shown):
             label=self.label[columns],
             group=None if self.group is None else self.group[columns],
             outputs=None if self.outputs is None else self.outputs[both],
+            inputs=None if self.inputs is None else self.inputs[columns],
         )
 
 

@@ -29,8 +29,11 @@ def samples(seed):
 
 
 @functools.cache
-def trained(seed, split=None):
-    """Logits, labels and flags of a small network that learned its members by heart."""
+def trained(seed, split=None, change=None):
+    """Logits, labels and flags of a small network that learned its members by heart.
+
+    With a `change` of the points that it is asked about, also these.
+    """
     import torch
     from torch import nn
 
@@ -47,8 +50,10 @@ def trained(seed, split=None):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        logits = net(x).detach().numpy()
-    return {"logits": logits, "labels": labels, "member": member.astype(np.int8)}
+        asked = points if change is None else change(points, member)
+        logits = net(torch.from_numpy(asked)).detach().numpy()
+    given = {"logits": logits, "labels": labels, "member": member.astype(np.int8)}
+    return given if change is None else given | {"inputs": asked}
 
 
 def attacked(desk, target, shadow=None, *options):
@@ -151,6 +156,26 @@ def _flags_of_other_samples(desk):
     return attacked(desk, trained(1) | {"member": np.roll(trained(1)["member"], 1)})
 
 
+def scaled(points, member):
+    return np.where(member[:, None], points, 1.5 * points).astype(np.float32)
+
+
+@made("M11")
+def _another_source(desk):
+    return attacked(desk, trained(1, change=scaled))
+
+
+def nearly_copied(points, member):
+    rng, inside = np.random.default_rng(0), np.flatnonzero(member)
+    copies = points[rng.choice(inside, len(points))] + 0.05 * rng.normal(size=points.shape)
+    return np.where(member[:, None], points, copies).astype(np.float32)
+
+
+@made("M12")
+def _near_copies_on_both_sides(desk):
+    return attacked(desk, trained(1, change=nearly_copied))
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 
@@ -163,6 +188,7 @@ def test_what_the_page_says_is_said(line, desk):
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
+        attacked(desk, trained(1, change=lambda points, _: points)),
         attacked_by_loss(desk, trained(1) | {"losses": losses(trained(1))}),
     ):
         assert found.outcome == "Note"
