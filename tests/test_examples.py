@@ -42,6 +42,8 @@ HAS = {
     "docs/guides/forgetting.md": ["query.jsonl", "unlearned", "other", "trained-on-it"],
     "docs/guides/gate.md": [
         "audit",
+        "train.jsonl",
+        "heldout.jsonl",
         "canaries.json",
         "corpus.jsonl",
         "corpus.canaried.jsonl",
@@ -96,6 +98,7 @@ HAS = {
         "forgetting.json",
         "train.jsonl",
         "heldout.jsonl",
+        "verbatim.json",
     ],
     "docs/guides/verbatim.md": ["model", "train.jsonl", "heldout.jsonl"],
     "docs/guides/membership.md": ["target.npz", "shadow.npz"],
@@ -155,7 +158,12 @@ HELP = "docs/reference/cli.md"
 UNDECIDED = 3
 VERDICTS = {
     "docs/guides/gate.md": (
-        ("canary check coins/", "canary forgotten ", "canary check forgetting/"),
+        (
+            "canary check coins/",
+            "canary forgotten ",
+            "canary check forgetting/",
+            "canary check ver",
+        ),
         (0, 1, UNDECIDED),  # of coins, and of made-up numbers
     ),
     "docs/guides/reports.md": (
@@ -166,9 +174,10 @@ VERDICTS = {
     "docs/tutorials/endpoint.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small
+    "docs/guides/verbatim.md": ("canary check ", (UNDECIDED,)),  # of five texts
     "docs/guides/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
     "docs/reference/cli.md": (
-        ("canary forgotten ", "canary check forgetting.json"),
+        ("canary forgotten ", "canary check forgetting.json", "canary check verbatim.json"),
         (0, 1, UNDECIDED),  # of made-up numbers
     ),
 }

@@ -35,13 +35,17 @@ class Limits:
     forgotten: bool = False
     min_rho: float | None = None
     trust_members: bool = False
+    max_extractable: float | None = None
+    tries: Count = 1000
+    chance: float = 0.5
 
     @property
     def given(self) -> bool:
         """Whether there is one."""
         values = (self.max_exposure_bits, self.max_p, self.max_epsilon, self.max_auc, self.min_rho)
+        others = (self.max_tpr_at_fpr, self.max_extractable)
         flags = self.no_extraction or self.forgotten
-        return flags or any(value is not None for value in (*values, self.max_tpr_at_fpr))
+        return flags or any(value is not None for value in (*values, *others))
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -74,8 +78,10 @@ class Limits:
     "check audit/audit.json --baseline baseline.json --verification verified.json",
     "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
     "check forgetting.json --min-rho 0.8",
+    "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
     audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
-    "seeds of the same training. Or one membership.json, models.json or forgetting.json.",
+    "seeds of the same training. Or one membership.json, models.json, forgetting.json or "
+    "verbatim.json.",
     statistic="Which exposure is limited: the median for each number of copies, or the largest of "
     "all.",
     max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
@@ -98,8 +104,12 @@ class Limits:
     forgotten="The verdict is failed if the query set is not forgotten: if rho is below 1.",
     min_rho="RHO: The verdict is failed if rho is below this, above 0 "
     "and at most 1. A model that never saw the query set has about 1.",
-    trust_members="Confirm that the members were in the training data. "
-    "Without this a test that identifies no member is undecided.",
+    trust_members="Confirm that the members or texts were in the training data. "
+    "Without this a test that shows no sign of them is undecided.",
+    max_extractable="SHARE: The verdict is failed if a larger share of the passages comes out of "
+    "the model, beyond that of the controls. Above 0, below 1.",
+    tries="N: How many samples an attacker draws.",
+    chance="CHANCE: With which a passage has to be among these samples to count.",
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
@@ -117,11 +127,12 @@ def check(
     junit: Path | None = None,
     markdown: Path | None = None,
 ) -> Result:
-    """Compare an audit, or a membership or forgetting test, with limits, and give a verdict.
+    """Compare an audit, or a test of another kind, with limits, and give a verdict.
 
     Give one limit or more. For audits: --max-exposure-bits, --max-p, --baseline, --max-epsilon or
     --no-extraction. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
-    --forgotten or --min-rho. One line explains the verdict. The guide is docs/guides/gate.md.
+    --forgotten or --min-rho. For tests of passages: --max-extractable. One line explains the
+    verdict. The guide is docs/guides/gate.md.
 
     Exit codes: 0 passed, 1 memorized or failed, 2 wrong input, 3 undecided.
     """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from canary.audits.audit_result import Audit
 from canary.corpus.canaries import CanarySet, canary_set
@@ -19,11 +19,13 @@ from canary.gate.check_result import Tested, check_tested
 from canary.gate.coins import epsilon_bound, within_epsilon
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
+from canary.gate.passages_limit import check_passages
 from canary.gate.preconditions import controls, doubts_before, groups_of, in_training, lost_in
 from canary.gate.regression import check_seeds, more_than
-from canary.gate.subjects import check_options, nothing_to_check, subject_of
+from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
+from canary.passages.result import Verbatim
 from canary.records.sealing import sealed
 from canary.records.validation import (
     as_real,
@@ -52,7 +54,7 @@ _NO_START = (
 
 @sealed
 def check(
-    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested,
+    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested | Verbatim,
     *,
     max_exposure_bits: float | None = None,
     statistic: Statistic = "median",
@@ -74,19 +76,23 @@ def check(
     forgotten: bool = False,
     min_rho: float | None = None,
     trust_members: bool = False,
+    max_extractable: float | None = None,
+    tries: int = 1000,
+    chance: float = 0.5,
 ) -> Verdict:
     """Say whether a model keeps within limits: passed, memorized (or failed), or undecided.
 
     At least one limit must be given. The verdict is the worst of what they find, and true
-    only if the model passed, so that it can follow `assert`. Membership and forgetting tests take
-    their own options, the last five, and `undecided`.
+    only if the model passed, so that it can follow `assert`. Tests of membership, forgetting and
+    passages take their own options, the last eight, and `undecided`.
 
     Parameters
     ----------
-    audit : Audit, sequence of Audit, Survey, Forgetting, or path of one
+    audit : Audit, sequence of Audit, Survey, Forgetting, Verbatim, or path of one
         Several audits are of models that were trained with different seeds. Limits hold for each
-        of them. The others are what membership attacks and `canary.forgotten` found; their files
-        are ``membership.json``, ``models.json`` and ``forgetting.json``.
+        of them. The others are what membership attacks, `canary.forgotten` and `canary.verbatim`
+        found; their files are ``membership.json``, ``models.json``, ``forgetting.json`` and
+        ``verbatim.json``.
     max_exposure_bits : float, optional
         The largest exposure that passes. *memorized* if the lower end of the interval is
         above it, *passed* if the upper end does not, *undecided* otherwise.
@@ -142,8 +148,16 @@ def check(
         the query set has a rho of about 1, so a limit somewhat below 1 can be passed. Above 0, at
         most 1.
     trust_members : bool
-        Of a membership test: your word that its members were in the training data. A test that
-        identifies none of them passes only with it, for a model that never read them would pass.
+        Of a test of membership or passages: your word that its members or texts were in the
+        training data. A test that shows no sign of them passes only with it, for a model that
+        never read them would pass.
+    max_extractable : float, optional
+        Of a test of passages: *passed* if the share of passages that come out is at most this, by
+        the upper end of its interval. *failed* if the lead over the controls is above it, by the
+        lower end and with a p-value of 0.05 at most. Above 0, below 1.
+    tries, chance : int, float
+        Of `max_extractable`: a passage comes out if greedy decoding gives it, or if `tries`
+        samples under any measured scheme hold it with at least this chance.
 
     Returns
     -------
@@ -187,11 +201,7 @@ def check(
     subject = subject_of(audit)
     check_options(subject, _asked(given))
     if subject != "an audit":
-        decided = check_tested(
-            audit, max_auc=max_auc, max_tpr_at_fpr=max_tpr_at_fpr, forgotten=forgotten,
-            min_rho=min_rho, trust_members=trust_members, undecided=undecided,
-        )  # fmt: skip
-        return _announced(decided)
+        return _announced(_of_another_kind(subject, given))
     one_of(statistic, "statistic", get_args(Statistic))
     if confidence is not None:
         check_confidence(confidence, "check")
@@ -243,6 +253,16 @@ def check(
     left_out = _left_out(audits, repetitions) if verdict else []
     verdict = replace(verdict, notes=(*_notes(audits), *compared, *left_out, *verdict.notes))
     return _announced(verdict)
+
+
+def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
+    """The verdict on a result that is no audit."""
+    judge: Callable[..., Verdict] = check_tested
+    names = ["max_auc", "max_tpr_at_fpr", "forgotten", "min_rho"]
+    if subject == "a test of passages":
+        judge, names = check_passages, ["max_extractable", "tries", "chance"]
+    asked = (*names, "trust_members", "undecided")
+    return judge(given["audit"], **{name: given[name] for name in asked})
 
 
 def _asked(given: Mapping[str, object]) -> list[str]:

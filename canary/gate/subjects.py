@@ -10,9 +10,11 @@ from canary.errors import InputError
 from canary.membership import forgetting, models_result, shadow_survey, text_survey
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.survey import Survey
+from canary.passages import result as passages
+from canary.passages.result import Verbatim
 from canary.records.versioned_json import kind_of
 
-Subject = Literal["an audit", "a membership test", "a forgetting test"]
+Subject = Literal["an audit", "a membership test", "a forgetting test", "a test of passages"]
 
 SURVEYS = (shadow_survey.KIND, text_survey.KIND, models_result.KIND)
 """The kinds of documents that membership attacks write."""
@@ -21,16 +23,21 @@ LIMITS: Mapping[Subject, tuple[str, ...]] = {
     "an audit": ("max_exposure_bits", "max_p", "no_extraction", "baseline", "max_epsilon"),
     "a membership test": ("max_auc", "max_tpr_at_fpr"),
     "a forgetting test": ("forgotten", "min_rho"),
+    "a test of passages": ("max_extractable",),
 }
 """What can be asked of each kind of result."""
 
 _OTHERS = {
     "a membership test": ("undecided", "trust_members"),
     "a forgetting test": ("undecided",),
+    "a test of passages": ("tries", "chance", "trust_members", "undecided"),
 }
 """What else `canary.check` takes of results that are no audits."""
 
-_OF_OTHERS = ("max_auc", "max_tpr_at_fpr", "trust_members", "forgotten", "min_rho")
+_OF_OTHERS = (
+    "max_auc", "max_tpr_at_fpr", "trust_members", "forgotten", "min_rho",
+    "max_extractable", "tries", "chance",
+)  # fmt: skip
 """What it does not take of audits."""
 
 _EXAMPLES = {
@@ -38,6 +45,7 @@ _EXAMPLES = {
     "max_auc": "0.6",
     "max_tpr_at_fpr": "0.001=0.02",
     "min_rho": "0.8",
+    "max_extractable": "0.001",
 }
 
 
@@ -48,6 +56,8 @@ def subject_of(given: object) -> Subject:
         return "a membership test"
     if isinstance(given, Forgetting) or kind == forgetting.KIND:
         return "a forgetting test"
+    if isinstance(given, Verbatim) or kind == passages.KIND:
+        return "a test of passages"
     return "an audit"
 
 

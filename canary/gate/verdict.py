@@ -20,6 +20,7 @@ Policy = Literal["pass", "fail"]
 Check = Literal[
     "exposure", "p-value", "extraction", "baseline", "epsilon",
     "controls", "start token", "context", "training data", "AUC", "TPR", "membership", "forgetting",
+    "passages",
 ]  # fmt: skip
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "undecided": 3}
@@ -59,12 +60,12 @@ class Finding:
         Of which canaries, in words.
     outcome : str
         ``"passed"``, ``"memorized"`` or ``"undecided"``; ``"failed"`` in the place of
-        ``"memorized"`` where membership or forgetting was tested.
+        ``"memorized"`` where membership, forgetting or passages were tested.
     sentence, cure : str
         What was found, and what to do about it; no cure where it passed.
     limit, value : float or None
         The limit and the estimate, in the unit of the question: bits, a p-value (as Holm's
-        method adjusts it), epsilon, AUC, true positive rate, rho.
+        method adjusts it), epsilon, AUC, true positive rate, rho, share of passages.
     lower, upper : float or None
         The interval that the outcome rests on; None for an end that is not known.
     confidence : float or None

@@ -22,7 +22,7 @@ from canary.statistics.clustered import (
     clustered_share,
 )
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import Shown, count, probability
+from canary.statistics.numbers import Shown, count, plural, probability
 
 KIND, SCHEMA = "canary verbatim", 1
 
@@ -153,7 +153,7 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         for name, kind in (("texts", self.texts), ("controls", self.controls)):
             if kind and kind.short:
                 notes.append(
-                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than a window and "
+                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than a passage and "
                     "were not looked at"
                 )
         return tuple(notes)
@@ -161,9 +161,9 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     def summary(self) -> str:
         """A few lines for a terminal."""
         found = self.greedy_rate()
-        lines = [f"{_said(found.texts)} come out word for word by greedy decoding"]
+        lines = [f"{said_share(found.texts)} come out word for word by greedy decoding"]
         if found.controls and found.difference:
-            lines.append(f"of the controls {_said(found.controls)}")
+            lines.append(f"of the controls {said_share(found.controls)}")
             lead = found.difference
             lines.append(
                 f"difference {100 * lead.value:.2f} points ({100 * lead.lower:.2f} to "
@@ -214,6 +214,18 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         chance_within(0.0, tries)  # which refuses what is no number of tries
         return self._share(lambda kind: tries_for(kind.log_prob(at), chance) <= tries)
 
+    def extractable(self, *, tries: int, chance: float = 0.5) -> Extractable:
+        """The share of windows that come out by greedy decoding, or as in `rate` by any scheme."""
+        chance_within(0.0, tries)
+
+        def hits(kind: Passages) -> NDArray[np.bool_]:
+            found = kind.greedy
+            for at in range(len(self.schemes)):
+                found = found | (tries_for(kind.log_prob(at), chance) <= tries)
+            return found
+
+        return self._share(hits)
+
     def _share(self, hits: Callable[[Passages], ArrayLike]) -> Extractable:
         of = [kind.counted(hits(kind)) for kind in (self.texts, self.controls) if kind is not None]
         shares = [clustered_share(*counts, confidence=self.confidence) for counts in of]
@@ -223,11 +235,12 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         return Extractable(shares[0], shares[1], difference)
 
 
-def _said(share: ClusteredShare) -> str:
-    """A share of windows in words; where it is 0 its upper bound is what was found."""
-    found = f"{count(share.hits)} of {count(share.windows)} windows"
-    ends = f"{100 * share.lower:.2f} to {100 * share.upper:.2f} %"
+def said_share(share: ClusteredShare) -> str:
+    """A share of passages in words; where it is 0 its upper bound is what was found."""
+    ends = f"{100 * share.lower:.3g} to {100 * share.upper:.3g} %"
     if not share.hits:
-        ends = f"at most {100 * share.upper:.2f} %"
-    documents = count(share.documents)
-    return f"{found} ({ends} at {100 * share.confidence:g} %, over {documents} documents)"
+        ends = f"at most {100 * share.upper:.3g} %"
+    return (
+        f"{count(share.hits)} of {plural(share.windows, 'passage')} ({ends} at "
+        f"{100 * share.confidence:g} %, over {plural(share.documents, 'document')})"
+    )

@@ -37,6 +37,14 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
     for written in (page, outcome.out, outcome.err):
         assert "the code is" not in written
     assert not (folder / "v" / "parts").exists()
+    limit = ("check", "v/verbatim.json", "--max-extractable", "0.5", "--junit", "v.xml")
+    judged = command(*limit, "--trust-members", "--tries", "1")
+    assert judged.code == 0, judged.err
+    assert judged.out.startswith("passed: ")
+    assert 'classname="canary.passages"' in (folder / "v.xml").read_text()
+    assert command("check", "v/verbatim.json", "--max-extractable", "1e-4").code == 3
+    card = command("report", "v/verbatim.json", "--annex", "annex.html")
+    assert (card.code, "is a test of passages" in card.err) == (2, True)
     again = command(*asked)
     assert again.code == 2
     assert "exists already" in again.err

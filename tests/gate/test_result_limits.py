@@ -16,6 +16,8 @@ from canary.membership import forgetting, models_result, shadow_survey
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
+from canary.models.decoding import Scheme
+from canary.passages.result import Passages, Verbatim
 from canary.records.versioned_json import dump_document
 from canary.reports.builders import report_of
 from canary.reports.verdicts import explained, junit, markdown
@@ -341,3 +343,86 @@ def test_damaged_files(attacked, tmp_path, change, said):
         check(place, max_auc=0.6)
     assert said in str(refused.value)
     assert str(place) in str(refused.value)
+
+
+def passages(out, of=4, *, documents=200, controls=0, scheme_nats=-50.0):
+    """A test of documents of which `out` have one passage that greedy decoding gives."""
+
+    def kind(hits):
+        leading = [5 if at % of == 0 and at // of < hits else 0 for at in range(of * documents)]
+        return Passages(
+            *(documents, 0, "digest", 5),
+            document=tuple(at // of for at in range(of * documents)),
+            position=tuple(5 * (at % of) for at in range(of * documents)),
+            log_probs=((scheme_nats,),) * len(leading),
+            leading=tuple(leading), longest=tuple(leading), trailing=tuple(leading),
+        )  # fmt: skip
+
+    beside = None if controls is None else kind(controls)
+    settings = {"prefix": 5, "suffix": 5, "stride": 5, "start_token": None}
+    return Verbatim(
+        texts=kind(out), controls=beside, schemes=(Scheme(),), confidence=0.95, model={},
+        settings=settings,
+    )  # fmt: skip
+
+
+def test_the_interval_of_passages_decides_with_its_controls(tmp_path):
+    """A pass by the share of the texts; a failure by what is beyond the controls."""
+    found = passages(60)
+    rate = found.greedy_rate()
+    for limit, outcome in (
+        (rate.difference.lower - 1e-6, "failed"),
+        (rate.difference.lower + 1e-6, "undecided"),
+        (rate.texts.upper - 1e-6, "undecided"),
+        (rate.texts.upper + 1e-6, "passed"),
+    ):
+        verdict = check(found, max_extractable=limit)
+        assert verdict.outcome == outcome
+        assert verdict.reason.upper == rate.texts.upper
+        assert "60 of 800 passages" in str(verdict)
+        assert "1,000 samples (t=1)" in str(verdict)
+        assert outcome in junit(verdict)
+        assert "Check of a test of passages" in report_of(verdict).title
+        assert markdown(verdict).startswith(f"## canary: {outcome}")
+    found.save(tmp_path / "verbatim.json")
+    assert check(tmp_path / "verbatim.json", max_extractable=0.01) == check(
+        found, max_extractable=0.01
+    )
+    assert canary.read(tmp_path / "verbatim.json").texts == found.texts
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "outcome", "said"),
+    [
+        ({"out": 60, "controls": None}, {}, "undecided", "without controls any model may do so"),
+        ({"out": 60, "controls": 60}, {}, "undecided", "so memory is not shown to exceed"),
+        ({"out": 2, "documents": 3}, {}, "undecided", "is in this interval"),
+        ({"out": 0, "documents": 2}, {}, "undecided", "this limit takes 368 of equal length"),
+        ({"out": 1, "documents": 1}, {"max_extractable": 0.9}, "undecided", "interval"),
+        ({"out": 0, "documents": 400}, {}, "undecided", "nothing shows that the model"),
+        ({"out": 0, "documents": 400}, {"trust_members": True}, "passed", "at most 0.918 %"),
+        ({"out": 0, "documents": 400, "controls": None}, {"trust_members": True}, "passed", ""),
+        ({"out": 0, "scheme_nats": -5.0}, {}, "undecided", "800 of 800 passages"),
+        ({"out": 0, "scheme_nats": -5.0, "documents": 400},
+         {"tries": 10, "trust_members": True}, "passed", "within 10 samples"),
+    ],
+)  # fmt: skip
+def test_passages_that_decide_nothing(made, asked, outcome, said):
+    verdict = check(passages(**made), **{"max_extractable": 0.01, **asked})
+    assert verdict.outcome == outcome
+    assert said in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "give a limit: max_extractable 0.001"),
+        ({"max_extractable": 0.0}, "a limit of 0.0 on the share of passages"),
+        ({"max_extractable": 0.1, "tries": 0}, "tries"),
+        ({"max_extractable": 0.1, "chance": 1}, "a chance of 1 makes no sense"),
+        ({"max_auc": 0.6}, "max_auc cannot be asked of a test of passages"),
+    ],
+)
+def test_limits_on_passages_that_make_no_sense(asked, said):
+    with pytest.raises(InputError, match=said):
+        check(passages(0, documents=3), **asked)

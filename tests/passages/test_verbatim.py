@@ -73,8 +73,8 @@ def test_what_a_model_writes_comes_out_and_other_text_does_not(name):
     assert rate.controls.value == 0.0 < rate.controls.upper < 0.3
     assert rate.difference.lower > 0.4
     assert rate.difference.p < 0.01
-    assert "12 of 12 windows" in str(found)
-    assert "0 of 12 windows (at most" in str(found)
+    assert "12 of 12 passages" in str(found)
+    assert "0 of 12 passages (at most" in str(found)
 
 
 def test_rates_rise_with_tries_and_fall_with_the_chance():

@@ -308,6 +308,16 @@ def compared(path: Path) -> None:
     dump_document(path, KIND, 1, forgotten(query, target, [other], resamples=50).to_dict())
 
 
+def repeated(path: Path) -> None:
+    """What the model of the folder repeats of ``train.jsonl``."""
+    import canary
+
+    texts = [
+        json.loads(row)["text"] for row in path.with_name("train.jsonl").read_text().splitlines()
+    ]
+    canary.verbatim(path.with_name("model"), texts, prefix=5, suffix=5).save(path)
+
+
 def scores(path: Path) -> None:
     """Scores of forty texts; those of ``query`` are low."""
     rng = np.random.default_rng(sum(map(ord, path.name)))
@@ -351,6 +361,7 @@ THINGS = {
     **dict.fromkeys((f"{one}.jsonl of scores" for one in SCORED), scores),
     "membership.json": attacked,
     "forgetting.json": compared,
+    "verbatim.json": repeated,
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
     "test.jsonl": corpus,

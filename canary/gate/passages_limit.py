@@ -1,0 +1,124 @@
+"""A limit on the share of passages that come out of a model."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from canary.errors import InputError
+from canary.gate.subjects import nothing_to_check
+from canary.gate.verdict import Finding, Outcome, Policy, Verdict
+from canary.passages.result import Extractable, Verbatim, said_share
+from canary.records.validation import as_real, brief
+from canary.records.versioned_json import digest_of
+from canary.statistics.numbers import clean, count, plural, probability
+
+LEVEL = 0.05
+"""p-values up to this show that texts come out more than controls."""
+
+
+def check_passages(
+    given: Any,
+    *,
+    max_extractable: float | None,
+    tries: int,
+    chance: float,
+    trust_members: bool,
+    undecided: Policy,
+) -> Verdict:
+    """The verdict on a `Verbatim` or its file; see `canary.check`.
+
+    Raises
+    ------
+    InputError
+        If there is no limit, or an option is out of range.
+    RecordError
+        If the file is damaged or too new.
+    """
+    if max_extractable is None:
+        raise nothing_to_check("a test of passages")
+    if not 0.0 < (most := as_real(max_extractable)) < 1.0:
+        raise InputError(
+            f"a limit of {brief(max_extractable)} on the share of passages makes no sense",
+            cure="give a number above 0 and below 1, such as 0.001",
+            where="max_extractable",
+        )
+    result = given if isinstance(given, Verbatim) else Verbatim.load(given)
+    found = result.extractable(tries=tries, chance=chance)
+    schemes = "; ".join(map(str, result.schemes))
+    how = f"by greedy decoding or within {plural(tries, 'sample')} ({schemes})"
+    finding = _judged(found, most, how, trusted=trust_members)
+    notes = list(result.notes)
+    if trust_members and finding.outcome == "passed" and not _recognized(found):
+        notes.append("that the texts were in the training data is your word")
+    return Verdict(
+        (finding,), undecided, tuple(notes),
+        title="Check of a test of passages",
+        about={
+            "Result": clean(result.file) if result.file else "not named",
+            "Limit": f"{_percent(most)} of the passages {how}, with a chance of {_percent(chance)}",
+        },
+        tested=result, digests=(digest_of(result.to_dict()),),
+    )  # fmt: skip
+
+
+def _recognized(found: Extractable) -> bool:
+    """Whether texts come out more than controls, which shows that the model was trained on them."""
+    return found.difference is not None and found.difference.p <= LEVEL
+
+
+def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Finding:
+    share, lead = found.texts, found.difference
+    outcome: Outcome = "undecided"
+    told = f"{said_share(share)} of the texts come out {how}"
+    allowed = f"limit of {_percent(limit)}"
+    if lead is not None and lead.lower > limit and lead.p <= LEVEL:
+        outcome = "failed"
+        told += (
+            f"; that is {_percent(lead.value)} more than of the controls (at least "
+            f"{_percent(lead.lower)}, p = {probability(lead.p)}), above the {allowed}"
+        )
+        cure = (
+            "train again so that less is memorized (remove duplicates, fewer epochs, differential "
+            "privacy), or filter what the model writes, and repeat the test"
+        )
+    elif share.lower > limit and found.controls is None:
+        told += f", above the {allowed}; without controls any model may do so"
+        cure = "repeat canary verbatim with --controls: texts that the model never saw"
+    elif share.lower > limit:
+        assert found.controls is not None
+        told += (
+            f", above the {allowed}; of the controls {said_share(found.controls)}, so memory is "
+            "not shown to exceed the limit"
+        )
+        cure = (
+            "give more texts and controls, or remove predictable passages (licences, headers) from "
+            "both"
+        )
+    elif share.upper > limit:
+        told += f", and the {allowed} is in this interval"
+        tail = (1.0 - share.confidence) / 2.0
+        least = math.ceil(math.log(tail) / math.log1p(-limit))
+        cure = f"give more texts; this limit takes {count(least)} of equal length even if none of "
+        cure += "their passages comes out"
+    elif not trusted and not _recognized(found):
+        told += (
+            f", within the {allowed}, and nothing shows that the model was "
+            "trained on these texts: of others, any model looks like this"
+        )
+        cure = (
+            "make sure that the texts are what the model was trained on, and say so with "
+            "--trust-members, in Python trust_members"
+        )
+    else:
+        outcome, cure = "passed", ""
+        told += f", within the {allowed}"
+    return Finding(
+        *("passages", "share of passages that come out", outcome, told, cure),
+        limit=limit, value=share.value, lower=share.lower, upper=share.upper,
+        confidence=(1.0 + share.confidence) / 2.0,
+    )  # fmt: skip
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
