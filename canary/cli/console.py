@@ -23,6 +23,7 @@ EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 
 _TICK = 1.0
+_LONGEST_NUMBER = 30  # characters of a cell that is set on the right; a longer one is a text
 
 
 def say(text: str) -> None:
@@ -36,7 +37,7 @@ def show(text: str) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table for people; the first column is a name, the others are numbers."""
+    """A table for people; the first column is a name, the others are numbers or long texts."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -50,9 +51,10 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
         narrow += max(map(len, (*pieces, *(row[number] for row in cells)))) + 2
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for number, column in enumerate(columns):
+        words = not number or any(len(row[number]) > _LONGEST_NUMBER for row in cells)
         table.add_column(
             column,
-            justify="right" if number else "left",
+            justify="left" if words else "right",
             overflow="fold",
             # Names are broken only where the others do not fit with their headings broken.
             no_wrap=not number and narrow <= console.width,

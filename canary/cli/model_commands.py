@@ -314,16 +314,19 @@ def extract(
 
 
 def _candidates(result: Extraction, format: Format) -> Iterator[str]:
-    """The candidates as columns."""
+    """The candidates as columns; with canaries, whose they are."""
+    named = any(candidate.canary for candidate in result.candidates)
     if result.candidates:
-        yield "place  Px, bits  exposure, bits  proven    queries  canary        candidate"
+        canary = f"{'canary':<14}" if named else ""
+        yield f"place  Px, bits  exposure, bits  proven    queries  {canary}candidate"
     for place, candidate in enumerate(result.candidates, 1):
         implied = bits_between(candidate.exposure_lower_bits, candidate.exposure_upper_bits)
         assert candidate.fill is not None
+        canary = f"{candidate.canary or '-':<12}  " if named else ""
         yield (
             f"{place:>5}  {candidate.px_bits:>8.2f}  {implied:>14}"
             f"  {_yes(candidate.proven):>6}  {candidate.found_after:>9,}"
-            f"  {candidate.canary or '-':<12}  {format.candidate(candidate.fill)}"
+            f"  {canary}{format.candidate(candidate.fill)}"
         )
 
 

@@ -28,8 +28,9 @@ def test_stdout_shows_the_result_and_stderr_no_candidate(command, model):
     lines = shown.out.splitlines()
     assert lines[0].split() == [
         *("place", "Px,", "bits", "exposure,", "bits", "proven"),
-        *("queries", "canary", "candidate"),
+        *("queries", "candidate"),
     ]
+    assert max(map(len, lines[:5])) <= 80
     fills = fills_of(lines[:5])
     assert len(fills) == 4
     assert all(fill in Format(TEXT) for fill in fills)
