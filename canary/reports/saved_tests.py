@@ -60,6 +60,16 @@ class _Membership(Attacks):
     samples: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def only_on_average(self) -> bool:
+        """Whether members can be identified, and the surest guesses find no more than chance."""
+        if self.outcome != "identified" or self.surest is None:
+            return False
+        found = next((one for one in self.attacks if one.name == self.surest.name), None)
+        rates = () if found is None else found.corrected.tpr_at_fpr
+        asked = self.surest.asked_fpr
+        return any(r.asked_fpr == asked and r.lower <= asked for r in rates)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Forgetting(Compared):
@@ -105,7 +115,8 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         alone=kind == "models" and "P" in {one.name for one in found.attacks},
         reference=found.reference,
     )
-    label = sentence("trial.membership.label", **{found.outcome.replace(" ", "_"): True})
+    outcome = "on_average" if found.only_on_average else found.outcome.replace(" ", "_")
+    label = sentence("trial.membership.label", **{outcome: True})
     doubts = [*found.doubts, *filter(None, (found.warning, found.length_warning))]
     results: list[Text] = [
         said_in_one("trial.membership.doubt", doubt=_inner(doubt)) for doubt in doubts

@@ -22,6 +22,7 @@ from canary.membership import forgetting, shadow_survey
 from canary.membership.shadow_survey import survey
 from canary.records.versioned_json import dump_document
 from canary.reports.annex import THREATS, annex_of, write_annex
+from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.model_card import write_model_card
 from canary.reports.tested_results import read_evidence
@@ -95,6 +96,27 @@ def test_what_the_opinion_names_was_tested_or_is_said_not_to_be(attacked, compar
     served = an_audit()
     served = replace(served, model={**served.model, "device": "served"})
     assert coverage([served])["queries"][0] == "In part: tests 1 and 2"
+
+
+@pytest.mark.parametrize(
+    ("known", "label"),
+    [
+        (0.0, "Training samples can be recognized on average, but no single one for sure"),
+        (0.2, "Training samples can be identified"),
+    ],
+)
+def test_the_label_of_a_membership_test_is_that_of_its_report_theory(known, label):
+    """Losses of members are lower on average; of a share of them far below all of others."""
+    rng, tables = np.random.default_rng(0), []
+    for _ in range(2):
+        member = rng.permutation(2000) < 1000
+        loss = np.where(member, rng.uniform(1.0, 2.0, 2000), rng.uniform(1.0, 3.0, 2000))
+        loss[np.flatnonzero(member)[: round(1000 * known)]] = rng.random()
+        given = {"y": np.zeros(2000, int), "member": member, "outputs": "losses"}
+        tables.append(canary.measure(loss, **given))
+    found = survey(*tables, attacks="loss", fprs=[0.01])
+    assert read_evidence([found])[0].report.label == label
+    assert ("on average" in report_of(found).label) is (known == 0.0)
 
 
 def test_files_and_results_give_the_same_annex(tmp_path, files, attacked, compared):
