@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from inspect import cleandoc
 from textwrap import fill
 from typing import Any
 
@@ -52,6 +53,12 @@ class CommandPage(TyperCommand):
         params = self.get_params(ctx)
         needed = [f"{p.opts[0]} {p.metavar}" for p in params if _is_option(p) and p.required]
         return [*(p.metavar for p in params if not _is_option(p)), *needed, "[OPTIONS]"]
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does; no name of an option is broken."""
+        for paragraph in cleandoc(self.help or "").split("\n\n"):
+            words = " ".join(paragraph.split())
+            formatter.write(f"\n{_filled(words, formatter, '  ', '  ')}\n")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write a section for each panel."""
@@ -124,15 +131,20 @@ def _write(sections: Mapping[str, Rows], formatter: Any) -> None:
         for name, words in rows:
             fits = len(name) <= wide
             first = f"  {name:{wide}}  " if fits else margin
-            lines = fill(
-                words,
-                formatter.width,
-                initial_indent=first,
-                subsequent_indent=margin,
-                break_on_hyphens=False,
-                break_long_words=False,
-            )
+            lines = _filled(words, formatter, first, margin)
             formatter.write(f"{lines}\n" if fits else f"  {name}\n{lines}\n")
+
+
+def _filled(words: str, formatter: Any, first: str, others: str) -> str:
+    """Words in lines of the formatter's width, which begin with `first` and `others`."""
+    return fill(
+        words,
+        formatter.width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def _is_option(param: Any) -> bool:
