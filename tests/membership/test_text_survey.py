@@ -105,7 +105,7 @@ def test_a_difference_without_any_model_is_warned_of():
     assert nothing.told_apart() is None
     assert (found.outcome(), nothing.outcome()) == ("void", "void")
     for void in (found, nothing):
-        assert answer_of(void).startswith("A classifier that sees only the words of the texts")
+        assert answer_of(void).startswith("A word count that never saw the tested model")
         assert "so nothing follows about the model" in answer_of(void)
 
 
@@ -163,7 +163,7 @@ def test_what_nothing_was_found_in_is_no_calm_answer(told):
     assert nothing.told_apart() is False
     for found, words in (
         (swapped, "the files of members and non-members may be swapped"),
-        (nothing, "texts that the model never saw"),
+        (nothing, "if the model was never trained on the members"),
     ):
         assert any(words in note for note in found.notes)
         assert not any(words in note for note in told.notes)
