@@ -203,7 +203,7 @@ def check(
         show("No limit was given, so nothing was checked: the baseline allows what is in it")
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
     more = [f"{finding.outcome}: {finding}" for finding in verdict.others]
-    show_report(verdict, answer=[str(verdict), *more])
+    show_report(verdict, answer=[verdict.in_short, *more])
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
 
 

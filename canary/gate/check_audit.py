@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from canary.audits.audit_result import Audit
+from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
@@ -232,7 +234,7 @@ def check(
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
         groups = groups_of(each, repetitions)
-        judged = (finding for judge in judges for finding in judge(each, groups))
+        judged = chain.from_iterable(judge(with_search(each), groups) for judge in judges)
         mine = (*doubts_before(each, verification), *judged, *controls(each))
         which = f"audit {number}: " if len(audits) > 1 else ""
         findings += [

@@ -10,6 +10,7 @@ from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
+from canary.models.english import reads_no_english
 from canary.records.validation import brief
 from canary.statistics.numbers import clean, count, plural, probability
 
@@ -37,6 +38,12 @@ _POSITIVE_CONTROL = (
 _UNLEARNED_CURE = (
     "make sure of the model and its tokenizer; if nothing is to be learned any more, make this "
     "audit the baseline (--update-baseline), or allow it once with --undecided pass"
+)
+
+_FOREIGN_CURE = (
+    "audit with the tokenizer of the training (a vocabulary in another order looks like this); "
+    "if it is, and the model reads no English, add canaries with many more copies, which it must "
+    "be found to have memorized, or allow it once with --undecided pass"
 )
 
 _TO_SHOW_IT = (
@@ -247,6 +254,12 @@ def in_training(
                 f"{_RIGHT_OR_WRONG}"
             )
             findings.append(replace(finding, sentence=told, cure=_UNLEARNED_CURE))
+        elif value > SHOWN_LEARNED and vouched_for and reads_no_english(audit.notes):
+            told = (
+                f"{which}{unlearned}, and the model finds ordinary English no more likely than "
+                "random tokens, as it does under a tokenizer that is not its own"
+            )
+            findings.append(replace(finding, sentence=told, cure=_FOREIGN_CURE))
         elif value > SHOWN_LEARNED and vouched_for:
             notes.append(f"{which}{unlearned}, {alike}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
         elif value > SHOWN_LEARNED:

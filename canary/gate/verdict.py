@@ -10,7 +10,7 @@ from canary.audits.audit_result import Audit, CanaryResult
 from canary.records.about import Named
 from canary.records.record import to_plain
 from canary.records.versioned_json import digest_of
-from canary.statistics.numbers import Shown, clean, picked
+from canary.statistics.numbers import Shown, clean, picked, plural
 
 KIND = "canary verdict"
 SCHEMA = 1
@@ -181,6 +181,12 @@ class Verdict(Shown):
         return [finding for finding in failed if finding.check != self.reason.check]
 
     def __str__(self) -> str:
+        notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
+        return f"{self.in_short}{notes}"
+
+    @property
+    def in_short(self) -> str:
+        """The outcome and its reason, in a line."""
         allowed = ", which passes here" if self.outcome == "undecided" and self else ""
         return f"{self.outcome}{allowed}: {self.reason}"
 
@@ -201,7 +207,7 @@ class Verdict(Shown):
             "passed": bool(self),
             "exit_code": self.exit_code,
             "undecided": self.undecided,
-            "reason": str(self),
+            "reason": self.in_short,
             "findings": to_plain(self.findings),
             "notes": list(self.notes),
             "results": self.results,

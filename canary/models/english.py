@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ SENTENCES = (
 )
 """Ordinary English of no special domain, written for this purpose."""
 
+_RANDOM = "finds ordinary English no more likely than random tokens"
 _CLOSE_BITS, _SAME_BITS = 0.5, 0.1
 _PADDED, _PADDING = 1.05, 128
 
@@ -90,24 +91,31 @@ def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str 
     if english is None or (english.ordinary and english.in_order):
         return None
     bits = f"{english.bits_per_token:.1f} bits per token"
-    than = (
-        f"random tokens ({bits}; {english.uniform:.1f} where all tokens are equally probable). "
-        "Is it trained, and is this its tokenizer?"
-    )
     if english.ordinary:
-        than = (
-            f"the same tokens in random order ({bits}, {english.shuffled:.1f} in random order). "
-            "Is this its tokenizer, and were its labels shifted only once in training?"
+        finds = (
+            "finds ordinary English no more likely than the same tokens in random order "
+            f"({bits}, {english.shuffled:.1f} in random order). Is this its tokenizer, and were "
+            "its labels shifted only once in training?"
+        )
+    else:
+        finds = (
+            f"{_RANDOM} ({bits}; {english.uniform:.1f} where all tokens are equally probable). "
+            "Is it trained, and is this its tokenizer?"
         )
     control = (
         " Canaries with many more copies decide it: if they look unlearned, too, the set-up is "
         "wrong."
     )
     return (
-        f"The model {model.facts.name!r} finds ordinary English no more likely than {than} If not, "
+        f"The model {model.facts.name!r} {finds} If not, "
         f"the {results} say nothing. A model of another language, of code or of a narrow corpus "
         f"may be right.{control if results == 'exposures' else ''}"
     )
+
+
+def reads_no_english(notes: Iterable[str]) -> bool:
+    """Whether a note of a result says that English is no more likely than random tokens."""
+    return any(_RANDOM in note for note in notes)
 
 
 def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from canary.audits.audit_result import Audit
+from canary.audits.audit_result import Audit, combined_p
+from canary.audits.search_ranks import with_search
+from canary.gate.preconditions import SHOWN_LEARNED
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limits import limit_bits
-from canary.reports.recovery import Recovery
+from canary.reports.recovery import Recovery, blind_guesses, median_guesses
 from canary.reports.sentences import answer
 from canary.statistics.numbers import copies, count
 
@@ -38,6 +40,8 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
         there = [c for c in there if c.repetitions == first]
     found = Recovery(there) if limit is None else Recovery(there, limit)
     what = "recovered" if limit is None else "easier to find than the limit allows"
+    spared = [c for c in with_search(audit).injected if first and safe and c.repetitions == safe]
+    tested = combined_p(spared)
     duplicates = said_in_one(
         "advice.duplicates",
         what=f"{'was' if len(found.sure) == 1 else 'were'} {what}",
@@ -45,7 +49,10 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
         first=copies(first or 1),
         safe=copies(safe or 1),
         less=" or less often" if (safe or 1) > 1 else "",
-        number=first or 1,
+        gap=first and safe and first - safe > 1,
+        learned=tested is not None and tested.p_value <= SHOWN_LEARNED,
+        guesses=median_guesses([c.exposure for c in spared]) if spared else "",
+        blind=blind_guesses(audit, spared).partition(" guess")[0] if spared else "",
         some=first and safe,
         even=first and not safe and first == min(c.repetitions for c in audit.injected),
         other=not first or (not safe and first != min(c.repetitions for c in audit.injected)),

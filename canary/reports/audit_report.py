@@ -7,6 +7,7 @@ from typing import Any
 
 from canary.audits.audit_result import Audit
 from canary.audits.extraction import Extraction
+from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -30,7 +31,7 @@ from canary.reports.exposure_figures import (
     guesses_figure,
     histogram_figure,
 )
-from canary.reports.recovery import recovered, with_search
+from canary.reports.recovery import recovered
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from canary.audits.audit_result import Audit, CanaryResult, median_bits
 from canary.reports.document import Table, Text, said_in_one
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
-from canary.statistics.exposures import Exposure, exposure_by_bounds
+from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import count
 
 COLUMNS = ("Copies", "Secrets", "Recovered", "Guesses needed (median)", "Exposure, bits (median)")
@@ -61,30 +61,6 @@ def most_guesses(exposure: Exposure) -> int:
     if exposure.confidence is None and exposure.rank_upper is not None:
         return exposure.rank_upper
     return guesses_of(exposure.space_bits - exposure.lower_bits)
-
-
-def with_search(audit: Audit) -> Audit:
-    """The audit with the small ranks that extractions prove, where they say more than it does."""
-    found = {}
-    for extraction in audit.extractions:
-        space_bits = math.log2(extraction.space_size)
-        for c in extraction.candidates:
-            ends = (c.exposure_upper_bits, c.exposure_lower_bits)
-            first, last = (guesses_of(space_bits - bits) for bits in ends)
-            if last < RECOVERED_SHARE:
-                found[c.canary] = exposure_by_bounds(
-                    lower=first,
-                    upper=last,
-                    rank=first if first == last else None,
-                    space_size=extraction.space_size,
-                )
-    canaries = (
-        replace(c, exposure=better)
-        if (better := found.get(c.id)) and better.lower_bits > c.exposure.lower_bits
-        else c
-        for c in audit.canaries
-    )
-    return replace(audit, canaries=tuple(canaries))
 
 
 def searched(audit: Audit) -> Iterator[Text]:

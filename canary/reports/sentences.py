@@ -18,6 +18,8 @@ from canary.audits.audit_result import (
     median_bits,
 )
 from canary.audits.extraction import Extraction
+from canary.audits.search_ranks import with_search
+from canary.models.english import reads_no_english
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.numbers import bits, copies, count, odds, one_in, probability
@@ -99,7 +101,8 @@ def answer(audit: Audit) -> Answer:
     while the controls, which were never in the corpus, show none at the same level. That
     nothing was found is said only where the arithmetic was fine enough to find something.
     """
-    injected, group, dry = audit.injected, strongest(audit), not audit.canaries_in_corpus
+    injected, dry = audit.injected, not audit.canaries_in_corpus
+    group = strongest(with_search(audit))
     number, controls, judged = len(injected), len(audit.controls), audit.injected_p is not None
     p, alarm = (
         1.0 if test is None else test.p_value for test in (audit.injected_p, audit.controls_p)
@@ -127,6 +130,7 @@ def answer(audit: Audit) -> Answer:
         (coarse, "undecided", "coarse"),
         (dry, "not found", "dry_run"),
         (p <= WEAK_LEVEL, "undecided", "hints"),
+        (not dry and reads_no_english(audit.notes), "undecided", "foreign"),
         (chance <= LEVEL, "undecided", "outlier"),
         (True, "not found", "not_found"),
     )

@@ -16,6 +16,7 @@ from typing import Any
 from canary.audits.audit_result import Audit, median_bits
 from canary.audits.history import KIND as HISTORY
 from canary.audits.history import History
+from canary.audits.search_ranks import with_search
 from canary.errors import InputError
 from canary.gate.check_result import Part, read_part
 from canary.gate.subjects import subject_of
@@ -27,7 +28,7 @@ from canary.reports.builders import report_of
 from canary.reports.document import said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.limits import limit_words
-from canary.reports.recovery import recovered, searched, table, with_search
+from canary.reports.recovery import recovered, searched, table
 from canary.reports.saved_tests import saved_test
 from canary.reports.wording import about_of, in_words
 from canary.statistics.numbers import copies, count, plural

@@ -173,7 +173,9 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
 def test_reports_show_them():
     with figures(drawn=False):
         assert f"N{START[1:]}." in render(noted(START))
-        page = render([noted(START), noted(START, bits=3.0)], labels=["x", "y"])
+        page = render(
+            [noted(START), noted(START, bits=3.0, fingerprint="b" * 64)], labels=["x", "y"]
+        )
     assert f"A and B: {START}" in page
 
 

@@ -67,8 +67,16 @@ CASES = {
         "4 of 8 planted secrets were recovered in the first 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for each of them.",
         "appeared 4 times in the training data, or more often, 4 of 4 were recovered; of those "
-        "that appeared once, none. Remove duplicates, so that personal text appears fewer than 4 "
-        "times.",
+        "that appeared once, none. Numbers of copies in between were not tested. Remove "
+        "duplicates, so that personal text appears once at most. This lowers the risk and does "
+        "not end it.",
+    ),
+    "what was not recovered is memorized, too": (
+        exact({4: [25.0] * 4, 1: [8.0] * 4, 0: [1.0] * 8}),
+        "The model memorized planted secrets",
+        "found within the first 30 guesses",
+        "Those that appeared once need 3,910,000 guesses (the median), where blind guessing takes "
+        "500,000,000: the model memorized them, too. Remove duplicates",
     ),
     "everything": (
         exact({1: [29.9] * 4, 4: [29.9] * 4}),

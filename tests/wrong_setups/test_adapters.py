@@ -140,6 +140,15 @@ def _rounded(desk):
     return audited(Trained("rounded"))
 
 
+@made("A14")
+def _tokenizer_of_another_model_and_a_verification(desk):
+    desk.inject()
+    order = np.random.default_rng(0).permutation(characters().get_vocab_size() - 4)
+    characters(order).save("other.json")
+    asked = ("--start-token", START, "--tokenizer", "other.json")
+    return desk.judged("toy", *asked, limits=desk.verified())
+
+
 def _built(desk, function):
     Path("own.py").write_text(FACTORY)
     factory = ("--factory", f"own.py:{function}")

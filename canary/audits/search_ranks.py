@@ -1,0 +1,38 @@
+"""Ranks that a search proved, in the place of what few draws could say of the same canaries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from canary.audits.audit_result import Audit
+from canary.statistics.exposures import exposure_by_bounds
+
+_MOST = 1_000  # places that are counted one by one; of later ones only the bits are kept
+
+
+def with_search(audit: Audit) -> Audit:
+    """The audit with the small ranks that extractions prove, where they say more than it does.
+
+    Exposures alone are better known then: the p-values of the audit stay those of its method.
+    """
+    found = {}
+    for extraction in audit.extractions:
+        space_bits = math.log2(extraction.space_size)
+        for c in extraction.candidates:
+            ends = (c.exposure_upper_bits, c.exposure_lower_bits)
+            first, last = (round(2.0 ** max(space_bits - bits, 0.0)) for bits in ends)
+            if last < _MOST:
+                found[c.canary] = exposure_by_bounds(
+                    lower=first,
+                    upper=last,
+                    rank=first if first == last else None,
+                    space_size=extraction.space_size,
+                )
+    canaries = (
+        replace(c, exposure=replace(better, p_value=c.exposure.p_value))
+        if (better := found.get(c.id)) and better.lower_bits > c.exposure.lower_bits
+        else c
+        for c in audit.canaries
+    )
+    return replace(audit, canaries=tuple(canaries))
