@@ -29,6 +29,7 @@ from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves
 from canary.statistics.number_checks import LN2
+from canary.statistics.numbers import probability
 from canary.tokens.candidates import misread
 
 _MOST_DRAWS = 1_024  # to check the start token by
@@ -314,11 +315,27 @@ def _search(
             "batch_size": question.options.batch_size,
             "versions": versions(),
         },
-        notes=(*start.notes, *misread(question.encoder, format)),
+        notes=(
+            *start.notes,
+            *misread(question.encoder, format),
+            *([] if own or not candidates else [_meaning(candidates[0], context_bits, format)]),
+        ),
     )
     if search.known is None or found.stopped in _BROKEN_OFF:
         return result
     return _with_completions(result, question, own, search, known=search.known, deadline=deadline)
+
+
+def _meaning(first: Candidate, context_bits: float, format: Format) -> str:
+    """What candidates are worth that are not compared with canaries."""
+    share = probability(2.0 ** -max(first.px_bits - context_bits, 0.0))
+    return (
+        "Proven means that the model finds no other candidate more likely. It does not mean that a "
+        "candidate was in the training data: after any beginning one of them is the most likely. "
+        f"The first has a probability of {share} after this beginning, and would have "
+        f"{probability(1 / format.size)} if all were equally likely. To learn more, search a model "
+        "that was not trained on the data, too"
+    )
 
 
 def _checked(

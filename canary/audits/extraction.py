@@ -161,6 +161,8 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         """What ended the search, in words."""
         if self.stopped == "proof" and not self.certified:
             return "nothing in the token tree could be more likely"
+        if self.stopped == "memory" and not self.dropped:
+            return "all tokens that the server named were tried"
         return _STOPPED[self.stopped]
 
     def hidden(self) -> Extraction:

@@ -356,7 +356,7 @@ def _held(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise OutputError(
                 "another process is at work in it",
-                cure="wait until it has ended, or name another output",
+                cure="wait until it has ended, or name another output (for a server --answers)",
                 where=str(folder),
             ) from error
         except OSError:

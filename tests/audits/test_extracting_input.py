@@ -172,9 +172,14 @@ def test_what_stands_before_is_noted():
     assert extract(flat_model(), "{digit:2}a", start_token="\n").proven
     bare = extract(flat_model(), "a{digit:2}", start_token=None)
     assert "start token" in bare.notes[0]
-    assert bare.summary().endswith(f"\nnote: {bare.notes[0]}")
-    (named,) = extract(flat_model(), "a{digit:2}", start_token="\n").notes
+    assert bare.summary().endswith(f"\nnote: {bare.notes[-1]}")
+    named, meaning = extract(flat_model(), "a{digit:2}", start_token="\n").notes
     assert "Nothing checked that training put it there" in named
+    # A candidate that is proven is no secret yet; with canaries one sees which are.
+    assert "has a probability of 0.01 after this beginning, and would have 0.01" in meaning
+    canaries = CanarySet.from_fills("a{digit:2}", ["12"])
+    known = extract(flat_model(), "a{digit:2}", start_token="\n", canaries=canaries)
+    assert not any("training data: after any" in note for note in known.notes)
 
 
 def test_known_characters_without_a_secret_are_told_degenerate():
