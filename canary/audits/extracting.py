@@ -318,7 +318,7 @@ def _search(
         notes=(
             *start.notes,
             *misread(question.encoder, format),
-            *([] if own or not candidates else [_meaning(candidates[0], context_bits, format)]),
+            *([] if own or not candidates else [_meaning(candidates[0], context_bits)]),
         ),
     )
     if search.known is None or found.stopped in _BROKEN_OFF:
@@ -326,14 +326,14 @@ def _search(
     return _with_completions(result, question, own, search, known=search.known, deadline=deadline)
 
 
-def _meaning(first: Candidate, context_bits: float, format: Format) -> str:
+def _meaning(first: Candidate, context_bits: float) -> str:
     """What candidates are worth that are not compared with canaries."""
     share = probability(2.0 ** -max(first.px_bits - context_bits, 0.0))
     return (
         "Proven means that the model finds no other candidate more likely. It does not mean that a "
         "candidate was in the training data: after any beginning one of them is the most likely. "
-        f"The first has a probability of {share} after this beginning, and would have "
-        f"{probability(1 / format.size)} if all were equally likely. To learn more, search a model "
+        f"The first has a probability of {share} after this beginning; what the model knows by "
+        "heart comes close to 1. To learn more, search a model "
         "that was not trained on the data, too"
     )
 

@@ -176,7 +176,7 @@ def test_what_stands_before_is_noted():
     named, meaning = extract(flat_model(), "a{digit:2}", start_token="\n").notes
     assert "Nothing checked that training put it there" in named
     # A candidate that is proven is no secret yet; with canaries one sees which are.
-    assert "has a probability of 0.01 after this beginning, and would have 0.01" in meaning
+    assert "has a probability of 4.9 × 10⁻⁴ after this beginning; what the model" in meaning
     canaries = CanarySet.from_fills("a{digit:2}", ["12"])
     known = extract(flat_model(), "a{digit:2}", start_token="\n", canaries=canaries)
     assert not any("training data: after any" in note for note in known.notes)
