@@ -32,6 +32,9 @@ from canary.statistics.pvalues import CombinedP, fisher
 KIND = "canary audit"
 SCHEMA = 1
 
+RECOVERED_BITS = math.log2(1_000)
+"""A secret is recovered if it is in the first thousandth of all guesses, which is this exposure."""
+
 CANARY_SET = "canary_set"
 """The setting that says which canaries were audited (`CanarySet.fingerprint`)."""
 
@@ -201,9 +204,11 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 yield f"p_value_{name}", combined.p_value
-        if self.extractions:
-            found = {c.canary for extraction in self.extractions for c in extraction.candidates}
-            yield "extracted", sum(c.id in found for c in self.injected)
+        ends = [(c.exposure.lower_bits, c.exposure.space_bits) for c in self.injected]
+        yield "recovered", sum(low >= min(RECOVERED_BITS, most) - 1e-6 for low, most in ends)
+        if tried := [c.canary for one in self.extractions for c in one.candidates]:
+            yield "search_guesses", len(tried)
+            yield "search_found", sum(c.id in tried for c in self.injected)
 
     def __post_init__(self) -> None:
         hidden = tuple(extraction.hidden() for extraction in self.extractions)

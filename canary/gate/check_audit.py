@@ -47,6 +47,9 @@ _Judge = Callable[[Audit, Sequence[int]], list[Finding]]
 _PLAIN = (bool, int, float, str)
 _MEDIAN_CONFIDENCE = 0.9
 _EPSILON_CONFIDENCE = 0.95
+_LEFT_OUT = (
+    "canaries with {} copies were left out, as was asked; this verdict does not speak of them"
+)
 _NO_START = (
     "an earlier version wrote the baseline, without the start token of its audit: if that was "
     "another one than now, the comparison is worthless. Write the baseline again "
@@ -252,9 +255,16 @@ def check(
             compared.append(_NO_START)
     verdict = Verdict(tuple(findings), undecided, audits=audits)
     verdict = in_training(verdict, audits, verification, baseline, trusted=trust_injection)
-    left_out = _left_out(audits, repetitions) if verdict else []
-    verdict = replace(verdict, notes=(*_notes(audits), *compared, *left_out, *verdict.notes))
-    return _announced(verdict)
+    left_out = _left_out(audits, repetitions)
+    told = [_LEFT_OUT.format(", ".join(map(count, left_out)))] if left_out and verdict else []
+    notes = (*_notes(audits), *compared, *told, *verdict.notes)
+    return _announced(replace(verdict, notes=notes, left_out=left_out))
+
+
+def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> tuple[int, ...]:
+    """The numbers of copies that a verdict does not speak of."""
+    there = {c.repetitions for audit in audits for c in audit.injected}
+    return tuple(sorted(there - set(there if repetitions is None else repetitions)))
 
 
 def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
@@ -371,14 +381,3 @@ def _notes(audits: Sequence[Audit]) -> list[str]:
     shared = set.intersection(*(set(audit.notes) for audit in audits))
     numbered = ((f"audit {n}: ", note) for n, a in enumerate(audits, 1) for note in a.notes)
     return list(dict.fromkeys(note if note in shared else which + note for which, note in numbered))
-
-
-def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> list[str]:
-    """That a verdict is of some of the canaries alone."""
-    copies = {c.repetitions for audit in audits for c in audit.injected}
-    others = sorted(copies - set(copies if repetitions is None else repetitions))
-    told = (
-        f"canaries with {', '.join(map(count, others))} copies were left out, as was asked; "
-        "this verdict does not speak of them"
-    )
-    return [told] if others else []

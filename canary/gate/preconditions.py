@@ -222,6 +222,7 @@ def in_training(
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
     notes: list[str] = []
+    rests_on = ""
     if drawn and verification is not None:
         there = [counted for counted in verification.canaries if counted.expected]
         number = plural(len(there), "canary", "canaries")
@@ -261,6 +262,7 @@ def in_training(
             )
             findings.append(replace(finding, sentence=told, cure=_FOREIGN_CURE))
         elif value > SHOWN_LEARNED and vouched_for:
+            rests_on = "verified" if verification is not None else "trusted" if trusted else ""
             notes.append(f"{which}{unlearned}, {alike}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
         elif value > SHOWN_LEARNED:
             told = (
@@ -273,4 +275,4 @@ def in_training(
                 f"were in the training data as well: {_TO_SHOW_IT}"
             )
     judged = replace(verdict, findings=(*verdict.findings, *findings))
-    return replace(judged, notes=tuple(notes) if judged else ())
+    return replace(judged, notes=tuple(notes), rests_on=rests_on) if judged else judged

@@ -117,6 +117,12 @@ class Verdict(Shown):
         What it is of, for the names in reports; not in `to_dict`.
     digests : tuple of str
         `digest_of` each result without an audit.
+    rests_on : str
+        What a pass of audits rests on where no canary shows that the model was trained on them:
+        ``"trusted"``, the user's word, or ``"verified"``, a verification of the corpus. For
+        reports; not in `to_dict`.
+    left_out : tuple of int
+        Numbers of copies that no limit was asked for.
     """
 
     findings: tuple[Finding, ...]
@@ -127,6 +133,8 @@ class Verdict(Shown):
     about: Mapping[str, str] = field(default_factory=dict, compare=False)
     tested: Named | None = field(default=None, compare=False)
     digests: tuple[str, ...] = field(default=(), compare=False)
+    rests_on: str = field(default="", compare=False)
+    left_out: tuple[int, ...] = field(default=(), compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
@@ -211,4 +219,5 @@ class Verdict(Shown):
             "findings": to_plain(self.findings),
             "notes": list(self.notes),
             "results": self.results,
+            "left_out": list(self.left_out),
         }

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from canary.audits.audit_result import Audit
 from canary.gate.verdict import Finding, Verdict
 from canary.reports.document import Text, said_in_one, sentence
+from canary.reports.recovery import Recovery
 from canary.reports.sentences import answer, guesses_of
-from canary.statistics.numbers import count, plural
+from canary.statistics.numbers import copies, count, plural
 
 LABELS = {
-    "passed": "Passed: within the limit that you set",
-    "memorized": "Not passed: above the limit that you set",
-    "failed": "Not passed: not within the limit that you set",
+    "passed": "Passed: within the limit that was set",
+    "memorized": "Not passed: above the limit that was set",
+    "failed": "Not passed: not within the limit that was set",
     "undecided": "Undecided: not enough data to decide",
 }
 """The label of a report, by the outcome of its verdict."""
@@ -37,7 +38,21 @@ def limit_words(verdict: Verdict) -> str:
             words.append(
                 sentence(f"limit.{check}", limit=shown, one=least, guesses=least, size=count(size))
             )
-    return "; ".join(words)
+    rest = f"; not for secrets that appeared {_times(verdict)}" if verdict.left_out else ""
+    return "; ".join(words) + rest
+
+
+def _times(verdict: Verdict) -> str:
+    """``4 or 16 times``: the numbers of copies that no limit was asked for."""
+    *others, last = map(copies, verdict.left_out)
+    return " or ".join([*(other.removesuffix(" times") for other in others), last])
+
+
+def actions_before(verdict: Verdict) -> list[Text]:
+    """What to do first where a pass rests on something that was not shown."""
+    if verdict.outcome != "passed" or not verdict.rests_on:
+        return []
+    return [said_in_one("limit.injection.action", **{verdict.rests_on: True})]
 
 
 def asked_guesses(size: int, limit: float | None) -> int:
@@ -60,10 +75,18 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         reason=reason.sentence,
     )
+    if verdict.outcome == "passed" and verdict.rests_on:
+        yield said_in_one("limit.injection", **{verdict.rests_on: True})
+    if verdict.left_out:
+        there = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
+        known = Recovery(there)
+        number = f"{count(len(known.sure))} of {count(len(there))}"
+        found_of = f"{number} {'was' if len(known.sure) == 1 else 'were'}" if known.sure else ""
+        yield said_in_one("limit.left_out", copies=_times(verdict), found=found_of)
     for audit in verdict.audits:
         found = answer(audit)
         if found.verdict == "memorized" and verdict.outcome == "passed":
-            above = 0 if largest else _above(audit, limit_bits(verdict))
+            above = 0 if largest else _above(audit, verdict)
             yield said_in_one("limit.within", above=above, number=above)
         elif verdict.outcome != "undecided" or found.verdict in ("memorized", "suspect"):
             yield found.sentence
@@ -76,16 +99,18 @@ def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
     words = f"{'at most' if memorized else 'at least'} {plural(certain, 'guess', 'guesses')}"
     if reason.value is None or (known := guesses_of(math.log2(size) - reason.value)) == certain:
         return words
-    sure = "" if reason.confidence in (None, 1.0) else f", {100 * (reason.confidence or 0):g} %"
     where = words.removesuffix(" guesses").removesuffix(" guess")
-    return f"about {plural(known, 'guess', 'guesses')} ({where}{sure})"
+    if reason.confidence not in (None, 1.0):
+        where = f"{100 * (reason.confidence or 0):g} % sure that it is {where}"
+    return f"about {plural(known, 'guess', 'guesses')} ({where})"
 
 
-def _above(audit: Audit, limit: float | None) -> int:
+def _above(audit: Audit, verdict: Verdict) -> int:
     """How many injected canaries a limit on medians leaves above it, by their estimates."""
+    limit = limit_bits(verdict)
     if limit is None:
         return 0
-    found = [c.exposure for c in audit.injected]
+    found = [c.exposure for c in audit.injected if c.repetitions not in verdict.left_out]
     return sum((e.lower_bits if e.bits is None else e.bits) > limit for e in found)
 
 

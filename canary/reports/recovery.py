@@ -69,25 +69,17 @@ def searched(audit: Audit) -> Iterator[Text]:
         mine = [c for c in audit.injected if audit.formats[c.format].format == extraction.format]
         names = {c.id for c in mine}
         found = [c.canary for c in extraction.candidates if c.canary in names]
-        counted, rest = len(Recovery(mine).sure), ""
-        if counted > len(found):
-            later = counted - len(found)
-            comes = "comes" if later == 1 else "come"
-            rest = (
-                f"; {count(later)} of the {count(counted)} counted above {comes} later in its order"
-            )
         if names:
             yield said_in_one(
                 "outcome.extraction",
                 there=audit.canaries_in_corpus and not audit.natural,
                 natural=audit.natural,
                 left_out=not audit.canaries_in_corpus,
-                found=len(found),
-                out=count(len(found)) if found else "None",
+                out=count(len(found)) if found else "none",
                 number=len(names),
                 tried=len(extraction.candidates),
                 queries=extraction.queries,
-                rest=rest,
+                more=len(Recovery(mine).sure) > len(found),
             )
 
 

@@ -112,6 +112,7 @@ class _Verdict(Part):
     outcome: Outcome
     findings: tuple[Finding, ...]
     results: tuple[str, ...]
+    left_out: tuple[int, ...] = ()
 
 
 def _limited(test: Evidence, verdict: _Verdict) -> Evidence:
@@ -122,12 +123,14 @@ def _limited(test: Evidence, verdict: _Verdict) -> Evidence:
         for one in verdict.findings
         if one.limit is not None
     )
-    of_audits = limit_words(Verdict(verdict.findings, audits=test.audits))
+    of_audits = limit_words(
+        Verdict(verdict.findings, audits=test.audits, left_out=verdict.left_out)
+    )
     limit = of_audits or "; ".join(words) or "one that this test could not decide"
     first, *others = test.trials
     against = [f"Limit {_against(one.outcome)}: {one.sentence}." for one in verdict.findings]
     first = replace(first, results=[*first.results, *against])
-    came_out = _against(verdict.outcome)
+    came_out = _against(verdict.outcome) + (" for some secrets only" if verdict.left_out else "")
     return replace(
         test,
         report=replace(test.report, label=f"{test.report.label} (limit {came_out})"),
@@ -187,7 +190,7 @@ def _trials(audit: Audit) -> Iterator[Trial]:
         access,
         [text for text in recovered(best) if text not in (intro, *by_search)],
         [table(best, at) for at in sorted({c.format for c in best.canaries})],
-        [*_medians(audit)],
+        [*_medians(audit), *_counted(audit, kind, "recovered")],
     )
     if by_search:
         yield Trial(
@@ -197,9 +200,19 @@ def _trials(audit: Audit) -> Iterator[Trial]:
             said_in_one("trial.search.method"),
             access,
             by_search,
-            metrics=[Metric("extracted", f"{kind} found by a search", value)
-                     for name, value in audit.metrics().items() if name == "canary/extracted"],
-        )  # fmt: skip
+            metrics=[*_counted(audit, kind, "search_found")],
+        )
+
+
+def _counted(audit: Audit, kind: str, name: str) -> Iterator[Metric]:
+    known = audit.metrics()
+    tried = count(int(known.get("canary/search_guesses", 0)))
+    what = {
+        "recovered": "recovered within the first thousandth of all guesses",
+        "search_found": f"among the first {tried} guesses of a search",
+    }
+    if (value := known.get(f"canary/{name}")) is not None:
+        yield Metric(name, f"{kind} {what[name]}", value)
 
 
 def _medians(audit: Audit) -> Iterator[Metric]:

@@ -25,7 +25,7 @@ from canary.reports.document import (
     said,
     words_of,
 )
-from canary.reports.limits import LABELS, judged, limit_bits, limit_words
+from canary.reports.limits import LABELS, actions_before, judged, limit_bits, limit_words
 from canary.reports.markdown import markdown_of
 from canary.reports.wording import about_of, called, ended, folded
 from canary.statistics.numbers import bits, bits_between, clean, plural
@@ -115,7 +115,9 @@ def verdict_report(verdict: Verdict) -> Report:
             *(note for note in ended(verdict.notes) if note not in details),
         ],
         outcome=blocks,
-        actions=list(dict.fromkeys(actions if audits else cures(verdict))),
+        actions=list(
+            dict.fromkeys([*actions_before(verdict), *(actions if audits else cures(verdict))])
+        ),
         unsaid=said("audit.unsaid") if audits else (),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
@@ -180,13 +182,13 @@ def explained(verdict: Verdict) -> str:
 
 def write_junit(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
     """`junit` into a file, atomically."""
-    atomic_write(path, junit(verdict), replaces=(JUNIT,))
+    atomic_write(path, junit(verdict), private=True, replaces=(JUNIT,))
     return Path(path)
 
 
 def write_markdown(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
     """`markdown` into a file, atomically."""
-    atomic_write(path, markdown(verdict), replaces=(MARKDOWN,))
+    atomic_write(path, markdown(verdict), private=True, replaces=(MARKDOWN,))
     return Path(path)
 
 

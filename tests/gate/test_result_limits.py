@@ -253,7 +253,7 @@ def test_a_failed_verdict_in_every_form(attacked):
     page = report_of(verdict)
     assert (page.title, page.label) == (
         "Check of a membership test",
-        "Not passed: not within the limit that you set",
+        "Not passed: not within the limit that was set",
     )
     assert page.about["Limit"] == "AUC of at most 0.5"
     assert page.actions

@@ -164,6 +164,14 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     assert "(limit not passed)" in text
     for finding in verdicts[0].findings:
         assert finding.sentence[-20:].split("(")[0] in text
+    # What a limit was not asked of is said, and never passed without it.
+    first = canary.audits.audit_result.Audit.load(files[0])
+    part = trusting(first, max_exposure_bits=29, repetitions=[first.injected[0].repetitions])
+    assert part.left_out
+    dump_document(places[0], "canary verdict", 1, part.to_dict())
+    text = write_annex([places[0], files[0]], tmp_path / "a.md").read_text()
+    assert "not for secrets that appeared" in text
+    assert "for some secrets only" in text
     # A verdict in memory holds its audits.
     assert len(read_evidence([verdicts[0]])) == 1
     for other in ([places[0], files[1]], [places[1], files[0]]):
@@ -194,7 +202,7 @@ def test_a_card_is_one_that_model_hubs_read(tmp_path, files):
     assert data.model_name == "net"
     metrics = {one.metric_type: one for one in data.eval_results}
     assert metrics["exposure_16_copies"].metric_value == pytest.approx(20, abs=0.01)
-    assert metrics["extracted"].metric_value == 1
+    assert metrics["search_found"].metric_value == 1
     document = json.loads(files[1].read_text())
     (best,) = (one for one in document["attacks"] if one["name"] == document["strongest"])
     auc = best["corrected"]["auc"]

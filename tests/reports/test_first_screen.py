@@ -200,33 +200,42 @@ LIMIT = partial(trusting, max_exposure_bits=10)
 JUDGED = {
     "passed": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2})),
-        "Passed: within the limit that you set",
-        "The typical secret with 1 copy takes about 500,000,000 guesses (at least 250,000,000, 90",
-        "Check each new model.",
+        "Passed: within the limit that was set",
+        "The typical secret with 1 copy takes about 500,000,000 guesses (90 % sure that it is at "
+        "least 250,000,000); the limit asks for 976,563 or more. This counts only if the planted "
+        "secrets were in the training data of this very model file. That was not checked.",
+        "Ask the engineers to show that the planted secrets were in the training data",
+    ),
+    "passed, some left out": (
+        LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 8}), repetitions=[1]),
+        "Passed: within the limit that was set",
+        "The limit was not applied to secrets that appeared 4 times. Of these, 8 of 8 were "
+        "recovered: the model memorized planted secrets.",
+        "Keep this report",
     ),
     "passed, though learned": (
         LIMIT(exact({0: CHANCE, 4: [8.0] * 12})),
-        "Passed: within the limit that you set",
-        "takes at least 3,910,000 guesses; your limit asks for 976,563. The model did "
+        "Passed: within the limit that was set",
+        "takes at least 3,910,000 guesses; the limit asks for 976,563 or more. The model did "
         "learn from the planted secrets, but no more than the limit allows.",
         "Keep this report",
     ),
     "passed, though one secret is above": (
         LIMIT(exact({0: CHANCE, 4: [8.0] * 12 + [12.0]})),
-        "Passed: within the limit that you set",
+        "Passed: within the limit that was set",
         "and 1 secret is easier to find than the limit. The limit applies to the median of each",
         "Keep this report",
     ),
     "broken": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 8})),
-        "Not passed: above the limit that you set",
-        "The typical secret with 4 copies takes at most 954 guesses; your limit asks for at "
-        "least 976,563.",
+        "Not passed: above the limit that was set",
+        "The typical secret with 4 copies takes at most 954 guesses; the limit asks for "
+        "976,563 or more.",
         "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
     ),
     "the largest": (
         LIMIT(exact({1: CHANCE, 4: [20.0]}), statistic="maximum"),
-        "Not passed: above the limit that you set",
+        "Not passed: above the limit that was set",
         "The secret that is easiest to find takes at most 954 guesses",
         "Train for fewer epochs.",
     ),
@@ -244,7 +253,7 @@ JUDGED = {
     ),
     "another limit": (
         trusting(exact({0: CHANCE, 4: [20.0] * 4}), max_p=0.001),
-        "Not passed: above the limit that you set",
+        "Not passed: above the limit that was set",
         "What was measured is above the limit: the canaries with 4 copies look learned",
         "Even of the secrets that appeared only 4 times",
     ),
@@ -287,7 +296,9 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert tones["passed, though learned"] == tones["passed"] == "not-found"
     assert {tones["broken"], tones["the largest"]} == {"memorized"}
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
-    limit = "exposure of at most 10 bits (the attacker needs at least 976,563 of 1,000,000,000"
+    limit = (
+        "exposure of at most 10 bits (of 1,000,000,000 possible secrets, an attacker must need at"
+    )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
 

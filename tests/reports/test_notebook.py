@@ -150,7 +150,9 @@ def test_the_numbers_for_a_tracker_are_those_of_the_result():
             "canary/exposure_16_copies": 20.0,
             "canary/p_value_injected": audit.injected_p.p_value,
             "canary/p_value_controls": audit.controls_p.p_value,
-            "canary/extracted": 1.0,
+            "canary/recovered": 8.0,
+            "canary/search_guesses": 8.0,
+            "canary/search_found": 1.0,
         },
         rel=1e-4,
     )
