@@ -12,7 +12,7 @@ import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.completing import BEAM, SearchOptions, canaries_of, completed
-from canary.audits.extraction import Candidate, Extraction
+from canary.audits.extraction import Candidate, Extraction, meaning
 from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_notes import StartChoice
 from canary.audits.start_search import started
@@ -29,7 +29,6 @@ from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves
 from canary.statistics.number_checks import LN2
-from canary.statistics.numbers import probability
 from canary.tokens.candidates import misread
 
 _MOST_DRAWS = 1_024  # to check the start token by
@@ -318,24 +317,12 @@ def _search(
         notes=(
             *start.notes,
             *misread(question.encoder, format),
-            *([] if own or not candidates else [_meaning(candidates[0], context_bits)]),
+            *([] if own or not candidates else [meaning(candidates[0], context_bits)]),
         ),
     )
     if search.known is None or found.stopped in _BROKEN_OFF:
         return result
     return _with_completions(result, question, own, search, known=search.known, deadline=deadline)
-
-
-def _meaning(first: Candidate, context_bits: float) -> str:
-    """What candidates are worth that are not compared with canaries."""
-    share = probability(2.0 ** -max(first.px_bits - context_bits, 0.0))
-    return (
-        "Proven means that the model finds no other candidate more likely. It does not mean that a "
-        "candidate was in the training data: after any beginning one of them is the most likely. "
-        f"The first has a probability of {share} after this beginning; what the model knows by "
-        "heart comes close to 1. To learn more, search a model "
-        "that was not trained on the data, too"
-    )
 
 
 def _checked(

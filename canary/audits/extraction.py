@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.records.record import Record
-from canary.statistics.numbers import Shown, clean, picked
+from canary.statistics.numbers import Shown, clean, picked, probability
 from canary.tokens.arrays import is_certified
 
 _STOPPED = {
@@ -200,3 +200,15 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     def _check(self) -> None:
         if self.stopped not in _STOPPED or self.space_size < 1:
             raise ValueError("stopped for no known reason, or has no candidates")
+
+
+def meaning(first: Candidate, context_bits: float) -> str:
+    """What candidates are worth that are not compared with canaries."""
+    share = probability(2.0 ** -max(first.px_bits - context_bits, 0.0))
+    return (
+        "Proven means that the model finds no other candidate more likely. It does not mean that a "
+        "candidate was in the training data: after any beginning one of them is the most likely. "
+        f"The first has a probability of {share} after this beginning; what the model knows by "
+        "heart comes close to 1. To learn more, search a model "
+        "that was not trained on the data, too"
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -69,17 +69,33 @@ class Point:
 
 
 @dataclass(frozen=True, eq=False)
+class Apart:
+    """How much more one of some alike models memorizes than the least of them.
+
+    `bits` is the mean difference in exposure of the injected canaries, `interval` its 95 %
+    interval (Student's, over the canaries), None where an exposure is only bounded; `p_value` is
+    the permutation test's, times the number of ordered pairs of models.
+    """
+
+    strategy: Strategy
+    bits: float
+    interval: tuple[float, float] | None
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
 class Ranking:
     """Which of some alike models memorize least, as far as chance lets it be known.
 
     `least` begins with the model whose canaries are least exposed on average; the others in it
-    are not shown to memorize more. `more` are, by how many bits on average. `open_ends` says
-    whether narrower intervals of the exposures might show more, and `too_few` whether so few
-    canaries can show nothing.
+    are not shown to memorize more, and those in `more` are. `open_ends` says whether narrower
+    intervals of the exposures might show more, and `too_few` whether so few canaries can show
+    nothing.
     """
 
     least: tuple[Strategy, ...]
-    more: tuple[tuple[Strategy, float], ...]
+    more: tuple[Apart, ...]
+    others: tuple[Apart, ...]  # all but the first, in the order of their mean exposures
     open_ends: bool
     too_few: bool
 
@@ -95,19 +111,36 @@ def ranked(group: Sequence[Strategy]) -> Ranking:
     kept = {one: Baseline.of(one.audit) for one in group}
     means = {one: fmean(c.middle_bits for c in kept[one].audits[0].canaries) for one in group}
     best, *others = sorted(group, key=means.__getitem__)
-    level = RANK_LEVEL / max(len(group) * len(others), 1)
-    least, more, open_ends = [best], [], False
+    pairs = max(len(group) * len(others), 1)
+    level = RANK_LEVEL / pairs
+    least, more, every, open_ends = [best], [], [], False
     for one in others:
         found = more_than(kept[one], kept[best])
         assert found.lower is not None
         assert found.upper is not None
+        p_value = min(1.0, found.upper * pairs)
+        interval = _interval(one.audit, best.audit)
+        every.append(Apart(one, means[one] - means[best], interval, p_value))
         if found.upper <= level:
-            more.append((one, means[one] - means[best]))
+            more.append(every[-1])
         else:
             least.append(one)
             open_ends |= found.lower <= level
     too_few = least_in_pairs(len(best.audit.injected)) > level
-    return Ranking(tuple(least), tuple(more), open_ends, too_few)
+    return Ranking(tuple(least), tuple(more), tuple(every), open_ends, too_few)
+
+
+def _interval(one: Audit, other: Audit) -> tuple[float, float] | None:
+    """The 95 % interval of the mean difference in exposure, canary by canary."""
+    from scipy.stats import t
+
+    known = {c.id: c.exposure.bits for c in other.injected}
+    pairs = [(c.exposure.bits, known.get(c.id)) for c in one.injected]
+    more = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
+    if len(more) < max(len(pairs), 2):
+        return None
+    half = float(t.ppf(0.975, len(more) - 1)) * stdev(more) / math.sqrt(len(more))
+    return fmean(more) - half, fmean(more) + half
 
 
 def compare(

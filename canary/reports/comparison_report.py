@@ -37,7 +37,7 @@ from canary.reports.wording import (
     in_words,
     percent,
 )
-from canary.statistics.numbers import bits, clean, count, plural
+from canary.statistics.numbers import bits, clean, count, plural, probability
 
 NEAR = 0.01
 """Test losses that differ by this share at most count as comparable."""
@@ -107,7 +107,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         label, tone = ("Do not rely on it", "suspect") if suspect else (_NO_DATA, "undecided")
         return _Answer(label, tone, words, ())
     ranking = ranked(group)
-    best, worse = ranking.least[0], [one for one, _ in ranking.more]
+    best, worse = ranking.least[0], [one.strategy for one in ranking.more]
     losses = [one.test_loss_nats for one in group]
     known = [loss for loss in losses if loss is not None]
     values: dict[str, Any] = {
@@ -124,11 +124,20 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     }
     memorized = [one for one in group if answer(one.audit).verdict == "memorized"]
     everyone = len(memorized) == len(group)
+    values |= {
+        "clean": answer(best.audit).verdict == "not found" and memorized,
+        "best_name": best.name,
+        "memorized": names_of(memorized) if memorized else "",
+    }
     label, tone, kind = "Cannot be ranked", "undecided", "none"
     if len(ranking.least) == 1:
-        nearest, gap = min(ranking.more, key=lambda pair: pair[1])
-        values |= {"next": _called(nearest), "times": _times(2.0**gap)}
-        label = f"{best.name} memorizes least; whether that is little enough is for your limit"
+        nearest = min(ranking.more, key=lambda apart: apart.bits)
+        values |= {"next": _called(nearest.strategy), "times": _times(2.0**nearest.bits)}
+        if nearest.interval is not None:
+            low, high = (_times(2.0**end) for end in nearest.interval)
+            values |= {"range": low != high, "low": low, "high": high}
+        values["bounded"] = nearest.interval is None
+        label = f"{best.name} memorizes least; not checked against a limit"
         tone, kind = "", "least"
     elif worse:
         values |= {"worse": _names(worse), "left": _names(ranking.least)}
@@ -140,7 +149,8 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         values |= {"other": _called(lowest), "other_name": lowest.name, "near": percent(NEAR)}
         values["is_lowest"] = _loss(chosen) <= _loss(lowest)
         if kind != "least":
-            values["chosen"] = _called(chosen)
+            alike = _loss(chosen) == max(map(_loss, ranking.least))
+            values |= {} if alike else {"chosen": _called(chosen)}
         elif near:
             kind = "ship"
         else:
@@ -214,6 +224,28 @@ def audits(comparison: Comparison) -> Iterator[Block]:
         )
     columns = ("Audit", "Model", "What its report says", *(("Test loss",) if losses else ()))
     yield Table("The audits", columns, rows, tones, style="words", numbers=int(losses))
+
+
+@section(Comparison, "How sure the ranking is", specialist=True)
+def certainty(comparison: Comparison) -> Iterator[Block]:
+    """How much more each model memorizes than the least, with interval and p-value."""
+    rows = [
+        (
+            names_of([ranking.least[0]]),
+            apart.strategy.name,
+            f"{apart.bits:.2f}",
+            "none" if apart.interval is None else " to ".join(f"{x:.2f}" for x in apart.interval),
+            probability(apart.p_value),
+        )
+        for group in comparison.groups
+        if len(group) > 1 and group[0].audit.injected
+        for ranking in [ranked(group)]
+        for apart in ranking.others
+    ]
+    if rows:
+        yield said_in_one("comparison.certainty")
+        columns = ("Least", "Other", "More exposed, bits (mean)", "95 % interval", "p")
+        yield Table("Differences to the least exposed model", columns, rows)
 
 
 @section(Comparison, "")

@@ -8,15 +8,17 @@ import re
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from drawing import figures
+from gate_audits import exact
 from html_pages import Page, check_page, render
 from hypothesis import given
 from hypothesis import strategies as st
 
 from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
-from canary.reports.comparison import Point, View, compare, front, measured_losses
+from canary.reports.comparison import Point, View, compare, front, measured_losses, ranked
 from canary.reports.pages import report
 
 
@@ -218,16 +220,16 @@ def test_the_answer_golden(audits, made, plain):
         f"A trade-off No model is best in both. {nothing} memorizes least, but its test loss (how "
         f"badly it predicts new text) is 1.5, and that of {learned} is 1.25.",
         f"{nothing} is the choice if you can accept its test loss; {learned} only if",
-        f"guesses for a secret as with {learned}, on average over all planted secrets.",
+        f"times as many guesses as an attacker of {learned}. With 95 % confidence it is between ",
     ):
         assert words in text
     given = audits["enumerated"], audits["nothing learned"]
     for losses, loss in (([1.5, 1.25], "is the lowest (1.25)"), ([1, 1.01], "is 1.01, within 1")):
         text = words_of(*given, test_losses=losses)
-        assert f"is for your limit {nothing} memorizes least of the 2 models, and its test" in text
+        assert f"against a limit {nothing} memorizes least of the 2 models, and its test" in text
         assert loss in text
     text = words_of(*given)
-    assert f"for a secret as with {learned}, the next of the 2 models, on average" in text
+    assert f"times as many guesses as an attacker of {learned}, the next. With 95 % " in text
     assert "Compare the utility, too" in text
 
 
@@ -286,3 +288,26 @@ def test_losses_out_of_files_of_scores_golden(tmp_path):
     for rows in (ROWS[:1], [{**ROWS[0], "tokens": 5}, ROWS[1]], [ROWS[0], {**ROWS[1], "line": 2}]):
         with pytest.raises(InputError, match=r"b\.jsonl: its scores .* do not compare; score the"):
             losses_of(tmp_path, ROWS, rows)
+
+
+def test_how_sure_a_ranking_is_oracle():
+    """The interval is Student's of the differences, pair by pair; p is the permutation test's."""
+    from scipy.stats import ttest_rel
+
+    rng = np.random.default_rng(0)
+    one, other = rng.normal(3, 1, 16), rng.normal(9, 1, 16)
+    audits = [
+        exact({4: list(map(float, bits)), 0: [1.0] * 4}, fingerprint=name * 64)
+        for name, bits in (("a", one), ("b", other))
+    ]
+    ((apart,),) = (ranked(compare(audits).groups[0]).more,)
+    bits = [[c.exposure.bits for c in audit.injected] for audit in audits]
+    ends = ttest_rel(bits[1], bits[0]).confidence_interval(0.95)
+    assert apart.interval == pytest.approx((ends.low, ends.high))
+    assert apart.bits == pytest.approx(np.mean(np.subtract(bits[1], bits[0])))
+    assert apart.p_value <= 2 * 2 / 2**16 + 1e-3
+    text = words_of(*audits)
+    low, high = (2.0**end for end in apart.interval)
+    said = re.search(r"confidence it is between ([\d.,]+) and ([\d.,]+) times\.", text)
+    shown = [float(number.replace(",", "")) for number in said.groups()]
+    assert shown == pytest.approx([low, high], rel=0.06)

@@ -330,9 +330,10 @@ CASES = {
     ),
     "comparison": (
         lambda: of_models_beside(HIGH, LOW, HIGHER),
-        "B memorizes least; whether that is little enough is for your limit",
-        "With B (y), an attacker needs about 2,000 times as many guesses for a secret as with "
-        "A (x), the next of the 3 models, on average over all planted secrets.",
+        "B memorizes least; not checked against a limit",
+        "B (y) memorizes least of the 3 models. In B no memorization was found; in A and C it was. "
+        "On average over the planted secrets, an attacker of B needs about 2,000 times as many "
+        "guesses as an attacker of A (x), the next. No model was checked against a limit.",
         "Compare the utility, too",
     ),
     "comparison of equals": (
@@ -352,7 +353,7 @@ CASES = {
     ),
     "comparison, to ship": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.01]),
-        "B memorizes least; whether that is little enough is for your limit",
+        "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 2 models, and its test loss, which says how badly a model "
         "predicts new text, is 2.01, within 1 % of the lowest, the 2 of A.",
         "Check B (y) against your limit before you ship it",
@@ -366,7 +367,7 @@ CASES = {
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
         "All memorize planted secrets; A least",
-        "Each of the 2 models memorized planted secrets. With A (x), an attacker",
+        "Each of the 2 models memorized planted secrets. A (x) memorizes least of the 2 models. On",
         "Ship none of these models before it has passed your limit",
     ),
     "comparison of few canaries": (
