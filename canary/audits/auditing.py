@@ -386,5 +386,5 @@ def _measured_format(question: Question, results: dict[str, CanaryResult]) -> Fo
         noise_bits=cost.sizes.noise_bits,
         certificate=cost.certificate,
         seconds=time.perf_counter() - began + earlier,
-        notes=question.notes(),
+        notes=(*question.notes(), *found.notes),
     )

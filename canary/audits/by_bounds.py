@@ -9,10 +9,16 @@ from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.audits.question import Question
 from canary.errors import UnsupportedError
 from canary.search.pricing import Priced
-from canary.search.ranking import rank_by_bounds
+from canary.search.ranking import BoundedRanks, rank_by_bounds
 from canary.statistics.exposures import RANK
 from canary.statistics.histogram import HistogramBuilder
+from canary.statistics.numbers import count, plural
 from canary.tokens.tree import check_certified
+
+_ENDED = {
+    "budget": "the budget was spent (a larger --budget continues it)",
+    "requests": "no allowed request was left (a larger --max-requests continues it)",
+}
 
 
 class Bounds(Method):
@@ -51,4 +57,25 @@ class Bounds(Method):
             queries=ranks.bounds.queries,
             draws=None,
             draws_px=np.empty(0),
+            notes=_left_open(ranks, question.format.masked),
         )
+
+
+def _left_open(ranks: BoundedRanks, masked: str) -> tuple[str, ...]:
+    """How many canaries are not ranked, why, and what would rank them."""
+    total, exact = len(ranks.known), int(ranks.bounds.exact.sum())
+    if exact == total:
+        return ()
+    told = [f"{exact} of {plural(total, 'canary', 'canaries')} of {masked} are ranked exactly"]
+    hidden = int(np.count_nonzero(~ranks.known)) if ranks.bounds.queries else 0
+    if hidden:
+        told.append(
+            f"For {count(hidden)} the server did not return every token: their intervals begin at "
+            "0, whatever the budget. A larger --top-k may return them"
+        )
+    if ranks.ended:
+        told.append(
+            f"The search ended early because {_ENDED[ranks.ended]}; answers of the server are "
+            "kept. Intervals of canaries that are not ranked are certain, but may say little"
+        )
+    return (". ".join(told),)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,3 +200,11 @@ def beside_importance(walked: Exposure, sampled: Exposure) -> Exposure:
 def queries_to_rank(space_bits: float, exposure_bits: float) -> int:
     """About how many queries rank a canary of such an exposure, whatever the tree."""
     return math.ceil(_QUERIES_A_PLACE * math.exp2(space_bits - exposure_bits))
+
+
+def exact_ranks(model: Mapping[str, Any], budget: str = "") -> str:
+    """How exact ranks are had, given a model's facts; empty if it cannot be ranked."""
+    served = model.get("device") == "served"
+    if not served and "reuse" not in model.get("capabilities", ("reuse",)):
+        return ""
+    return f"exact ranks{' of the model files' if served else ''} (--method rank{budget})"

@@ -67,6 +67,8 @@ class Measured:
         What the method did, to follow `Cost.reason`.
     beside : tuple of (sequence of Exposure, SkewNormalFit), optional
         The skew-normal estimates and their curve, if the method made them.
+    notes : tuple of str
+        What the reader must know of the numbers.
     """
 
     method: str
@@ -79,6 +81,7 @@ class Measured:
     draws_px: NDArray[np.float64]
     done: str = ""
     beside: tuple[Sequence[Exposure], SkewNormalFit] | None = None
+    notes: tuple[str, ...] = ()
 
     def curve(
         self, question: Question, noise_bits: float

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from canary.audits.audit_result import (
     Audit,
@@ -13,7 +14,7 @@ from canary.audits.audit_result import (
     least_p,
     median_bits,
 )
-from canary.audits.by_rank import queries_to_rank
+from canary.audits.by_rank import exact_ranks, queries_to_rank
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome, Standing, standings
 from canary.records.validation import as_real
@@ -67,7 +68,7 @@ def medians(
                 f"{who} with {plural(copies, 'copy', 'copies')} say too little of the median of "
                 f"all such canaries at {share(confidence)} confidence"
             )
-            cure = "rank exactly (method rank)"
+            cure = f"use {exact_ranks(audit.model) or 'a lower confidence'}"
             if needed is not None and needed > len(group):
                 fewer = ", fewer with exact ranks" if max(misses) > 0.0 else ""
                 cure = f"{count(needed)} that agree would do{fewer}"
@@ -77,7 +78,7 @@ def medians(
             if needed is not None:
                 chance = float(bdtrc(needed - 1, len(group), 2.0**-limit)) if needed else 1.0
             if outcome == "undecided":
-                cure = _cure(exposures, limit, max(misses), confidence)
+                cure = _cure(exposures, limit, max(misses), confidence, audit.model)
             elif outcome == "memorized":
                 cure = _AGAINST
         estimate, bound = median_bits(exposures)
@@ -131,7 +132,8 @@ def largest(
             f"the draws of {drawn} formats are too few to speak of the largest exposure of "
             f"{who} at {share(confidence)} confidence"
         )
-        cure = f"rank exactly (--method rank), or lower the confidence to {1 - error:.2g}"
+        ranks = exact_ranks(audit.model)
+        cure = f"{f'use {ranks}, or ' if ranks else ''}lower the confidence to {1 - error:.2g}"
     else:
         outcome, place = _placed(lower, upper, limit)
         told = f"the largest exposure of {who} {place}"
@@ -139,7 +141,7 @@ def largest(
             which = f"{top.id} with {plural(top.repetitions, 'copy', 'copies')}"
             told, cure = f"{which} has an exposure of {place.removeprefix('is ')}", _AGAINST
         elif outcome == "undecided":
-            cure = _draws_cure([c.exposure for c in chosen], limit)
+            cure = _draws_cure([c.exposure for c in chosen], limit, audit.model)
     finding = Finding(
         *("exposure", f"the largest of {who}", outcome, told + luck + left_out, cure),
         limit=limit,
@@ -304,7 +306,13 @@ def _formats(group: Sequence[CanaryResult]) -> tuple[list[int], list[float]]:
     return [present.index(c.format) for c in group], misses
 
 
-def _cure(exposures: Sequence[Exposure], limit: float, miss: float, confidence: float) -> str:
+def _cure(
+    exposures: Sequence[Exposure],
+    limit: float,
+    miss: float,
+    confidence: float,
+    model: Mapping[str, Any],
+) -> str:
     """What would decide: narrower intervals of these canaries, or more canaries."""
     number = len(exposures)
     unknown = sum(e.lower_bits <= limit < e.upper_bits and e.bits is None for e in exposures)
@@ -313,7 +321,7 @@ def _cure(exposures: Sequence[Exposure], limit: float, miss: float, confidence: 
     most = max(above, below)
     needed = agreeing((number,), (miss,), confidence=confidence)
     enough = needed is not None and most + unknown >= needed
-    if enough and (cure := _draws_cure(exposures, limit)):
+    if enough and (cure := _draws_cure(exposures, limit, model)):
         return cure
     more = canaries_to_decide(
         most / max(above + below, 1), at_least=number + 1, miss=miss, confidence=confidence
@@ -330,13 +338,15 @@ def _cure(exposures: Sequence[Exposure], limit: float, miss: float, confidence: 
     )
 
 
-def _draws_cure(exposures: Sequence[Exposure], limit: float) -> str:
+def _draws_cure(exposures: Sequence[Exposure], limit: float, model: Mapping[str, Any]) -> str:
     """How canaries whose own intervals hold the limit would be told from it; empty if none do."""
     straddling = [e for e in exposures if e.lower_bits <= limit < e.upper_bits]
     if not straddling:
         return ""
+    served = model.get("device") == "served"
     if all(e.exact for e in straddling):
-        return "the noise of the arithmetic blurs their ranks; audit with dtype float32"
+        how = "serve the model in float32" if served else "audit with dtype float32"
+        return f"the noise of the arithmetic blurs their ranks; {how}"
     # A walk that has counted so many places tells on which side of the limit each canary is.
     space_bits = max(e.space_bits for e in straddling)
     queries = f"--budget {_round_up(queries_to_rank(space_bits, limit))}"
@@ -344,11 +354,13 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float) -> str:
         return f"a larger budget would rank them further ({queries}, or less)"
     wanted = [draws_to_tell(e.bits, limit, tail=e.miss) for e in straddling if 0 < e.miss < 1]
     known = [draws for draws in wanted if draws is not None]
-    ranks = f"exact ranks (--method rank {queries}, or less)"
+    ranks = exact_ranks(model, f" {queries}, or less")
     if not known:
-        return f"{ranks} would separate them from the limit; no number of draws does"
+        does = f"{ranks} would separate them from the limit; " if ranks else ""
+        return f"{does}no number of draws {'does' if ranks else 'separates them from the limit'}"
     draws = _round_up(max(known))
-    return f"about {count(draws)} draws (--draws {draws}) or {ranks} would decide"
+    each, other = ", one request each" if served else "", f" or {ranks}" if ranks else ""
+    return f"about {count(draws)} draws (--draws {draws}{each}){other} would decide"
 
 
 def _round_up(number: int) -> int:

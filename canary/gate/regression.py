@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from canary.audits.by_rank import exact_ranks
 from canary.audits.designs import differences
 from canary.errors import InputError
 from canary.gate.baselines import Baseline, Measured
@@ -108,9 +109,10 @@ def more_than(
     elif least > level:
         cure = f"no p-value below {least:.2g} can come of so few; {few}"
     elif possibly <= level:
+        ranks = exact_ranks(now[0].model)
         cure = (
-            "their intervals leave open whether it is more; rank exactly (--method rank) or draw "
-            "more (--draws), for the baseline as well"
+            f"their intervals leave open whether it is more; use {f'{ranks} or ' if ranks else ''}"
+            "more draws (--draws), for the baseline as well"
         )
     else:
         outcome, cure = "passed", ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from canary.audits.audit_result import FormatResult, median_bits
+from canary.audits.audit_result import Audit, FormatResult, median_bits
 from canary.records.about import Named
 from canary.records.validation import versions
 from canary.reports.document import (
@@ -27,6 +27,8 @@ from canary.statistics.numbers import bits, count, plural
 
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
+
+_SERVED = "through a server that gives the log-probability of each token of a text"
 
 
 def exposure_cells(
@@ -68,9 +70,13 @@ def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> d
 
     about = [result.about for result in results]
     versions = joined((one.model_version for one in results), "")
+    models = [one.model for one in results if isinstance(one, Audit)]
+    served = sum(model.get("device") == "served" for model in models)
+    which = "" if served == len(models) else f"{served} of {len(models)} audits "
     return {
         "Model": joined((one.model_name for one in results), own or "not named"),
         **({"Version of the weights": versions} if versions else {}),
+        **({"Access": f"{which}{_SERVED}"} if served else {}),
         corpus: joined((one.corpus for one in about), "not named"),
         "Date": joined((one.date for one in about), "not recorded"),
         "Tested by": joined((one.auditor for one in about), "not named"),

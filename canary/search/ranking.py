@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.errors import RequestsSpentError
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
@@ -189,12 +190,14 @@ def draw(
 class BoundedRanks:
     """Bounds of ranks, the least that each fill can cost, and whether it is known to cost that.
 
-    Arrays have shape (k,).
+    Arrays have shape (k,). `ended` is what ended the search before its end: ``"budget"``,
+    ``"requests"`` (a server may be sent no more) or nothing.
     """
 
     bounds: RankBounds
     px_bits: Floats
     known: Flags
+    ended: str = ""
 
 
 def rank_by_bounds(
@@ -222,11 +225,21 @@ def rank_by_bounds(
     wanted : bool array of shape (k,), optional
         Fills worth the walk. The others get the bound that costs nothing: of all
         candidates, at most ``2**B`` can be as likely, B being the bits below the context.
+
+    Notes
+    -----
+    What is certain when a server may be sent no more requests is given, too.
     """
     tree, size = pricer.tree, pricer.format.size  # a tree may hold more leaves than fills
     assert tree is not None
     numbers = pricer.leaves(fills)
-    least, known, queries = leaf_costs(tree, pricer.walker, batcher, numbers, bounds=True)
+    ended = ""
+    try:
+        least, known, queries = leaf_costs(tree, pricer.walker, batcher, numbers, bounds=True)
+    except RequestsSpentError:
+        least = np.full(len(numbers), pricer.context_bits * LN2)
+        known, queries, ended = np.zeros(len(numbers), np.bool_), 0, "requests"
+        wanted = known
     chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
     walk = BoundedWalk(
         tree,
@@ -236,7 +249,11 @@ def rank_by_bounds(
         costs=least[chosen],
         noise_bits=pricer.noise_bits,
     )
-    walk.run(budget=max(budget - queries, 0))
+    try:
+        if not walk.run(budget=max(budget - queries, 0)):
+            ended = "budget"
+    except RequestsSpentError:
+        ended = "requests"
     walked = walk.bounds()
     walk.close()
     upper = most_leaves(
@@ -252,7 +269,7 @@ def rank_by_bounds(
     upper[~known], exact[~known] = size, False
     queries += walked.queries
     bounds = RankBounds(lower, upper, rank, exact, walked.candidates, queries)
-    return BoundedRanks(bounds, least / LN2, known)
+    return BoundedRanks(bounds, least / LN2, known, ended)
 
 
 @dataclass(frozen=True, eq=False)

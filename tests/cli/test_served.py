@@ -58,6 +58,7 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
         assert server.count() - asked < 150
         facts = json.loads((tmp_path / "out" / "audit.json").read_text())["model"]
         assert (facts["name"], facts["device"]) == ("tiny", "served")
+        assert "through a server that gives" in (tmp_path / "out" / "report.html").read_text()
         done = command(*words("extract", server, model, "my pin {digit:2}.", "--json"))
         assert done.code == 0, done.err
         assert len(done.document["candidates"]) == 1

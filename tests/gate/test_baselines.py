@@ -56,7 +56,7 @@ def hit(draws, hits, number=8):
             "no p-value below 0.062 can come of so few; more canaries would do",
         ),
         # No hit of 200, then and now: it may have risen from 6 bits to 30.
-        (hit(200, 0), hit(200, 0), "undecided", "rank exactly (--method rank)"),
+        (hit(200, 0), hit(200, 0), "undecided", "use exact ranks (--method rank)"),
         # With hits, the same is the same.
         (hit(200, 20), hit(200, 20), "passed", ""),
         # Ten hits against twelve is no more than draws do, though all rise together.

@@ -97,6 +97,7 @@ def test_the_worst_group_counts():
     assert "with 16 copies" in str(worse)
 
 
+SERVED = r"\(--draws 3800, one request each\) or exact ranks of the model files \(--method rank"
 SOME = by_draws([0.5, 2**-10.1], draws=2_000, rng=np.random.default_rng(1))
 
 
@@ -131,6 +132,21 @@ def test_what_decides_and_what_would(exposures, options, outcome, cure):
     found = one(check(of_groups({16: exposures}), max_exposure_bits=10, **options))
     assert found.outcome == outcome
     assert re.search(cure, found.cure)
+
+
+@pytest.mark.parametrize(
+    ("model", "cure"),
+    [
+        ({"device": "served", "capabilities": ["score", "expand"]}, SERVED),
+        ({"device": "cpu", "capabilities": ["score", "expand"]}, r"\(--draws 3800\) would decide$"),
+        ({"device": "cpu", "capabilities": ["score", "expand", "reuse"]}, r"ranks \(--method rank"),
+    ],
+)
+def test_a_cure_can_be_followed_with_the_model_that_was_audited(model, cure):
+    audit = replace(of_groups({16: censored(200)}), model=model)
+    assert re.search(cure, one(check(audit, max_exposure_bits=10)).cure)
+    largest = one(check(audit, max_exposure_bits=10, statistic="maximum"))
+    assert ("--method rank" in largest.cure) == ("ranks" in cure)
 
 
 def test_what_cannot_be_told_has_no_numbers():

@@ -14,6 +14,8 @@ from served_things import FORMAT, load_served, some_canaries
 from small_models import build
 
 import canary
+from canary.audits.auditing import exposure_with
+from canary.audits.question import AuditOptions
 from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
 from canary.models.served.client import in_parallel
@@ -131,6 +133,34 @@ def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path,
         assert {stopped for stopped, _, _ in stages[:-1]} == {"requests"}
         assert found.stopped == "proof"
         assert [c.fill for c in found.candidates] == [c.fill for c in whole.candidates]
+
+
+def test_exposures_that_no_request_is_left_for_are_bounds_that_hold(tmp_path):
+    canaries, shown = some_canaries("abc {digit:3}"), AuditOptions(start_token=None, batch_size=1)
+    truth = {c.id: c.exposure for c in canary.exposure(build("table"), canaries)}
+    with FakeServer(build("table")) as server:
+        load_served(server, tmp_path, top_k=45)
+        before = server.count()
+        load_served(server, tmp_path, top_k=45)
+        handshake = server.count() - before + 1  # and the list of models
+        told = []
+        for more in (1, 30, 60, 120, 400):
+            model = load_served(
+                server, tmp_path, top_k=45, max_requests=handshake + more, in_flight=1
+            )
+            results, notes, _ = exposure_with(model, canaries, shown)
+            for found in results:
+                interval = found.exposure
+                assert interval.lower_bits <= truth[found.id].bits + 1e-9
+                assert truth[found.id].bits <= interval.upper_bits + 1e-9
+            told.append((sum(c.exposure.rank is not None for c in results), " ".join(notes)))
+        assert told[0][0] == 0
+        assert "0 of 6 canaries of abc ••• are ranked exactly. The search ended" in told[0][1]
+        assert "a larger --max-requests continues it" in told[0][1]
+        assert told[-1][0] == 6
+        assert "ranked exactly" not in told[-1][1]
+        assert any(0 < exact < 6 for exact, _ in told), f"a run ends in between: {told}"
+        assert [exact for exact, _ in told] == sorted(exact for exact, _ in told)
 
 
 @pytest.mark.parametrize("in_flight", [1, 3])
