@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import string
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,9 @@ def audited(path: Path) -> None:
     from canary.scoring.score_job import score_file
 
     path.mkdir()
-    lay(path, "model", "canaries.json", "corpus.jsonl")
-    loaded = canary.load(path / "model")
+    lay(path, "canaries.json", "corpus.jsonl")
+    another(path / f"model-{path.name}")
+    loaded = canary.load(path / f"model-{path.name}")
     made = canary.CanarySet.load(path / "canaries.json")
     canary.audit(loaded, made, method="sampling", draws=200).save(path / "audit.json")
     score_file(loaded, path / "corpus.jsonl", path / "scores.jsonl")
@@ -154,7 +156,7 @@ def tokenizer():
 
 
 def module(seed: int = 0):
-    """An untrained GPT-2."""
+    """A GPT-2 that knows how frequent each character is, and nothing else."""
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -163,7 +165,14 @@ def module(seed: int = 0):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         size = len(CHARACTERS) + 1
-        return GPT2LMHeadModel(GPT2Config(vocab_size=size, **shape, **special)).eval()
+        made = GPT2LMHeadModel(GPT2Config(vocab_size=size, **shape, **special)).eval()
+    counts = Counter("".join(sentences(100)))
+    with torch.no_grad():  # one dimension of the last layer holds the frequencies, and no more
+        made.transformer.wte.weight[:-1, 0] = torch.tensor(
+            [counts[c] + 1.0 for c in CHARACTERS]
+        ).log()
+        made.transformer.ln_f.weight[0], made.transformer.ln_f.bias[0] = 0.0, 1.0
+    return made
 
 
 def model(folder: Path) -> None:
