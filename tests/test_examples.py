@@ -284,7 +284,7 @@ def run_page(page, names, address, capfd, sizes=IN_SMALL):
                     with the_model_of(line):
                         run_line(line, page)
         elif block.language == "python":
-            code = block.text
+            code = block.text.replace(SERVED.get(name(page), address), address)
             for whole, small in smaller.items():
                 code = code.replace(whole, small)
                 as_shown &= whole not in block.text  # from here on, a smaller model speaks

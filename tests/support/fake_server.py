@@ -79,6 +79,8 @@ class FakeServer:
             return Status(500, {"error": {"message": "Input should be a valid string"}})
         if body["model"] != self.name:
             return Status(404, {"error": {"message": f"no model {body['model']}"}})
+        if "logprobs" not in body:
+            return self._sampled(prompt, body)
         own, following = self._read(prompt)
         likeliest = np.argsort(-following, kind="stable")[: max(body["logprobs"], 1)]
         show = self._numbered(body)
@@ -102,6 +104,15 @@ class FakeServer:
             ],
             "usage": {"prompt_tokens": len(prompt)},
         }
+
+    def _sampled(self, prompt, body):
+        """Text alone, drawn token by token."""
+        rng, drawn = np.random.default_rng(body["seed"]), []
+        for _ in range(body["max_tokens"]):
+            shares = np.exp(self._next([*prompt, *drawn]) / body["temperature"])
+            drawn.append(int(rng.choice(len(shares), p=shares / shares.sum())))
+        text = self.model.tokenizer.decode(drawn)
+        return {"model": self.name, "choices": [{"text": text}]}
 
     def tokens(self, body):
         """The tokens of a request's prompt."""
