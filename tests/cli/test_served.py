@@ -83,6 +83,10 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         for found in done.document["canaries"]:
             exposure = found["exposure"]
             assert 0 <= exposure["lower_bits"] <= exposure["upper_bits"] <= 6.65
+        few = ("--max-requests", server.count() - 4, "--answers", "others")
+        done = command(*words("exposure", server, model, *asked, *few))
+        assert done.code == 0, done.err
+        assert "--max-requests continues it" in " ".join(done.out.split())
         done = command(*words("audit", server, model, *asked, "--out", "out"))
         assert done.code == 2
         assert "use canary exposure and canary extract" in done.err
