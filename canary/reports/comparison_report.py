@@ -43,6 +43,7 @@ NEAR = 0.01
 """Test losses that differ by this share at most count as comparable."""
 
 _LABEL_CHARACTERS = 40
+_OF_ONE = ("Model", "Version of the weights")  # facts that each model has for itself
 _NO_DATA = "Not enough data to decide"
 
 
@@ -65,8 +66,8 @@ def comparison_report(comparison: Comparison) -> Report:
         actions=list(dict.fromkeys(action for found in answers for action in found.actions)),
         notes=[*comparison.reasons, *comparison.notes, *_notes(comparison.strategies)],
         about={
-            **{one.name: one.label for one in comparison.strategies},
-            **{name: fact for name, fact in about.items() if name != "Model"},
+            **{one.name: _identified(one) for one in comparison.strategies},
+            **{name: fact for name, fact in about.items() if name not in _OF_ONE},
         },
         outcome=[said_in_one("comparison.canaries"), *_outcome(comparison)],
         unsaid=said("comparison.unsaid"),
@@ -166,6 +167,12 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         tone = "undecided"
     actions = said("comparison.actions", **values, everyone=everyone, trade=kind == "trade")
     return _Answer(label, tone, words, actions)
+
+
+def _identified(one: Strategy) -> str:
+    """Its label, and the version of its weights where that is known."""
+    version = one.audit.model_version
+    return f"{one.label} (weights {version})" if version else one.label
 
 
 def _loss(one: Strategy) -> float:

@@ -123,7 +123,7 @@ def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis
     )
     if limit_bits is not None and limit_bits < space_bits:
         allowed = count(guesses_of(space_bits - limit_bits))
-        name = f"your limit: {allowed} guesses"
+        name = f"limit: {allowed} guesses"
         marks.append(mark("axhline", limit_bits, color=INK, linewidth=1.4, label=name))
     tens = int(space_bits * math.log10(2))
     powers = range(0, tens + 1, math.ceil(tens / 6) or 1)
