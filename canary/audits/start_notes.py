@@ -119,6 +119,11 @@ class StartChoice(Record, written=(..., "settled")):
         return self.why != "unpriced" and not self.rivals
 
     @property
+    def tested(self) -> bool:
+        """Whether it was named, and the canaries are not more exposed after anything else tried."""
+        return self.why == "asked" and bool(self.compared) and not self.rivals
+
+    @property
     def flag(self) -> str:
         """The option of the command line that fixes it."""
         return start_flag(self.token)
@@ -214,7 +219,9 @@ class StartChoice(Record, written=(..., "settled")):
             if not each.likely and each.later_bits is not None
         ]
         shown = ", ".join(_few(costs))
-        told = f"the bits of {plural(self.texts, 'text')}, fewer are likelier: {shown}"
+        told = (
+            f"the bits of {plural(self.texts, 'text')} without secrets, fewer are likelier: {shown}"
+        )
         if unlikely:
             told += f"; the model gave no sign that texts begin after {', '.join(_few(unlikely))}"
         return told

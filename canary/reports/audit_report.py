@@ -81,7 +81,7 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
     start = audit.start
     details = () if start is None else start.notes
     rest = [note for note in ended(said_of_it) if note not in ended(details)]
-    if start is None or start.own or not audit.canaries_in_corpus:
+    if start is None or start.own or start.tested or not audit.canaries_in_corpus:
         return [*rest]
     if start.rivals:
         risk = sentence("start.rivals")

@@ -20,6 +20,7 @@ from gate_audits import (
 from html_pages import Page, check_page, render
 
 from canary.audits.audit_result import CanaryResult
+from canary.audits.start_notes import StartChoice
 from canary.errors import InputError
 from canary.gate.check_audit import check
 from canary.reports.builders import report_of
@@ -343,3 +344,10 @@ def test_markdown_is_the_first_screen():
     order = ["**Not passed", "| Limit |", "### What came out", "| Copies |", "### What to do"]
     assert [said.index(words) for words in order] == sorted(map(said.index, order))
     assert "For specialists" not in said
+
+
+def test_a_start_token_that_was_named_and_tried_needs_no_box():
+    risk = "The true risk may be higher"
+    for compared, shown in (((), True), (("nothing", "' '"), False)):
+        start = StartChoice("\n", "asked", compared=compared)
+        assert (risk in str(report_of(replace(exact(LEARNED), start=start)).notes)) is shown
