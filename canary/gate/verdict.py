@@ -147,9 +147,12 @@ class Verdict(Shown):
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         yield "verdict/passed", bool(self)
+        for outcome in ("memorized", "failed", "undecided"):
+            yield f"verdict/{outcome}", self.outcome == outcome
         for finding in self.findings:
+            about = f"{finding.check}/{finding.subject}".replace(" ", "_")
             for name in ("limit", "value", "lower", "upper"):
-                yield f"verdict/{finding.check}/{finding.subject}/{name}", getattr(finding, name)
+                yield f"verdict/{about}/{name}", getattr(finding, name)
 
     @property
     def outcome(self) -> Outcome:

@@ -11,7 +11,7 @@ from typing import Any
 from canary.errors import InputError, OutputError
 from canary.records.files import atomic_writer, check_writable
 from canary.records.validation import file_path
-from canary.reports.document import Block, Bullets, Report, Section, said, words_of
+from canary.reports.document import Block, Bullets, Report, Section, Text, said, words_of
 from canary.reports.evidence import Evidence, Trial, kinds_of, models_of
 from canary.reports.markdown import markdown_of
 from canary.reports.tested_results import read_evidence
@@ -133,6 +133,9 @@ def card_of(tests: Sequence[Evidence]) -> Report:
         name: ", ".join(dict.fromkeys(fact[name] for fact in facts))
         for name in ("Training data", "Date", "Tested by")
     }
+    versions = dict.fromkeys(test.about.get("Version of the weights", "") for test in tests)
+    if any(versions):
+        about["Version of the weights"] = ", ".join(filter(None, versions))
     unsaid = said("card.unsaid", **kinds_of(tests))
     return Report(
         title="Memorization tests",
@@ -145,7 +148,9 @@ def card_of(tests: Sequence[Evidence]) -> Report:
 
 def _blocks(test: Evidence, trial: Trial) -> Iterator[Block]:
     """What was tested and how, and what came out."""
-    yield from [f"{test.report.label}."] if trial is test.trials[0] else []
+    if trial is test.trials[0]:
+        yield f"{test.report.label}."
+        yield from (note for note in test.report.notes if _warns(note))
     yield from trial.results
     yield Bullets(
         [
@@ -154,6 +159,11 @@ def _blocks(test: Evidence, trial: Trial) -> Iterator[Block]:
             f"Limit: {test.facts['Limit']}",
         ]
     )
+
+
+def _warns(note: Text) -> bool:
+    """Whether a report shows a note in its own box."""
+    return not isinstance(note, str) and any(span.kind == "strong" for span in note)
 
 
 def merged(before: str, section: str, model: str, tests: Sequence[Evidence]) -> str:

@@ -16,6 +16,7 @@ from histories import make_history
 from huggingface_hub import ModelCard
 
 import canary
+from canary.audits.start_notes import StartChoice
 from canary.errors import CanaryError, InputError, OutputError, RecordError
 from canary.gate.check_audit import check
 from canary.membership import forgetting, shadow_survey
@@ -177,6 +178,16 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     for other in ([places[0], files[1]], [places[1], files[0]]):
         with pytest.raises(InputError, match="on another result"):
             write_annex(other, tmp_path / "a.md")
+
+
+def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
+    audit = exact({4: [20.0] * 8, 0: [1.0] * 4}, fingerprint="c" * 64)
+    audit = replace(audit, start=StartChoice("\n", "asked"))
+    write_model_card([audit], tmp_path / "README.md", model_name="net")
+    text = (tmp_path / "README.md").read_text()
+    assert "The true risk may be higher: the test assumed that each secret starts on a" in text
+    assert "c" * 12 in text
+    assert "(membership) was not tested" in text
 
 
 def test_no_number_of_a_test_that_decides_nothing(tmp_path, compared):
