@@ -219,9 +219,8 @@ class StartChoice(Record, written=(..., "settled")):
             if not each.likely and each.later_bits is not None
         ]
         shown = ", ".join(_few(costs))
-        told = (
-            f"the bits of {plural(self.texts, 'text')} without secrets, fewer are likelier: {shown}"
-        )
+        texts = plural(self.texts, "text")
+        told = f"the bits of {texts} without secrets, fewer is more likely: {shown}"
         if unlikely:
             told += f"; the model gave no sign that texts begin after {', '.join(_few(unlikely))}"
         return told
