@@ -332,10 +332,12 @@ def median_bits(
 
 
 def median_metrics(groups: Mapping[int, Sequence[Exposure]]) -> Iterator[tuple[str, float]]:
-    """Median exposures by number of copies, as `Shown.metrics` names them."""
+    """Median exposures by number of copies, and of lower ends, as `Shown.metrics` names them."""
     for repetitions, exposures in groups.items():
-        name = f"{repetitions}_copies" if repetitions else "controls"
-        yield f"exposure_{name}", median_bits(exposures)[0]
+        name = f"exposure_{f'{repetitions}_copies' if repetitions else 'controls'}"
+        yield name, median_bits(exposures)[0]
+        if not all(e.exact for e in exposures):
+            yield f"{name}_lower", statistics.median(e.lower_bits for e in exposures)
 
 
 def combined_p(group: Sequence[CanaryResult]) -> CombinedP | None:

@@ -7,6 +7,7 @@ model: anyone who has that finds a secret by its log-perplexity.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,8 +20,8 @@ from canary.records.record import Document
 from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
 from canary.statistics.numbers import Shown, bits, count, picked, plural
 
-PASSED_AT_THE_END = "the limit was passed when the training had ended"
-"""How `History.stop_reason` begins where there was nothing left to stop."""
+AT_THE_END = "when the training had ended"
+"""In `History.stop_reason` where there was nothing left to stop."""
 
 KIND = "canary history"
 SCHEMA = 1
@@ -141,10 +142,10 @@ class History(
     asked : int
         Steps at which a measurement was asked for, also those that time did not allow.
     stopped_at : int or None
-        The step at which the limit was passed and the training asked to stop.
+        The step at which the limit was exceeded and the training asked to stop.
     stop_reason : str or None
-        Which canaries were above which limit then. It begins with `PASSED_AT_THE_END` where
-        the training had ended, so that nothing was stopped.
+        Which canaries were above which limit then. `AT_THE_END` is in it where the
+        training had ended, so that nothing was stopped.
     batches : Mapping
         What was seen of the training's batches: ``read``, how many; ``canaries``, how many
         were in them; ``after``, how many of these after each start token; ``findings``, what
@@ -198,6 +199,11 @@ class History(
             yield from median_metrics(
                 {n: [last.exposures[at] for at in mine] for n, mine in places}
             )
+            for copies, mine in places:
+                name = f"{copies}_copies" if copies else "controls"
+                curve = [value for at in mine if (value := last.curve_bits[at]) is not None]
+                if len(curve) == len(mine):
+                    yield f"exposure_{name}_skew_normal", statistics.median(curve)
             yield "seconds", last.seconds
 
     @property

@@ -12,11 +12,12 @@ from typing import Any
 from transformers import TrainerCallback
 
 from canary.audits.history import History
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError
 from canary.plugins.live import any_process, first_process
 from canary.plugins.monitor import ExposureMonitor
 from canary.plugins.preflight import preflight
+from canary.plugins.training_log import Schedule, StopRule, TimeShare, unmeasured
 from canary.records.files import make_folder
 from canary.records.sealing import sealed
 from canary.scoring.run_options import RunOptions
@@ -70,7 +71,12 @@ class ExposureCallback(TrainerCallback):
         **options: Any,
     ) -> None:
         asked = inspect.signature(ExposureMonitor).bind(canaries, tokenizer=tokenizer, **options)
-        RunOptions(**asked.arguments.get("run", {}))  # a name that is none is refused now
+        asked.apply_defaults()  # refused now, and not when the training begins
+        given = asked.arguments
+        RunOptions(**given["run"])
+        Schedule(given["every"], given["steps"])
+        TimeShare(given["share"])
+        StopRule.of(given["stop_above_bits"], unmeasured(canary_set(canaries), given["draws"]))
         self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
         self._preflight = preflight
         self._trainer: Any = None
@@ -181,12 +187,12 @@ class ExposureCallback(TrainerCallback):
 
     @sealed
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Measure, log, and stop the training where a limit was passed."""
+        """Measure, log, and stop the training where a limit was exceeded."""
         step, last = state.global_step, state.global_step >= state.max_steps
         moment = self._monitor.step(given["model"], step=step, epoch=state.epoch, last=last)
         if moment is not None and moment.reason is not None:
             _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
-        if self._monitor.passed:
+        if self._monitor.exceeded:
             control.should_training_stop = True
 
     def _through_trainer(self, numbers: dict[str, float], /, *, step: int) -> None:

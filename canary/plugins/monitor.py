@@ -9,10 +9,11 @@ import warnings
 import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
+from canary.audits.history import History, Moment
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
     CanaryError,
@@ -32,6 +33,7 @@ from canary.plugins.training_log import (
     TrainingLog,
     number_of,
     steps_of,
+    unmeasured,
 )
 from canary.records.sealing import sealed
 from canary.records.validation import (
@@ -39,9 +41,7 @@ from canary.records.validation import (
     built,
     file_path,
     function,
-    real_number,
     versions,
-    whole_number,
 )
 from canary.scoring.run_options import Running, RunOptions
 from canary.tokens.candidates import CandidateEncoder, misread
@@ -78,7 +78,7 @@ class ExposureMonitor:
         What measuring may take of the training's time; steps are left out to stay below. None
         measures at every step that is asked for.
     stop_above_bits : float, optional
-        Set `passed` when canaries with some number of copies are exposed more than this:
+        Set `exceeded` when canaries with some number of copies are exposed more than this:
         when the median of the lower ends of their intervals is above it. `finish` then
         measures the last step whatever `share` says, and raises an error if it cannot.
     marks : collection of int
@@ -136,39 +136,30 @@ class ExposureMonitor:
         self._log, self._logged = log, -1
         self._schedule = Schedule(every, steps)
         marks = steps_of(marks, "marks")
-        draws = whole_number(draws, "draws", at_least=1)
         options = built(RunOptions, run, "ExposureMonitor")
-        if stop_above_bits is not None:
-            cure = "give bits, or leave it out"
-            stop_above_bits = real_number(stop_above_bits, "stop_above_bits", cure=cure)
+        begun = unmeasured(canaries, draws)
+        rule = StopRule.of(stop_above_bits, begun)
         self._time = TimeShare(share, clock)
         tokenizer = as_tokenizer(tokenizer)
         named = None if options.start_token == AUTO else options.start_token
         encoder = CandidateEncoder(tokenizer, named, options.context)
         for note in dict.fromkeys(n for f in canaries.formats for n in misread(encoder, f)):
             _log.warning("%s", note)
-        watched = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in canaries)
-        formats = tuple(
-            WatchedFormat(format.text, format.masked, format.size, min(draws, format.size))
-            for format in canaries.formats
-        )
         settings = {
-            "draws": draws,
+            **begun.settings,
             "seed": options.seed,
             "start_token": options.start_token,
             "context": options.context,
             "every": self._schedule.every,
             "steps": self._schedule.steps,
             "share": share,
-            "stop_above_bits": stop_above_bits,
+            "stop_above_bits": rule and rule.bits,
             "marks": marks,
             "versions": versions(),
         }
-        begun = History(watched, formats, (), (), {}, settings, 0.0, 0.0, 0)
-        rule = None if stop_above_bits is None else StopRule.of(stop_above_bits, begun)
         cure = "give the file that the history is to be in, or leave it out"
         place = None if path is None else Path(file_path(path, "path", cure=cure))
-        self._kept = TrainingLog(begun, self._time, rule, place)
+        self._kept = TrainingLog(replace(begun, settings=settings), self._time, rule, place)
         self._batches = TrainingBatches(canaries, tokenizer, options, self._kept.say)
         self._taker = MomentTaker(
             canaries, tokenizer, options, self._batches, self._kept, strict=strict
@@ -186,8 +177,8 @@ class ExposureMonitor:
         return self._kept.history
 
     @property
-    def passed(self) -> bool:
-        """Whether `stop_above_bits` was passed; the same in all processes."""
+    def exceeded(self) -> bool:
+        """Whether `stop_above_bits` was exceeded; the same in all processes."""
         return self.history.stopped_at is not None
 
     @sealed
@@ -359,8 +350,8 @@ class ExposureMonitor:
         return self.history
 
     def _agree(self, above: str | None, *, ended: bool) -> None:
-        """Stop in all processes if the limit was passed in the first."""
-        if not self._stops or not any_process(above is not None) or self.passed:
+        """Stop in all processes if the limit was exceeded in the first."""
+        if not self._stops or not any_process(above is not None) or self.exceeded:
             return
         self._unfinished.detach()
         self._kept.stop(self._schedule.step, above, ended=ended)

@@ -14,7 +14,8 @@ from typing import Any, Literal, Protocol, SupportsFloat
 
 import numpy as np
 
-from canary.audits.history import PASSED_AT_THE_END, History, Loss, Moment
+from canary.audits.history import AT_THE_END, History, Loss, Moment, WatchedCanary, WatchedFormat
+from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, OutputError, RecordError
 from canary.records.validation import brief, real_number, some, whole_number
 from canary.statistics.exposures import Exposure, exposure_by_draws
@@ -150,8 +151,11 @@ class StopRule:
     groups: Mapping[int, tuple[int, ...]]
 
     @classmethod
-    def of(cls, bits: float, history: History) -> StopRule:
-        """The rule, if the draws of a history can show that it is broken."""
+    def of(cls, bits: float | None, history: History) -> StopRule | None:
+        """The rule, if the draws of a history can show that it is broken; None without a limit."""
+        if bits is None:
+            return None
+        bits = real_number(bits, "stop_above_bits", cure="give bits, or leave it out")
         groups = {copies: places for copies, places in history.groups().items() if copies}
         if not groups:
             raise InputError(
@@ -169,11 +173,13 @@ class StopRule:
             for places in groups.values()
         )
         if not 0.0 <= bits < most:
-            raise InputError(
-                f"stop_above_bits={bits:g}, and the draws can show {most:.1f} bits at most",
-                cure="give a limit from 0 up to that, or more draws: every doubling shows 1 bit "
-                "more",
-            )
+            cure = f"give a limit from 0 to below {most:.1f}"
+            smallest = min(f.space_size for f in history.formats)
+            if most <= bits < 50.0:  # n draws and no hit show -log2(1 - 0.025 ** (1 / n))
+                needed = math.floor(math.log(0.025) / math.log1p(-(2.0**-bits))) + 1
+                cure += f", or draws={needed} or more" if needed < smallest else ""
+            problem = f"stop_above_bits={bits:g}, and the draws can show {most:.1f} bits at most"
+            raise InputError(problem, cure=cure)
         return cls(bits, groups)
 
     def broken(self, exposures: Sequence[Exposure]) -> str | None:
@@ -188,6 +194,17 @@ class StopRule:
             f"canaries with {plural(copies, 'copy', 'copies')} have a median exposure of at "
             f"least {median:.1f} bits, above the limit of {self.bits:g}"
         )
+
+
+def unmeasured(canaries: CanarySet, draws: int) -> History:
+    """The history of a training that has not begun."""
+    draws = whole_number(draws, "draws", at_least=1)
+    watched = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in canaries)
+    formats = tuple(
+        WatchedFormat(format.text, format.masked, format.size, min(draws, format.size))
+        for format in canaries.formats
+    )
+    return History(watched, formats, (), (), {}, {"draws": draws}, 0.0, 0.0, 0)
 
 
 class TrainingLog:
@@ -255,10 +272,12 @@ class TrainingLog:
             self.history.save(self._path)
 
     def stop(self, step: int, above: str | None, *, ended: bool) -> None:
-        """The limit was passed at a step; `above` is known in the first process only."""
+        """The limit was exceeded at a step; `above` is known in the first process only."""
         reason, said = above, f"the training is stopped at step {step}: {above}"
         if ended and above is not None:
-            reason = said = f"{PASSED_AT_THE_END}, at step {step}: nothing was stopped; {above}"
+            reason = said = (
+                f"the limit was exceeded {AT_THE_END}, at step {step}: nothing was stopped; {above}"
+            )
         self.change(stopped_at=step, stop_reason=reason)
         if above is not None:
             _log.warning("canary: %s", said)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from canary.audits.audit_result import median_bits
-from canary.audits.history import PASSED_AT_THE_END, History, WatchedFormat
+from canary.audits.history import AT_THE_END, History, WatchedFormat
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -24,6 +24,7 @@ from canary.reports.document import (
     Mark,
     Panel,
     Report,
+    Span,
     Table,
     Tile,
     mark,
@@ -40,7 +41,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
-from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words
+from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words, percent_of
 from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import bits, count, one_in, plural
 from canary.tokens.starts import shown_start
@@ -74,13 +75,10 @@ def history_report(history: History) -> Report:
             skipped=_skipped(history),
         ),
         about={**about_of(history), "Limit": values["limit"] or "none was set"},
-        tiles=[*_tiles(history)],
-        outcome=[said_in_one("history.canaries"), history_figure(history, 0)]
-        if history.measured
-        else (),
+        tiles=[*_tiles(history, values)],
+        outcome=[_canaries(history), history_figure(history, 0)] if history.measured else (),
         unsaid=said("history.unsaid"),
         notes=[
-            *ended([history.stop_reason] if values["stopped"] and history.stop_reason else []),
             *ended(findings),
             *failures[:_MOST_FAILURES],
             *([f"The same at {more} more steps."] if more > 0 else []),
@@ -94,7 +92,7 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
     limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
     above = f"{limit:g} bits" if isinstance(limit, int | float) else ""
     over = history.stopped_at is not None
-    too_late = over and reason.startswith(PASSED_AT_THE_END)
+    too_late = over and AT_THE_END in reason
     values: dict[str, Any] = {
         "over": over,
         "too_late": too_late,
@@ -102,7 +100,6 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
         "calm": not over and above and history.measured,
         "no_limit": not over and not above,
         "limit": above,
-        "passed": f"{reason[:1].upper()}{reason[1:]}",
         "at": history.stopped_at,
     }
     if isinstance(limit, int | float):
@@ -111,37 +108,35 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
         "Nothing was measured": not history.measured,
         "Above the limit at the end": too_late,
         f"Stopped at step {count(history.stopped_at or 0)}": over,
+        "May be above the limit": values.get("open"),
         "Within the limit while training": above,
         "Watched without a limit": True,
     }
     label = next(label for label, holds in labels.items() if holds)
-    tone = "memorized" if over else "not-found" if above and history.measured else ""
     if not history.measured:
         return label, "undecided", values
+    calm = "undecided" if values.get("open") else "not-found" if above else ""
     last = history.measured[-1]
-    medians = {
-        copies: median_bits([last.exposures[at] for at in places])
-        for copies, places in history.groups().items()
-    }
-    copies = max(medians, key=lambda n: (bool(n), medians[n][0], n))
+    groups = {n: [last.exposures[at] for at in mine] for n, mine in history.groups().items()}
+    least = {n: statistics.median(e.lower_bits for e in group) for n, group in groups.items()}
+    medians = {n: median_bits(group) for n, group in groups.items()}
+    # A training is stopped by the lower ends.
+    copies = max(groups, key=lambda n: (bool(n), least[n] if over else medians[n][0], n))
     median, bound = medians[copies]
-    least = statistics.median(last.exposures[at].lower_bits for at in history.groups()[copies])
+    elsewhere = over and not values["went_on"] and least[copies] <= float(limit or 0.0)
     about = max(history.formats, key=lambda f: f.draws)
-    return (
-        label,
-        tone,
-        values
-        | {
-            "step": last.step,
-            "copies": copies,
-            "bound": bound,
-            "median": bits(median),
-            "certain": f" (at least {bits(least)} for certain)",
-            "share": one_in(median, about=not bound),
-            "draws": about.draws,
-            "best": bits(_most_certain(about)),
-        },
-    )
+    values |= {
+        "step": last.step,
+        "copies": copies,
+        "bound": bound,
+        "median": bits(median),
+        "least": bits(least[copies]),
+        "why": reason if elsewhere else "",
+        "share": one_in(median, about=not bound),
+        "draws": about.draws,
+        "best": bits(_most_certain(about)),
+    }
+    return label, "memorized" if over else calm, values
 
 
 def _most_certain(about: WatchedFormat) -> float:
@@ -151,7 +146,7 @@ def _most_certain(about: WatchedFormat) -> float:
 
 
 def _around(history: History, limit: float) -> dict[str, Any]:
-    """Where the medians were above a limit though not for certain, and where last below it."""
+    """Where medians may have been above a limit that stopped nothing, and where last below it."""
     over = history.stopped_at is not None
     above: list[int] = []
     within: list[int] = []
@@ -159,19 +154,31 @@ def _around(history: History, limit: float) -> dict[str, Any]:
         if over and moment.step >= (history.stopped_at or 0):
             break
         medians = (
-            median_bits([moment.exposures[at] for at in places])[0]
+            median_bits([moment.exposures[at] for at in places])
             for copies, places in history.groups().items()
             if copies
         )
-        (above if max(medians, default=0.0) > limit else within).append(moment.step)
+        open_ended = any(bound or median > limit for median, bound in medians)
+        (above if open_ended else within).append(moment.step)
+    last = f"step {count(within[-1])}" if within else ""
+    steps = [moment.step for moment in history.measured]
     return {
         "early": " to ".join(
             f"step {count(step)}" for step in dict.fromkeys(above[:: len(above) - 1 or 1])
         ),
-        "within": within[-1] if over and within else 0,
+        "open": not over and above[-1:] > within[-1:],
+        "within": last,
+        "checkpoint": last if over else "",
         "none_within": over and not within,
-        "went_on": over and history.measured[-1].step > (history.stopped_at or 0),
+        "went_on": over and steps[-1:] > [history.stopped_at or 0],
     }
+
+
+def _canaries(history: History) -> tuple[Span, ...]:
+    """What canaries are, and how many there are."""
+    injected = sum(1 for canary in history.canaries if canary.repetitions)
+    controls = len(history.canaries) - injected
+    return said_in_one("history.canaries", injected=injected, controls=controls)
 
 
 def _skipped(history: History) -> int:
@@ -180,7 +187,14 @@ def _skipped(history: History) -> int:
     return max(history.asked - len(history.moments), 0) if timed else 0
 
 
-def _tiles(history: History) -> Iterator[Tile]:
+def _tiles(history: History, values: Mapping[str, Any]) -> Iterator[Tile]:
+    if history.measured:
+        median = f"{'at least ' if values['bound'] else ''}{values['median']} bits"
+        title = f"Exposure at step {count(values['step'])}"
+        yield Tile(title, median, sentence("history.exposed", **values))
+    if history.measured and values["limit"]:
+        within = values["within"] or "none"
+        yield Tile("Last step within the limit", within, sentence("history.within", **values))
     skipped = _skipped(history)
     failed = len(history.moments) - len(history.measured)
     asked = sentence(
@@ -192,16 +206,11 @@ def _tiles(history: History) -> Iterator[Tile]:
         both=skipped and failed,
     )
     yield Tile("Measured", plural(len(history.measured), "time"), asked)
-    share, taken = history.share, "none"
-    if share is not None and share < 1.0:
-        taken = f"{100 * share:.2g} % of the training"
-    elif share is not None:
-        taken = f"{share:,.{1 if share < 9.95 else 0}f} times the training's"
-    beside = f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s of training"
-    yield Tile("Time taken", taken, beside)
-    injected = sum(1 for canary in history.canaries if canary.repetitions)
-    controls = plural(len(history.canaries) - injected, "control")
-    yield Tile("Canaries", count(injected), f"and {controls}, which were never planted")
+
+
+def _time_taken(history: History) -> str:
+    share = "" if history.share is None else f" ({percent_of(history.share)})"
+    return f"{history.own_seconds:.1f} s beside {history.training_seconds:.1f} s of training{share}"
 
 
 @section(History, "Exposure against training steps", specialist=True)
@@ -255,7 +264,8 @@ def how(history: History) -> Iterator[Block]:
         after=", ".join(f"{name} before {count(times)}" for name, times in after.items()),
         canaries=history.batches.get("canaries"),
     )
-    yield Facts(in_words({k: v for k, v in history.settings.items() if k != "marks"}))
+    asked = in_words({k: v for k, v in history.settings.items() if k != "marks"})
+    yield Facts({**asked, "Time that measuring took": _time_taken(history)})
 
 
 @figure_of.register
@@ -277,7 +287,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     limit, about = history.settings.get("stop_above_bits"), history.formats[at]
     space_bits = math.log2(about.space_size)
     most = space_bits if skew_normal else min(_most_certain(about), space_bits)
-    words = f"no more can be shown for certain: {bits(most)} bits" if most < space_bits else ""
+    words = f"largest possible lower estimate: {bits(most)} bits" if most < space_bits else ""
     highest = 1.05 * max(highest, limit or 0.0)
     marks, y = exposure_axis(most, highest=highest, words=words and (words, ""))
     if limit is not None:
@@ -301,7 +311,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     if history.stopped_at is not None:
         marks.append(mark("axvline", history.stopped_at, color=CURVE, linewidth=1.2))
     known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
-    steps = Axis("training steps" + (f" ({known[-1]:.4g} are an epoch)" if known else ""))
+    steps = Axis("training steps" + (f" ({known[-1]:.4g} per epoch)" if known else ""))
     panels = [Panel(marks, steps, y, grid="y", legend="above" if told else "")]
     if history.losses:
         x = [point.step for point in history.losses]

@@ -153,8 +153,9 @@ class Shown:
     def metrics(self) -> dict[str, float]:
         """The main numbers as one flat dict of finite floats, for an experiment tracker.
 
-        Names begin with ``canary/`` and have only characters that MLflow allows. A median that is
-        only a lower bound is given as that bound. Tables of samples and sets of canaries have none.
+        Names begin with ``canary/`` and have only characters that MLflow allows. A median
+        exposure that is only a lower bound equals the number whose name ends in ``_lower``.
+        Tables of samples and sets of canaries have none.
 
         Examples
         --------

@@ -35,7 +35,8 @@ OPTIONS = [
     (InputError, "share .* above 0, got 0.*0.05", {"share": 0}),
     (InputError, "share .* at most 1, got 1.5.*0.05", {"share": 1.5}),
     (InputError, "share .* above 0, got nan", {"share": float("nan")}),
-    (InputError, "50|3.8 bits at most.*more draws", {"stop_above_bits": 10}),
+    (InputError, "can show 3.8 bits at most.*draws=117 or more", {"stop_above_bits": 5}),
+    (InputError, "3.8 bits at most; give a limit from 0 to below 3.8$", {"stop_above_bits": 99}),
     (InputError, "stop_above_bits=-1", {"stop_above_bits": -1}),
     (InputError, "a tokenizer was expected, got object.*fast", {"tokenizer": object()}),
     (InputError, "log must be a function, got", {"log": "wandb"}),
@@ -209,6 +210,9 @@ def test_unknown_options_are_found_before_the_training():
 
     with pytest.raises(TypeError, match="evry"):
         ExposureCallback(small_set(), evry=10)
+    for options in ({"every": 0}, {"share": 2}, {"draws": 0}, {"stop_above_bits": 99}):
+        with pytest.raises(InputError, match=next(iter(options))):
+            ExposureCallback(small_set(), **options)
     with pytest.raises(InputError, match="no training has begun"):
         _ = ExposureCallback(small_set()).history
 

@@ -141,8 +141,10 @@ def test_each_measurement_is_logged_once_with_its_step():
     last = watch.finish()  # which measures the last step, for a limit was given
     assert list(logged) == [2, 3]
     assert logged[3] == last.metrics()
-    names = {f"canary/exposure_{group}" for group in ("controls", "1_copies", "8_copies")}
+    groups = [f"canary/exposure_{group}" for group in ("controls", "1_copies", "8_copies")]
+    names = {f"{group}{kind}" for group in groups for kind in ("", "_lower", "_skew_normal")}
     assert logged[3].keys() == names | {"canary/seconds"}
+    assert all(logged[3][f"{group}_lower"] <= logged[3][group] for group in groups)
     again = _monitor(tokenizer, every=2, log=log, stop_above_bits=4.0)
     again.load_state_dict(state)
     again.step(module)
@@ -157,13 +159,13 @@ def test_memorized_canaries_pass_the_limit_and_others_do_not():
     watch = _monitor(tokenizer, draws=200, stop_above_bits=5.0)
     for _ in steps_on(module, tokenizer(learned)["input_ids"], 200):
         moment = watch.step(module)
-        if watch.passed:
+        if watch.exceeded:
             break
     assert watch.history.stopped_at == moment.step < 200
     groups = watch.history.groups()
     lower = {n: np.median([moment.exposures[i].lower_bits for i in g]) for n, g in groups.items()}
     assert lower[8] > 5.0 > max(lower[0], lower[1])
-    # Of three moments before, none had passed.
+    # At none of three moments before it was exceeded.
     assert all(
         np.median([m.exposures[i].lower_bits for i in groups[8]]) <= 5.0
         for m in watch.history.moments[:-1]

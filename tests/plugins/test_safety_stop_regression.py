@@ -23,8 +23,9 @@ from watched import (
 )
 
 from canary.audits.history import History
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, generate
 from canary.errors import InputError, ModelError, OutOfMemory
+from canary.plugins.callback import ExposureCallback
 from canary.plugins.moment_taker import MomentTaker
 
 
@@ -49,13 +50,13 @@ def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path)
     watch.start(module)
     _learn(watch, module, tokenizer, 60)
     assert not watch.history.measured
-    assert not watch.passed
+    assert not watch.exceeded
     history = watch.finish()
     assert [moment.step for moment in history.measured] == [60]
-    assert watch.passed
+    assert watch.exceeded
     assert history.stopped_at == 60
     said = r"canaries with 8 copies have a median exposure of at least \d\.\d bits, above the limit"
-    ended = "the limit was passed when the training had ended, at step 60: nothing was stopped"
+    ended = "the limit was exceeded when the training had ended, at step 60: nothing was stopped"
     assert re.fullmatch(f"{ended}; {said} of 4", history.stop_reason)
     assert f"canary: {history.stop_reason}" in caplog.text
     assert "training is stopped" not in caplog.text
@@ -151,6 +152,17 @@ def test_a_set_without_injected_canaries_is_refused():
     assert _monitor(canaries=only, stop_above_bits=None).history.canaries
 
 
+@pytest.mark.parametrize(("bits", "draws"), [(6, 235), (8, 943), (10, 3776), (12, 15108)])
+def test_the_draws_that_a_refusal_names_can_show_the_limit(bits, draws):
+    """They are those of the guide."""
+    canaries = generate("code {digit:6}", repetitions=[1], per_repetition=2, seed=0)
+    with pytest.raises(InputError, match=f"or draws={draws} or more"):
+        ExposureCallback(canaries, stop_above_bits=bits, draws=100)
+    ExposureCallback(canaries, stop_above_bits=bits, draws=draws)
+    with pytest.raises(InputError, match="bits at most"):
+        ExposureCallback(canaries, stop_above_bits=bits, draws=draws - 1)
+
+
 def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog):
     _, tokenizer = causal()
     data = rows(tokenizer, small_set(), count=4)
@@ -178,9 +190,9 @@ def test_a_stop_sees_what_training_put_before_each_text(asked, caplog):
     watch.start(module)
     for _ in steps_on(module, [[END_ID, *ids] for ids in _learned(tokenizer)], 100):
         moment = watch.step(module)
-        if watch.passed:
+        if watch.exceeded:
             break
-    assert watch.passed
+    assert watch.exceeded
     history = watch.finish()
     assert history.batches["after"].keys() == {END}
     assert moment.start_token == (END if asked == "auto" else None)

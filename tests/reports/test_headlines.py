@@ -13,7 +13,7 @@ from html_pages import Page
 from many_models import halves, table_of
 from texts_and_models import random_words
 
-from canary.audits.history import PASSED_AT_THE_END
+from canary.audits.history import AT_THE_END
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
@@ -291,30 +291,42 @@ CASES = {
     "training, stopped": (
         lambda: make_history(stopped_at=60, late=4),
         "Stopped at step 60",
-        "The training was stopped at step 60, where the limit of 6 bits was passed for certain. At "
-        "step 50, the line was above the limit, but not for certain: a stop needs the whole "
-        "interval of the median above it. At step 60",
-        "The last measurement within the limit is of step 40: if you kept a checkpoint of that",
+        "The training was stopped at step 60, because the limit of 6 bits was exceeded. At step "
+        "50, exposure may have been above it, too: a training is stopped only when the lower "
+        "estimate is. At step 60, half of the secrets with 16 copies had an exposure of 6.8 bits",
+        "If you kept a checkpoint of step 40, audit that one: no median was above the limit there.",
     ),
     "training, above for long": (
         lambda: make_history(stopped_at=50),
         "Stopped at step 50",
         "It went on all the same: the last measurement is of step 60. At step 10 to step 40, "
-        "the line was above the limit, but not for certain: a stop needs the whole interval",
+        "exposure may have been above it, too",
         "No measurement was within the limit, so no checkpoint of this training is a way out.",
     ),
     "training, too late": (
-        lambda: make_history(stopped_at=60, stop_reason=f"{PASSED_AT_THE_END}, at step 60"),
+        lambda: make_history(stopped_at=60, stop_reason=f"exceeded {AT_THE_END}, at step 60"),
         "Above the limit at the end",
-        "The limit was passed when the training had ended, at step 60.",
+        "The limit of 6 bits was exceeded when the training had ended, at step 60: nothing was",
         "Train again with fewer epochs",
     ),
     "training, within the limit": (
         lambda: replace(make_history(learned=False), settings=make_history(stopped_at=9).settings),
         "Within the limit while training",
-        "No stop was needed: at no step that was measured were the canaries certainly above the "
-        "limit of 6 bits. At step 60,",
+        "The lower estimate of exposure was not above the limit of 6 bits at any step that was "
+        "measured. At step 60,",
         "Audit the trained model before you release it (canary audit)",
+    ),
+    "training, perhaps above": (
+        lambda: replace(make_history(late=5), settings=make_history(stopped_at=9).settings),
+        "May be above the limit",
+        "At step 60, exposure may have been above it, too",
+        "Audit the trained model before you release it (canary audit)",
+    ),
+    "training, stopped after another token": (
+        lambda: make_history(learned=False, stopped_at=60, stop_reason="priced after '<s>', x"),
+        "Stopped at step 60",
+        "because the limit of 6 bits was exceeded. The reason was: priced after '<s>', x.",
+        "If you kept a checkpoint of step 50",
     ),
     "training without a limit": (
         lambda: make_history(broken=(2,)),

@@ -10,7 +10,7 @@ from html_pages import Page, check_page, render
 from matplotlib.figure import Figure
 
 import canary
-from canary.audits.history import PASSED_AT_THE_END, History
+from canary.audits.history import AT_THE_END, History
 from canary.errors import InputError
 from canary.reports import drawing
 from canary.reports.drawing import draw_on
@@ -25,15 +25,19 @@ def words_of(history):
 
 def test_the_page_says_what_was_found_and_what_it_took():
     text = words_of(make_history(stopped_at=60, broken=(2,)))
-    assert "stopped at step 60, where the limit of 6 bits was passed for certain" in text
+    assert "stopped at step 60, because the limit of 6 bits was exceeded" in text
     assert (
-        "At step 60, the canaries with 16 copies had a median exposure of at least 6.8 bits: the "
-        "model finds them among the most likely 1 in 100 possible secrets, or better. More than "
-        "about 6.8 bits cannot be shown with 400 draws."
+        "At step 60, half of the secrets with 16 copies had an exposure of 6.8 bits or more. To "
+        "find these, an attacker tries at most the first 1 in 100 of all possible secrets, in the "
+        "order of the model. More than about 6.8 bits cannot be shown with 400 draws."
     ) in text
+    assert "Exposure at step 60 at least 6.8 bits Median of the secrets with 16 copies." in text
+    assert "Last step within the limit none At each step that was measured" in text
+    assert "Last step within the limit step 40" in words_of(make_history(stopped_at=60, late=4))
+    assert "passed" not in text
     assert "6 times" not in text
     assert "5 times of 8 steps that were asked for; 2 left out to save time and 1 failed" in text
-    assert "4.5 % of the training" in text
+    assert "Time that measuring took 4.5 s beside 100.0 s of training (4.5 %)" in text
     assert "At step 20 nothing could be measured: the model 'net' gives" in text
     assert "Most of the training's time 5 %" in text
 
@@ -113,7 +117,7 @@ def test_the_figure_on_axes_of_ones_own():
     assert canary.plot(history, axes) is axes
     main = next(part for part in axes.child_axes if part.get_ylabel() == "exposure (bits)")
     loss = next(part for part in axes.child_axes if part.get_ylabel() == "loss")
-    assert loss.get_xlabel() == "training steps (40 are an epoch)"
+    assert loss.get_xlabel() == "training steps (40 per epoch)"
     labelled = {line.get_label(): line for line in main.get_lines()}
     drawn = labelled["16 copies"].get_ydata().tolist()
     assert drawn == list(group_lines(history, 0)[2].medians)
@@ -133,11 +137,10 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     made = make_history(stopped_at=60, stop_reason=f"{why} of 6", batches=batches)
     assert History.from_dict(made.to_dict()) == made
     text = words_of(made)
-    assert f"C{why[1:]} of 6." in text
     assert "Canaries were seen after <b>different</b> starts." in text
     assert "Before each candidate came nothing. Of 5 canaries" in text
     assert "<|endoftext|> before 4, nothing before 1" in text
-    reason = f"{PASSED_AT_THE_END}, at step 60: nothing was stopped; canaries with 16 copies"
+    reason = f"the limit was passed {AT_THE_END}, at step 60: nothing was stopped"
     text = words_of(make_history(stopped_at=60, stop_reason=reason))
-    assert f"T{reason[1:]}. At step 10 to step 50, the line was above the limit" in text
+    assert "The limit of 6 bits was exceeded when the training had ended, at step 60" in text
     assert "was stopped at step" not in text
