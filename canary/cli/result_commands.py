@@ -40,6 +40,7 @@ class Compared:
         """
         from canary.audits.audit_result import Audit
         from canary.audits.history import KIND, History
+        from canary.gate.subjects import only_audits
         from canary.records.versioned_json import kind_of
         from canary.reports.comparison import measured_losses
 
@@ -58,6 +59,8 @@ class Compared:
             )
         if histories:
             return History.load(histories[0]), {"labels": self.label, "test_losses": losses}
+        for place in places:
+            only_audits(place)
         audits = [Audit.load(place) for place in places]
         models = {str(audit.model.get("name")) for audit in audits}
         names = [str(file) for file in files]

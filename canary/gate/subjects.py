@@ -61,6 +61,18 @@ def subject_of(given: object) -> Subject:
     return "an audit"
 
 
+def only_audits(given: object) -> None:
+    """Refuse to compare anything else with audits."""
+    subject = subject_of(given)
+    if subject != "an audit":
+        raise InputError(
+            f"this is {subject}, and only audits are compared",
+            cure="read its own report; to compare two such results, compare the intervals of the "
+            "same number in both reports: where they overlap, nothing can be said",
+            where=str(given) if isinstance(given, str | os.PathLike) else "",
+        )
+
+
 def check_options(subject: Subject, given: Iterable[str]) -> None:
     """Refuse options that a result of this kind does not have, by an InputError."""
     mine = LIMITS[subject]

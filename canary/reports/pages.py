@@ -110,6 +110,10 @@ def shown(
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
     if isinstance(result, list | tuple):
+        from canary.gate.subjects import only_audits
+
+        for one in result:
+            only_audits(one)
         cure = "give what canary.audit or Audit.load returned"
         several = one_or_more(result, Audit, "a result, or several audits", cure=cure)
         if len(several) > 1:

@@ -26,6 +26,7 @@ def audited(tmp_path, monkeypatch):
         Path(name, "scores.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     Path("test.jsonl").write_text('{"text": "some words"}\n{"text": "more of them"}\n')
     make_history(moments=1).save("history.json")
+    Path("m.json").write_text('{"kind": "canary membership"}')
     return ("a/audit.json", "b/audit.json")
 
 
@@ -77,6 +78,7 @@ def test_what_cannot_be_compared_is_said(command, audited):
         ("--label \udcff --label b", "--label: has bytes that are no UTF-8"),
         ("--test-scores a/scores.jsonl " * 2 + "--out a/scores.jsonl", "is read by this command"),
         ("history.json", "history.json: is the history of a training, which cannot be compared"),
+        ("m.json", "m.json: this is a membership test, and only audits are compared; read"),
         ("--out b/audit.json", "is read by this command"),
     ],
 )
