@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canary.membership.forgetting import forgotten as forgotten
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
+    from canary.passages.sampling import sample as sample
     from canary.passages.verbatim import verbatim as verbatim
     from canary.plugins.preflight import preflight as preflight
     from canary.reports.pages import plot as plot
@@ -62,6 +63,7 @@ _HOMES = {
     "preflight": "canary.plugins.preflight",
     "read": "canary.gate.reading",
     "report": "canary.reports.pages",
+    "sample": "canary.passages.sampling",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
     "verbatim": "canary.passages.verbatim",

@@ -134,6 +134,8 @@ NOT_RUN = {
     ".venv/bin/python tests/support/references.py": "writes into the repository; a test compares",
     ".venv/bin/python tests/servers/llama_cpp.py": "compiles a server, for minutes",
     "import canary\nfrom canary.models.served.endpoint": "asks a server; its own tests start one",
+    "canary sample http://127.0.0.1:8000/v1 --canaries canaries.json --samples 1000": "asks a "
+    "server; its own tests start one",
     "MY_KEY=": "asks a server; its own tests start one",
     ".venv/bin/python -m pip install ray": "changes the environment in which the tests run",
     "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
@@ -183,7 +185,10 @@ VERDICTS = {
 }
 """Lines of a page whose exit code is an answer, and which it may be here."""
 
-SERVED = {"docs/tutorials/endpoint.md": "http://127.0.0.1:8000"}
+SERVED = dict.fromkeys(
+    ("docs/tutorials/endpoint.md", "docs/reference/cli.md"),
+    "http://127.0.0.1:8000",
+)
 """Pages whose reader has started a server for ``./model``, and its address there."""
 
 IN_SMALL = {

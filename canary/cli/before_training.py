@@ -10,8 +10,9 @@ import typer
 
 from canary.cli.command import command
 from canary.cli.console import Bars, emit, show
-from canary.cli.options import Count, Whole, whole_numbers
+from canary.cli.options import whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs
+from canary.cli.server_options import Count, Whole
 from canary.errors import CorpusError, OutputError
 from canary.records.validation import brief
 from canary.statistics.numbers import plural

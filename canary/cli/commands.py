@@ -16,6 +16,7 @@ from canary.cli import (  # noqa: F401
     membership_commands,
     model_commands,
     result_commands,
+    sample_command,
     verbatim_command,
 )
 from canary.cli.command import epilog, membership

@@ -15,7 +15,7 @@ from canary.cli.options import PANEL_OF, PANELS
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start here": ("demo",),
     "Before training": ("plan", "generate", "inject", "verify", "discover", "strip"),
-    "After training": ("doctor", "audit", "exposure", "extract", "verbatim", "score"),
+    "After training": ("doctor", "audit", "exposure", "extract", "verbatim", "sample", "score"),
     "Decide": ("check",),
     "Forgetting": ("forgotten",),
     "Classifiers and texts": (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, say, show
-from canary.cli.options import Count, ModelOptions, RatesOptions, RiskOptions, rates
+from canary.cli.options import ModelOptions, RatesOptions, RiskOptions, rates
 from canary.cli.outputs import (
     Names,
     Result,
@@ -19,6 +19,7 @@ from canary.cli.outputs import (
     report_folder,
     resumable,
 )
+from canary.cli.server_options import Count
 from canary.errors import InputError
 from canary.records.validation import brief
 from canary.registry import name_cure

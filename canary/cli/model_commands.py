@@ -16,13 +16,7 @@ from canary.cli.console import (
     show_notes,
     show_table,
 )
-from canary.cli.options import (
-    Count,
-    FindingOptions,
-    MeasuringOptions,
-    ModelOptions,
-    Whole,
-)
+from canary.cli.options import FindingOptions, MeasuringOptions, ModelOptions
 from canary.cli.outputs import (
     Names,
     Result,
@@ -33,6 +27,7 @@ from canary.cli.outputs import (
     report_folder,
     resumable,
 )
+from canary.cli.server_options import Count, Whole
 from canary.errors import InputError
 from canary.statistics.numbers import bits_between, count, plural
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from canary.cli.console import Bars, say
+from canary.cli.server_options import Count, ServerOptions, Whole
 from canary.errors import InputError
 from canary.records.validation import AUTO, brief, named_start
 from canary.statistics.number_checks import check_confidence
@@ -18,12 +19,8 @@ from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.models.language_model import LanguageModel
+    from canary.models.served.endpoint import Endpoint
     from canary.workers.cluster import RayWorkers
-
-Whole = Annotated[int, 0]
-"""A number of 0 or more."""
-Count = Annotated[int, 1]
-"""A number of 1 or more."""
 
 HELP: Mapping[str, str] = {
     "as_json": "Print the result as one JSON document on stdout.",
@@ -148,7 +145,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
 @dataclass(frozen=True)
-class ModelOptions:
+class ModelOptions(ServerOptions):
     """How a model is loaded and run; each field is an option of every command that runs one."""
 
     start_token: str | None = None
@@ -158,12 +155,7 @@ class ModelOptions:
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
     device: str | None = None
     batch_size: Count | None = None
-    served_model: str | None = None
-    key_env: str | None = None
     answers: Path | None = None
-    max_requests: Count | None = None
-    in_flight: Count | None = None
-    request_timeout: float | None = None
     top_k: Count | None = None
     ray: str | None = None
     workers: Count | None = None
@@ -174,16 +166,14 @@ class ModelOptions:
         """The model, after a word of what is being loaded."""
         from canary.models.language_model import Spread
         from canary.models.loading import load
-        from canary.models.served.endpoint import Endpoint, is_url
+        from canary.models.served.endpoint import is_url
 
         source: str | Endpoint = model
         asked = self._given(
             "served_model key_env answers max_requests in_flight request_timeout top_k"
         )
         if is_url(model):
-            words = {"served_model": "model", "request_timeout": "timeout"}
-            settings = {words.get(name, name): value for name, value in asked.items()}
-            source = Endpoint(model, say=say, **settings)
+            source = self.endpoint(model, **self._given("answers top_k"))
         elif asked:
             raise InputError(
                 f"{_flags(asked)} given, which is for a server, and the model is no address",
@@ -221,11 +211,6 @@ class ModelOptions:
 
         settings = {name.removeprefix("worker_"): value for name, value in asked.items()}
         return RayWorkers(address=self.ray, threads=self.worker_cpus or 1, **settings)
-
-    def _given(self, names: str) -> dict[str, Any]:
-        """Those of these options that were given."""
-        values = {name: getattr(self, name) for name in names.split()}
-        return {name: value for name, value in values.items() if value is not None}
 
     def running(self) -> dict[str, Any]:
         """The arguments that say how it is run once it is loaded."""

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from canary.cli.command import command
 from canary.cli.console import Bars
-from canary.cli.options import Count, ModelOptions
+from canary.cli.options import ModelOptions
 from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, resumable
+from canary.cli.server_options import Count
 
 
 @command(

@@ -18,7 +18,9 @@ from canary.errors import RecordError
 from canary.gate import baselines
 from canary.gate.baselines import Baseline
 from canary.passages import result as verbatim
+from canary.passages import sampled
 from canary.passages.result import Verbatim
+from canary.passages.sampled import Sampled
 from canary.records.record import Document
 from canary.records.validation import brief
 from canary.records.versioned_json import kind_of, load_document
@@ -31,11 +33,12 @@ KINDS: Mapping[str, type[Document]] = {
     history.KIND: History,
     baselines.KIND: Baseline,
     verbatim.KIND: Verbatim,
+    sampled.KIND: Sampled,
 }
 """What is read back, by the kind that its file names."""
 
 
-Saved = CanarySet | Placements | Verification | Audit | History | Baseline | Verbatim
+Saved = CanarySet | Placements | Verification | Audit | History | Baseline | Verbatim | Sampled
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -45,11 +48,11 @@ def read(path: str | os.PathLike[str]) -> Saved:
     ----------
     path : path
         A canary set, its placements, a verification (``canary verify --json``), an audit, the
-        history of a training, a baseline, or a test of passages.
+        history of a training, a baseline, a test of passages, or of samples.
 
     Returns
     -------
-    CanarySet, Placements, Verification, Audit, History, Baseline or Verbatim
+    CanarySet, Placements, Verification, Audit, History, Baseline, Verbatim or Sampled
         What the file says that it is.
 
     Raises

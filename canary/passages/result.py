@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -35,8 +35,8 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Passages(Record):
-    """The windows of some documents, and what the model makes of their suffixes.
+class Places(Record):
+    """Where the windows of some documents are.
 
     Parameters
     ----------
@@ -44,10 +44,43 @@ class Passages(Record):
         How many were given, and how many of them are shorter than a window.
     digest : str
         SHA-256 of the texts.
+    document, position : tuple of int
+        For each window the number of its document, from 0, and the token, or word, with which it
+        begins.
+    """
+
+    documents: int
+    short: int
+    digest: str
+    document: tuple[int, ...] = field(repr=False)
+    position: tuple[int, ...] = field(repr=False)
+
+    def _check(self) -> None:
+        if not self.document or len(self.position) != len(self.document):
+            raise ValueError("has no windows, or not all numbers of each")
+        if not 0 <= min(self.document) <= max(self.document) < self.documents:
+            raise ValueError("names a document that is not there")
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+    def counted(self, hits: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Windows that hit, and all windows, of each document that has one."""
+        _, place, sizes = np.unique(self.document, return_inverse=True, return_counts=True)
+        found = np.bincount(place, weights=np.asarray(hits, np.float64), minlength=len(sizes))
+        return found.astype(np.int64), sizes.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Passages(Places):
+    """The windows of some documents, and what the model makes of their suffixes.
+
+    Parameters
+    ----------
+    documents, short, digest, document, position
+        As in `Places`, in tokens.
     suffix : int
         Tokens of a suffix.
-    document, position : tuple of int
-        For each window the number of its document, from 0, and the token with which it begins.
     log_probs : tuple of tuple of float
         For each window the log-probability of its suffix under each scheme, in nats.
     leading, longest, trailing : tuple of int
@@ -55,26 +88,17 @@ class Passages(Record):
         from its beginning, of the longest run, and up to its end.
     """
 
-    documents: int
-    short: int
-    digest: str
     suffix: int
-    document: tuple[int, ...] = field(repr=False)
-    position: tuple[int, ...] = field(repr=False)
     log_probs: tuple[tuple[Extended, ...], ...] = field(repr=False)
     leading: tuple[int, ...] = field(repr=False)
     longest: tuple[int, ...] = field(repr=False)
     trailing: tuple[int, ...] = field(repr=False)
 
     def _check(self) -> None:
-        columns = (self.position, self.log_probs, self.leading, self.longest, self.trailing)
-        if not self.document or any(len(column) != len(self.document) for column in columns):
+        super()._check()
+        columns = (self.log_probs, self.leading, self.longest, self.trailing)
+        if any(len(column) != len(self) for column in columns):
             raise ValueError("has no windows, or not all numbers of each")
-        if not 0 <= min(self.document) <= max(self.document) < self.documents:
-            raise ValueError("names a document that is not there")
-
-    def __len__(self) -> int:
-        return len(self.document)
 
     @property
     def greedy(self) -> NDArray[np.bool_]:
@@ -99,12 +123,6 @@ class Passages(Record):
     def log_prob(self, scheme: int) -> Floats:
         """Log-probability of each suffix under the scheme of this number, in nats."""
         return np.array([row[scheme] for row in self.log_probs], np.float64)
-
-    def counted(self, hits: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Windows that hit, and all windows, of each document that has one."""
-        _, place, sizes = np.unique(self.document, return_inverse=True, return_counts=True)
-        found = np.bincount(place, weights=np.asarray(hits, np.float64), minlength=len(sizes))
-        return found.astype(np.int64), sizes.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -227,12 +245,17 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         return self._share(hits)
 
     def _share(self, hits: Callable[[Passages], ArrayLike]) -> Extractable:
-        of = [kind.counted(hits(kind)) for kind in (self.texts, self.controls) if kind is not None]
-        shares = [clustered_share(*counts, confidence=self.confidence) for counts in of]
-        if len(of) == 1:
-            return Extractable(shares[0])
-        difference = clustered_difference(of[0], of[1], confidence=self.confidence)
-        return Extractable(shares[0], shares[1], difference)
+        kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
+        return share_of([kind.counted(hits(kind)) for kind in kinds], self.confidence)
+
+
+def share_of(counted: Sequence[tuple[ArrayLike, ArrayLike]], confidence: float) -> Extractable:
+    """The share of hits among windows, by document: of texts, and of controls if they are given."""
+    shares = [clustered_share(*counts, confidence=confidence) for counts in counted]
+    if len(counted) == 1:
+        return Extractable(shares[0])
+    difference = clustered_difference(counted[0], counted[1], confidence=confidence)
+    return Extractable(shares[0], shares[1], difference)
 
 
 def said_share(share: ClusteredShare) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from canary.passages.result import Extractable, Passages, Verbatim
+from canary.passages.result import Extractable, Places, Verbatim
 from canary.passages.tries import tries_for
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -102,7 +103,8 @@ def _key(found: Extractable, drawn: Extractable) -> str:
     return "memorized" if found.difference.p <= _LEVEL else "unclear"
 
 
-def _ends(share: ClusteredShare) -> str:
+def share_said(share: ClusteredShare) -> str:
+    """A share with its interval; of none its upper bound."""
     if not share.hits:
         return f"0 % (at most {100 * share.upper:.2g} %)"
     ends = f"{100 * share.lower:.2g} to {100 * share.upper:.2g} %"
@@ -123,13 +125,13 @@ def _rates(result: Verbatim) -> Table:
             named = f"{plural(tries, 'sample')}, {scheme}"
             found[named] = result.rate(scheme, tries=tries, chance=_CHANCE)
     columns = ["Decoding", "Texts"]
-    rows = [[name, _ends(one.texts)] for name, one in found.items()]
+    rows = [[name, share_said(one.texts)] for name, one in found.items()]
     if result.controls is not None:
         columns += ["Controls", "p of the difference"]
         for row, one in zip(rows, found.values(), strict=True):
             assert one.controls is not None
             assert one.difference is not None
-            row += [_ends(one.controls), probability(one.difference.p)]
+            row += [share_said(one.controls), probability(one.difference.p)]
     return Table("Share of passages that come out", columns, rows, style="words")
 
 
@@ -151,56 +153,83 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
     """A strip for each of the documents of which most comes out: what comes out from where."""
     kind = result.texts
     near = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
-    document, position = np.asarray(kind.document), np.asarray(kind.position)
-    order = _worst(kind, near)
+    samples = f"{count(_SHOWN_TRIES)} samples"
     levels = (
         ("greedy decoding", kind.greedy, CURVE),
-        (f"{count(_SHOWN_TRIES)} samples", near & ~kind.greedy, SERIES[1]),
+        (samples, near & ~kind.greedy, SERIES[1]),
         ("neither", ~near & ~kind.greedy, CONTROL),
     )
+    hits = int(kind.greedy.sum())
+    return strips(
+        kind,
+        levels,
+        f"{count(hits)} of {plural(len(kind), 'passage')} come out by greedy decoding.",
+        "verbatim.picture",
+        columns={
+            "Greedy": lambda mine: count(int(kind.greedy[mine].sum())),
+            f"Greedy or {samples}": lambda mine: count(int((near | kind.greedy)[mine].sum())),
+            "Longest run (tokens)": lambda mine: count(int(np.asarray(kind.longest)[mine].max())),
+        },
+    )
+
+
+def strips(
+    kind: Places,
+    levels: Sequence[tuple[str, NDArray[np.bool_], str]],
+    words: str,
+    caption: str,
+    *,
+    columns: Mapping[str, Callable[[NDArray[np.bool_]], str]] | None = None,
+    unit: str = "token",
+) -> Figure:
+    """A strip for each of the documents of which most comes out, with a dot for each window.
+
+    `levels` are names, windows and colours: what comes out in one way or another, and last what
+    does not. `columns` of the table say something of the windows of a document.
+    """
+    document, position = np.asarray(kind.document), np.asarray(kind.position)
+    order = _worst(kind, ~levels[-1][1])
     marks: list[Mark] = []
-    for name, chosen, colour in levels:
+    for at, (name, chosen, colour) in enumerate(levels):
         x, y = [], []
         for row, number in enumerate(order):
             places = position[chosen & (document == number)]
             x += places.tolist()
             y += [row] * len(places)
         if x:
-            marks.append(dots(x, y, 22, colour, hollow=name == "neither", label=name))
+            marks.append(dots(x, y, 22, colour, hollow=at == len(levels) - 1, label=name))
     ticks = {float(row): f"text {number + 1}" for row, number in enumerate(order)}
+    shown = (
+        columns
+        or {
+            name.capitalize(): lambda mine, hit=hit: count(int(hit[mine].sum()))  # type: ignore[misc]
+            for name, hit, _ in levels[:-1]
+        }
+    )
     cells = []
     for number in order:
         mine = document == number
-        cells.append((
-            f"Text {number + 1}",
-            count(int(mine.sum())),
-            count(int(kind.greedy[mine].sum())),
-            count(int((near | kind.greedy)[mine].sum())),
-            count(int(np.asarray(kind.longest)[mine].max())),
-        ))  # fmt: skip
-    columns = ("Text", "Passages", "Greedy", f"Greedy or {count(_SHOWN_TRIES)} samples",
-               "Longest run (tokens)")  # fmt: skip
-    hits = int(kind.greedy.sum())
+        made = [column(mine) for column in shown.values()]
+        cells.append((f"Text {number + 1}", count(int(mine.sum())), *made))
     return Figure(
         "passages",
-        f"{count(hits)} of {plural(len(kind), 'passage')} come out by greedy decoding.",
+        words,
         [
             Panel(
                 marks,
-                Axis("token of the text at which the passage begins"),
+                Axis(f"{unit} of the text at which the passage begins"),
                 Axis(limits=(len(order) - 0.4, -0.6), ticks=ticks),
                 grid="x",
                 legend="above",
             )
         ],
-        sentence("verbatim.picture", shown=len(order), chance=f"{100 * _CHANCE:g} %"),
-        Table("Texts of which most comes out", columns, cells),
+        sentence(caption, shown=len(order), chance=f"{100 * _CHANCE:g} %"),
+        Table("Texts of which most comes out", ("Text", "Passages", *shown), cells),
     )
 
 
-def _worst(kind: Passages, near: Sequence[bool] | np.ndarray) -> list[int]:
+def _worst(kind: Places, out: NDArray[np.bool_]) -> list[int]:
     """Numbers of the documents of which the largest share comes out."""
-    out = np.asarray(near) | kind.greedy
     names, place = np.unique(kind.document, return_inverse=True)
     shares = np.bincount(place, weights=out) / np.bincount(place)
     order = np.argsort(-shares, kind="stable")[:_MOST_DOCUMENTS]

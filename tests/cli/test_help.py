@@ -19,6 +19,7 @@ from canary.cli import (
     membership_commands,
     model_commands,
     result_commands,
+    sample_command,
     verbatim_command,
 )
 from canary.cli.commands import app
@@ -41,6 +42,7 @@ from canary.membership.shadow_survey import survey
 from canary.membership.survey import FPRS
 from canary.membership.text_survey import survey_texts
 from canary.models.torch_support import dtype_named
+from canary.passages.sampling import sample
 from canary.passages.verbatim import verbatim
 from canary.reports.builders import Kind
 from canary.scoring.score_job import score_file
@@ -68,6 +70,7 @@ SHARED = [
     (membership_commands.risk, risk_scores),
     (result_commands.forgotten, forgotten),
     (verbatim_command.verbatim, verbatim),
+    (sample_command.sample, sample),
     (membership_commands.models, survey_models),
     (membership_commands.text, measure_texts),
     (membership_commands.text, survey_texts),

@@ -29,6 +29,7 @@ from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.models.doctor import Examination
 from canary.models.experiments import Finding
+from canary.passages.sampled import Chance, Sampled, Sought
 from canary.plugins.preflight import Preflight
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import measure_texts
@@ -67,6 +68,17 @@ def a_verbatim():
     return canary.verbatim(build("table"), ["0123456789ab" * 2] * 3, prefix=4, suffix=4)
 
 
+def a_sampling():
+    at = {"documents": 2, "short": 0, "digest": "a" * 64, "document": (0, 1), "position": (0, 0)}
+    secrets = Sought(**at, hits=(3, 0), near=(3, 0), copies=(4, 4), names=("canary-1", EVIL))
+    chance, of = Chance(1e-6, 1e-6), {"name": EVIL, "server": "http://127.0.0.1:8000/v1"}
+    settings = {"chat": False, "temperature": 1.0, "seed": 0, "max_tokens": None}
+    return Sampled(
+        texts=secrets, controls=None, samples=9, near=0.8, cut=1, chance=chance, confidence=0.95,
+        model=of, settings=settings,
+    )  # fmt: skip
+
+
 def of_classes():
     label, rng = np.tile(np.arange(5), 200), np.random.default_rng(0)
     member = np.arange(1000) < 500
@@ -79,6 +91,7 @@ def of_classes():
 
 RESULTS = {
     "verbatim": (a_verbatim, None),
+    "sampling": (a_sampling, 2),
     "audit": (an_audit, 16),
     "history": (make_history, 60),
     "extraction": (lambda: an_audit().extractions[0], 8),

@@ -74,6 +74,10 @@ class FakeServer:
                 self._at_once -= 1
 
     def _right(self, body):
+        if body.get("messages"):
+            told = self._right({**body, "prompt": body["messages"][-1]["content"], "messages": ()})
+            (choice,) = told["choices"]
+            return {**told, "choices": [{**choice, "message": {"content": choice["text"]}}]}
         prompt = self.tokens(body)
         if not isinstance(body["prompt"], str) and not self.ids:
             return Status(500, {"error": {"message": "Input should be a valid string"}})
@@ -112,7 +116,7 @@ class FakeServer:
             shares = np.exp(self._next([*prompt, *drawn]) / body["temperature"])
             drawn.append(int(rng.choice(len(shares), p=shares / shares.sum())))
         text = self.model.tokenizer.decode(drawn)
-        return {"model": self.name, "choices": [{"text": text}]}
+        return {"model": self.name, "choices": [{"text": text, "finish_reason": "length"}]}
 
     def tokens(self, body):
         """The tokens of a request's prompt."""

@@ -193,7 +193,8 @@ class Client:
         # Several times what any server needs.
         most = _LEAST_BYTES
         if body is not None:
-            most = max(most, _TOKEN_BYTES * len(body["prompt"]) * (1 + int(body["logprobs"])))
+            told = len(body.get("prompt", "")) * (1 + int(body.get("logprobs", 0)))
+            most = max(most, _TOKEN_BYTES * told)
 
         def work() -> None:
             try:
@@ -236,8 +237,9 @@ class Client:
         elif trying and code in _ABSENT:
             problem = f"has no completions API for this model ({code}{said})"
             cure = (
-                "check its name (--served-model); a server that only chats cannot be audited: "
-                "use one that gives log-probabilities at /v1/completions (vLLM does)"
+                "check its name (--served-model); a server that only chats can be sampled "
+                "(canary sample --chat) and not audited: for that use one that gives "
+                "log-probabilities at /v1/completions (vLLM does)"
             )
         else:
             kind = RefusedError

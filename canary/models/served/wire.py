@@ -12,6 +12,7 @@ from typing import Any
 from canary.errors import ServerError
 
 PATH = "/completions"
+CHAT_PATH = "/chat/completions"
 
 _MOST = 1e-3  # rounding may lift a log-probability above 0 by so little
 

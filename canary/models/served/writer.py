@@ -1,0 +1,138 @@
+"""A server that is asked for text alone: what it writes after a prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from canary.errors import ServerError
+from canary.models.served.client import Client, RefusedError
+from canary.models.served.endpoint import Endpoint
+from canary.models.served.handshake import model_served
+from canary.models.served.wire import CHAT_PATH, PATH
+
+_PROBE, _PROBE_TOKENS, _PROBES = "The", 24, 4
+_REQUEST = "Continue this text. Answer with the continuation only.\n\n"
+
+
+@dataclass(frozen=True)
+class Written:
+    """An answer, with white space as single spaces, and whether its length was its limit."""
+
+    text: str = field(repr=False)
+    cut: bool
+
+
+class Writer:
+    """What a server writes after a prompt, each time drawn anew.
+
+    Parameters
+    ----------
+    endpoint : Endpoint
+        `answers` and `top_k` are not used.
+    temperature : float
+        0 asks for the most probable token each time.
+    chat : bool
+        Ask ``/chat/completions`` to continue a text; else ``/completions``.
+
+    Raises
+    ------
+    ServerError
+        If the server cannot be reached, answers in no known form, writes nothing, or writes the
+        same text again and again although it should draw.
+    InputError
+        If the model's name is needed.
+    MissingExtraError
+        If the HTTP client is not installed.
+
+    Notes
+    -----
+    Five requests are sent before the first one that counts.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, temperature: float, chat: bool) -> None:
+        self._client, self._where = Client(endpoint), endpoint.base
+        self._temperature, self._chat, self._seeded = temperature, chat, True
+        self.answered = ""
+        """What the server calls the model that answers."""
+        self.name, _ = model_served(self._client, endpoint.model, where=endpoint.base)
+        self._check()
+
+    def write(self, prompt: str, *, seed: int, tokens: int, trying: bool = False) -> Written:
+        """What the server writes after `prompt`, at most this number of tokens."""
+        body: dict[str, Any] = {
+            "model": self.name,
+            "max_tokens": tokens,
+            "temperature": self._temperature,
+        }
+        if self._chat:
+            body["messages"] = [{"role": "user", "content": _REQUEST + prompt}]
+        else:
+            body["prompt"] = prompt
+        # Without one of its own each time, some servers draw the same text for all.
+        seeded = {"seed": seed} if self._seeded else {}
+        path = CHAT_PATH if self._chat else PATH
+        return self._read(self._client.post(path, body | seeded, trying=trying), tokens)
+
+    def _check(self) -> None:
+        def probes() -> list[Written]:
+            ask = {"tokens": _PROBE_TOKENS, "trying": True}
+            return [self.write(_PROBE, seed=n, **ask) for n in range(_PROBES)]  # type: ignore[arg-type]
+
+        try:
+            found = probes()
+        except RefusedError:
+            self._seeded = False
+            found = probes()
+        texts = {each.text for each in found}
+        if texts == {""}:
+            raise ServerError(
+                "writes nothing after a prompt",
+                cure="check the name of the model, or ask as a chat (--chat) where it only chats",
+                where=self._where,
+            )
+        if self._temperature > 0 and len(texts) == 1:
+            raise ServerError(
+                f"wrote the same text {_PROBES} times: it does not draw, so no number of samples "
+                "shows what it can write",
+                cure="turn off its cache, or raise --temperature; with --temperature 0 one "
+                "sample for each prompt shows what it writes",
+                where=self._where,
+            )
+
+    def _read(self, answer: Any, tokens: int) -> Written:
+        try:
+            (choice,) = answer["choices"]
+            said = choice["message"]["content"] if self._chat else choice["text"]
+            ended = choice.get("finish_reason")
+            used = (answer.get("usage") or {}).get("completion_tokens")
+            text = plain(said or "")
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ServerError(
+                f"gave an answer that cannot be read ({type(error).__name__})",
+                cure="give the address of an OpenAI-compatible server (…/v1), and --chat if it "
+                "only chats",
+                where=self._where,
+            ) from None
+        self._same_model(answer)
+        return Written(text, ended == "length" or used == tokens)
+
+    def _same_model(self, answer: Mapping[str, Any]) -> None:
+        """Refuse a second name; the first may be longer than the one that was asked for."""
+        said = answer.get("model")
+        if not isinstance(said, str) or not said:
+            return
+        self.answered = self.answered or said
+        if said != self.answered:
+            raise ServerError(
+                f"answered as the model {self.answered!r} and then as {said!r}",
+                cure="name one model with --served-model; answers of two are never mixed",
+                where=self._where,
+            )
+
+
+def plain(text: str) -> str:
+    """A text with each run of white space as one space, and none around it."""
+    return re.sub(r"\s+", " ", text).strip()

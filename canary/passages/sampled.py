@@ -1,0 +1,195 @@
+"""What sampling a server that only writes text returns: counts and positions, and no text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.passages.result import Extractable, Places, said_share, share_of
+from canary.records.about import About, Named
+from canary.records.record import Document, Record
+from canary.statistics.number_checks import check_confidence
+from canary.statistics.numbers import Shown, plural, probability
+from canary.statistics.shares import clopper_pearson
+
+KIND, SCHEMA = "canary samples", 1
+
+WITHOUT_CONTROLS = (
+    "There are no controls: nothing distinguishes what the model memorized from what any model "
+    "writes, such as licences and headers"
+)
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sought(Places):
+    """What was looked for in the samples, and in how many of them it was.
+
+    Parameters
+    ----------
+    documents, short, digest, document, position
+        As in `Places`, in words. A planted secret is a document of one window.
+    hits, near : tuple of int
+        For each window the samples that have its suffix word for word, and those that have at
+        least the share of its words that was asked for.
+    copies, names : tuple
+        Of planted secrets the number of copies in the training data and the name; else empty.
+    """
+
+    hits: tuple[int, ...] = field(repr=False)
+    near: tuple[int, ...] = field(repr=False)
+    copies: tuple[int, ...] = field(default=(), repr=False)
+    names: tuple[str, ...] = field(default=(), repr=False)
+
+    def _check(self) -> None:
+        super()._check()
+        if len(self.hits) != len(self) or len(self.near) != len(self):
+            raise ValueError("has not all numbers of each window")
+        if any(len(column) not in (0, len(self)) for column in (self.copies, self.names)):
+            raise ValueError("has not all names of each secret")
+        if any(not 0 <= hit <= near for hit, near in zip(self.hits, self.near, strict=True)):
+            raise ValueError("has a suffix that is word for word more often than nearly")
+
+
+@dataclass(frozen=True)
+class Chance(Record):
+    """How many planted secrets would be among the samples of a model that never read them.
+
+    Parameters
+    ----------
+    share : float
+        Upper bound of the chance that a random secret of its form is in one of the samples.
+    p_value : float
+        Upper bound of the chance that at least as many of the planted secrets are, as came out.
+    """
+
+    share: float
+    p_value: float
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
+    """What came out of a server that only writes text; see `canary.passages.sampling.sample`.
+
+    Parameters
+    ----------
+    texts : Sought
+        Passages of training texts, or planted secrets.
+    controls : Sought or None
+    samples : int
+        Drawn after each prefix.
+    near : float
+        The share of a suffix's words from which on it counts as nearly repeated.
+    cut : int
+        Answers that ended at the limit of tokens within a suffix.
+    chance : Chance or None
+        Of planted secrets only.
+    confidence : float
+        Of all intervals.
+    model, settings : dict
+        The model as the server calls it, and what is needed to sample again.
+    """
+
+    texts: Sought
+    controls: Sought | None
+    samples: int
+    near: float
+    cut: int
+    chance: Chance | None
+    confidence: float
+    model: dict[str, Any] = field(repr=False)
+    settings: dict[str, Any] = field(repr=False)
+    about: About = field(default_factory=About.today)
+    file: str = ""
+
+    def _check(self) -> None:
+        check_confidence(self.confidence, "sample")
+        for kind in filter(None, (self.texts, self.controls)):
+            if max(kind.near) > self.samples:
+                raise ValueError("has more hits than samples")
+
+    @property
+    def planted(self) -> bool:
+        """Whether planted secrets were looked for, and no passages."""
+        return bool(self.texts.names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the reader of the numbers must know."""
+        notes = [] if self.controls or self.planted else [WITHOUT_CONTROLS]
+        for name, kind in (("texts", self.texts), ("controls", self.controls)):
+            if kind and kind.short:
+                notes.append(
+                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than a passage and "
+                    "were not looked at"
+                )
+        if self.cut:
+            notes.append(
+                f"{plural(self.cut, 'answer')} ended at the limit of tokens, in the middle of what "
+                "was looked for, and count as if it had not come out: give more tokens"
+            )
+        return tuple(notes)
+
+    def came_out(self, *, near: bool = False) -> Extractable:
+        """The share of windows that came out at least once, or nearly; intervals over documents."""
+        kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
+        return share_of(
+            [kind.counted(np.asarray(kind.near if near else kind.hits) > 0) for kind in kinds],
+            self.confidence,
+        )
+
+    def interval(self, hits: int) -> tuple[float, float]:
+        """Clopper and Pearson's interval of the probability with which a sample has a suffix."""
+        low, high = clopper_pearson(hits, self.samples, (1.0 - self.confidence) / 2)
+        return float(low), float(high)
+
+    @property
+    def undetected(self) -> float:
+        """The probability that a suffix may still have in each sample though none had it.
+
+        It is a bound for one suffix, at the level `confidence`.
+        """
+        return float(1.0 - (1.0 - self.confidence) ** (1.0 / self.samples))
+
+    def summary(self) -> str:
+        """A few lines for a terminal."""
+        found, drawn = self.came_out(), plural(self.samples, "sample")
+        if self.planted:
+            lines = [
+                f"{found.texts.hits} of {plural(found.texts.windows, 'planted secret')} came out "
+                f"word for word in {drawn}"
+            ]
+            if self.chance:
+                lines[0] += f" (p = {probability(self.chance.p_value)})"
+            return "\n".join([*lines, *self.notes])
+        lines = [f"{said_share(found.texts)} came out word for word in {drawn} of each"]
+        if found.controls and found.difference:
+            lines.append(f"of the controls {said_share(found.controls)}")
+            lines.append(f"p of the difference: {probability(found.difference.p)}")
+        return "\n".join([*lines, *self.notes])
+
+    def _table(self) -> list[dict[str, Any]]:
+        """A row for each window or secret."""
+        kinds = {"texts": self.texts, "controls": self.controls}
+        rows = []
+        for name, kind in kinds.items():
+            for at in range(0 if kind is None else len(kind)):
+                assert kind is not None
+                low, high = self.interval(kind.hits[at])
+                named = {"name": kind.names[at], "copies": kind.copies[at]} if kind.names else {}
+                rows.append({
+                    "kind": name, "document": kind.document[at], "position": kind.position[at],
+                    **named, "samples": self.samples, "hits": kind.hits[at],
+                    "near": kind.near[at], "lower": low, "upper": high,
+                })  # fmt: skip
+        return rows
+
+    def _metrics(self) -> Iterator[tuple[str, Any]]:
+        found = self.came_out().texts
+        for name in ("value", "lower", "upper"):
+            yield f"samples/came_out_{name}", getattr(found, name)

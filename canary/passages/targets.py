@@ -1,0 +1,146 @@
+"""What is looked for in the answers of a server: passages of texts, or planted secrets."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from typing import Any
+
+from canary.corpus.canaries import Canary, CanarySet
+from canary.errors import InputError
+from canary.models.served.writer import plain
+from canary.records.validation import some, text, whole_number
+from canary.statistics.numbers import plural
+
+_RUN = 5  # words in a row that count as repeated
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is looked for after a prompt, and where it comes from."""
+
+    kind: str
+    document: int
+    position: int
+    prompt: str = field(repr=False)
+    suffix: str = field(repr=False)
+    name: str = ""
+    copies: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Cut:
+    """The targets of some documents, how many documents there are and are too short."""
+
+    targets: list[Target]
+    documents: int
+    short: int
+    digest: str
+
+
+def passages(kind: str, given: Iterable[str], prefix: int, suffix: int) -> Cut:
+    """The passages of texts, cut at words.
+
+    Raises
+    ------
+    InputError
+        If `given` are not texts, or none is as long as a passage.
+    """
+    cure = "give a number of words, such as 25"
+    for value, name in ((prefix, "prefix"), (suffix, "suffix")):
+        whole_number(value, name, at_least=1, cure=cure)
+    documents = some(given, kind, cure="give a list of texts, such as [text] for one")
+    found: list[Target] = []
+    short = longest = 0
+    for number, each in enumerate(documents):
+        text(each, f"each of {kind}", cure="give texts that can be written as UTF-8")
+        spans = [word.span() for word in re.finditer(r"\S+", each)]
+        short, longest = short + (len(spans) < prefix + suffix), max(longest, len(spans))
+        for first in range(0, len(spans) - prefix - suffix + 1, prefix + suffix):
+            middle, last = first + prefix, first + prefix + suffix - 1
+            prompt = each[spans[first][0] : spans[middle - 1][1]]
+            tail = plain(each[spans[middle][0] : spans[last][1]])
+            found.append(Target(kind, number, first, prompt, tail))
+    if not found:
+        raise InputError(
+            f"none of {plural(len(documents), 'text')} has the {prefix + suffix} words of a "
+            f"passage (the longest has {longest})",
+            cure="give longer texts, or a shorter prefix and suffix",
+            where=kind,
+        )
+    return Cut(found, len(documents), short, digest(documents))
+
+
+def planted(canaries: CanarySet) -> dict[str, Cut]:
+    """The secrets of a set and its controls, each a document of its own.
+
+    Raises
+    ------
+    InputError
+        If a format has no text before its first hole, or no secret was injected.
+    """
+    for space in canaries.formats:
+        if not space.prefix.strip():
+            raise InputError(
+                f"the format {space.masked!r} has no text before its first hole",
+                cure="only secrets behind a text can be asked for in this way",
+                where="canaries",
+            )
+    if not canaries.injected:
+        raise InputError(
+            "no canary of the set was injected", cure="give a set with copies", where="canaries"
+        )
+    kinds: Mapping[str, Sequence[Canary]] = {
+        "texts": canaries.injected,
+        "controls": canaries.controls,
+    }
+    found = {}
+    for kind, secrets in kinds.items():
+        targets = []
+        for number, one in enumerate(secrets):
+            space = canaries.formats[one.format]
+            whole, prompt = canaries.text(one), space.prefix.rstrip()
+            tail = plain(whole[len(prompt) : len(whole) - len(space.suffix)])
+            targets.append(Target(kind, number, 0, prompt, tail, one.id, one.repetitions))
+        if targets:
+            made = digest([[target.prompt, target.suffix] for target in targets])
+            found[kind] = Cut(targets, len(targets), 0, made)
+    return found
+
+
+def refuse_overlap(cuts: Mapping[str, Cut]) -> None:
+    """Refuse controls of which a passage is in the texts."""
+    known = {(one.prompt, one.suffix): one for one in cuts["texts"].targets}
+    for other in cuts["controls"].targets if "controls" in cuts else ():
+        one = known.get((other.prompt, other.suffix))
+        if one is not None:
+            raise InputError(
+                f"a passage of controls[{other.document}] is in texts[{one.document}] too",
+                cure="give controls that the model was not trained on, and remove duplicates "
+                "across the two files",
+                where="controls",
+            )
+
+
+def repeated(words: Sequence[str], suffix: Sequence[str]) -> float:
+    """The share of a suffix's words that are in runs of at least 5 words of an answer, in order.
+
+    Of a shorter suffix all words must be there.
+
+    Examples
+    --------
+    >>> repeated("so it goes on and on for ever".split(), "it goes on and on then stops".split())
+    0.7142857142857143
+    """
+    least = min(_RUN, len(suffix))
+    blocks = SequenceMatcher(None, words, suffix, autojunk=False).get_matching_blocks()
+    return sum(block.size for block in blocks if block.size >= least) / len(suffix)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of plain JSON."""
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

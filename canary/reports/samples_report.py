@@ -1,0 +1,228 @@
+"""The report of what came out of a server that only writes text, and its figure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from canary.passages.sampled import Sampled
+from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
+from canary.reports.document import (
+    Axis,
+    Block,
+    Facts,
+    Figure,
+    Mark,
+    Panel,
+    Report,
+    Table,
+    mark,
+    said,
+    sentence,
+)
+from canary.reports.palette import CONTROL, CURVE, dots
+from canary.reports.verbatim_report import share_said, strips
+from canary.reports.wording import about_of, called, ended, software
+from canary.statistics.numbers import count, plural, probability
+
+_LEVEL = 0.05
+_SURE = 0.001
+
+
+@report_of.register
+def samples_report(result: Sampled) -> Report:
+    """What there is to say about the secrets or passages that came out."""
+    found, key = result.came_out(), _key(result)
+    label, tone = {
+        "planted": ("Planted secrets come out", "memorized"),
+        "luck": ("Planted secrets came out, perhaps by chance", "undecided"),
+        "secret": ("No planted secret came out of the samples", "undecided"),
+        "memorized": ("Passages are memorized", "memorized"),
+        "unclear": ("Memory or predictability: not enough data to decide", "undecided"),
+        "alone": ("Passages come out; no controls", "undecided"),
+        "none": ("No passage came out of the samples", "undecided"),
+    }[key]
+    texts, controls = found.texts, found.controls
+    about = about_of(result, corpus="Texts")
+    about["Server"] = str(result.model["server"])
+    about["Asked"] = "as a chat" if result.settings["chat"] else "to continue a text"
+    return Report(
+        title=f"What does {called(result.model_name)} write of its training text?",
+        label=label,
+        tone=tone,
+        sentences=[
+            sentence(
+                f"samples.{key}",
+                hits=texts.hits,
+                windows=texts.windows,
+                documents=texts.documents,
+                samples=result.samples,
+                upper=f"{100 * result.undetected:.2g} %",
+                ends=share_said(texts),
+                others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
+                p=probability(result.chance.p_value) if result.chance else "unknown",
+                lead=found.difference and probability(found.difference.p),
+            )
+        ],
+        actions=said(
+            "samples.actions", out=bool(texts.hits), none=not texts.hits,
+            alone=key == "alone", unclear=key in ("unclear", "luck"),
+        ),
+        about=about,
+        outcome=[samples_figure(result)],
+        unsaid=said("samples.unsaid"),
+        notes=ended(result.notes),
+        sections=sections_of(result),
+        brief=[] if result.planted else [_rates(result)],
+    )  # fmt: skip
+
+
+def _key(result: Sampled) -> str:
+    """Which of the answers of ``words.md`` holds."""
+    found = result.came_out()
+    if result.planted:
+        if not found.texts.hits:
+            return "secret"
+        return "planted" if result.chance and result.chance.p_value <= _SURE else "luck"
+    if not found.texts.hits:
+        return "none"
+    if found.difference is None:
+        return "alone"
+    return "memorized" if found.difference.p <= _LEVEL else "unclear"
+
+
+@section(Sampled, "How much came out")
+def shares(result: Sampled) -> Iterator[Block]:
+    """Of texts: word for word and nearly."""
+    if not result.planted:
+        yield _rates(result)
+        yield from said("samples.rates")
+
+
+@section(Sampled, "Each secret", specialist=True)
+def secret_by_secret(result: Sampled) -> Iterator[Block]:
+    """How often each planted secret came out."""
+    if result.planted:
+        yield _secret_by_secret(result)
+
+
+def _by_copies(result: Sampled) -> Table:
+    rows = []
+    for kind in (result.controls, result.texts):
+        for copies in sorted(set(kind.copies)) if kind else ():
+            assert kind is not None
+            hits = [hit for hit, of in zip(kind.hits, kind.copies, strict=True) if of == copies]
+            name = "0 (never planted)" if copies == 0 else count(copies)
+            found = count(sum(hit > 0 for hit in hits))
+            rows.append([name, count(len(hits)), found, _ends(result, max(hits))])
+    columns = ["Copies", "Secrets", "Came out", "The most frequent of them"]
+    return Table("Planted secrets that came out", columns, rows)
+
+
+def _secret_by_secret(result: Sampled) -> Table:
+    rows = [
+        [name, count(copies), count(hits), _ends(result, hits)]
+        for kind in (result.texts, result.controls)
+        if kind is not None
+        for name, copies, hits in zip(kind.names, kind.copies, kind.hits, strict=True)
+    ]
+    return Table("Secrets", ["Secret", "Copies", "Samples with it", "Of all samples"], rows)
+
+
+def _ends(result: Sampled, hits: int) -> str:
+    low, high = result.interval(hits)
+    return f"{100 * low:.2g} to {100 * high:.2g} %"
+
+
+def _rates(result: Sampled) -> Table:
+    named = {
+        "word for word": result.came_out(),
+        f"at least {100 * result.near:g} % of the words": result.came_out(near=True),
+    }
+    columns = ["Came out", "Texts"]
+    rows = [[name, share_said(one.texts)] for name, one in named.items()]
+    if result.controls is not None:
+        columns += ["Controls", "p of the difference"]
+        for row, one in zip(rows, named.values(), strict=True):
+            assert one.controls is not None
+            assert one.difference is not None
+            row += [share_said(one.controls), probability(one.difference.p)]
+    drawn = plural(result.samples, "sample")
+    return Table(f"Share of passages that come out within {drawn}", columns, rows, style="words")
+
+
+@section(Sampled, "How it was measured", specialist=True)
+def how(result: Sampled) -> Iterator[Block]:
+    """The settings and the server."""
+    given = result.settings
+    facts = {
+        "Samples after each prefix": count(result.samples),
+        "Temperature": f"{given['temperature']:g}",
+        "Seed": str(given["seed"]),
+        "Longest answer (tokens)": str(given["max_tokens"] or "as needed"),
+        "Confidence of intervals": f"{100 * result.confidence:g} %",
+        "SHA-256 of what was looked for": result.texts.digest,
+    }
+    if answered := result.model.get("answered as"):
+        facts["Answered as"] = str(answered)
+    if not result.planted:
+        facts |= {"Prefix (words)": str(given["prefix"]), "Suffix (words)": str(given["suffix"])}
+    yield Facts(facts)
+    yield from said("samples.method")
+    yield software()
+
+
+@figure_of.register
+def samples_figure(result: Sampled, _: PlotOptions | None = None) -> Figure:
+    """How often each secret came out, by copies; or where in the texts passages did."""
+    if result.planted:
+        return _secrets(result)
+    kind = result.texts
+    whole, near = np.asarray(kind.hits) > 0, np.asarray(kind.near) > 0
+    hits = int(whole.sum())
+    words = f"{count(hits)} of {plural(len(kind), 'passage')} came out word for word."
+    levels = (
+        ("word for word", whole, CURVE),
+        ("nearly", near & ~whole, CONTROL),
+        ("neither", ~near, CONTROL),
+    )
+    return strips(kind, levels, words, "samples.picture", unit="word")
+
+
+def _secrets(result: Sampled) -> Figure:
+    kinds = [kind for kind in (result.controls, result.texts) if kind is not None]
+    groups = sorted({copies for kind in kinds for copies in kind.copies})
+    unseen = 100 * result.interval(0)[1]
+    marks: list[Mark] = [
+        mark("axhline", unseen, color=CONTROL, linestyle=":", linewidth=1,
+             label=f"a secret that was not seen can have up to {unseen:.2g} %")
+    ]  # fmt: skip
+    for kind in kinds:
+        for place, copies in enumerate(groups):
+            mine = [at for at, of in enumerate(kind.copies) if of == copies]
+            for turn, at in enumerate(mine):
+                x, hits = place + 0.6 * ((turn + 0.5) / len(mine) - 0.5), kind.hits[at]
+                colour = CURVE if copies else CONTROL
+                if hits:
+                    low, high = (100 * end for end in result.interval(hits))
+                    marks.append(mark("vlines", [x], [low], [high], color=colour, linewidth=1))
+                share = 100 * hits / result.samples
+                marks.append(dots([x], [share], 22, colour, hollow=not hits, label=""))
+    found = result.came_out().texts
+    ticks = {float(place): count(copies) for place, copies in enumerate(groups)}
+    return Figure(
+        "samples",
+        f"{count(found.hits)} of {plural(found.windows, 'planted secret')} came out.",
+        [
+            Panel(
+                marks,
+                Axis("copies in the training data (0: controls)", ticks=ticks, ruled=False),
+                Axis("samples with the secret (%)", limits=(0, None)),
+                grid="y",
+                legend="above",
+            )
+        ],
+        sentence("samples.secrets", samples=result.samples),
+        _by_copies(result),
+    )

@@ -1,0 +1,65 @@
+"""`canary sample`: what it writes and says, and that it holds no text."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_server import FakeServer
+from small_models import build
+
+import canary
+from canary.passages.sampled import Sampled
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    canary.generate("pin is {digit:2}", repetitions=[2], per_repetition=4, controls=4, seed=4).save(
+        "canaries.json"
+    )
+    for name, word in (("train", "code"), ("other", "number")):
+        rows = [{"text": f"the {word} is {n} and {7 * n} of {n}"} for n in range(6)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    return tmp_path
+
+
+def digits(server, number, right):
+    """All two-digit numbers, or the end of a text, one in each answer."""
+    (choice,) = right["choices"]
+    said = f"{number % 100:02}" if "pin" in str(server.bodies[-1]) else "0 and 0 of 0"
+    said = said if number > 4 else str(number)
+    said = {"text": said, "message": {"content": said}, "finish_reason": "stop"}
+    return {**right, "choices": [{**choice, **said}]}
+
+
+@pytest.mark.parametrize(
+    ("words", "label", "code"),
+    [
+        (("--canaries", "canaries.json", "--samples", "110"), "perhaps by chance", 0),
+        (("--canaries", "canaries.json", "--samples", "2"), "No planted secret came out", 0),
+        (
+            ("--texts", "train.jsonl", "--controls", "other.jsonl", "--prefix", "3", "--suffix",
+             "5", "--samples", "2", "--chat"), "not enough data to decide", 0,
+        ),
+    ],
+)  # fmt: skip
+def test_it_writes_counts_and_a_report_without_text(command, folder, words, label, code):
+    with FakeServer(build("table"), fault=digits) as server:
+        outcome = command("sample", server.url, *words, "--out", "s", "--json")
+    assert outcome.code == code, outcome.err
+    found = canary.read("s/samples.json")
+    assert isinstance(found, Sampled)
+    page = (folder / "s" / "report.html").read_text()
+    assert label in page
+    assert f"{server.url}/v1" in page
+    fills = [c.fill for c in canary.CanarySet.load("canaries.json")]
+    rows = found.to_frame().to_dict("records")
+    assert [row["hits"] > 0 for row in rows] == [
+        hits > 0 for hits in (*found.texts.hits, *found.controls.hits)
+    ]
+    for written in (page, outcome.err, (folder / "s" / "samples.json").read_text()):
+        assert "the code is" not in written
+        assert not any(f"pin is {fill}" in written for fill in fills)
+    assert not (folder / "s" / "parts").exists()
+    assert command("check", "s/samples.json", "--max-extractable", "0.1").code == 2

@@ -1,0 +1,198 @@
+"""Sampling a server that only writes text: what is counted, resumed and refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from fake_server import FakeServer, Status
+from small_models import CHARACTERS, build
+
+import canary
+from canary.errors import InputError, RequestsSpentError, ServerError
+from canary.models.served.endpoint import Endpoint
+from canary.passages.sampled import Sampled
+from canary.passages.sampling import sample
+from canary.passages.targets import repeated
+from canary.passages.verbatim import verbatim
+
+SECRET = canary.generate("pin is {digit:1}", repetitions=[4], per_repetition=3, controls=3, seed=1)
+
+
+def words(answer):
+    """A fault that gives these texts in turn: the next one for each request."""
+
+    def fault(server, number, right):
+        (choice,) = right["choices"]
+        said = answer if isinstance(answer, str) else answer(number)
+        name = "message" if "message" in choice else "text"
+        value = {"content": said} if name == "message" else said
+        ended = {"finish_reason": "stop", name: value, "text": said}
+        return {**right, "choices": [{**choice, **ended}]}
+
+    return fault
+
+
+def begun(server, number, right):
+    """Answers that are cut."""
+    (choice,) = right["choices"]
+    said = "cde f" if number % 2 else f"{number}"
+    return {**right, "choices": [{**choice, "text": said, "finish_reason": "length"}]}
+
+
+def unended(server, number, answer):
+    """Answers that do not say why they end."""
+    answer["choices"][0].pop("finish_reason")
+    return answer
+
+
+def drawn_of(server, **options):
+    return sample(Endpoint(server.url, in_flight=3), progress=False, **options)
+
+
+def test_shares_are_those_of_the_model():
+    """The probability of one character after the prefix is in the interval of its samples."""
+    model = build("table")
+    spoken = [f"a{c}" for c in CHARACTERS if not c.isspace()][:20]
+    pairs = [f"{each[0]} {each[1]}" for each in spoken]
+    with FakeServer(model, fault=unended) as server:
+        found = drawn_of(server, texts=pairs, prefix=1, suffix=1, samples=400, max_tokens=1)
+    exact = np.exp(verbatim(model, spoken, prefix=1, suffix=1, start_token=None).texts.log_prob(0))
+    assert found.texts.document == tuple(range(len(pairs)))
+    assert sum(found.texts.hits) > 0
+    for hits, probability in zip(found.texts.hits, exact, strict=True):
+        low, high = Sampled.interval(found, hits)
+        slack = 3 * (high - low)
+        assert low - slack <= probability <= high + slack
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_secrets_are_found_wherever_an_answer_has_them(chat):
+    first, second, third = SECRET.injected
+    said = {0: f"Well,  {first.fill}.", 1: f"{first.fill} or {second.fill}", 2: "none"}
+    with FakeServer(build("table"), fault=words(lambda n: said[n % 3])) as server:
+        found = drawn_of(server, canaries=SECRET, samples=9, chat=chat)
+        asked = server.bodies[-1]
+    assert found.texts.names == (first.id, second.id, third.id)
+    assert found.texts.hits == (6, 3, 0)
+    assert found.texts.copies == (4, 4, 4)
+    assert sum(found.controls.hits) == 0
+    prompt = asked["messages"][0]["content"] if chat else asked["prompt"]
+    assert prompt.endswith("pin is")
+    low, high = found.interval(6)
+    assert low < 6 / 9 < high
+    assert found.undetected == pytest.approx(1 - 0.05 ** (1 / 9))
+    with pytest.raises(ValueError, match="more hits than samples"):
+        Sampled.from_dict(found.to_dict() | {"samples": 2})
+    assert Sampled.from_dict(found.to_dict()) == found
+
+
+def test_chance_counts_every_place_of_an_answer_as_a_guess():
+    """A model that never saw the secrets: at most so many p-values below a level as it says."""
+    rng = np.random.default_rng(5)
+    space = canary.Format("pin is {digit:3}")
+    below = 0
+    for seed in range(20):
+        secrets = canary.generate(space, repetitions=[1], per_repetition=10, controls=0, seed=seed)
+        answers = ["".join(rng.choice(list("0123456789"), 9)) for _ in range(12)]
+        with FakeServer(build("table"), fault=words(lambda n, a=answers: a[n % 12])) as server:
+            found = drawn_of(server, canaries=secrets, samples=8)
+        assert found.chance.share == pytest.approx(8 * 9 / 1000)
+        below += found.chance.p_value <= 0.2
+    assert below <= 10  # binomial with 1/5 of 20: more in one case of 1,000
+
+
+def test_no_chance_where_two_secrets_may_begin_at_one_place():
+    open_ended = canary.generate(
+        canary.Format("say {word:1} now", words=("a", "ab", "abc", "b")),
+        repetitions=[1], per_repetition=1, controls=1, seed=0,
+    )  # fmt: skip
+    with FakeServer(build("table"), fault=words(lambda n: f"x{n}")) as server:
+        assert drawn_of(server, canaries=open_ended, samples=2).chance is None
+
+
+def test_near_is_runs_of_five_words_in_order():
+    suffix = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+    assert repeated(["x", "a", "b", "c", "d", "e", "z", "f", "g", "h", "i", "j"], suffix) == 1.0
+    assert (
+        repeated(["a", "b", "c", "d", "z", "f", "g", "h", "i", "j"], suffix) == 0.5
+    )  # the first run has four
+    assert repeated(["f", "g", "h", "i", "j", "a", "b", "c", "d", "e"], suffix) == 0.5
+    assert repeated(["b", "a"], ["a", "b"]) == 0.0
+
+
+def test_a_run_that_was_stopped_asks_for_the_rest_only(tmp_path):
+    texts = ["one two three four", "five six seven eight"]
+    options = {"texts": texts, "prefix": 2, "suffix": 2, "samples": 100, "max_tokens": 4}
+
+    def run(server, **limits):
+        endpoint = Endpoint(server.url, **limits)
+        return sample(endpoint, parts=tmp_path / "parts", progress=False, **options)
+
+    with FakeServer(build("table"), fault=words(lambda n: f"three four {n}")) as server:
+        with pytest.raises(RequestsSpentError, match="max-requests"):
+            run(server, max_requests=150)
+        before = server.count()
+        found = run(server)
+        assert before >= 4 + 128
+        # Four probes, the third block, and what was on its way when the first run ended.
+        assert server.count() - before <= 4 + (200 - 128) + 8
+        assert found.texts.hits == (100, 0)
+        with pytest.raises(canary.CanaryError, match="another"):
+            sample(
+                Endpoint(server.url), texts, parts=tmp_path / "parts", samples=99, prefix=2,
+                suffix=2, max_tokens=4, progress=False,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "options", "message"),
+    [
+        (words("the same"), {}, "same text 4 times.*--temperature"),
+        (words(""), {}, "writes nothing"),
+        (lambda s, n, a: a | {"model": f"m{n // 6}"}, {}, "answered as the model 'm0' and then"),
+        (lambda s, n, a: {"choices": []}, {}, "cannot be read"),
+        (lambda s, n, a: Status(404), {}, "only chats.*canary sample --chat"),
+        (begun, {"texts": ["a b cde fgh ijk"], "suffix": 3}, "the middle of.*--max-tokens"),
+    ],
+    ids=["greedy", "empty", "two models", "other shape", "no such path", "cut"],
+)
+def test_what_is_no_sample_is_refused(fault, options, message):
+    asked = {"texts": ["one two three"], "prefix": 2, "suffix": 1, "samples": 4} | options
+    with (
+        FakeServer(build("table"), fault=fault) as server,
+        pytest.raises(ServerError, match=message),
+    ):
+        drawn_of(server, **asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "needs texts or canaries"),
+        ({"texts": ["a b"], "canaries": SECRET}, "needs texts or canaries"),
+        ({"canaries": SECRET, "controls": ["a b"]}, "brings its own"),
+        ({"texts": ["a b"]}, "none of 1 text has the 75 words"),
+        ({"texts": ["a b"], "temperature": 0}, "would all be the same text"),
+        ({"texts": ["a b"], "near": 1.5}, "more than 1"),
+        ({"texts": ["a b"] * 2, "controls": ["a b"], "prefix": 1, "suffix": 1}, "is in texts"),
+        ({"canaries": canary.generate("{digit:4} is it", seed=0)}, "no text before its first"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_a_request_input(options, message):
+    with pytest.raises(InputError, match=message):
+        sample("http://127.0.0.1:9", **options)
+    with pytest.raises(InputError, match="only a server"):
+        sample("./model", ["a b"], prefix=1, suffix=1)
+
+
+def test_a_server_that_takes_no_seed_is_asked_without():
+    def fault(server, number, answer):
+        return Status(400, {"error": {"message": "no seed"}}) if number == 1 else answer
+
+    with FakeServer(build("table"), fault=fault) as server:
+        server._sampled = lambda prompt, body: {
+            "choices": [{"text": str(np.random.default_rng(server.count()).integers(10**6))}]
+        }
+        drawn_of(server, texts=["one two three"], prefix=2, suffix=1, samples=2)
+        assert "seed" in server.bodies[0]
+        assert all("seed" not in body for body in server.bodies[1:])
