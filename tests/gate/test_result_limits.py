@@ -351,7 +351,7 @@ def passages(out, of=4, *, documents=200, controls=0, scheme_nats=-50.0):
     def kind(hits):
         leading = [5 if at % of == 0 and at // of < hits else 0 for at in range(of * documents)]
         return Passages(
-            *(documents, 0, "digest", 5),
+            documents=documents, short=0, digest="digest", suffix=5,
             document=tuple(at // of for at in range(of * documents)),
             position=tuple(5 * (at % of) for at in range(of * documents)),
             log_probs=((scheme_nats,),) * len(leading),
