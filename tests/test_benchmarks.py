@@ -29,6 +29,7 @@ SMALL = {
     "many_models": ["--models", "8", "--samples", "300", "--classes", "2", "--slow", "20"],
     "membership": ["--samples", "2000", "--classes", "3", "--each", "200", "--rounds", "1"],
     "membership_files": ["--samples", "500", "--classes", "3"],
+    "near": ["--cases", "5"],
     "no_signal": ["--models", "8", "--seeds", "2", "--samples", "60", "--splits", "halves"],
     "rank": ["--digits", "2", "--queries", "50", "--rounds", "1", "--bare", "0.01"],
     "risk_scores": ["--each", "20", "--runs", "1"],

@@ -9,6 +9,8 @@ from canary.cli.console import Bars
 from canary.cli.options import ModelOptions
 from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, resumable
 from canary.cli.server_options import Count
+from canary.errors import InputError
+from canary.records.validation import brief
 
 
 @command(
@@ -22,6 +24,9 @@ from canary.cli.server_options import Count
     "t=0.8,k=40. Repeat it for several.  [default: t=1]",
     prefix="TOKENS: The tokens of a passage that the model is given.",
     suffix="TOKENS: The tokens after these, which it has to repeat.",
+    near="[Measurement] EDITS: Also measure how probable it is that a sample comes within this "
+    "number of edits (tokens) of what it has to repeat, or a share of it such as 10%.",
+    near_width="[Measurement] N: Nodes of a level that --near enters; more make it surer.",
     stride="[Long texts] TOKENS: From the beginning of a passage to that of the next.  [default: "
     "as --suffix]",
     column="[Long texts] NAME: The field that holds the text.",
@@ -35,6 +40,8 @@ def verbatim(
     scheme: list[str] | None = None,
     prefix: Count = 50,
     suffix: Count = 50,
+    near: str | None = None,
+    near_width: Count = 80,
     stride: Count | None = None,
     column: str = "text",
     confidence: float = 0.95,
@@ -76,6 +83,8 @@ def verbatim(
                 prefix=prefix,
                 suffix=suffix,
                 stride=stride,
+                near=None if near is None else _near(near),
+                near_width=near_width,
                 confidence=confidence,
                 parts=folder.parts,
                 progress=bars.stage,
@@ -83,3 +92,17 @@ def verbatim(
             )
         result = names.on(result)
         return folder.finish(result, result.to_dict(), SCHEMA)
+
+
+def _near(written: str) -> float:
+    """A number of edits, or a share of the suffix."""
+    number = written.strip()
+    try:
+        share = number.endswith("%")
+        return float(number[:-1]) / 100 if share else int(number)
+    except ValueError:
+        raise InputError(
+            f"{brief(written)} is neither a number of edits nor a share",
+            cure="give 5 or 10%, for example",
+            where="--near",
+        ) from None

@@ -159,6 +159,22 @@ def decoded_tokens(
     return Decoded(log_probs, greedy)
 
 
+def drawn_probabilities(log_probs: FloatArray, scheme: Scheme) -> NDArray[np.float64]:
+    """The probability with which a scheme draws each token, of shape (n, vocabulary).
+
+    `log_probs` are of the model itself, in nats and of the same shape. They are logits up to a
+    constant, but rounded once more: tokens whose logits differ in the last bit may tie here.
+    """
+    import torch
+
+    scores = torch.from_numpy(np.array(log_probs, np.float32))
+    nothing = torch.zeros((0, 0), dtype=torch.int64)
+    for processor in _processors(scheme):
+        scores = processor(nothing, scores)
+    drawn: NDArray[np.float64] = torch.softmax(scores.double(), -1).numpy()
+    return drawn
+
+
 def _processors(scheme: Scheme) -> list[Any]:
     """What `generate` passes its logits through, in its order."""
     from transformers.generation import logits_process as of

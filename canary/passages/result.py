@@ -86,6 +86,9 @@ class Passages(Places):
     leading, longest, trailing : tuple of int
         Tokens of the suffix that are the most probable ones after the true tokens before them:
         from its beginning, of the longest run, and up to its end.
+    near : tuple of tuple of float
+        For each window the probability that a sample under the first scheme is near its suffix,
+        and the ends of its interval; empty if that was not asked.
     """
 
     suffix: int
@@ -93,12 +96,15 @@ class Passages(Places):
     leading: tuple[int, ...] = field(repr=False)
     longest: tuple[int, ...] = field(repr=False)
     trailing: tuple[int, ...] = field(repr=False)
+    near: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
 
     def _check(self) -> None:
         super()._check()
-        columns = (self.log_probs, self.leading, self.longest, self.trailing)
+        columns = (self.log_probs, self.leading, self.longest, self.trailing, self.near or self)
         if any(len(column) != len(self) for column in columns):
             raise ValueError("has no windows, or not all numbers of each")
+        if any(not 0.0 <= low <= high for _, low, high in self.near):
+            raise ValueError("has an interval that is not in order")
 
     @property
     def greedy(self) -> NDArray[np.bool_]:
@@ -199,10 +205,11 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 "position": kind.position[at],
                 **{f"nats {s}": v for s, v in zip(self.schemes, kind.log_probs[at], strict=True)},
                 **{run: getattr(kind, run)[at] for run in ("leading", "longest", "trailing")},
+                **dict(zip(("near", "near lower", "near upper"), row, strict=True)),
             }
             for name, kind in kinds.items()
             if kind is not None
-            for at in range(len(kind))
+            for at, row in enumerate(kind.near or [(None,) * 3] * len(kind))
         ]
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
@@ -231,6 +238,24 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
             at = self.schemes.index(scheme)
         chance_within(0.0, tries)  # which refuses what is no number of tries
         return self._share(lambda kind: tries_for(kind.log_prob(at), chance) <= tries)
+
+    def near_rate(self, *, tries: int = 1, chance: float = 0.5) -> Extractable:
+        """The share of windows near which `tries` samples come with at least this chance.
+
+        Under the first scheme, by the estimate of each window. An InputError if `near` was not
+        asked for, or a value is out of range.
+        """
+        chance_within(0.0, tries)
+        if not self.texts.near:
+            cure = "measure again with near, such as near=5"
+            raise InputError("near passages were not measured", cure=cure, where="near")
+
+        def hits(kind: Passages) -> NDArray[np.bool_]:
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.minimum([mass for mass, *_ in kind.near], 1.0))
+            return tries_for(logs, chance) <= tries
+
+        return self._share(hits)
 
     def extractable(self, *, tries: int, chance: float = 0.5) -> Extractable:
         """The share of windows that come out by greedy decoding, or as in `rate` by any scheme."""

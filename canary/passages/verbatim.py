@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Unpack
 
 import numpy as np
@@ -13,6 +14,7 @@ from canary.errors import InputError, RecordError
 from canary.models.decoding import Scheme
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
+from canary.passages.near import edits_of, near_columns, near_masses
 from canary.passages.result import Passages, Verbatim
 from canary.passages.windows import Grid, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, shows_progress, stage
@@ -38,6 +40,8 @@ def verbatim(
     prefix: int = 50,
     suffix: int = 50,
     stride: int | None = None,
+    near: float | None = None,
+    near_width: int = 80,
     confidence: float = 0.95,
     parts: str | os.PathLike[str] | None = None,
     progress: Progress = None,
@@ -61,6 +65,12 @@ def verbatim(
     stride : int, optional
         Tokens from the beginning of a window to that of the next; `suffix` unless given, so that
         each token of a document but the first `prefix` is in one suffix.
+    near : int or float, optional
+        Also measure how probable it is that a sample under the first scheme comes near a suffix:
+        within this number of insertions, deletions and substitutions of tokens, or within this
+        share of its tokens.
+    near_width : int
+        Nodes of a level that this enters, about: four times as many halve its intervals.
     confidence : float
     parts : path-like, optional
         A folder for finished pieces: numbers, and no text. A run that was stopped resumes there if
@@ -84,8 +94,9 @@ def verbatim(
 
     Notes
     -----
-    One row of ``prefix + suffix`` tokens for each window. Memory holds the tokens of all texts, and
-    a few numbers for each window.
+    One row of ``prefix + suffix`` tokens for each window. With `near` at most about ``suffix *
+    near_width`` tokens more for each, and fewer where few continuations come near. Memory holds
+    the tokens of all texts, and a few numbers for each window.
 
     Examples
     --------
@@ -99,6 +110,8 @@ def verbatim(
         raise InputError("verbatim takes no context", cure=cure, where="context")
     check_confidence(confidence, "verbatim")
     grid = _grid(prefix, suffix, stride)
+    edits = None if near is None else edits_of(near, grid.suffix)
+    whole_number(near_width, "near_width", at_least=2, cure="give a number of nodes, such as 80")
     asked = _schemes(schemes)
     seam = load(model)
     encoder = scoring.encoder(seam)
@@ -113,6 +126,7 @@ def verbatim(
         "suffix": grid.suffix,
         "stride": grid.stride,
         "start_token": scoring.start_token,
+        **({} if edits is None else {"near": edits, "near_width": near_width}),
     }
     with ExitStack() as held:
         run = None
@@ -133,6 +147,20 @@ def verbatim(
             )
             for name, windows in kinds.items()
         }
+        for name, windows in kinds.items():
+            if edits is None:
+                break
+            advance = stage(progress, f"near {name}", len(windows) * grid.suffix * near_width)
+            masses = near_masses(
+                Batcher(seam, batch_size=scoring.batch_size, progress=advance),
+                windows,
+                edits,
+                asked[0],
+                width=near_width,
+                confidence=confidence,
+                shards=None if run is None else run.series(f"near {name}"),
+            )
+            measured[name] = replace(measured[name], near=near_columns(masses))
     return Verbatim(
         texts=measured["texts"],
         controls=measured.get("controls"),

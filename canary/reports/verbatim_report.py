@@ -115,7 +115,7 @@ def share_said(share: ClusteredShare) -> str:
 def rates(result: Verbatim) -> Iterator[Block]:
     """The share of passages by greedy decoding, and within numbers of samples."""
     yield _rates(result)
-    yield from said("verbatim.rates")
+    yield from said("verbatim.rates", near=bool(result.texts.near))
 
 
 def _rates(result: Verbatim) -> Table:
@@ -124,6 +124,10 @@ def _rates(result: Verbatim) -> Table:
         for tries in _TRIES:
             named = f"{plural(tries, 'sample')}, {scheme}"
             found[named] = result.rate(scheme, tries=tries, chance=_CHANCE)
+    for tries in _TRIES if result.texts.near else ():
+        edits = plural(int(result.settings["near"]), "edit")
+        named = f"{plural(tries, 'sample')}, {result.schemes[0]}, within {edits}"
+        found[named] = result.near_rate(tries=tries, chance=_CHANCE)
     columns = ["Decoding", "Texts"]
     rows = [[name, share_said(one.texts)] for name, one in found.items()]
     if result.controls is not None:

@@ -170,7 +170,7 @@ def sample_nodes(
             ahead = longest - 1 - int(lengths.min())
             wide = min(most, _fitting(prices, lengths, ahead, walker.room, budget - promised))
         chances = _chances(children, wide, tree.size, guide)
-        drawn = _systematic(chances, rng)
+        drawn = systematic(chances, rng)
         entered, over = np.flatnonzero(drawn), np.flatnonzero(~drawn)
         promised += int(prices[entered].sum())
         passed.append((children.costs[over], children.leaves[over]))
@@ -315,7 +315,7 @@ def _chances(children: _Children, width: int, size: int, guide: Guide | None) ->
         certain |= more
 
 
-def _systematic(chances: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
+def systematic(chances: Floats, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Which are drawn with these chances: the certain ones, and some of the others.
 
     The others are put in random order on a line, each as long as its chance, and those are

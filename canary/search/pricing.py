@@ -86,7 +86,7 @@ class Pricer:
     def walker(self) -> Walker:
         """The model below the context of the tree."""
         assert self.tree is not None
-        room = _walk_memory(self.model) if self.memory_bytes is None else self.memory_bytes
+        room = walk_memory(self.model) if self.memory_bytes is None else self.memory_bytes
         context = Context(self.tree.context)
         return self._open.enter_context(self.model.open(context, memory_bytes=room))
 
@@ -187,7 +187,7 @@ class ListedRows:
         if self._tree is None or "reuse" not in model.facts.capabilities:
             return encoding_bits(batcher, self.encodings)
         tree, leaves = self._tree
-        with model.open(Context(tree.context), memory_bytes=_walk_memory(model)) as walker:
+        with model.open(Context(tree.context), memory_bytes=walk_memory(model)) as walker:
             if not walker.room:
                 return encoding_bits(batcher, self.encodings)
             bits = leaf_costs(tree, walker, batcher, leaves)[0] / LN2
@@ -197,7 +197,8 @@ class ListedRows:
         return bits if fine else encoding_bits(batcher, self.encodings)
 
 
-def _walk_memory(model: LanguageModel) -> int:
+def walk_memory(model: LanguageModel) -> int:
+    """Bytes that the states of one walk may take."""
     memory = model.memory()
     return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
 

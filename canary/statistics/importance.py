@@ -72,25 +72,44 @@ class ImportanceCount:
 
         Notes
         -----
-        The lower end is a quantile of the gamma distribution with mean `total` and standard
-        deviation `deviation` (Fay and Feuer, Statistics in Medicine 16, 1997). The upper one is a
-        quantile of an even mixture of that distribution and of the one with one more hit of weight
-        `heaviest` added to mean and variance (mid-p: Fay and Kim, Biometrical Journal 59, 2017).
-        Here the heaviest weight is also that of leaves somewhat dearer, and a hit is a node with
-        the leaves below it. Then certain facts: whole numbers, from `found` to `found + unseen`.
+        As `weighted_interval`. Here the heaviest weight is also that of leaves somewhat dearer,
+        and a hit is a node with the leaves below it. Then certain facts: whole numbers, from
+        `found` to `found + unseen`.
         """
         if self.exact:
             return self.found, self.found
         if self.heaviest is None:
             return None
-        tail = (1.0 - confidence) / 2.0
         seen = self.total, self.deviation
-        more = self.total + self.heaviest, math.hypot(self.deviation, self.heaviest)
-        low, high = _quantile(tail, *seen), _mixed_quantile(1.0 - tail, seen, more)
+        low, high = weighted_interval(seen, self.heaviest, (1.0 - confidence) / 2.0)
         most = self.found + self.unseen
         first = min(max(math.ceil(low - _ROUNDING * low), self.found), most)
         last = min(max(math.floor(high + _ROUNDING * high), self.found), most)
         return first, max(first, last)
+
+
+def weighted_interval(
+    seen: tuple[float, float], heaviest: float, tail: float
+) -> tuple[float, float]:
+    """Ends of the interval for a sum of weighted hits, each for an error of `tail`.
+
+    Parameters
+    ----------
+    seen : tuple of float
+        The estimate and its standard deviation.
+    heaviest : float
+        What one hit may weigh that was missed.
+
+    Notes
+    -----
+    The lower end is a quantile of the gamma distribution with this mean and standard deviation
+    (Fay and Feuer, Statistics in Medicine 16, 1997). The upper one is a quantile of an even
+    mixture of that distribution and of the one with one more hit of weight `heaviest` added to
+    mean and variance (mid-p: Fay and Kim, Biometrical Journal 59, 2017).
+    """
+    total, deviation = seen
+    more = total + heaviest, math.hypot(deviation, heaviest)
+    return _quantile(tail, *seen), _mixed_quantile(1.0 - tail, seen, more)
 
 
 def _quantile(share: float, mean: float, deviation: float) -> float:
@@ -240,13 +259,15 @@ def exposure_by_importance(
     return exposures
 
 
-def count_deviation(counts: Ints, weights: Floats, parents: Ints, levels: Sequence[int]) -> float:
+def count_deviation(
+    counts: Ints | Floats, weights: Floats, parents: Ints, levels: Sequence[int]
+) -> float:
     """Standard deviation of ``weights @ counts``; its square has no bias for independent draws.
 
     Parameters
     ----------
-    counts : int64 array of shape (n,)
-        Leaves right below each node.
+    counts : array of shape (n,)
+        Leaves right below each node, or what is to be summed there.
     weights : float64 array of shape (n,)
         One over the chance that the node was entered; the root's is 1.
     parents : int64 array of shape (n,)

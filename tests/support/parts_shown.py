@@ -121,6 +121,7 @@ PACKAGES = {
         "Which passages of training text a model repeats; "
         "[Verbatim](../guides/verbatim.md) is the guide.",
         "passages.result: Verbatim Passages Extractable",
+        "passages.near_walk: NearMass near_mass",
         "passages.sampled: Sampled Sought Chance",
         "passages.tries: tries_for chance_within",
         "passages.windows: Windows Grid cut refuse_overlap",

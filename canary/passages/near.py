@@ -1,0 +1,82 @@
+"""The probability that a sample comes near the suffix of each window: measured, kept, resumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.errors import InputError
+from canary.models.decoding import Scheme
+from canary.models.language_model import Context
+from canary.passages.near_walk import near_mass
+from canary.passages.windows import Windows
+from canary.records.shards import Series
+from canary.records.validation import as_real, brief
+from canary.scoring.batcher import Batcher
+from canary.search.pricing import walk_memory
+
+Floats = NDArray[np.float64]
+
+_BODY = np.dtype("<f8")
+_SEED = int.from_bytes(b"near", "big")
+
+
+def edits_of(near: int | float, suffix: int) -> int:
+    """The number of edits that `near` allows: itself, or a share of the suffix's tokens.
+
+    Raises
+    ------
+    InputError
+        If it is neither, or so large that every sample is near.
+    """
+    value = as_real(near)
+    share = isinstance(near, float) and 0.0 < value < 1.0
+    edits = np.floor(value * suffix + 1e-9) if share else value
+    if not (0 <= edits < suffix and edits == np.floor(edits)):
+        raise InputError(
+            f"near={brief(near)} makes no sense for a suffix of {suffix} tokens",
+            cure=f"give a number of edits below {suffix}, or a share such as 0.1",
+            where="near",
+        )
+    return int(edits)
+
+
+def near_masses(
+    batcher: Batcher,
+    windows: Windows,
+    edits: int,
+    scheme: Scheme,
+    *,
+    width: int,
+    confidence: float,
+    shards: Series | None,
+) -> Floats:
+    """Estimate and interval for each window, of shape (windows, 3).
+
+    One piece for each window: what is finished is not computed again. Draws depend on the
+    window's number only.
+    """
+    found = [np.frombuffer(shard.body, _BODY) for shard in shards or ()]
+    size = len(windows.before) + windows.grid.prefix
+    for window in range(len(found), len(windows)):
+        rows = windows.rows(range(window, window + 1))
+        logs = batcher.decoded(rows, [scheme]).log_probs[:, 0].astype(np.float64)
+        context, suffix = Context(rows.ids[:size]), rows.ids[size:].astype(np.int32)
+        rng = np.random.default_rng([_SEED, window])
+        with batcher.model.open(context, memory_bytes=walk_memory(batcher.model)) as walker:
+            mass = near_mass(
+                walker, batcher, suffix, edits, scheme=scheme, log_probs=logs,
+                width=width, rng=rng,
+            )  # fmt: skip
+        found.append(np.array([mass.mass, *mass.interval(confidence)], np.float64))
+        if shards is not None:
+            shards.append({"window": window}, found[-1].astype(_BODY).tobytes())
+    return np.stack(found)
+
+
+def near_columns(masses: Floats) -> tuple[tuple[float, float, float], ...]:
+    """What `Passages.near` holds."""
+    rows: Any = masses.tolist()
+    return tuple((float(mass), float(low), float(high)) for mass, low, high in rows)

@@ -1,0 +1,80 @@
+"""Coverage and cost of the probability of coming near a suffix.
+
+Usage::
+
+    python tests/benchmarks/near.py
+
+Each case is a table model that has memorized a text more or less, whose exact mass is known.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+
+from chains import chain_model, exact_mass
+
+from canary.models.decoding import Scheme
+from canary.models.language_model import Context, Rows
+from canary.passages.near_walk import near_mass
+from canary.scoring.batcher import Batcher
+
+
+def case(seed: int, width: int):
+    """The truth, an estimate, and the length of the suffix."""
+    rng = np.random.default_rng(seed)
+    length, edits = int(rng.integers(8, 16)), int(rng.integers(1, 4))
+    sizes = {"vocabulary": int(rng.integers(4, 14)), "states": int(rng.integers(3, 12))}
+    model, suffix = chain_model(rng, length=length, sure=rng.uniform(0.3, 0.9), **sizes)
+    batcher, scheme = Batcher(model), Scheme()
+    rows = Rows.of([[0, *suffix.tolist()]])
+    logs = batcher.decoded(rows, [scheme]).log_probs[:, 0].astype(np.float64)
+    with model.open(Context(np.zeros(1, np.int32)), memory_bytes=2**24) as walker:
+        options = {"scheme": scheme, "log_probs": logs, "width": width, "rng": rng}
+        return (
+            exact_mass(model, suffix, edits),
+            near_mass(walker, batcher, suffix, edits, **options),
+            length,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--width", type=int, default=80)
+    parser.add_argument("--seed", type=int, default=7)
+    given = parser.parse_args()
+    above, below, errors = 0, 0, []
+    for number in range(given.cases):
+        truth, found, length = case(10**6 * (given.seed + 1) + number, given.width)
+        if found.deviation == 0.0:
+            continue
+        low, high = found.interval(0.95)
+        above, below = above + (truth < low), below + (truth > high)
+        plain = truth * (1 - truth) / (found.queries / length)
+        errors.append((truth, plain / truth**2, ((found.mass - truth) / truth) ** 2))
+    gains = {}
+    for least, most in ((1e-3, 1e-2), (1e-2, 0.1), (0.1, 1.0)):
+        mine = [each for each in errors if least < each[0] <= most]
+        if mine:
+            gain = sum(plain for _, plain, _ in mine) / sum(error for *_, error in mine)
+            gains[f"masses {least:g} to {most:g}"] = {"cases": len(mine), "gain": gain}
+    print(
+        json.dumps({
+            "cases with draws": len(errors),
+            "covered by 95 % intervals": 1 - (above + below) / max(len(errors), 1),
+            "intervals above the truth": above,
+            "intervals below it": below,
+            "samples of equal deviation take so many times the queries": gains,
+        })
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
