@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.models.decoding import Scheme
 from canary.models.language_model import Context
-from canary.passages.near_walk import near_mass
+from canary.passages.near_walk import Automaton, near_mass
 from canary.passages.windows import Windows
 from canary.records.shards import Series
 from canary.records.validation import as_real, brief
@@ -67,7 +67,7 @@ def near_masses(
         rng = np.random.default_rng([_SEED, window])
         with batcher.model.open(context, memory_bytes=walk_memory(batcher.model)) as walker:
             mass = near_mass(
-                walker, batcher, suffix, edits, scheme=scheme, log_probs=logs,
+                walker, batcher, Automaton(suffix, edits), scheme=scheme, log_probs=logs,
                 width=width, rng=rng,
             )  # fmt: skip
         found.append(np.array([mass.mass, *mass.interval(confidence)], np.float64))

@@ -117,23 +117,21 @@ class Automaton:
 def near_mass(
     walker: Walker,
     batcher: Batcher,
-    suffix: NDArray[np.int32],
-    edits: int,
+    automaton: Automaton,
     *,
     scheme: Scheme,
     log_probs: Floats,
     width: int,
     rng: np.random.Generator,
 ) -> NearMass:
-    """The probability that a sample below the walker's context is within `edits` of a suffix.
+    """The probability that a sample below the walker's context is near a suffix.
 
     Parameters
     ----------
     walker, batcher
         A model below the prefix, and what asks it.
-    suffix : int32 array of shape (m,)
-    edits : int
-        From 0 to m.
+    automaton : Automaton
+        Of the suffix, m tokens, and of the edits that make a sample near.
     scheme : Scheme
         How the sample is drawn.
     log_probs : float64 array of shape (m,)
@@ -153,7 +151,7 @@ def near_mass(
     probability that it is missed after the true ones. Tokens that match nothing are drawn from
     the model itself. The suffix is always entered.
     """
-    automaton, length = Automaton(suffix, edits), len(suffix)
+    suffix, edits, length = automaton.suffix, automaton.edits, len(automaton.suffix)
     ahead = _ahead(log_probs, edits)
     vocabulary = Children(np.arange(batcher.model.facts.vocabulary, dtype=np.int32))
     level = _Level(

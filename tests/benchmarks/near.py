@@ -1,29 +1,26 @@
 """Coverage and cost of the probability of coming near a suffix.
 
-Usage::
-
-    python tests/benchmarks/near.py
+    python tests/benchmarks/near.py [--cases 1000] [--width 80] [--seed 7]
 
 Each case is a table model that has memorized a text more or less, whose exact mass is known.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
-
-from chains import chain_model, exact_mass
+from figures import options, show
 
 from canary.models.decoding import Scheme
 from canary.models.language_model import Context, Rows
-from canary.passages.near_walk import near_mass
+from canary.passages.near_walk import Automaton, near_mass
 from canary.scoring.batcher import Batcher
+
+sys.path.append(str(Path(__file__).parents[1] / "support"))
+
+from chains import chain_model, exact_mass
 
 
 def case(seed: int, width: int):
@@ -39,17 +36,13 @@ def case(seed: int, width: int):
         options = {"scheme": scheme, "log_probs": logs, "width": width, "rng": rng}
         return (
             exact_mass(model, suffix, edits),
-            near_mass(walker, batcher, suffix, edits, **options),
+            near_mass(walker, batcher, Automaton(suffix, edits), **options),
             length,
         )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--width", type=int, default=80)
-    parser.add_argument("--seed", type=int, default=7)
-    given = parser.parse_args()
+    given = options(cases=1000, width=80, seed=7)
     above, below, errors = 0, 0, []
     for number in range(given.cases):
         truth, found, length = case(10**6 * (given.seed + 1) + number, given.width)
@@ -65,15 +58,14 @@ def main() -> None:
         if mine:
             gain = sum(plain for _, plain, _ in mine) / sum(error for *_, error in mine)
             gains[f"masses {least:g} to {most:g}"] = {"cases": len(mine), "gain": gain}
-    print(
-        json.dumps({
-            "cases with draws": len(errors),
-            "covered by 95 % intervals": 1 - (above + below) / max(len(errors), 1),
-            "intervals above the truth": above,
-            "intervals below it": below,
-            "samples of equal deviation take so many times the queries": gains,
-        })
-    )  # fmt: skip
+    show(
+        "near",
+        cases_with_draws=len(errors),
+        covered_by_95_percent_intervals=1 - (above + below) / max(len(errors), 1),
+        intervals_above_the_truth=int(above),
+        intervals_below_it=int(below),
+        queries_of_samples_of_equal_deviation=gains,
+    )
 
 
 if __name__ == "__main__":

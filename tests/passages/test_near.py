@@ -39,7 +39,8 @@ def walked(model, suffix, edits, *, scheme=SCHEMES[0], width=80, seed=0):
     with model.open(Context(np.zeros(1, np.int32)), memory_bytes=2**22) as walker:
         options = {"scheme": scheme, "log_probs": logs, "width": width}
         rng = np.random.default_rng(seed)
-        return near_mass(walker, batcher, suffix, edits, rng=rng, **options), math.exp(logs.sum())
+        automaton = Automaton(suffix, edits)
+        return near_mass(walker, batcher, automaton, rng=rng, **options), math.exp(logs.sum())
 
 
 @pytest.mark.parametrize("edits", range(4))
