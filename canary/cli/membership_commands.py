@@ -113,7 +113,7 @@ def risk(
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
     from canary.membership.risk import reliability, risk_scores
-    from canary.membership.shadow_survey import class_risk_fields, risk_columns
+    from canary.membership.shadow_survey import class_risk_fields
     from canary.records.files import PARQUET, atomic_writer
     from canary.reports.survey_reports import calibration_sentence
     from canary.signals.measuring import measure
@@ -144,7 +144,7 @@ def risk(
     of_classes = possible_class_risks(ours, scored)
     write = pyarrow.csv.write_csv if ending == ".csv" else pyarrow.parquet.write_table
     with atomic_writer(out, private=True, replaces=(PARQUET,)) as file:
-        write(pa.table(risk_columns(ours, scored)), file)
+        write(pa.table(dict(scored.to_frame().items())), file)
     for note in notes:
         show(f"{note}.")
     show(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")

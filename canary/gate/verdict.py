@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -27,6 +27,10 @@ EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "
 """Of the command line; 2 is for what cannot be judged at all."""
 
 _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
+
+
+_OF_ITSELF: tuple[Check, ...] = ("controls", "start token", "context", "training data")
+"""Questions to an audit itself, for which nobody sets a limit."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,13 @@ class Finding:
     def __str__(self) -> str:
         # One line that any terminal may show: canaries are named by whoever wrote the set.
         return clean(f"{self.sentence}; {self.cure}" if self.cure else self.sentence)
+
+
+def _decisive(alike: Sequence[Finding]) -> Finding:
+    """Of findings of one question: the highest value that is possible, or the smallest p-value."""
+    if alike[0].check == "p-value":
+        return min(alike, key=lambda finding: finding.value or 0.0)
+    return max(alike, key=lambda finding: finding.upper or 0.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -179,17 +190,20 @@ class Verdict(Shown):
         """
         worst = [finding for finding in self.findings if finding.outcome == self.outcome]
         if self.outcome == "passed":
-            worst = [finding for finding in worst if finding.check != "controls"] or worst
-        alike = [finding for finding in worst if finding.check == worst[0].check]
-        if worst[0].check == "p-value":
-            return min(alike, key=lambda finding: finding.value or 0.0)
-        return max(alike, key=lambda finding: finding.upper or 0.0)
+            worst = [finding for finding in worst if finding.check not in _OF_ITSELF] or worst
+        return _decisive([finding for finding in worst if finding.check == worst[0].check])
 
     @property
     def others(self) -> list[Finding]:
-        """What did not pass either, of other questions than that of the `reason`."""
-        failed = (finding for finding in self.findings if finding.outcome != "passed")
-        return [finding for finding in failed if finding.check != self.reason.check]
+        """What else there is to say, of other questions than that of the `reason`.
+
+        What did not pass either; of a pass, the finding that decides each other limit.
+        """
+        rest = [finding for finding in self.findings if finding.check != self.reason.check]
+        if self.outcome != "passed":
+            return [finding for finding in rest if finding.outcome != "passed"]
+        asked = dict.fromkeys(f.check for f in rest if f.check not in _OF_ITSELF)
+        return [_decisive([f for f in rest if f.check == check]) for check in asked]
 
     def __str__(self) -> str:
         notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""

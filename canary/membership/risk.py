@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -37,8 +38,7 @@ _CELLS = 1 << 23
 _GRID = 512
 _SILVERMAN = 0.9
 _QUARTILES = 1.349  # quartile distance of a normal distribution, in standard deviations
-_TRACE = 0.01
-_FEW = 10
+_TRACE, _FEW = 0.01, 10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,7 +49,7 @@ class RiskScores(Shown):
     before anything is known. `bins` is None for the smoothed estimate. `pooled` flags the classes
     of too few shadow samples, which use the histogram of all classes. `support` of shape
     (samples,) is the number of shadow samples in the bin that a score is read from; None for the
-    smoothed estimate.
+    smoothed estimate. `samples` are columns of the table: label, member and modified entropy.
     """
 
     scores: Floats
@@ -58,13 +58,13 @@ class RiskScores(Shown):
     scale: Scale
     pooled: Flags
     support: Ints | None = None
+    samples: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def thin(self) -> Flags:
         """Which scores rest on fewer than ten shadow samples, and so mean little."""
-        if self.support is None:
-            return np.zeros(len(self.scores), bool)
-        return self.support < _FEW
+        few = self.support is not None and self.support < _FEW
+        return np.broadcast_to(few, self.scores.shape)
 
     def summary(self) -> str:
         """How the scores are spread."""
@@ -75,7 +75,7 @@ class RiskScores(Shown):
         )
 
     def _table(self) -> dict[str, Any]:
-        return {"risk": self.scores}
+        return {"sample": np.arange(len(self.scores)), **self.samples, "risk": self.scores}
 
 
 def risk_scores(
@@ -139,8 +139,7 @@ def risk_scores(
             cure="leave one of them out (--bins, --smooth)",
             where=where,
         )
-    made = BINS if bins is None else bins
-    positive_integer(made, "bins", where, cure="5 bins are usual")
+    positive_integer(made := BINS if bins is None else bins, "bins", where, cure="5 are usual")
     most = _CELLS // (table.classes + 1) - 1
     if made > most:
         raise EstimationError(
@@ -159,10 +158,13 @@ def risk_scores(
     if scale == "log":
         values, queries = (np.log(np.maximum(some, LEAST_ENTROPY)) for some in (values, queries))
     known = _Known(values, member, label, table.classes)
+    samples = {"label": table.label, "member": table.member[target].astype(np.int8)}
+    samples["modified_entropy"] = table.signal(RISK_SIGNAL)[target]
     if smooth:
-        return RiskScores(known.by_kernels(queries, rows, prior=prior), prior, None, scale, pooled)
+        posterior = known.by_kernels(queries, rows, prior=prior)
+        return RiskScores(posterior, prior, None, scale, pooled, samples=samples)
     scores, support = known.by_histograms(queries, rows, prior=prior, bins=made)
-    return RiskScores(scores, prior, made, scale, pooled, support)
+    return RiskScores(scores, prior, made, scale, pooled, support, samples)
 
 
 class _Known:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.membership.analysis import (
@@ -68,6 +67,8 @@ class ShadowSurvey(OneTargetSurvey):
     by_group: tuple[Part, ...]
     risks: RiskScores | None
     reliability: Reliability | None
+    average_name = "Accuracy"
+
     class_risks: ClassRisks | None = None
     epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)
 
@@ -382,15 +383,4 @@ def class_risk_fields(risks: ClassRisks | None) -> dict[str, Any] | None:
         "rank_correlation": plain(risks.correlation.rank),
         "linear_correlation": plain(risks.correlation.linear),
         "classes": rows_of(columns),
-    }
-
-
-def risk_columns(table: SignalTable, risks: RiskScores) -> dict[str, NDArray[Any]]:
-    """The columns of a table of risk scores, one row per sample."""
-    return {
-        "sample": np.arange(table.samples),
-        "label": table.label,
-        "member": table.member[0].astype(np.int8),
-        "modified_entropy": table.signal("modified-entropy")[0],
-        "risk": risks.scores,
     }

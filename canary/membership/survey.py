@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 
@@ -122,6 +122,9 @@ class Survey(Named, Shown, Generic[One]):
 
     `doubts` are those of the notes by which it decides nothing that nothing was found.
     """
+
+    average_name: ClassVar[str] = "AUC"
+    """What `average_of` is called in tables."""
 
     attacked: tuple[One, ...]
     confidence: float

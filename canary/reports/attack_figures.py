@@ -125,11 +125,18 @@ def best_first(reached: Sequence[Reach]) -> tuple[list[Reach], list[Reach]]:
 
 
 def reached_figure(
-    drawn: Sequence[Reach], undrawn: Sequence[Reach], fpr: float | None, caption: Text, *, what: str
+    drawn: Sequence[Reach],
+    undrawn: Sequence[Reach],
+    fpr: float | None,
+    caption: Text,
+    *,
+    what: str,
+    average: str,
 ) -> Figure:
     """The share of the members that each attack finds at a rate, of those that `best_first` gives.
 
-    Without a rate it is the share of right guesses on average. The table has them all.
+    Without a rate it is the share of right guesses on average. The table has them all; `average`
+    is what its last column is called.
     """
     guessing, shown = 0.5 if fpr is None else fpr, drawn[::-1]
     attacks = sum(one.attack for one in drawn)
@@ -144,8 +151,12 @@ def reached_figure(
     for height, one in enumerate(shown):
         marks.append(line([one.found.lower, one.found.upper], [height, height], INK, 1.6))
     most = min(max(one.found.upper for one in shown) * 1.05, 1.0)
-    step = next(step for step in (1, 2, 5, 10, 20) if 100 * most <= 6 * step or step == 20)
-    ticks = {share / 100: f"{share} %" for share in range(0, round(100 * most) + 1, step)}
+    step = next(
+        step
+        for step in (*(m * 10.0**k for k in range(-4, 2) for m in (1, 2, 5)),)
+        if 100 * most <= 6 * step or step == 20
+    )
+    ticks = {k * step / 100: f"{k * step:g} %" for k in range(int(100 * most / step + 1e-9) + 1)}
     names = {float(height): one.name for height, one in enumerate(shown)}
     shares = "right guesses" if fpr is None else f"training {what} found"
     x = Axis(shares, limits=(-0.01 * most, 1.01 * most), ticks=ticks)
@@ -162,7 +173,7 @@ def reached_figure(
     words = "; ".join(f"{one.name}: {100 * one.found.value:.1f} %" for one in shown)
     columns: tuple[str, ...] = ("Attack", "Right", "Interval")
     if fpr is not None:
-        columns = ("Attack", f"Found at FPR {100 * fpr:.3g} %", "Interval", "On average")
+        columns = ("Attack", f"Found at FPR {100 * fpr:.3g} %", "Interval", average)
     return Figure(
         "reached",
         f"Share of {shares} by each attack, where guessing has {100 * guessing:.3g} %. {words}.",

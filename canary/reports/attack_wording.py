@@ -260,7 +260,11 @@ def found_blocks(
         what=f"training {_others(kind)}",
         rarely="" if fpr is None else rarely(fpr, _others(kind)),
     )
-    return [reached_figure(reached, undrawn, fpr, caption, what=_others(kind))]
+    return [
+        reached_figure(
+            reached, undrawn, fpr, caption, what=_others(kind), average=survey.average_name
+        )
+    ]
 
 
 def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None:

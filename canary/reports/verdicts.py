@@ -101,6 +101,8 @@ def verdict_report(verdict: Verdict) -> Report:
             for block in outcome(audit, bits_allowed)
         )
         actions += advice(audit, verdict)
+    if not audits:  # their pages have limits in guesses
+        blocks.append(_limits(verdict))
     return Report(
         title="Memorization audit of "
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
@@ -122,6 +124,20 @@ def verdict_report(verdict: Verdict) -> Report:
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
+
+
+def _limits(verdict: Verdict) -> Table:
+    """The finding that decides each limit."""
+    rows = []
+    for finding in (verdict.reason, *verdict.others):
+        ends = (finding.lower, finding.upper)
+        low, high = ("?" if end is None else f"{end:.3g}" for end in ends)
+        limit = "none" if finding.limit is None else f"{finding.limit:.3g}"
+        value = "none" if finding.value is None else f"{finding.value:.3g}"
+        between = f"{value} ({low} to {high})" if {low, high} != {"?"} else value
+        rows.append((finding.subject, limit, between, finding.outcome))
+    columns = ("What was tested", "Limit", "Measured", "Outcome")
+    return Table("Limits and what was measured", columns, rows, style="words")
 
 
 @section(Verdict, "How the limit was judged", specialist=True)

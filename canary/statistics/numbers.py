@@ -136,6 +136,14 @@ class Shown:
 
     _figures = "canary.reports.notebook"  # by name: it is above, and imported for a view only
 
+    if not TYPE_CHECKING:  # else any name would do
+
+        def __getattr__(self, name: str) -> Any:
+            """An error that says what there is; called only for names that are not."""
+            names = [n for n in getattr(type(self), "__dataclass_fields__", ()) if n[0] != "_"]
+            among = f"; its fields are {', '.join(names)}" if names and name[:1] != "_" else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{among}")
+
     def summary(self) -> str:
         """A few lines for a terminal."""
         raise NotImplementedError

@@ -20,6 +20,7 @@ from canary.models.decoding import Scheme
 from canary.passages.result import Passages, Verbatim
 from canary.records.versioned_json import dump_document
 from canary.reports.builders import report_of
+from canary.reports.document import Table
 from canary.reports.verdicts import explained, junit, markdown
 from canary.signals.signal_table import SignalTable
 
@@ -426,3 +427,13 @@ def test_passages_that_decide_nothing(made, asked, outcome, said):
 def test_limits_on_passages_that_make_no_sense(asked, said):
     with pytest.raises(InputError, match=said):
         check(passages(0, documents=3), **asked)
+
+
+def test_a_pass_names_what_decides_each_limit(attacked):
+    verdict = check(attacked, max_auc=0.999, max_tpr_at_fpr={0.1: 0.999, 0.01: 0.999})
+    assert verdict.outcome == "passed"
+    assert [finding.check for finding in (verdict.reason, *verdict.others)] == ["AUC", "TPR"]
+    (table,) = (block for block in report_of(verdict).outcome if isinstance(block, Table))
+    assert [row[-1] for row in table.rows] == ["passed", "passed"]
+    failed = check(attacked, max_auc=0.501, max_tpr_at_fpr={0.1: 0.999})
+    assert (failed.outcome, failed.others) == ("failed", [])

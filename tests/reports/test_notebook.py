@@ -233,3 +233,9 @@ def test_the_numbers_are_those_of_the_result_golden():
     found = RESULTS["survey"][0]()
     shown = list(found.to_frame()["tpr_at_fpr_0.1"])
     assert shown == [one.points[0].tpr.value for one in found.attacked]
+
+
+def test_an_attribute_that_is_not_there_is_answered_with_those_that_are():
+    with pytest.raises(AttributeError, match=r"no attribute 'y'; its fields are values.*label"):
+        TABLES[0].y  # noqa: B018
+    assert not hasattr(TABLES[0], "_repr_png_")
