@@ -124,7 +124,8 @@ def survey_models(
     whole = len(rows) == few.models
     fleets = whole and _left_out_safely(few, kinds)
     # Intervals over fleets have ends of their own.
-    chosen, said = rates_of(fprs, nonmembers, confidence=None if fleets else confidence)
+    each = None if fleets else confidence
+    chosen, said = rates_of(fprs, nonmembers, confidence=each, attacks=len(kinds))
     notes += said
     if whole and not fleets:
         notes.append(_own_intervals(few.models))

@@ -216,7 +216,6 @@ def survey(
     for table in (target, shadow):
         check_members(table.member, table.source)
     member = target.member[0]
-    rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
     shared = check_shadow(target, shadow)
     if not coins and (guesses is not None or delta):
         raise InputError(
@@ -230,12 +229,13 @@ def survey(
             cure="train the shadow on other samples, or leave coins=True (--coin-flips) out",
             where="survey",
         )
-    doubts = doubts_of_pair(target, shadow)
+    names = named_attacks(target, attacks, shadow=shadow)
+    others, doubts = int((~member).sum()), doubts_of_pair(target, shadow)
+    rates, notes = rates_of(fprs, others, confidence=confidence, attacks=len(names))
     notes += [*shared, *doubts]
     entropies = all("modified-entropy" in table.values for table in (target, shadow))
     if not entropies:
         notes.append("Losses alone give neither correctness nor entropies, nor risk scores")
-    names = named_attacks(target, attacks, shadow=shadow)
     kept = target.outputs is not None and shadow.outputs is not None
     if attacks.strip() == "all" and entropies and not kept:
         notes.append(

@@ -102,13 +102,15 @@ class Surest:
     """The attack, of `attacks`, that finds most members while few non-members are mistaken.
 
     `tpr` is the share of the members that it finds at the false positive rate `fpr`. Its interval
-    allows for the choice among the attacks.
+    allows for the choice among the attacks. `shows` is False where non-members are so few that it
+    begins at 0 whatever is found.
     """
 
     name: str
     fpr: float
     tpr: Estimate
     attacks: int
+    shows: bool = True
 
     @property
     def beats_guessing(self) -> bool:
@@ -237,7 +239,8 @@ class Survey(Named, Shown, Generic[One]):
             return one.rates_found()[fpr].value, self.average_of(one, self.confidence).value
 
         best = max(self.attacked, key=found)
-        return Surest(best.name, fpr, self.found_by(best, fpr), len(self.attacked))
+        found_by = self.found_by(best, fpr)
+        return Surest(best.name, fpr, found_by, len(self.attacked), shows=self._can_show(fpr))
 
     def _can_show(self, fpr: float) -> bool:
         """Whether the interval of a share of members at a rate can have a lower end above 0."""
@@ -299,14 +302,19 @@ class OneTargetSurvey(Survey[Attacked]):
 
 
 def rates_of(
-    fprs: Sequence[float] | None, nonmembers: int, *, confidence: float | None = None
+    fprs: Sequence[float] | None,
+    nonmembers: int,
+    *,
+    confidence: float | None = None,
+    attacks: int = 1,
 ) -> tuple[list[float], list[str]]:
     """The false positive rates that are looked at, and notes on them.
 
     Those that were asked for (an EstimationError if one is below one non-member); or those of
     `FPRS` that are not. With a `confidence` the rates whose intervals have no lower end above 0 are
-    named.
+    named; intervals allow for the number of `attacks`.
     """
+    each = None if confidence is None else 1.0 - (1.0 - confidence) / attacks
     chosen, notes = list(FPRS if fprs is None else fprs), []
     if fprs is None:
         chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
@@ -317,14 +325,18 @@ def rates_of(
             )
     for rate in chosen:
         check_rate(rate, nonmembers)
-        needed = 1 if confidence is None else nonmembers_for_lower_end(rate, confidence=confidence)
+        needed = 1 if each is None else nonmembers_for_lower_end(rate, confidence=each)
         if nonmembers < needed:
             notes.append(
                 f"{nonmembers:,} non-members are too few to show what an attacker finds who is "
                 f"wrong about {100 * rate:g} % of them: that interval starts at 0, whatever the "
-                f"risk is. It takes {needed:,} non-members"
+                f"risk is. It takes {needed:,} non-members{_with(attacks)}"
             )
     return chosen, notes
+
+
+def _with(attacks: int) -> str:
+    return f" with {attacks} attacks, and fewer with fewer attacks" if attacks > 1 else ""
 
 
 def plain(value: Any) -> Any:

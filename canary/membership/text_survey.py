@@ -192,9 +192,10 @@ def survey_texts(
             cure="give the texts that were measured",
             where="survey_texts",
         )
-    rates, notes = rates_of(fprs, int((~member).sum()), confidence=confidence)
-    chosen = [texts[at] for at in measured.kept.tolist()]
     names = [name for name in TEXT_SIGNALS if name in table.values]
+    others = int((~member).sum())
+    rates, notes = rates_of(fprs, others, confidence=confidence, attacks=len(names))
+    chosen = [texts[at] for at in measured.kept.tolist()]
     done = stage(progress, "attacks", FOLDS + len(names), "rounds")
     words = words_alone(chosen, member, seed=seed, confidence=confidence, done=done)
     teaching, judged = _halves(member, seed)

@@ -42,6 +42,7 @@ _OUTCOMES = {
 """What follows from attacks: the label and the tone of a report."""
 
 _ON_AVERAGE = ("Recognizable on average, but no single sample for sure", "undecided")
+_OPEN = ("Recognizable on average; too few other samples to judge single ones", "undecided")
 """Of samples that can be identified, where guesses with few mistakes find no more than chance."""
 
 
@@ -63,7 +64,9 @@ def survey_report(
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
     calm, found, loud = outcome == "not identified", outcome == "identified", [*aloud, *doubts]
     average = found and surest is not None and not surest.beats_guessing
-    label, tone = _ON_AVERAGE if average else _OUTCOMES[outcome]
+    label, tone = _OUTCOMES[outcome]
+    if average:
+        label, tone = _ON_AVERAGE if surest is None or surest.shows else _OPEN
     label = label.replace("sample", _one(kind))
     sentences, one = [*answer], _one(kind)
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
@@ -127,7 +130,8 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
         return [average, who]
     if surest.beats_guessing:
         return [surest_sentence(surest, kind, "sure"), f"{average} {who}"]
-    return [f"{average} {surest_sentence(surest, kind, 'average')}", who]
+    how = "average" if surest.shows else "open"
+    return [f"{average} {surest_sentence(surest, kind, how)}", who]
 
 
 def named(attack: str) -> str:
@@ -144,7 +148,8 @@ def _quoted(attack: str) -> str:
 def surest_sentence(surest: Surest, kind: str, how: str) -> str:
     """How many members the surest guesses find, and how many guessing finds.
 
-    `how` they are found: ``sure``, or else ``average`` or ``calm``.
+    `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
+    are too few to show it.
     """
     tpr, others = surest.tpr, _others(kind)
     return sentence(
@@ -152,6 +157,7 @@ def surest_sentence(surest: Surest, kind: str, how: str) -> str:
         **{how: True},
         some=in_people(tpr.value),
         what=f"training {others}",
+        others=others,
         one=f"training {_one(kind)}",
         rarely=rarely(surest.fpr, others),
         share=percent_of(tpr.value),
@@ -224,7 +230,9 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
         ends=ends_of(best),
         of=of,
     )
-    return [average] if surest is None else [average, surest_sentence(surest, kind, "calm")]
+    if surest is None:
+        return [average]
+    return [average, surest_sentence(surest, kind, "calm" if surest.shows else "open")]
 
 
 def found_blocks(

@@ -177,9 +177,10 @@ def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
                 ends=_ends(at, found),
             )
         )
-        what = f"True positive rate of the best membership attack at a false positive rate of {few}"
+        what = f"True positive rate of the attack {lead.name} at a false positive rate of {few}"
         kind = f"membership_tpr_at_fpr_{at.asked_fpr:g}"
         metrics.append(Metric(kind, what, *_rounded(at, found)))
+    best = max(attacks, key=lambda one: one.corrected.auc.value)
     auc = best.corrected.auc
     texts.append(
         said_in_one(
@@ -187,7 +188,9 @@ def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
             ends=_ends(auc, found),
         )
     )  # fmt: skip
-    what = "AUC of the best membership attack"
+    what = (
+        f"AUC of the membership attack {best.name}, the highest of {plural(len(attacks), 'attack')}"
+    )
     return texts, [*metrics, Metric("membership_auc", what, *_rounded(auc, found))]
 
 

@@ -215,7 +215,7 @@ def test_a_card_is_one_that_model_hubs_read(tmp_path, files):
     assert metrics["exposure_16_copies"].metric_value == pytest.approx(20, abs=0.01)
     assert metrics["search_found"].metric_value == 1
     document = json.loads(files[1].read_text())
-    (best,) = (one for one in document["attacks"] if one["name"] == document["strongest"])
+    best = max(document["attacks"], key=lambda one: one["corrected"]["auc"]["value"])
     auc = best["corrected"]["auc"]
     assert metrics["membership_auc"].metric_value == round(auc["value"], 4)
     assert metrics["membership_auc"].metric_args["lower"] == round(auc["lower"], 4)
