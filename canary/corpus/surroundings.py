@@ -87,6 +87,11 @@ class Surroundings:
                 return text
         return ""
 
+    def in_messages(self) -> bool:
+        """Whether nearly all copies begin a chat message, before which a template puts its text."""
+        begun = sum(number for (place, _), number in self._before.items() if place == "message")
+        return 0 < begun >= _SAME * self._before.total()
+
     def preceded(self, context: str) -> str:
         """What comes before the copies, as far as that is no person's text; one sentence.
 

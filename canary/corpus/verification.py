@@ -82,6 +82,9 @@ class Verification(
     follows : str
         What nearly all copies have before them at the beginning of their text; an audit must
         have it as its context.
+    messages : bool
+        Whether nearly all copies begin a chat message; an audit must have as its context what the
+        chat template puts before it.
     others : int
         Different texts of the same formats that are not of this set; counted up to 1,000.
     """
@@ -94,6 +97,7 @@ class Verification(
     fingerprint: str = ""
     before: str = ""
     follows: str = ""
+    messages: bool = False
     others: int = 0
     file: str = field(default="", compare=False)
 
@@ -255,5 +259,6 @@ def verify(
         fingerprint=canaries.fingerprint or "",
         before=around.preceded(context),
         follows=around.beginning(),
+        messages=around.in_messages(),
         others=len(others.texts),
     )

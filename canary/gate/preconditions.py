@@ -107,6 +107,17 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             )
             cure = f"audit again with --context {before!r} (in Python context)"
             findings.append(Finding("context", "context", "undecided", told, cure))
+    if verification is not None and verification.messages and not audit.settings.get("context"):
+        told = (
+            "in the corpus the canaries begin chat messages, before which the chat template of the "
+            "training puts text, and the audit priced them without a context, so the numbers may "
+            "be low"
+        )
+        cure = (
+            "audit again with what the template puts before such a message as --context (in Python "
+            "context); if the training uses no template, verify the texts that it reads"
+        )
+        findings.append(Finding("context", "context", "undecided", told, cure))
     return findings
 
 

@@ -182,10 +182,10 @@ def near_mass(
             break
         children = children.chosen(here)
         guess = np.sqrt(np.maximum(ahead[done, edits - least[here]], _LEAST_AHEAD))
-        true = children.tokens == suffix[done - 1]
+        true = children.choices == suffix[done - 1]
         true &= (level.paths[children.above] == suffix[: done - 1]).all(axis=1)
         worth = level.weights[children.above] * children.masses * guess
-        copies = _copies(worth, children.tokens >= 0, true, width)
+        copies = _copies(worth, children.choices >= 0, true, width)
         chances[automaton.known(level.rows)] = 0.0
         entered = _entered(copies, children, chances, rng)
         above.append(level.number + children.above[entered.children])
@@ -214,13 +214,13 @@ class _Children(NamedTuple):
     """
 
     above: Ints
-    tokens: Ints
+    choices: Ints
     rows: Ints
     masses: Floats
 
     def chosen(self, which: Bools) -> _Children:
         return _Children(
-            self.above[which], self.tokens[which], self.rows[which], self.masses[which]
+            self.above[which], self.choices[which], self.rows[which], self.masses[which]
         )
 
 
@@ -228,7 +228,7 @@ class _Entered(NamedTuple):
     """Positions among the children, tokens, and the chances of having been entered."""
 
     children: Ints
-    tokens: Ints
+    choices: Ints
     chances: Floats
 
 
@@ -254,13 +254,13 @@ def _below(
     """The next level; `others` are the probabilities of tokens that are not known to a node."""
     chosen = entered.children
     at = children.above[chosen]
-    drawn = level.masses[at] * others[at, entered.tokens]
+    drawn = level.masses[at] * others[at, entered.choices]
     return _Level(
-        paths=np.column_stack([level.paths[at], entered.tokens.astype(np.int32)]),
+        paths=np.column_stack([level.paths[at], entered.choices.astype(np.int32)]),
         handles=handles[at],
         rows=children.rows[chosen],
         weights=level.weights[at] / entered.chances,
-        masses=np.where(children.tokens[chosen] >= 0, children.masses[chosen], drawn),
+        masses=np.where(children.choices[chosen] >= 0, children.masses[chosen], drawn),
         number=level.number + len(level.weights),
     )
 
@@ -298,12 +298,12 @@ def _entered(
     One without a token of its own stands for the `others` of its node, of which as many are drawn
     as it is to give.
     """
-    several = (children.tokens < 0) & (copies > 1.0)
+    several = (children.choices < 0) & (copies > 1.0)
     once = np.flatnonzero(~several & (copies > 0.0))
     once = once[systematic(np.minimum(copies[once], 1.0), rng)]
-    single = once[children.tokens[once] >= 0]
-    found = [_Entered(single, children.tokens[single], np.minimum(copies[single], 1.0))]
-    together = np.concatenate([once[children.tokens[once] < 0], np.flatnonzero(several)])
+    single = once[children.choices[once] >= 0]
+    found = [_Entered(single, children.choices[single], np.minimum(copies[single], 1.0))]
+    together = np.concatenate([once[children.choices[once] < 0], np.flatnonzero(several)])
     for child in together.tolist():
         shares = others[children.above[child]]
         total = float(shares.sum())

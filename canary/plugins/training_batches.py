@@ -63,6 +63,17 @@ class _Needle:
         return cls(name, ids[first + 1 : behind], ids[first], fixed, fixed)
 
 
+def _context_of(tokenizer: Tokenizer, context: str) -> tuple[int, ...]:
+    """The tokens of a context, without those that the tokenizer puts around a text."""
+    if not context:
+        return ()
+    (encoding,) = CandidateEncoder(tokenizer).encode([context])
+    spans = encoding.spans or [(0, 1)] * len(encoding.ids)
+    return tuple(
+        token for token, (left, right) in zip(encoding.ids, spans, strict=True) if left < right
+    )
+
+
 class TrainingBatches:
     """Finds canaries in the batches of a training, counts them, and reads the start token off.
 
@@ -79,8 +90,8 @@ class TrainingBatches:
     cut : int
         Canaries that end with their row before their secret does.
     before : Counter of (int or None)
-        The token before each canary that was seen whole; None where its row began, the mask
-        hid what came before, or its position was 0.
+        The token before each canary that was seen whole, or before the context if that comes
+        before it; None where its row began, the mask hid what came before, or its position was 0.
     leads : Counter of tuple of int
         What came before it in its row or, in packed rows with positions, in its own part.
     own : tuple of int
@@ -109,6 +120,7 @@ class TrainingBatches:
         spans = encodings[0].spans or ()
         length = next((i for i, (left, right) in enumerate(spans) if left != right), 0)
         self.own = encodings[0].ids[:length]
+        self._context = _context_of(tokenizer, options.context)
         self._needles: dict[tuple[int, ...], list[_Needle]] = {}
         self._injected: set[str] = set()
         for canary, text, encoding in zip(canaries, texts, encodings, strict=True):
@@ -187,6 +199,9 @@ class TrainingBatches:
                 anew = np.flatnonzero(positions[row, : begin + 1] == 0)
             lead = ids[row, max([0, *hidden[-1:], *anew[-1:]]) : begin].tolist()
             self.leads[tuple(lead)] += 1
+            given = len(self._context)
+            if given and tuple(lead[-given:]) == self._context:
+                lead = lead[:-given]  # the start token comes before the context
             self.before[lead[-1] if lead else None] += 1
 
     def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle | None]]:

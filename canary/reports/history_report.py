@@ -120,8 +120,8 @@ def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
     groups = {n: [last.exposures[at] for at in mine] for n, mine in history.groups().items()}
     least = {n: statistics.median(e.lower_bits for e in group) for n, group in groups.items()}
     medians = {n: median_bits(group) for n, group in groups.items()}
-    # A training is stopped by the lower ends.
-    copies = max(groups, key=lambda n: (bool(n), least[n] if over else medians[n][0], n))
+    # A training is stopped by the lower ends; an estimate may hang on one draw.
+    copies = max(groups, key=lambda n: (bool(n), least[n], medians[n][1], n))
     median, bound = medians[copies]
     elsewhere = over and not values["went_on"] and least[copies] <= float(limit or 0.0)
     about = max(history.formats, key=lambda f: f.draws)

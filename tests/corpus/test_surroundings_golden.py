@@ -78,6 +78,7 @@ def test_copies_in_chats_begin_their_message():
         "all 15 copies begin their message: give what the chat template puts before it as "
         "--context to audit"
     )
+    assert found.messages
 
 
 @pytest.mark.parametrize(

@@ -278,3 +278,13 @@ def test_a_memorized_model_is_memorized_whatever_the_file_lacks(tmp_path):
     assert "so this is not the file that the training read" in note
     with pytest.raises(EstimationError, match="1 of 6 canaries did not survive"):
         new_baseline(learned, verification=found)
+
+
+@pytest.mark.parametrize("context", ["", "<|user|>\n"])
+def test_canaries_that_begin_chat_messages_need_an_audit_with_a_context(tmp_path, context):
+    audit = replace(AUDIT, settings={**AUDIT.settings, "context": context})
+    found = replace(found_in(tmp_path), messages=True)
+    verdict = check(audit, max_exposure_bits=10, verification=found)
+    assert verdict.outcome == ("passed" if context else "undecided")
+    if not context:
+        assert "begin chat messages" in verdict.reason.sentence

@@ -258,3 +258,17 @@ def test_the_model_is_heard_as_the_loop_calls_it(wrapped, caplog):
     assert watch.step(model).start_token == END
     assert watch.finish().batches["canaries"] == 4
     assert not [record for record in caplog.records if record.name.startswith("canary")]
+
+
+@pytest.mark.parametrize("start", [[], [END_ID]])
+def test_a_start_token_is_before_the_context_and_no_part_of_it(start, caplog):
+    """The last token of a chat template is not what comes before its first one."""
+    module, tokenizer = ended_model()
+    context = [*_ids("so "), END_ID]
+    watch = monitor(tokenizer=tokenizer, context=f"so {END}")
+    rows = [[*start, *context, *_ids(text)] for text in _texts(small_set())]
+    watch.see(np.array(rows))
+    moment = watch.step(module)
+    assert moment.start_token == (END if start else None)
+    assert watch.finish().batches["after"] == {END if start else "nothing": 4}
+    assert caplog.text == ""
