@@ -115,6 +115,8 @@ class Surroundings:
             sentence = f"{who} begin{verb} {its} {place}"
         else:
             return f"{plural(copies, 'copy', 'copies')} follow{verb} texts with no common end"
+        if context and place == "message":
+            return f"{sentence}: the chat template puts {context!r} before it, as you say"
         if context:
             fits = text.endswith(context)
             but = f", but the context is {context!r}: after it an audit prices other text"

@@ -42,6 +42,7 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
     what = "recovered" if limit is None else "easier to find than the limit allows"
     spared = [c for c in with_search(audit).injected if first and safe and c.repetitions == safe]
     tested = combined_p(spared)
+    learned = tested is not None and tested.p_value <= SHOWN_LEARNED
     duplicates = said_in_one(
         "advice.duplicates",
         what=f"{'was' if len(found.sure) == 1 else 'were'} {what}",
@@ -50,7 +51,8 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
         safe=copies(safe or 1),
         less=" or less often" if (safe or 1) > 1 else "",
         gap=first and safe and first - safe > 1,
-        learned=tested is not None and tested.p_value <= SHOWN_LEARNED,
+        learned=learned,
+        most=copies(1 if learned else safe or 1),
         guesses=median_guesses([c.exposure for c in spared]) if spared else "",
         blind=blind_guesses(audit, spared).partition(" guess")[0] if spared else "",
         some=first and safe,

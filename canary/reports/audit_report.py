@@ -87,7 +87,7 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
         risk = sentence("start.rivals")
     else:
         before = {None: "nothing", "\n": "newline"}.get(start.token, "other")
-        before = "context" if start.context else before
+        before = "context" if start.context or audit.settings.get("context") else before
         risk = sentence("start.risk", **{before: True}, name=shown_start(start.token))
     return [(Span(risk, "strong"),), *rest]
 

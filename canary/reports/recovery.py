@@ -70,14 +70,15 @@ def searched(audit: Audit) -> Iterator[Text]:
         names = {c.id for c in mine}
         found = [c.canary for c in extraction.candidates if c.canary in names]
         if names:
+            tried = len(extraction.candidates)
             yield said_in_one(
                 "outcome.extraction",
-                there=audit.canaries_in_corpus and not audit.natural,
-                natural=audit.natural,
-                left_out=not audit.canaries_in_corpus,
+                there=tried and audit.canaries_in_corpus and not audit.natural,
+                natural=tried and audit.natural,
+                left_out=tried and not audit.canaries_in_corpus,
                 out=count(len(found)) if found else "none",
                 number=len(names),
-                tried=len(extraction.candidates),
+                tried=tried,
                 queries=extraction.queries,
                 more=len(Recovery(mine).sure) > len(found),
             )

@@ -79,6 +79,8 @@ def test_copies_in_chats_begin_their_message():
         "--context to audit"
     )
     assert found.messages
+    found = verify(Dataset.from_list(chats), CANARIES, column="messages", context="<|user|>")
+    assert found.before.endswith("the chat template puts '<|user|>' before it, as you say")
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,21 @@ CASES = {
         "Those that appeared once need 3,910,000 guesses (the median), where blind guessing takes "
         "500,000,000: the model memorized them, too. Remove duplicates",
     ),
+    "what appeared several times is not safe because it was not recovered": (
+        exact({16: [25.0] * 4, 4: [8.0] * 4, 0: [1.0] * 8}),
+        "The model memorized planted secrets",
+        "found within the first 30 guesses",
+        "the model memorized them, too. Remove duplicates, so that personal text appears once at "
+        "most.",
+    ),
+    "a search that ended before its first text": (
+        of_groups(
+            {4: drawn([0, 1, 2, 3])}, extractions=[replace(extraction({}), candidates=())]
+        ),
+        "The model memorized planted secrets",
+        "the search ended at its budget before the model offered a text",
+        "Even of the secrets that appeared only 4 times",
+    ),
     "everything": (
         exact({1: [29.9] * 4, 4: [29.9] * 4}),
         "The model memorized planted secrets",
