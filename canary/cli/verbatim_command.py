@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from canary.cli.command import command
 from canary.cli.console import Bars
-from canary.cli.options import ModelOptions
+from canary.cli.options import ModelOptions, whole_numbers
 from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, resumable
 from canary.cli.server_options import Count
+from canary.corpus.lines import place
 from canary.errors import InputError
 from canary.records.validation import brief
 
@@ -22,13 +24,16 @@ from canary.records.validation import brief
     out="FOLDER: Where verbatim.json and report.html go.",
     scheme="SCHEME: How text is drawn: t (temperature), k (top-k), p (top-p) and m (min-p), as in "
     "t=0.8,k=40. Repeat it for several.  [default: t=1]",
-    prefix="TOKENS: The tokens of a passage that the model is given.",
+    prefix="TOKENS: The tokens of a passage that the model is given. Several, as in 50,25,100, "
+    "show what that changes; rates are after the first.",
     suffix="TOKENS: The tokens after these, which it has to repeat.",
     near="[Measurement] EDITS: Also measure how probable it is that a sample comes within this "
     "number of edits (tokens) of what it has to repeat, or a share of it such as 10%.",
     near_width="[Measurement] N: Nodes of a level that --near enters; more make it surer.",
     stride="[Long texts] TOKENS: From the beginning of a passage to that of the next.  [default: "
     "as --suffix]",
+    copies="[Long texts] NAME: The field that holds how often the training data have the text.  "
+    "[default: counted in --texts]",
     column="[Long texts] NAME: The field that holds the text.",
 )
 def verbatim(
@@ -38,11 +43,12 @@ def verbatim(
     controls: Path | None = None,
     out: Path,
     scheme: list[str] | None = None,
-    prefix: Count = 50,
+    prefix: str = "50",
     suffix: Count = 50,
     near: str | None = None,
     near_width: Count = 80,
     stride: Count | None = None,
+    copies: str | None = None,
     column: str = "text",
     confidence: float = 0.95,
     names: Names,
@@ -73,6 +79,7 @@ def verbatim(
             name: [text for text, _ in read_rows(source, column)[0]]
             for name, source in given.items()
         }
+        numbers = None if copies is None else _numbers(texts, copies)
         loaded = options.load(model)
         with resumable(folder.parts), Bars() as bars:
             result = measure(
@@ -80,7 +87,8 @@ def verbatim(
                 kinds["texts"],
                 kinds.get("controls"),
                 schemes=schemes,
-                prefix=prefix,
+                prefix=whole_numbers(prefix, "--prefix"),
+                copies=numbers,
                 suffix=suffix,
                 stride=stride,
                 near=None if near is None else _near(near),
@@ -92,6 +100,23 @@ def verbatim(
             )
         result = names.on(result)
         return folder.finish(result, result.to_dict(), SCHEMA)
+
+
+def _numbers(source: Path, column: str) -> list[int]:
+    """A column of whole numbers; the lines are objects with text already."""
+    found = []
+    with source.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if raw.strip():
+                value = json.loads(raw).get(column)
+                if type(value) is not int or value < 1:
+                    raise InputError(
+                        f"has no whole number of 1 or more in {column!r}",
+                        cure="name a column that says how often the training data have the text",
+                        where=place(source, number),
+                    )
+                found.append(value)
+    return found
 
 
 def _near(written: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ from canary.models.decoding import Scheme
 from canary.passages.tries import chance_within, tries_for
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
+from canary.records.validation import brief
 from canary.statistics.clustered import (
     ClusteredShare,
     ShareDifference,
@@ -89,6 +90,10 @@ class Passages(Places):
     near : tuple of tuple of float
         For each window the probability that a sample under the first scheme is near its suffix,
         and the ends of its interval; empty if that was not asked.
+    copies : tuple of int
+        How often the training data have each document that has a window; empty if once.
+    repeated : int
+        Documents that repeat an earlier one, and are measured once.
     """
 
     suffix: int
@@ -97,12 +102,16 @@ class Passages(Places):
     longest: tuple[int, ...] = field(repr=False)
     trailing: tuple[int, ...] = field(repr=False)
     near: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
+    copies: tuple[int, ...] = field(default=(), repr=False)
+    repeated: int = 0
 
     def _check(self) -> None:
         super()._check()
         columns = (self.log_probs, self.leading, self.longest, self.trailing, self.near or self)
         if any(len(column) != len(self) for column in columns):
             raise ValueError("has no windows, or not all numbers of each")
+        if self.copies and (len(self.copies) != len(set(self.document)) or min(self.copies) < 1):
+            raise ValueError("has not the copies of each document")
         if any(not 0.0 <= low <= high for _, low, high in self.near):
             raise ValueError("has an interval that is not in order")
 
@@ -132,6 +141,15 @@ class Passages(Places):
 
 
 @dataclass(frozen=True)
+class AfterPrefix(Record):
+    """The suffixes of a `Verbatim` after another prefix, of `prefix` tokens."""
+
+    prefix: int
+    texts: Passages
+    controls: Passages | None = None
+
+
+@dataclass(frozen=True)
 class Extractable(Record):
     """The share of windows that come out of a model, beside that of controls, if there are any."""
 
@@ -153,6 +171,8 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         Of all intervals, each over documents.
     model, settings : dict
         The model's facts, and what is needed to measure again.
+    others : tuple of AfterPrefix
+        The same suffixes after other prefixes, if several were asked for.
     """
 
     texts: Passages
@@ -161,12 +181,15 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     confidence: float
     model: dict[str, Any] = field(repr=False)
     settings: dict[str, Any] = field(repr=False)
+    others: tuple[AfterPrefix, ...] = field(default=(), repr=False)
     about: About = field(default_factory=About.today)
     file: str = ""
 
     def _check(self) -> None:
         check_confidence(self.confidence, "verbatim")
-        for kind in filter(None, (self.texts, self.controls)):
+        kinds = [self.texts, self.controls]
+        kinds += [kind for one in self.others for kind in (one.texts, one.controls)]
+        for kind in filter(None, kinds):
             if not self.schemes or any(len(row) != len(self.schemes) for row in kind.log_probs):
                 raise ValueError("has not one log-probability for each scheme")
 
@@ -179,6 +202,11 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 notes.append(
                     f"{kind.short:,} of {kind.documents:,} {name} are shorter than a passage and "
                     "were not looked at"
+                )
+            if kind and kind.repeated:
+                notes.append(
+                    f"{kind.repeated:,} of {kind.documents:,} {name} repeat another and were "
+                    "measured once"
                 )
         return tuple(notes)
 
@@ -196,18 +224,20 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         return "\n".join([*lines, *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:
-        """A row for each window."""
-        kinds = {"texts": self.texts, "controls": self.controls}
+        """A row for each window after each prefix."""
+        measured = [self, *(self.after(one.prefix) for one in self.others)]
         return [
             {
                 "kind": name,
+                "prefix": one.settings["prefix"],
                 "document": kind.document[at],
                 "position": kind.position[at],
                 **{f"nats {s}": v for s, v in zip(self.schemes, kind.log_probs[at], strict=True)},
                 **{run: getattr(kind, run)[at] for run in ("leading", "longest", "trailing")},
                 **dict(zip(("near", "near lower", "near upper"), row, strict=True)),
             }
-            for name, kind in kinds.items()
+            for one in measured
+            for name, kind in (("texts", one.texts), ("controls", one.controls))
             if kind is not None
             for at, row in enumerate(kind.near or [(None,) * 3] * len(kind))
         ]
@@ -216,6 +246,39 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         found = self.greedy_rate().texts
         for name in ("value", "lower", "upper"):
             yield f"verbatim/greedy_{name}", getattr(found, name)
+
+    def after(self, prefix: int) -> Verbatim:
+        """The result for the same suffixes after another prefix, one of those asked for."""
+        known = {one.prefix: one for one in self.others}
+        if prefix == self.settings["prefix"]:
+            return self
+        if prefix not in known:
+            asked = ", ".join(map(str, sorted([*known, self.settings["prefix"]])))
+            problem = f"a prefix of {brief(prefix)} tokens was not measured"
+            raise InputError(problem, cure=f"name one of {asked}", where="prefix")
+        one = known[prefix]
+        settings = {**self.settings, "prefix": prefix}
+        return replace(self, texts=one.texts, controls=one.controls, others=(), settings=settings)
+
+    def by_prefix(self) -> dict[int, Extractable]:
+        """`greedy_rate` by the length of the prefix, of which each has the same suffixes."""
+        lengths = sorted([self.settings["prefix"], *(one.prefix for one in self.others)])
+        return {length: self.after(length).greedy_rate() for length in lengths}
+
+    def by_copies(self) -> dict[tuple[int, int], ClusteredShare]:
+        """The share of windows of texts that greedy decoding gives, by the copies of the text.
+
+        Each key is the least and the most copies of a group: 1, 2 to 3, 4 to 7 and so on.
+        """
+        hits, sizes = self.texts.counted(self.texts.greedy)
+        copies = np.array(self.texts.copies or (1,) * len(sizes))
+        group = np.frexp(copies)[1]  # 1 for 1, 2 for 2 and 3, ...
+        return {
+            (int(copies[mine].min()), int(copies[mine].max())): clustered_share(
+                hits[mine], sizes[mine], confidence=self.confidence
+            )
+            for mine in (group == one for one in np.unique(group))
+        }
 
     def greedy_rate(self) -> Extractable:
         """The share of windows whose suffix greedy decoding gives."""

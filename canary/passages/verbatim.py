@@ -15,7 +15,7 @@ from canary.models.decoding import Scheme
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.passages.near import edits_of, near_columns, near_masses
-from canary.passages.result import Passages, Verbatim
+from canary.passages.result import AfterPrefix, Passages, Verbatim
 from canary.passages.windows import Grid, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
@@ -37,9 +37,10 @@ def verbatim(
     controls: Iterable[str] | None = None,
     *,
     schemes: Scheme | Sequence[Scheme] = Scheme(),  # noqa: B008 - frozen
-    prefix: int = 50,
+    prefix: int | Sequence[int] = 50,
     suffix: int = 50,
     stride: int | None = None,
+    copies: Sequence[int] | None = None,
     near: float | None = None,
     near_width: int = 80,
     confidence: float = 0.95,
@@ -60,11 +61,17 @@ def verbatim(
         predicts. Without them nothing distinguishes memory from predictability.
     schemes : Scheme or sequence of Scheme
         How text is drawn from the model; plain sampling unless given.
-    prefix, suffix : int
-        Tokens that the model is given, and those that it has to repeat.
+    prefix : int or sequence of int
+        Tokens that the model is given. After several numbers of them the same suffixes are
+        measured; the first is that of all rates, and `Verbatim.after` has the others.
+    suffix : int
+        Tokens that it has to repeat.
     stride : int, optional
         Tokens from the beginning of a window to that of the next; `suffix` unless given, so that
         each token of a document but the first `prefix` is in one suffix.
+    copies : sequence of int, optional
+        How often the training data have each text; counted in `texts` unless given. A text that
+        repeats another is measured once.
     near : int or float, optional
         Also measure how probable it is that a sample under the first scheme comes near a suffix:
         within this number of insertions, deletions and substitutions of tokens, or within this
@@ -94,9 +101,9 @@ def verbatim(
 
     Notes
     -----
-    One row of ``prefix + suffix`` tokens for each window. With `near` at most about ``suffix *
-    near_width`` tokens more for each, and fewer where few continuations come near. Memory holds
-    the tokens of all texts, and a few numbers for each window.
+    One row of ``prefix + suffix`` tokens for each window and prefix. With `near` at most about
+    ``suffix * near_width`` tokens more for each, and fewer where few continuations come near.
+    Memory holds the tokens of all texts, and a few numbers for each window.
 
     Examples
     --------
@@ -109,24 +116,27 @@ def verbatim(
         cure = "leave it out; the prefix is what comes before a suffix"
         raise InputError("verbatim takes no context", cure=cure, where="context")
     check_confidence(confidence, "verbatim")
-    grid = _grid(prefix, suffix, stride)
+    prefixes = _prefixes(prefix)
+    grid = _grid(max(prefixes), suffix, stride)
     edits = None if near is None else edits_of(near, grid.suffix)
     whole_number(near_width, "near_width", at_least=2, cure="give a number of nodes, such as 80")
     asked = _schemes(schemes)
     seam = load(model)
     encoder = scoring.encoder(seam)
-    kinds = {"texts": cut(encoder, texts, grid)}
+    longest = {"texts": cut(encoder, texts, grid, copies=copies)}
     if controls is not None:
-        kinds["controls"] = cut(encoder, controls, grid, name="controls")
-        refuse_overlap(kinds["texts"], kinds["controls"])
-    _check_fits(seam, kinds["texts"])
+        longest["controls"] = cut(encoder, controls, grid, name="controls")
+        refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
+    _check_fits(seam, longest["texts"])
+    kinds = {name: windows.after(prefixes[0]) for name, windows in longest.items()}
     digests = {name: windows.digest for name, windows in kinds.items()}
     settings: dict[str, Any] = {
-        "prefix": grid.prefix,
+        "prefix": prefixes[0],
         "suffix": grid.suffix,
         "stride": grid.stride,
         "start_token": scoring.start_token,
         **({} if edits is None else {"near": edits, "near_width": near_width}),
+        **({} if len(prefixes) == 1 else {"prefixes": list(prefixes)}),
     }
     with ExitStack() as held:
         run = None
@@ -134,19 +144,21 @@ def verbatim(
             written = [str(scheme) for scheme in asked]
             identity = {"task": "verbatim", **identity_of(seam), **settings, **digests}
             run = held.enter_context(open_run(parts, {**identity, "schemes": written}))
-        measured = {
-            name: _measured(
-                Batcher(
-                    seam,
-                    batch_size=scoring.batch_size,
-                    progress=stage(progress, name, len(windows) * grid.suffix),
-                ),
-                windows,
-                asked,
-                None if run is None else run.series(name),
+
+        def passages(name: str, windows: Windows) -> Passages:
+            advance = stage(progress, name, len(windows) * grid.suffix)
+            batcher = Batcher(seam, batch_size=scoring.batch_size, progress=advance)
+            series = None if run is None else run.series(name.replace(" ", "-"))
+            return _measured(batcher, windows, asked, series)
+
+        measured = {name: passages(name, windows) for name, windows in kinds.items()}
+        others = [
+            AfterPrefix(
+                tokens,
+                **{n: passages(f"{n} after {tokens}", w.after(tokens)) for n, w in longest.items()},
             )
-            for name, windows in kinds.items()
-        }
+            for tokens in prefixes[1:]
+        ]
         for name, windows in kinds.items():
             if edits is None:
                 break
@@ -158,7 +170,7 @@ def verbatim(
                 asked[0],
                 width=near_width,
                 confidence=confidence,
-                shards=None if run is None else run.series(f"near {name}"),
+                shards=None if run is None else run.series(f"near-{name}"),
             )
             measured[name] = replace(measured[name], near=near_columns(masses))
     return Verbatim(
@@ -168,6 +180,7 @@ def verbatim(
         confidence=confidence,
         model=seam.facts.to_dict(),
         settings={**settings, "batch_size": scoring.batch_size},
+        others=tuple(others),
     )
 
 
@@ -188,6 +201,7 @@ def _measured(
         if shards is not None:
             shards.append({"windows": block.stop}, known[-1].astype(_BODY).tobytes())
     numbers = np.concatenate(known)
+    times = windows.copies[np.unique(windows.document)]
     leading, longest, trailing = numbers[:, -3:].astype(np.int64).T
     return Passages(
         documents=len(windows.tokens),
@@ -196,6 +210,8 @@ def _measured(
         suffix=windows.grid.suffix,
         document=tuple(windows.document.tolist()),
         position=tuple(windows.position.tolist()),
+        copies=() if (times == 1).all() else tuple(times.tolist()),
+        repeated=int((windows.copies == 0).sum()),
         log_probs=tuple(map(tuple, numbers[:, :-3].tolist())),
         leading=tuple(leading.tolist()),
         longest=tuple(longest.tolist()),
@@ -223,6 +239,13 @@ def _known(shards: Series, blocks: list[range], numbers: int) -> list[Any]:
         problem = "holds other blocks of windows than this run has"
         raise RecordError(problem, cure="remove the folder to begin anew", where=str(shards.folder))
     return [np.frombuffer(shard.body, _BODY).reshape(-1, numbers) for shard in earlier]
+
+
+def _prefixes(given: int | Sequence[int]) -> tuple[int, ...]:
+    listed = given if isinstance(given, Sequence) and given else [given]
+    cure = "give a number of tokens, 50 is usual, or several such as [50, 25, 100]"
+    found = tuple(whole_number(one, "prefix", at_least=1, cure=cure) for one in listed)
+    return tuple(dict.fromkeys(found))
 
 
 def _grid(prefix: int, suffix: int, stride: int | None) -> Grid:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.models.language_model import Rows
-from canary.records.validation import some, text
+from canary.records.validation import some, text, whole_number
 from canary.scoring.texts import encode_placed
 from canary.statistics.numbers import plural
 from canary.tokens.candidates import CandidateEncoder
@@ -48,7 +49,10 @@ class Windows:
     before : tuple of int
         Tokens before each window: what training put before a text.
     tokens : list of int32 array
-        The tokens of each document, without those that the tokenizer puts around it.
+        The tokens of each document, without those that the tokenizer puts around it; none of one
+        that repeats an earlier one.
+    copies : int64 array of shape (documents,)
+        How often the training data have each document; 0 where it repeats an earlier one.
     document, position : int64 array of shape (windows,)
         Number of the document, from 0, and its token with which the window begins.
     digest : str
@@ -58,6 +62,7 @@ class Windows:
     grid: Grid
     before: tuple[int, ...]
     tokens: list[NDArray[np.int32]]
+    copies: Ints
     document: Ints
     position: Ints
     digest: str
@@ -68,7 +73,13 @@ class Windows:
     @property
     def short(self) -> int:
         """How many documents are shorter than one window."""
-        return sum(len(ids) < self.grid.width for ids in self.tokens)
+        own = np.array([len(ids) for ids in self.tokens])[self.copies > 0]
+        return int((own < self.grid.width).sum())
+
+    def after(self, prefix: int) -> Windows:
+        """The same suffixes, after another prefix that is not longer."""
+        moved = self.position + self.grid.prefix - prefix
+        return replace(self, grid=replace(self.grid, prefix=prefix), position=moved)
 
     def ids(self, window: int) -> NDArray[np.int32]:
         """The tokens of one window."""
@@ -84,14 +95,21 @@ class Windows:
 
 
 def cut(
-    encoder: CandidateEncoder, texts: Iterable[str], grid: Grid, *, name: str = "texts"
+    encoder: CandidateEncoder,
+    texts: Iterable[str],
+    grid: Grid,
+    *,
+    name: str = "texts",
+    copies: Sequence[int] | None = None,
 ) -> Windows:
-    """The windows of texts, cut from the tokens of each whole text.
+    """The windows of texts, cut from the tokens of each whole text; once of those that repeat.
+
+    `copies` says how often the training data have each text; counted in `texts` unless given.
 
     Raises
     ------
     InputError
-        If `texts` are not texts, or none is as long as a window.
+        If `texts` are not texts, none is as long as a window, or `copies` are no numbers of them.
     ModelError
         If the tokenizer cannot represent a text.
     """
@@ -99,10 +117,15 @@ def cut(
     for each in given:
         text(each, f"each of {name}", cure="give texts that can be written as UTF-8")
     before: tuple[int, ...] = encoder.start
-    tokens = []
-    for encoding in encode_placed(encoder, given, lambda number: f"{name}[{number}]"):
+    tokens = [np.zeros(0, np.int32)] * len(given)
+    times, first = _times(given, copies), dict[str, int]()
+    for at, each in enumerate(given):
+        first.setdefault(each, at)
+    places = list(first.values())
+    encodings = encode_placed(encoder, list(first), lambda at: f"{name}[{places[at]}]")
+    for place, encoding in zip(places, encodings, strict=True):
         around, own = _parted(encoding, len(encoder.start))
-        tokens.append(np.array(own, np.int32))
+        tokens[place] = np.array(own, np.int32)
         before = around if own else before
     counts = [max((len(ids) - grid.width) // grid.stride + 1, 0) for ids in tokens]
     if not sum(counts):
@@ -116,7 +139,21 @@ def cut(
     position = np.concatenate([np.arange(count) * grid.stride for count in counts])
     digest = hashlib.sha256(json.dumps(given).encode()).hexdigest()
     document = np.repeat(np.arange(len(tokens)), counts)
-    return Windows(grid, before, tokens, document, position.astype(np.int64), digest)
+    held = np.where(np.isin(np.arange(len(given)), places), times, 0)
+    return Windows(grid, before, tokens, held, document, position.astype(np.int64), digest)
+
+
+def _times(texts: Sequence[str], copies: Sequence[int] | None) -> Ints:
+    """How often the training data have each text."""
+    counted = Counter(texts)
+    if copies is None:
+        return np.array([counted[each] for each in texts], np.int64)
+    cure = "give for each text how often the training data have it"
+    found = [whole_number(one, "copies", at_least=1, cure=cure) for one in copies]
+    if len(found) != len(texts) or len(counted) < len(set(zip(texts, found, strict=True))):
+        problem = "are not one number for each text, the same for equal texts"
+        raise InputError(f"copies {problem}", cure=cure, where="copies")
+    return np.array(found, np.int64)
 
 
 def refuse_overlap(texts: Windows, controls: Windows) -> None:

@@ -19,10 +19,11 @@ from canary.reports.document import (
     Panel,
     Report,
     Table,
+    mark,
     said,
     sentence,
 )
-from canary.reports.palette import CONTROL, CURVE, SERIES, dots
+from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural, probability
@@ -106,9 +107,13 @@ def _key(found: Extractable, drawn: Extractable) -> str:
 def share_said(share: ClusteredShare) -> str:
     """A share with its interval; of none its upper bound."""
     if not share.hits:
-        return f"0 % (at most {100 * share.upper:.2g} %)"
-    ends = f"{100 * share.lower:.2g} to {100 * share.upper:.2g} %"
-    return f"{100 * share.value:.2g} % ({ends})"
+        return f"0 % (at most {_percent(share.upper)} %)"
+    ends = f"{_percent(share.lower)} to {_percent(share.upper)} %"
+    return f"{_percent(share.value)} % ({ends})"
+
+
+def _percent(share: float) -> str:
+    return "100" if share >= 0.995 else f"{100 * share:.2g}"
 
 
 @section(Verbatim, "How many passages come out")
@@ -137,6 +142,56 @@ def _rates(result: Verbatim) -> Table:
             assert one.difference is not None
             row += [share_said(one.controls), probability(one.difference.p)]
     return Table("Share of passages that come out", columns, rows, style="words")
+
+
+@section(Verbatim, "What it depends on")
+def dependence(result: Verbatim) -> Iterator[Block]:
+    """The share that comes out by the length of the prefix, and by the copies of a text."""
+    lengths, groups = result.by_prefix(), result.by_copies()
+    panels, columns, rows = [], ["", "Texts"], []
+    controls = result.controls is not None and len(lengths) > 1
+    if len(lengths) > 1:
+        marks = _curve(list(lengths), [one.texts for one in lengths.values()], CURVE, "texts")
+        others = [one.controls for one in lengths.values() if one.controls is not None]
+        if others:
+            marks += _curve(list(lengths), others, CONTROL, "controls")
+        panels.append(_shares(marks, "tokens of the prefix", {n: count(n) for n in lengths}))
+        for length, one in lengths.items():
+            beside = [share_said(one.controls)] if one.controls else []
+            rows.append([f"prefix of {plural(length, 'token')}", share_said(one.texts), *beside])
+    if len(groups) > 1:
+        named = {low: _range(low, high) for low, high in groups}
+        marks = _curve(list(named), list(groups.values()), CURVE, "texts")
+        panels.append(_shares(marks, "copies of a text in the training data", named))
+        for (low, high), share in groups.items():
+            beside = [""] if controls else []
+            copies = f"{_range(low, high)} {'copy' if high == 1 else 'copies'} of the text"
+            rows.append([copies, share_said(share), *beside])
+    if panels:
+        columns += ["Controls"] if controls else []
+        table = Table("Share that greedy decoding gives", columns, rows, style="words")
+        words = "; ".join(": ".join(map(str, row[:2])) for row in rows)
+        caption = sentence("verbatim.dependence")
+        yield Figure("dependence", words, panels, caption, table)
+
+
+def _range(low: int, high: int) -> str:
+    return count(low) if low == high else f"{count(low)} to {count(high)}"
+
+
+def _curve(x: list[int], shares: list[ClusteredShare], colour: str, name: str) -> list[Mark]:
+    """Points with their intervals, in percent, and a line through them."""
+    ends = [[100 * getattr(one, end) for one in shares] for end in ("value", "lower", "upper")]
+    return [
+        mark("vlines", x, *ends[1:], color=colour, alpha=0.55),
+        line(x, ends[0], colour),
+        dots(x, ends[0], 22, colour, hollow=colour == CONTROL, label=name),
+    ]
+
+
+def _shares(marks: list[Mark], label: str, ticks: Mapping[int, str]) -> Panel:
+    y = Axis("passages that come out (%)", limits=(0, None))
+    return Panel(marks, Axis(label, ticks=ticks, log=True), y, legend="above")
 
 
 @section(Verbatim, "How it was measured", specialist=True)

@@ -58,6 +58,8 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
         (("--texts", "train.jsonl", "--scheme", "hot"), "'hot' is no decoding scheme"),
         (("--texts", "train.jsonl", "--prefix", "99"), "none of 12 texts has the 102 tokens"),
         (("--texts", "train.jsonl", "--column", "body"), "train.jsonl"),
+        (("--texts", "train.jsonl", "--copies", "n"), "train.jsonl:1: has no whole number of 1 or"),
+        (("--texts", "train.jsonl", "--prefix", "4,x"), "no list of whole numbers"),
         (("--texts", "nowhere.jsonl"), "nowhere.jsonl"),
     ],
 )
@@ -66,3 +68,18 @@ def test_what_cannot_be_measured_is_refused(command, folder, words, message):
     assert outcome.code == 2
     assert message in outcome.err
     assert not (folder / "v").exists()
+
+
+def test_prefixes_and_copies_are_read(command, folder):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    counted = [json.dumps({**row, "times": 1 + at % 3}) for at, row in enumerate(rows)]
+    (folder / "counted.jsonl").write_text("\n\n".join(counted))
+    asked = ("verbatim", "model", "--texts", "counted.jsonl", "--out", "v", *SIZES)
+    outcome = command(*asked, "--prefix", "4,2", "--copies", "times", "--near", "1")
+    assert outcome.code == 0, outcome.err
+    result = canary.read("v/verbatim.json")
+    assert list(result.by_prefix()) == [2, 4]
+    assert result.settings["prefix"] == 4
+    assert result.texts.copies == tuple(1 + at % 3 for at in range(12))
+    assert list(result.by_copies()) == [(1, 1), (2, 3)]
+    assert not (folder / "v" / "parts").exists()

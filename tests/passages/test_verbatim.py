@@ -77,6 +77,57 @@ def test_what_a_model_writes_comes_out_and_other_text_does_not(name):
     assert "0 of 12 passages (at most" in str(found)
 
 
+@pytest.mark.parametrize("name", ["table", "gpt2"])
+def test_prefixes_have_the_same_suffixes(name, tmp_path):
+    model = build(name) if name == "table" else known(name)
+    texts, others = strings(6, (12, 40)), strings(6, (12, 40), 1)
+    found = verbatim(model, texts, others, prefix=[3, 7, 1, 3], suffix=4, stride=5)
+    assert list(found.by_prefix()) == [1, 3, 7]
+    places = {length: np.array(found.after(length).texts.position) + length for length in (1, 3, 7)}
+    for length in (1, 3, 7):
+        one = found.after(length)
+        assert (places[length] == places[7]).all()
+        assert one.texts.document == found.texts.document
+        assert found.by_prefix()[length] == one.greedy_rate()
+        windows = [texts[d][p : p + length + 4] for d, p in zip(one.texts.document,
+                   one.texts.position, strict=True)]  # fmt: skip
+        rows = Rows.of([[CHARACTERS.index(c) for c in each] for each in windows], length)
+        told = Batcher(model).decoded(rows, [Scheme()])
+        logs = told.log_probs.reshape(-1, 4).sum(axis=1, dtype=np.float64)
+        np.testing.assert_allclose(one.texts.log_prob(0), logs, atol=1e-4)
+        assert (one.texts.greedy == told.greedy.reshape(-1, 4).all(axis=1)).all()
+    assert {row["prefix"] for row in found._table()} == {1, 3, 7}
+    found.save(tmp_path / "v.json")
+    assert canary.read(tmp_path / "v.json").after(7).texts == found.after(7).texts
+    with pytest.raises(InputError, match="prefix of 2 tokens was not measured.* 1, 3, 7"):
+        found.after(2)
+
+
+def test_texts_that_repeat_are_measured_once_and_counted():
+    model, (first, second, third, short) = build("table"), [*strings(3, (20, 30)), "abc"]
+    given = [first, second, first, short, third, first, short]
+    found = verbatim(model, given, **SMALL)
+    alone = verbatim(model, [first, second, third], **SMALL)
+    assert found.texts.log_probs == alone.texts.log_probs
+    assert set(found.texts.document) == {0, 1, 4}
+    assert (found.texts.copies, found.texts.repeated, found.texts.short) == ((3, 1, 1), 3, 1)
+    assert "3 of 7 texts repeat another and were measured once" in found.summary()
+    assert found.greedy_rate().texts.documents == 3
+    assert alone.texts.copies == ()
+
+
+def test_shares_by_copies_are_those_of_each_group():
+    texts, copies = strings(40, (20, 60)), ([1, 2, 3, 4, 7, 8, 100, 1] * 5)
+    found = verbatim(build("table"), texts, copies=copies, prefix=2, suffix=1)
+    groups = found.by_copies()
+    assert list(groups) == [(1, 1), (2, 3), (4, 7), (8, 8), (100, 100)]
+    for (low, high), share in groups.items():
+        mine = [at for at, number in enumerate(copies) if low <= number <= high]
+        alone = verbatim(build("table"), [texts[at] for at in mine], prefix=2, suffix=1)
+        assert share == alone.greedy_rate().texts
+    assert sum(share.hits for share in groups.values()) == found.greedy_rate().texts.hits > 0
+
+
 def test_rates_rise_with_tries_and_fall_with_the_chance():
     found = verbatim(build("table"), strings(20, (30, 60)), **SMALL)
     logs = found.texts.log_prob(0)
@@ -163,6 +214,11 @@ LONG = strings(2, (30, 31), 5)
         (["short", ""], {}, r"none of 2 texts has the 9 tokens of a window \(the longest has 5\)"),
         ([1], {}, "each of texts"),
         (LONG, {"prefix": 0}, "prefix"),
+        (LONG, {"prefix": [5, 0]}, "prefix"),
+        (LONG, {"prefix": "5"}, "prefix"),
+        (LONG, {"copies": [1]}, "copies are not one number for each text"),
+        (LONG, {"copies": [1, 0]}, "copies must be a whole number of at least 1"),
+        ([*LONG, LONG[0]], {"copies": [1, 1, 2]}, "the same for equal texts"),
         (LONG, {"suffix": 1.5}, "suffix"),
         (LONG, {"stride": 0}, "stride"),
         (LONG, {"prefix": 61}, "none of 2 texts"),

@@ -55,10 +55,28 @@ def test_a_page_is_calm_only_if_the_bound_is_low():
     found = verbatim(build("table"), ["0123456789ab"] * 3, prefix=4, suffix=4)
     many = replace(
         found.texts, documents=500, document=tuple(range(500)), position=none,
-        log_probs=((-1e9,),) * 500, leading=none, longest=none, trailing=none,
+        log_probs=((-1e9,),) * 500, copies=(), leading=none, longest=none, trailing=none,
     )  # fmt: skip
     calm = report_of(replace(found, texts=many))
     assert (calm.label, calm.tone) == ("No passage came out", "not-found")
     few = report_of(replace(found, texts=altered(found.texts, 0.0, -1e9)))
     assert few.label.startswith("No passage came out, but")
     assert few.tone == "undecided"
+
+
+def test_the_share_by_prefix_and_by_copies_is_shown(tmp_path):
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcdefg 123"), 40)) for _ in range(30)]
+    copies = [1] * 10 + [3] * 10 + [4] * 9 + [7]
+    others = ["xyz".join(each[:9]) for each in texts]
+    found = verbatim(build("table"), texts, others,
+                     prefix=[4, 8, 2], suffix=4, copies=copies)  # fmt: skip
+    canary.report(found, tmp_path / "page.html")
+    canary.report(found, tmp_path / "page.md")
+    for file in ("page.html", "page.md"):
+        page = (tmp_path / file).read_text()
+        for said in ("What it depends on", "prefix of 8 tokens", "1 copy", "4 to 7 copies"):
+            assert said in page
+    alone = verbatim(build("table"), texts, prefix=4, suffix=4)
+    canary.report(alone, tmp_path / "alone.html")
+    assert "What it depends on" not in (tmp_path / "alone.html").read_text()

@@ -352,7 +352,8 @@ def some_texts(path: Path) -> None:
 def long_texts(path: Path) -> None:
     """Texts of more than a hundred tokens: those that were trained on, or others."""
     said = [" ".join(sentences(80)[at : at + 8]) for at in range(0, 80, 8)]
-    json_lines(path, [{"text": text} for text in said[path.name.startswith("train") :: 2]])
+    mine = said[path.name.startswith("train") :: 2]
+    json_lines(path, [{"text": text, "times": 1 + at % 2} for at, text in enumerate(mine)])
 
 
 SCORED = ("query", "unlearned", "other", "retrained")
