@@ -143,6 +143,9 @@ NOT_RUN = {
     "python recipes/gallery": "lies in the repository; tests/recipes run all ten",
     "python recipes/private": "needs opacus, and trains by DP-SGD for minutes",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
+    "canary check audit/audit.json --max-exposure-bits 10 --verification verified.json --require": (
+        "needs canaries with 200 copies; tests/gate has them"
+    ),
     "CANARY_DATA": "needs data that is not shipped, and hours",
 }
 """How blocks begin that are not run, and why; each is marked in its page."""

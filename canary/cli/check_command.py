@@ -28,6 +28,7 @@ class Limits:
     delta: float = 0.0
     guesses: Count | None = None
     trust_injection: bool = False
+    require_learned: Count | None = None
     confidence: float | None = None
     undecided: Literal["pass", "fail"] = "fail"
     seed: Whole = 0
@@ -96,6 +97,8 @@ class Limits:
     canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
     repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
     seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",
+    require_learned="COPIES: A positive control: canaries with this number of copies have no "
+    "limit, and the verdict is undecided unless they look learned.",
     confidence="LEVEL: The confidence of a verdict on exposure, or of the bound on epsilon.  "
     "[default: 0.9, or 0.95 for epsilon]",
     undecided="The exit code of an undecided verdict: fail gives 3, pass gives 0.",

@@ -73,6 +73,7 @@ def check(
     repetitions: Sequence[int] | None = None,
     verification: Verification | None = None,
     trust_injection: bool = False,
+    require_learned: int | None = None,
     confidence: float | None = None,
     undecided: Policy = "fail",
     seed: int = 0,
@@ -130,6 +131,11 @@ def check(
         Without either, a model passes only if the canaries with the most copies look learned
         (p of 0.01 at most); otherwise it is *undecided*, for a model that never read them
         would pass.
+    require_learned : int, optional
+        The number of copies of a positive control. No limit is asked of these canaries, and the
+        verdict is *undecided* unless they look learned (p of 0.01 at most). Without it, the same
+        holds of the canaries with the most copies if these are 64 or more, unless
+        `trust_injection` or a baseline accepts it.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
         epsilon, 0.95 unless given. See Notes.
@@ -236,7 +242,7 @@ def check(
         raise nothing_to_check(subject)
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
-        groups = groups_of(each, repetitions)
+        groups = groups_of(each, repetitions, require_learned)
         judged = chain.from_iterable(judge(with_search(each), groups) for judge in judges)
         mine = (*doubts_before(each, verification), *judged, *controls(each))
         which = f"audit {number}: " if len(audits) > 1 else ""
@@ -245,26 +251,37 @@ def check(
         ]
     compared: list[str] = []
     if baseline is not None:
-        if not isinstance(baseline, Baseline):
-            cure = "give the file of a baseline, or what Baseline.load returned"
-            baseline = Baseline.load(file_path(baseline, "baseline", cure=cure))
-        now = Baseline.of(audits)
-        findings.append(more_than(now, baseline, repetitions=repetitions, seed=seed))
+        baseline, now = _baseline(baseline), Baseline.of(audits)
+        alike = (
+            groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
+        )
+        findings.append(more_than(now, baseline, repetitions=alike, seed=seed))
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
-        if known == [True, False]:
-            compared.append(_NO_START)
+        compared += [_NO_START] if known == [True, False] else []
     verdict = Verdict(tuple(findings), undecided, audits=audits)
-    verdict = in_training(verdict, audits, verification, baseline, trusted=trust_injection)
-    left_out = _left_out(audits, repetitions)
-    told = [_LEFT_OUT.format(", ".join(map(count, left_out)))] if left_out and verdict else []
-    notes = (*_notes(audits), *compared, *told, *verdict.notes)
+    verdict = in_training(
+        *(verdict, audits, verification, baseline), trusted=trust_injection, control=require_learned
+    )
+    left_out = _left_out(audits, repetitions, require_learned)
+    silent = [count(n) for n in left_out if verdict and n != require_learned]
+    compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
+    notes = (*_notes(audits), *compared, *verdict.notes)
     return _announced(replace(verdict, notes=notes, left_out=left_out))
 
 
-def _left_out(audits: Sequence[Audit], repetitions: Sequence[int] | None) -> tuple[int, ...]:
-    """The numbers of copies that a verdict does not speak of."""
+def _baseline(given: Baseline | str | os.PathLike[str]) -> Baseline:
+    if isinstance(given, Baseline):
+        return given
+    cure = "give the file of a baseline, or what Baseline.load returned"
+    return Baseline.load(file_path(given, "baseline", cure=cure))
+
+
+def _left_out(
+    audits: Sequence[Audit], repetitions: Sequence[int] | None, control: int | None
+) -> tuple[int, ...]:
+    """The numbers of copies for which no limit was asked."""
     there = {c.repetitions for audit in audits for c in audit.injected}
-    return tuple(sorted(there - set(there if repetitions is None else repetitions)))
+    return tuple(sorted(there - (set(there if repetitions is None else repetitions) - {control})))
 
 
 def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:

@@ -11,7 +11,7 @@ from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
 from canary.models.english import reads_no_english
-from canary.records.validation import brief
+from canary.records.validation import brief, whole_number
 from canary.statistics.numbers import clean, count, plural, probability
 
 CONTROLS_LEVEL = 0.001
@@ -29,6 +29,17 @@ SHOWN_LEARNED = 0.01
 _RIGHT_OR_WRONG = (
     "This is right if the training was private or short. It is wrong if this is another model "
     "file, if its tokenizer is another one, or if the training masked the secrets"
+)
+POSITIVE_CONTROL = 64
+"""Canaries with at least as many copies must look learned, or a low number passes nothing."""
+
+_WANTED_CURE = (
+    "make sure of the model file, the tokenizer and the files that training read, and that the "
+    "loss counts the secrets (ExposureMonitor looks at the batches)"
+)
+_ACCEPTED = (
+    ". If you know that this model read them and is not to learn even these (de-duplication, "
+    "private training), say so with --trust-injection, in Python trust_injection"
 )
 _POSITIVE_CONTROL = (
     "To make sure, add canaries with many more copies (generate --repetitions), which a model that "
@@ -52,8 +63,9 @@ _TO_SHOW_IT = (
 )
 
 
-def groups_of(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
-    """The numbers of copies to look at, ascending."""
+def groups_of(audit: Audit, wanted: Sequence[int] | None, control: int | None = None) -> list[int]:
+    """The numbers of copies to look at, ascending, without those of a positive control."""
+    control = None if control is None else whole_number(control, "require_learned", at_least=1)
     there = sorted({c.repetitions for c in audit.injected})
     if not there:
         raise InputError(
@@ -69,15 +81,22 @@ def groups_of(audit: Audit, wanted: Sequence[int] | None) -> list[int]:
             where="check",
         )
     asked = there if wanted is None else sorted(set(wanted))
-    missing = [n for n in asked if n not in there]
+    named = asked if control is None else [*asked, control]
+    missing = [n for n in named if n not in there]
+    if asked == [control] or (control is not None and audit.natural):
+        raise InputError(
+            "no limit is asked of a positive control, and natural secrets cannot be one",
+            cure="require it of a group besides those that the limits are for",
+            where="require_learned",
+        )
     if missing or not asked:
         none = f"no canary has {plural(missing[0], 'copy', 'copies')}" if missing else "no number"
         raise InputError(
             f"{none}; the audit has canaries with {', '.join(map(count, there))}",
             cure="name some of these, or leave repetitions out for all",
-            where="repetitions",
+            where="require_learned" if missing == [control] else "repetitions",
         )
-    return asked
+    return [n for n in asked if n != control]
 
 
 def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
@@ -201,13 +220,16 @@ def in_training(
     baseline: Baseline | None = None,
     *,
     trusted: bool,
+    control: int | None = None,
 ) -> Verdict:
     """The verdict with what is known of the training data: without evidence, no model passes.
 
     Evidence is a verification, the user's word, an audit by whoever trained the model
     (`canary demo`), or that the canaries with the most copies look learned. If these were learned
-    in the baseline and are not here, only the last will do. Of natural secrets there is nothing
-    to say: they were in the corpus before anybody looked.
+    in the baseline and are not here, only the last will do; so it is of a positive control, which
+    are those with `control` copies, or with `POSITIVE_CONTROL` or more where neither the user's
+    word nor a baseline accepts it. Of natural secrets there is nothing to say: they were in the
+    corpus before anybody looked.
 
     Raises
     ------
@@ -232,23 +254,13 @@ def in_training(
     once = None if baseline is None else max(m.most_copies_p for m in baseline.audits)
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
-    notes: list[str] = []
+    notes = _of_corpus(verification, trusted=trusted) if drawn else []
     rests_on = ""
-    if drawn and verification is not None:
-        there = [counted for counted in verification.canaries if counted.expected]
-        number = plural(len(there), "canary", "canaries")
-        copies = plural(sum(counted.found for counted in there), "copy", "copies")
-        notes.append(
-            f"{count(len(there))} of {number} ({copies}) are in the corpus of "
-            f"{clean(verification.file or 'the verification')}; it does not show that this model "
-            "was trained on that corpus, nor that the training left its text as it is (spaces "
-            "between digits, masks, padding before it): ExposureMonitor looks at the batches"
-        )
-    elif drawn and trusted:
-        notes.append(f"that the canaries were in the training data is your word: {_TO_SHOW_IT}")
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
-        most = max(c.repetitions for c in audit.injected)
+        most = control or max(c.repetitions for c in audit.injected)
+        accepted = trusted or baseline is not None
+        wanted = control is not None or (most >= POSITIVE_CONTROL and not accepted)
         who = f"canaries with {plural(most, 'copy', 'copies')}"
         combined = combined_p([c for c in audit.injected if c.repetitions == most])
         value = 1.0 if combined is None else combined.p_value
@@ -256,34 +268,56 @@ def in_training(
         vouched_for = vouched or audit.settings.get("canaries_in_corpus") is True
         unlearned = f"even the {who} do not look learned (p = {p})"
         alike = "and a model that never read the corpus would look the same"
-        finding = Finding(
-            *("training data", which + who, "undecided", "", ""),
-            limit=SHOWN_LEARNED, value=value, chance=SHOWN_LEARNED,
-        )  # fmt: skip
-        if value > SHOWN_LEARNED and vouched_for and once is not None:
+        told, cure = "", ""
+        if value <= SHOWN_LEARNED:
+            learned = f"the {who}, a positive control without a limit, look learned (p = {p})"
+            told = learned if control else ""
+        elif vouched_for and once is not None:
+            told = f"{unlearned}, and in the baseline they do (p = {probability(once)}). "
+            told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
+        elif vouched_for and reads_no_english(audit.notes):
+            told = f"{unlearned}, and the model finds ordinary English no more likely than "
+            told += "random tokens, as it does under a tokenizer that is not its own"
+            cure = _FOREIGN_CURE
+        elif wanted:
             told = (
-                f"{which}{unlearned}, and in the baseline they do (p = {probability(once)}). "
-                f"{_RIGHT_OR_WRONG}"
+                f"{unlearned}, which a model that read them has learned, {alike}. {_RIGHT_OR_WRONG}"
             )
-            findings.append(replace(finding, sentence=told, cure=_UNLEARNED_CURE))
-        elif value > SHOWN_LEARNED and vouched_for and reads_no_english(audit.notes):
-            told = (
-                f"{which}{unlearned}, and the model finds ordinary English no more likely than "
-                "random tokens, as it does under a tokenizer that is not its own"
-            )
-            findings.append(replace(finding, sentence=told, cure=_FOREIGN_CURE))
-        elif value > SHOWN_LEARNED and vouched_for:
+            cure = _WANTED_CURE + ("" if control else _ACCEPTED)
+        elif vouched_for:
             rests_on = "verified" if verification is not None else "trusted" if trusted else ""
             notes.append(f"{which}{unlearned}, {alike}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
-        elif value > SHOWN_LEARNED:
-            told = (
-                f"{which}nothing shows that the canaries were in the training data: {unlearned}, "
-            )
-            findings.append(replace(finding, sentence=told + alike, cure=_UNTRAINED_CURE))
-        elif not vouched:
+        else:
+            told = f"nothing shows that the canaries were in the training data: {unlearned}, "
+            told, cure = told + alike, _UNTRAINED_CURE
+        if told:
+            findings.append(
+                Finding(
+                    *("training data", which + who, "undecided" if cure else "passed"),
+                    *(which + told, cure),
+                    limit=SHOWN_LEARNED, value=value, chance=SHOWN_LEARNED,
+                )
+            )  # fmt: skip
+        if value <= SHOWN_LEARNED and not vouched:
             notes.append(
                 f"{which}the {who} look learned (p = {p}), and nothing here shows that the others "
                 f"were in the training data as well: {_TO_SHOW_IT}"
             )
     judged = replace(verdict, findings=(*verdict.findings, *findings))
     return replace(judged, notes=tuple(notes), rests_on=rests_on) if judged else judged
+
+
+def _of_corpus(verification: Verification | None, *, trusted: bool) -> list[str]:
+    """What a verification shows, or the user's word, and what it does not."""
+    if verification is None:
+        word = f"that the canaries were in the training data is your word: {_TO_SHOW_IT}"
+        return [word] if trusted else []
+    there = [counted for counted in verification.canaries if counted.expected]
+    number = plural(len(there), "canary", "canaries")
+    copies = plural(sum(counted.found for counted in there), "copy", "copies")
+    return [
+        f"{count(len(there))} of {number} ({copies}) are in the corpus of "
+        f"{clean(verification.file or 'the verification')}; it does not show that this model "
+        "was trained on that corpus, nor that the training left its text as it is (spaces "
+        "between digits, masks, padding before it): ExposureMonitor looks at the batches"
+    ]

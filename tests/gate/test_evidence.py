@@ -122,7 +122,7 @@ def test_null_audits_of_exact_ranks_theory():
 
     def make(rng):
         bits = -np.log2(rng.random(32))
-        groups = {n: bits[4 * i : 4 * i + 4] for i, n in enumerate((1, 4, 16, 64))}
+        groups = {n: bits[4 * i : 4 * i + 4] for i, n in enumerate((1, 4, 16, 32))}
         return exact({**groups, 0: bits[16:]})
 
     assert 0.004 <= null_rate(make, 2_000, max_p=0.01) <= 0.016

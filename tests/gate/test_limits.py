@@ -244,7 +244,7 @@ def mixed(small, large, *, memorized=True):
     formats = [space("The code is {digit:3}", size=1_000), space()]
     bits = 99.0 if memorized else 1.0
     canaries = [
-        CanaryResult(f"canary-{at}-{i}", at, 64, 5.0, 2.0, exposure, None)
+        CanaryResult(f"canary-{at}-{i}", at, 32, 5.0, 2.0, exposure, None)
         for at, number in enumerate((small, large))
         for i, exposure in enumerate(by_bits([bits] * number, size=formats[at].space_size))
     ]

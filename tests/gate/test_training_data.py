@@ -288,3 +288,50 @@ def test_canaries_that_begin_chat_messages_need_an_audit_with_a_context(tmp_path
     assert verdict.outcome == ("passed" if context else "undecided")
     if not context:
         assert "begin chat messages" in verdict.reason.sentence
+
+
+# --- a positive control ---------------------------------------------------------------
+
+UNREAD = exact({1: [1.0] * 8, 64: [1.0] * 4, 0: [1.0] * 4})
+READ = exact({1: [1.0] * 8, 64: [25.0] * 4, 0: [1.0] * 4})
+
+
+def test_a_positive_control_that_was_not_learned_is_no_pass():
+    """Masked labels, another model file, a verification of another corpus: all look like this."""
+    evidence = {"verification": verified(UNREAD)}
+    verdict = check(UNREAD, max_exposure_bits=10, repetitions=[1], **evidence)
+    assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+    assert "even the canaries with 64 copies do not look learned" in str(verdict)
+    assert "ExposureMonitor looks at the batches" in verdict.reason.cure
+    assert check(UNREAD, max_exposure_bits=10, undecided="pass", **evidence)
+    # Its cure serves, and so does a baseline that accepts it.
+    assert check(UNREAD, max_exposure_bits=10, trust_injection=True, **evidence).notes
+    assert check(UNREAD, baseline=Baseline.of(UNREAD), **evidence)
+
+
+def test_a_required_group_has_no_limit_and_must_look_learned():
+    """Without it, the positive control itself would be above the limit."""
+    assert check(READ, max_exposure_bits=10).outcome == "memorized"
+    verdict = check(READ, max_exposure_bits=10, max_p=0.001, require_learned=64)
+    assert (verdict.outcome, verdict.left_out) == ("passed", (64,))
+    told = [f.sentence for f in verdict.findings if f.check == "training data"]
+    assert told[0].startswith("the canaries with 64 copies, a positive control without a limit, ")
+    assert check(READ, baseline=Baseline.of(UNREAD), require_learned=64)
+
+    few = exact({1: [1.0] * 8, 4: [1.0] * 8})  # any number of copies can be required
+    verdict = check(few, max_exposure_bits=10, require_learned=4, trust_injection=True)
+    assert (verdict.outcome, verdict.reason.check) == ("undecided", "training data")
+    assert not check(UNREAD, baseline=Baseline.of(UNREAD), require_learned=64, trust_injection=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"require_learned": 5}, "no canary has 5 copies"),
+        ({"require_learned": 64, "repetitions": [64]}, "no limit is asked of a positive control"),
+        ({"require_learned": 0}, "require_learned"),
+    ],
+)
+def test_what_cannot_be_required_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        check(READ, max_exposure_bits=10, **options)

@@ -10,6 +10,7 @@ import pytest
 from toys import CHAT, OTHER, START, canaries, characters, fresh
 from wrong_setups import Said, Setups, lines, of_command
 
+from canary.corpus.canaries import generate
 from canary.errors import CanaryError
 from canary.models.english import SENTENCES
 from canary.plugins.monitor import ExposureMonitor
@@ -101,6 +102,14 @@ def _one_audit_for_two_seeds(desk):
     return of_command(desk.command("check", *audits, "--max-exposure-bits", 8))
 
 
+@made("T14")
+def _positive_control_that_was_not_read(desk):
+    _with_64_copies().save("many.json")
+    desk.inject(canaries="many.json")
+    limits = desk.verified(canaries="many.json")
+    return desk.judged("toy", "--start-token", START, canaries="many.json", limits=limits)
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 
@@ -126,6 +135,10 @@ def _baseline(desk):
     desk.audited("toy", "--start-token", START)
     made = desk.command("check", "audit/audit.json", "--baseline", "base.json", "--update-baseline")
     assert made.code == 0, made.err
+
+
+def _with_64_copies():
+    return generate("Pin {digit:4}", repetitions=[64], per_repetition=4, controls=8, seed=9)
 
 
 def _texts():
