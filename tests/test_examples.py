@@ -100,7 +100,7 @@ HAS = {
         "heldout.jsonl",
         "verbatim.json",
     ],
-    "docs/guides/verbatim.md": ["model", "train.jsonl", "heldout.jsonl"],
+    "docs/guides/verbatim.md": ["model", "train.jsonl", "heldout.jsonl", "entry points"],
     "docs/guides/membership.md": ["target.npz", "shadow.npz"],
     "docs/guides/many-models.md": [f"model{number}.npz" for number in range(6)],
     "docs/guides/membership-text.md": [

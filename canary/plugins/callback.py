@@ -1,11 +1,11 @@
-"""Exposure of canaries while the Trainer of `transformers` trains."""
+"""Exposure of canaries, and passages that come out, while the Trainer of `transformers` trains."""
 
 from __future__ import annotations
 
 import inspect
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from canary.plugins.live import any_process, first_process
 from canary.plugins.monitor import ExposureMonitor
 from canary.plugins.preflight import preflight
 from canary.plugins.training_log import Schedule, StopRule, TimeShare, unmeasured
+from canary.plugins.verbatim_monitor import VerbatimMonitor
 from canary.records.files import make_folder
 from canary.records.sealing import sealed
 from canary.scoring.run_options import RunOptions
@@ -26,10 +27,125 @@ from canary.tokens.fast import as_tokenizer
 HISTORY_FILE = "canary_history.json"
 """Name of the history in the Trainer's output folder, and in each of its checkpoints."""
 
+VERBATIM_FILE = "canary_verbatim.json"
+"""Name of the last result of a `VerbatimCallback` in the Trainer's output folder."""
+
 _log = logging.getLogger(__name__)
 
 
-class ExposureCallback(TrainerCallback):
+class _Attached(TrainerCallback):
+    """What callbacks share that measure and log through the loggers of their Trainer."""
+
+    def __init__(self, tokenizer: Any, options: dict[str, Any]) -> None:
+        self._tokenizer, self._options = tokenizer, options
+        self._trainer: Any = None
+
+    def attach(self, trainer: Any) -> None:
+        """Join a Trainer, and log through its loggers."""
+        self._trainer = trainer
+        if self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+
+    def _begun(self, state: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The tokenizer of the training, and how it logs; errors of what cannot be measured."""
+        if self._options.get("every") == "epoch":
+            loader: Any = given.get("train_dataloader")
+            try:
+                len(loader)
+            except (TypeError, NotImplementedError) as error:
+                raise InputError(
+                    "every epoch was asked for, and the training data has no length (it is a "
+                    "stream), so the Trainer does not know its epochs",
+                    cure="ask for a number of steps: every=100",
+                ) from error
+        tokenizer = self._tokenizer or given.get("processing_class")
+        if tokenizer is None:
+            raise InputError(
+                "the Trainer has no tokenizer, and none was given",
+                cure=f"{type(self).__name__}(..., tokenizer=...), or Trainer(processing_class=...)",
+            )
+        logs = self._trainer is not None and "log" not in self._options
+        if not (logs or self._options.get("log")) and state.is_world_process_zero:
+            _log.warning(
+                "what is measured is not logged: a callback does not know its Trainer; call "
+                "callback.attach(trainer) for that"
+            )
+        return tokenizer, {"log": self._through_trainer} if logs else {}
+
+    def _through_trainer(self, numbers: dict[str, float], /, *, step: int) -> None:
+        """Log through the Trainer, which knows the step; ``eval_`` names what is no loss there."""
+        # Logging takes the turn of the step's own loss unless it is given back.
+        turn = self._trainer.control.should_log
+        self._trainer.log({f"eval_{name}": round(value, 4) for name, value in numbers.items()})
+        self._trainer.control.should_log = turn
+
+
+class VerbatimCallback(_Attached):
+    """Measures which passages of texts a model repeats, before the training and at its epochs.
+
+    Parameters
+    ----------
+    texts, controls : iterable of str
+        As in `canary.verbatim`.
+    tokenizer : tokenizer or path, optional
+        The Trainer's `processing_class` unless given.
+    **options
+        As `canary.plugins.verbatim_monitor.VerbatimMonitor`: `every`, `steps`, `share`,
+        `max_extractable` with `tries` and `chance`, `path`, `log` and those of `canary.verbatim`.
+
+    Notes
+    -----
+    It logs as `ExposureCallback` does. The last result is written to ``canary_verbatim.json`` in
+    the output folder (`path` unless given). Where `max_extractable` is exceeded, the training
+    stops.
+    """
+
+    def __init__(
+        self,
+        texts: Iterable[str],
+        controls: Iterable[str] | None = None,
+        *,
+        tokenizer: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(tokenizer, {"every": "epoch", **options})
+        self._given = (texts, controls)
+        self._monitor: Any = None
+
+    @property
+    def monitor(self) -> VerbatimMonitor:
+        """The monitor, with its `readings` and `result`; an InputError before the training."""
+        if self._monitor is None:
+            raise InputError("no training has begun", cure="call trainer.train() first")
+        monitor: VerbatimMonitor = self._monitor
+        return monitor
+
+    @sealed
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Measure the model before its training."""
+        tokenizer, logs = self._begun(state, given)
+        path = Path(self._options.get("path") or Path(args.output_dir or ".") / VERBATIM_FILE)
+        if state.is_world_process_zero:
+            make_folder(path.parent)
+        options = {**self._options, "path": path, **logs}
+        self._monitor = VerbatimMonitor(*self._given, tokenizer=tokenizer, **options)
+        self._monitor.start(given["model"], step=state.global_step, epoch=state.epoch)
+
+    @sealed
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Measure, log, and stop the training where the limit was exceeded."""
+        step, last = state.global_step, state.global_step >= state.max_steps
+        self._monitor.step(given["model"], step=step, epoch=state.epoch, last=last)
+        if self._monitor.exceeded:
+            control.should_training_stop = True
+
+    @sealed
+    def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Measure the end if there is a limit."""
+        self._monitor.finish(given["model"], epoch=state.epoch)
+
+
+class ExposureCallback(_Attached):
     """Measures the exposure of every canary at chosen steps or epochs.
 
     Parameters
@@ -77,16 +193,9 @@ class ExposureCallback(TrainerCallback):
         Schedule(given["every"], given["steps"])
         TimeShare(given["share"])
         StopRule.of(given["stop_above_bits"], unmeasured(canary_set(canaries), given["draws"]))
-        self._canaries, self._tokenizer, self._options = canaries, tokenizer, options
-        self._preflight = preflight
-        self._trainer: Any = None
+        super().__init__(tokenizer, options)
+        self._canaries, self._preflight = canaries, preflight
         self._monitor: Any = None
-
-    def attach(self, trainer: Any) -> None:
-        """Join a Trainer, and log through its loggers."""
-        self._trainer = trainer
-        if self not in trainer.callback_handler.callbacks:
-            trainer.add_callback(self)
 
     @property
     def history(self) -> History:
@@ -105,29 +214,13 @@ class ExposureCallback(TrainerCallback):
     @sealed
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Draw, encode and try the model; go on with the history of a checkpoint."""
-        if self._options.get("every") == "epoch":
-            loader: Any = given.get("train_dataloader")
-            try:
-                len(loader)
-            except (TypeError, NotImplementedError) as error:
-                raise InputError(
-                    "every epoch was asked for, and the training data has no length (it is a "
-                    "stream), so the Trainer does not know its epochs",
-                    cure="ask for a number of steps: every=100",
-                ) from error
-        tokenizer = self._tokenizer or given.get("processing_class")
-        if tokenizer is None:
-            raise InputError(
-                "the Trainer has no tokenizer, and none was given",
-                cure="ExposureCallback(canaries, tokenizer=...), or Trainer(processing_class=...)",
-            )
+        tokenizer, logs = self._begun(state, given)
         self._check_tokenizer(given.get("processing_class"))
         output = Path(args.output_dir or ".")
         path = Path(self._options.get("path") or output / HISTORY_FILE)
         if state.is_world_process_zero:
             make_folder(path.parent)
-        logs = self._trainer is not None and "log" not in self._options
-        options = {**self._options, "path": path} | ({"log": self._through_trainer} if logs else {})
+        options = {**self._options, "path": path, **logs}
         self._monitor = ExposureMonitor(self._canaries, tokenizer=tokenizer, **options)
         if state.global_step and state.is_world_process_zero:
             for file in (_checkpoint(args, state) / HISTORY_FILE, path):
@@ -138,11 +231,6 @@ class ExposureCallback(TrainerCallback):
         self._monitor.start(given["model"])
         if self._preflight:
             self._inspect(tokenizer, given["model"], given.get("train_dataloader"))
-        if not (logs or self._options.get("log")) and state.is_world_process_zero:
-            _log.warning(
-                "exposure is measured and not logged: a callback does not know its Trainer; "
-                "call callback.attach(trainer) for that"
-            )
 
     def _inspect(self, tokenizer: Any, model: Any, loader: Any) -> None:
         """Raise an error in all processes if the training would not learn the canaries."""
@@ -194,13 +282,6 @@ class ExposureCallback(TrainerCallback):
             _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
         if self._monitor.exceeded:
             control.should_training_stop = True
-
-    def _through_trainer(self, numbers: dict[str, float], /, *, step: int) -> None:
-        """Log through the Trainer, which knows the step; ``eval_`` names what is no loss there."""
-        # Logging takes the turn of the step's own loss unless it is given back.
-        turn = self._trainer.control.should_log
-        self._trainer.log({f"eval_{name}": round(value, 4) for name, value in numbers.items()})
-        self._trainer.control.should_log = turn
 
     def on_log(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Keep the loss that the Trainer logs."""

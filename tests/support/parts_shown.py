@@ -183,7 +183,8 @@ PACKAGES = {
         "[While training](../guides/monitor.md) and [Tests with pytest](../guides/pytest.md) are "
         "the guides.",
         "plugins.monitor: ExposureMonitor",
-        "plugins.callback: ExposureCallback",
+        "plugins.verbatim_monitor: VerbatimMonitor",
+        "plugins.callback: ExposureCallback VerbatimCallback",
         "plugins.pytest_plugin: canary_audit canary_baseline",
     ],
 }
