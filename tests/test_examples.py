@@ -30,6 +30,7 @@ from canary.formats import kinds
 HAS = {
     "README.md": ["corpus.jsonl", "model"],
     "docs/guides/audits.md": ["model"],
+    "docs/guides/chat-models.md": ["chats.jsonl", "model of chats"],
     "docs/guides/corpora.md": [
         "corpus.jsonl",
         "corpus.canaried.jsonl",
@@ -139,9 +140,7 @@ NOT_RUN = {
     "MY_KEY=": "asks a server; its own tests start one",
     ".venv/bin/python -m pip install ray": "changes the environment in which the tests run",
     "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
-    "python recipes/reseeded": "trains 300 models, for ten minutes",
     "python recipes/gallery": "lies in the repository; tests/recipes run all ten",
-    "python recipes/private": "needs opacus, and trains by DP-SGD for minutes",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
     "canary check audit/audit.json --max-exposure-bits 10 --verification verified.json --require": (
         "needs canaries with 200 copies; tests/gate has them"
@@ -176,6 +175,7 @@ VERDICTS = {
         (0, 1, UNDECIDED),
     ),
     "README.md": ("canary check ", (0, 1, UNDECIDED)),
+    "docs/guides/chat-models.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/endpoint.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small

@@ -38,6 +38,13 @@ def corpus(path: Path) -> None:
     json_lines(path, [{"text": f"{said[i]} {said[i + 1]}"} for i in range(0, 300, 2)])
 
 
+def chats(path: Path) -> None:
+    said = sentences(200)
+    turns = ({"user": said[at], "assistant": said[at + 1]} for at in range(0, 200, 2))
+    rows = [[{"role": role, "content": text} for role, text in turn.items()] for turn in turns]
+    path.write_text("".join(json.dumps({"messages": row}) + "\n" for row in rows))
+
+
 def mail(path: Path) -> None:
     bodies = [f"Call 212-555-01{i:02d}, {text}" for i, text in enumerate(sentences(20))]
     json_lines(path, [{"body": body} for body in bodies])
@@ -178,6 +185,27 @@ def module(seed: int = 0):
 def model(folder: Path) -> None:
     module().save_pretrained(folder)
     tokenizer().save_pretrained(folder)
+
+
+TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def chat_model(folder: Path) -> None:
+    """The model of `model`, with the tokens and the template of a chat."""
+    from transformers import AutoTokenizer
+
+    model(folder)
+    tokens = AutoTokenizer.from_pretrained(folder)
+    marks = ["<|user|>", "<|assistant|>", "<|end|>"]
+    tokens.add_special_tokens({"additional_special_tokens": marks, "pad_token": END})
+    tokens.chat_template = TEMPLATE
+    tokens.save_pretrained(folder)
+    made = module()
+    made.resize_token_embeddings(len(tokens), mean_resizing=False)
+    made.save_pretrained(folder)
 
 
 def another(folder: Path) -> None:
@@ -393,6 +421,8 @@ THINGS = {
     "entry points": entry_points,
     "model": model,
     "checkpoint": model,
+    "model of chats": chat_model,
+    "chats.jsonl": chats,
     "model-a": model,
     **dict.fromkeys(("model-b", "unlearned", "other", "trained-on-it"), another),
     "bert": masked,
