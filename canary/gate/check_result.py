@@ -36,6 +36,16 @@ _TRAIN = (
     "differential privacy), and repeat the attacks on the new model"
 )
 
+_RESTS_ON_FLAGS = (
+    "A pass rests on the flags: where a third of the members were never trained on, about a third "
+    "less is found. Make a positive control: train a model for many epochs on a few samples, and "
+    "test it in the same way; its members must be found"
+)
+_ONLY_THESE = (
+    "A pass speaks only of these attacks. Attacks with more reference models (canary "
+    "membership models) find more members: make them before you rely on it"
+)
+
 
 class Part(Record):
     """Of what a command wrote, the fields that a limit needs."""
@@ -171,13 +181,10 @@ def check_tested(
               for fpr, limit in rates.items()]  # fmt: skip
     about |= {"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)}
     notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
-    if "most_vulnerable_models" not in document and all(
-        one.outcome == "passed" for one in findings
-    ):
-        notes.append(
-            "A pass speaks only of these attacks. Attacks with more reference models (canary "
-            "membership models) find more members: make them before you rely on it"
-        )
+    if all(one.outcome == "passed" for one in findings):
+        notes.append(_RESTS_ON_FLAGS)
+        if "most_vulnerable_models" not in document:
+            notes.append(_ONLY_THESE)
     if trust_members and found.outcome == "not identified":
         notes.append("that the members were in the training data is your word")
     return Verdict(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from canary.membership.inputs_alone import near_copies, other_source
 from canary.membership.sharing import row_marks
+from canary.membership.unlike import PAIR, right_of, unlike_accuracy, unlike_others
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import chance_distance, ks_distance
 from canary.statistics.numbers import plural
@@ -70,25 +71,17 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
         ours, theirs = (table.signal("loss")[~table.member] for table in tables)
         units = _other_units(ours, theirs, "target", "shadow")
         return notes if units is None else (*notes, units)
-    for kind in ("non-members", "members"):
-        wanted = kind == "members"
-        right = [table.values["correctness"][table.member == wanted] for table in tables]
-        counts = [number for flags in right for number in (int(flags.sum()), len(flags))]
-        low, high = difference_interval(*counts, confidence=1.0 - (1.0 - SURE) / 2.0)
-        shares = [float(flags.mean()) for flags in right]
-        if not low <= 0.0 <= high and abs(shares[0] - shares[1]) >= 0.1:
-            return (
-                *notes,
-                f"The target is right on {100 * shares[0]:.1f} % of its {kind} and the shadow on "
-                f"{100 * shares[1]:.1f} % of its own: what is learned on so different a model may "
-                "not fit, and the figures may be too low. Train the shadow as the target was, on "
-                "as many samples of the same source",
-            )
-    return notes
+    first, second = (
+        right_of(table.values["correctness"].astype(np.bool_), table.member) for table in tables
+    )
+    unlike = unlike_accuracy(first, second, PAIR, sure=SURE)
+    return notes if unlike is None else (*notes, unlike)
 
 
-def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...]:
-    """`doubts` of each model of one table, on losses in other units, and on odd models."""
+def doubts_of_models(
+    table: SignalTable, names: Sequence[str], targets: Sequence[int]
+) -> tuple[str, ...]:
+    """`doubts` of each model of one table; losses in other units, odd models, unlike targets."""
     views = [View(table, row, f"model {name}", table.models) for row, name in enumerate(names)]
     notes = _of_views(views)
     if not (table.of_texts or "correctness" in table.values):
@@ -99,12 +92,16 @@ def doubts_of_models(table: SignalTable, names: Sequence[str]) -> tuple[str, ...
             for own, view in zip(losses, views, strict=True)
         ]
         notes += _together(units)
-    return notes + _odd_models(views)
+    kinds = [(view.loss is not None and view.both, row) for row, view in enumerate(views)]
+    aucs = {row: views[row].auc(SURE) for able, row in kinds if able}
+    counts = [right_of(view.right, view.member) for view in views if view.right is not None]
+    unlike = unlike_others(names, targets, counts, aucs, sure=SURE)
+    return notes + _odd_models(views, aucs) + _together(unlike)
 
 
-def _odd_models(views: Sequence[View]) -> tuple[str, ...]:
+def _odd_models(views: Sequence[View], found: Mapping[int, Estimate]) -> tuple[str, ...]:
     """A note on a model whose AUC of the loss holds chance, and is below the middle one's."""
-    aucs = {view.what: view.auc(SURE) for view in views if view.loss is not None and view.both}
+    aucs = {views[row].what: auc for row, auc in found.items()}
     if not aucs or len(views) < 3:
         return ()
     middle = sorted(aucs.values(), key=lambda auc: auc.value)[len(aucs) // 2]

@@ -113,7 +113,7 @@ def survey_models(
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
     called = tuple(names or map(str, table.numbers))
     rows = positions(targets, table.models, "targets", table.source)
-    doubts = [*doubts_of_models(table, called)]
+    doubts = [*doubts_of_models(table, called, rows.tolist())]
     notes = [*_repeats(table, called), *doubts]
     kinds, judged, said = _chosen_attacks(table, attacks, rows, least)
     notes += said
@@ -127,8 +127,7 @@ def survey_models(
     each = None if fleets else confidence
     chosen, said = rates_of(fprs, nonmembers, confidence=each, attacks=len(kinds))
     notes += said
-    if whole and not fleets:
-        notes.append(_own_intervals(few.models))
+    notes += _speak_of(few, fleets=fleets) if whole else []
     done = stage(
         progress, "attacks", len(kinds) * (2 + (groups_of(few.models) if fleets else 0)), "rounds"
     )
@@ -177,6 +176,16 @@ def survey_models(
     if result.told_apart() is not False:
         return result
     return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
+
+
+def _speak_of(table: SignalTable, *, fleets: bool) -> list[str]:
+    """A note if intervals speak of one split alone, or of no other trainings."""
+    if not fleets:
+        return [_own_intervals(table.models)]
+    if (table.member != table.member[0]).any():
+        return []
+    said = f"All {table.models} models have the same members: intervals speak of other trainings"
+    return [f"{said} on this split, and not of other splits"]
 
 
 def _own_intervals(models: int) -> str:

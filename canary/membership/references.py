@@ -209,7 +209,17 @@ class References:
             who, train = ("members", "without") if kind == "outside" else ("non-members", "on")
             away = "--least 2 (least=2)" if least else "table.select(samples=...)"
             cure = f"train more models {train} them, or omit them by {away}"
-            if self.source is self.table and 2 * len(bad) > judged:
+            members = self.source.member[self.rows]
+            if len(members) > 1 and (members == members[0]).all():
+                raise InputError(
+                    f"attack {name}: all {len(members)} models have the same members, so no "
+                    "sample can be compared with models that were trained without it, and with "
+                    "models that were trained on it",
+                    cure="train each model on another random half of the samples; the attacks S "
+                    "and P need no other split",
+                    where=self.source.source,
+                )
+            if self.source is self.table and (2 * len(bad) > judged or len(members) < 6):
                 cure = (
                     f"give more models, each sample in about half of them: {len(self.rows)} are "
                     "too few"

@@ -255,7 +255,7 @@ def test_only_flags_the_wrong_way_round_are_noted_of_each_model_by_itself():
     rows, flags = zip(*(rights(rng, 0.99, 0.7) for _ in range(3)), strict=True)
     member = np.array(flags)
     member[1] = ~member[1]
-    (note,) = swapped(doubts_of_models(of_signal(rows, member), "abc"))
+    (note,) = swapped(doubts_of_models(of_signal(rows, member), "abc", [0]))
     assert note.startswith("The model b is better on non-members")
     assert "That holds" not in note
 
@@ -279,3 +279,36 @@ def test_attacks_upside_down_are_hardly_ever_noted_of_noise_coverage():
 
     assert sum(bool(noted(0.0)) for _ in range(1000)) <= 4  # at most 0.5 expected
     assert "the files of members and non-members may be swapped" in noted(1.0)[0]
+
+
+@pytest.mark.parametrize("outputs", ["logits", "losses"])
+def test_references_that_are_unlike_the_target_are_doubted(outputs):
+    """Some epochs less: nothing is decided; models that were trained alike are not doubted."""
+
+    def models(*overfits):
+        each = [given(3, overfit=one) for one in overfits]
+        rng, labels = np.random.default_rng(7), each[0][1]
+        member = rng.random((len(each), N)) < 0.5
+        logits = rng.normal(size=(len(each), N, CLASSES))
+        logits[:, np.arange(N), labels] += 1 + np.array(overfits)[:, None] * member
+        if outputs == "losses":
+            logits = np.log(np.exp(logits).sum(-1)) - logits[:, np.arange(N), labels]
+        return table(list(logits), labels, member, outputs)
+
+    few, alike = models(4.0, 0.5, 0.5, 0.5, 0.5, 0.5), models(*6 * [2.0])
+    wrong = survey_models(few, attacks="P,S", targets=[0])
+    assert any("so different a model may not fit" in doubt for doubt in wrong.doubts)
+    assert canary.check(wrong, max_auc=0.9).outcome == "undecided"
+    assert survey_models(alike, attacks="P,S").doubts == ()
+
+
+def test_models_of_one_split_are_said_to_be_and_a_pass_rests_on_the_flags():
+    rng = np.random.default_rng(0)
+    labels, member = rng.integers(0, CLASSES, N), rng.random(N) < 0.5
+    logits = rng.normal(size=(8, N, CLASSES))
+    logits[:, np.arange(N), labels] += 2 + member
+    found = survey_models(table(list(logits), labels, member), attacks="P,S")
+    assert any("All 8 models have the same members" in note for note in found.notes)
+    passed = canary.check(found, max_auc=0.95)
+    assert passed.outcome == "passed"
+    assert any("rests on the flags" in note for note in passed.notes)

@@ -176,6 +176,41 @@ def _near_copies_on_both_sides(desk):
     return attacked(desk, trained(1, change=nearly_copied))
 
 
+def compared(desk, each, *options):
+    """What attacks by each other say of four models, of which the first is the target."""
+    for row, outputs in enumerate(each):
+        np.savez(f"model{row}.npz", **outputs)
+    files = [f"model{row}.npz" for row in range(len(each))]
+    found = desk.command(
+        *("membership", "models", *files, "--out", "report", "--force"), "--json", *options
+    )
+    if found.code:
+        return of_command(found)
+    return of_command(desk.command("check", "report/models.json", "--max-auc", "0.9"))
+
+
+def fleet(shift):
+    """Four models on splits of their own; of the others, members are surer by `shift`."""
+    rng, (_, labels, _) = np.random.default_rng(5), samples(1)
+    each = []
+    for more in (shift[0], *3 * [shift[1]]):
+        member, logits = rng.random(SAMPLES) < 0.5, rng.normal(size=(SAMPLES, CLASSES))
+        logits[np.arange(SAMPLES), labels] += 1 + more * member
+        each.append({"logits": logits, "labels": labels, "member": member})
+    return each
+
+
+@made("M13")
+def _references_of_fewer_epochs(desk):
+    return compared(desk, fleet((4.0, 0.5)), "--attacks", "P,S", "--target", "model0.npz")
+
+
+@made("M14")
+def _one_split_for_all(desk):
+    each = fleet((1.0, 1.0))
+    return compared(desk, [one | {"member": each[0]["member"]} for one in each], "--attacks", "R")
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 
@@ -193,3 +228,5 @@ def test_files_that_belong_together_are_not_doubted(desk):
     ):
         assert found.outcome == "Note"
         found.fits_none(TABLE)
+    alike = compared(desk, fleet((1.0, 1.0)), "--attacks", "P,S")
+    alike.fits_none(TABLE)

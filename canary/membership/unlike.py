@@ -1,0 +1,94 @@
+"""Was a target trained as the models that it is compared with? By accuracy and by loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.statistics.roc import Estimate
+from canary.statistics.shares import difference_interval
+
+PAIR = "The target", "the shadow", "its own", "shadow"
+"""Of one target and one shadow: both, whose samples those of the shadow are, what to train."""
+
+_GAP = 0.1
+"""Least difference of two shares that is noted: models that were trained alike are closer."""
+
+_WHY = (
+    "what is learned on so different a model may not fit, and the figures may be too low. Train "
+    "the {} as the target was, on as many samples of the same source"
+)
+
+
+def unlike_others(
+    names: Sequence[str],
+    targets: Sequence[int],
+    counts: Sequence[NDArray[np.int64]],
+    aucs: Mapping[int, Estimate],
+    *,
+    sure: float,
+) -> list[str | None]:
+    """A note on each target that is unlike the others: by `right_of`, or the AUC of the loss.
+
+    `counts` are of all models, or empty; `aucs` of those that have one, with intervals.
+    """
+    every = np.sum(counts, axis=0)
+    several = len(names) > 2
+    others = f"the other model{'s' * several}", "theirs" if several else "its own", "others"
+    notes: list[str | None] = []
+    for row in targets if len(names) > 1 else ():
+        note, rest = None, [auc for other, auc in aucs.items() if other != row]
+        if len(counts):
+            pair = f"Model {names[row]}", *others
+            each = 1.0 - (1.0 - sure) / len(targets)
+            note = unlike_accuracy(counts[row], every - counts[row], pair, sure=each)
+        if note is None and row in aucs and rest:
+            note = _unlike_auc(aucs[row], rest, names[row])
+        notes.append(note)
+    return notes
+
+
+def right_of(right: NDArray[np.bool_], member: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Non-members that are named rightly, and their number; in a second row those of members."""
+    both = [(right & kind, kind) for kind in (~member, member)]
+    return np.array([[int(one.sum()), int(every.sum())] for one, every in both])
+
+
+def unlike_accuracy(
+    ours: NDArray[np.int64],
+    theirs: NDArray[np.int64],
+    names: tuple[str, str, str, str],
+    *,
+    sure: float,
+) -> str | None:
+    """A note if a target and others, as `right_of` counts them, are not as accurate.
+
+    `names` are as in `PAIR`; `sure` is the confidence.
+    """
+    for kind, ours_of, theirs_of in zip(("non-members", "members"), ours, theirs, strict=True):
+        counts = (*ours_of.tolist(), *theirs_of.tolist())
+        if not (counts[1] and counts[3]):
+            continue
+        low, high = difference_interval(*counts, confidence=1.0 - (1.0 - sure) / 2.0)
+        shares = counts[0] / counts[1], counts[2] / counts[3]
+        if not low <= 0.0 <= high and abs(shares[0] - shares[1]) >= _GAP:
+            return (
+                f"{names[0]} is right on {100 * shares[0]:.1f} % of its {kind} and {names[1]} on "
+                f"{100 * shares[1]:.1f} % of {names[2]}: {_WHY.format(names[3])}"
+            )
+    return None
+
+
+def _unlike_auc(ours: Estimate, others: Sequence[Estimate], what: str) -> str | None:
+    """A note if the loss of a target separates members much better, or worse, than others' do."""
+    middle = sorted(others, key=lambda auc: auc.value)[len(others) // 2]
+    apart = ours.upper < middle.lower or middle.upper < ours.lower
+    if not apart or abs(ours.value - middle.value) < _GAP:
+        return None
+    return (
+        f"The loss of the member is lower in {100 * ours.value:.1f} % of pairs of a member and a "
+        f"non-member of model {what}, and in {100 * middle.value:.1f} % of those of the "
+        "other models: " + _WHY.format("others")
+    )
