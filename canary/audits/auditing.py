@@ -49,6 +49,9 @@ METHODS: Registry[Method] = Registry("method", group="methods")
 for _method in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, SkewNormal, Bounds:
     METHODS.add(_method.name, _method())
 
+SHOWN_LEARNED = 0.01
+"""At this p-value the canaries with the most copies show that the model was trained on them."""
+
 _AUTO = (
     "auto enumerates the whole space within --budget, or else samples, and ranks exactly the "
     "canaries that it can."
@@ -334,13 +337,16 @@ def _measured(
             tokens=lambda: max(question.sizes().tokens for question in questions),
             start_token=questions[0].encoder.start_token,
         )
-        of_text = (note_on_vocabulary(model), note_on_english(model))
-        on_model = (*notes_on_model(model), *read, *filter(None, of_text))
+        on_model = (*notes_on_model(model), *read, *filter(None, [note_on_vocabulary(model)]))
     results: dict[str, CanaryResult] = {}
-    formats = []
-    for question in questions:
-        about = _measured_format(question, results)
-        formats.append(replace(about, notes=(*about.notes, *on_model)))
+    formats = [_measured_format(question, results) for question in questions]
+    most = max(c.repetitions for c in canaries)
+    tested = [c for c in results.values() if c.exposure.p_value is not None and not c.control]
+    learned = combined_p([c for c in tested if c.repetitions == most])
+    # Of a model that learned canaries, nobody need ask whether it is trained and well read.
+    if rows and (canaries.natural or learned is None or learned.p_value > SHOWN_LEARNED):
+        on_model += tuple(filter(None, [note_on_english(model)]))
+    formats = [replace(about, notes=(*about.notes, *on_model)) for about in formats]
     if canaries.natural:
         results = {k: replace(found, natural=not found.control) for k, found in results.items()}
     return tuple(results[c.id] for c in canaries), tuple(formats)

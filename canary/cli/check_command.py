@@ -117,6 +117,7 @@ class Limits:
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
+    verbose="Also print the tables, the method and the advice of the report.",
 )
 def check(
     audit_files: list[Path],
@@ -130,13 +131,14 @@ def check(
     report: Path | None = None,
     junit: Path | None = None,
     markdown: Path | None = None,
+    verbose: bool = False,
 ) -> Result:
     """Compare an audit, or a test of another kind, with limits, and give a verdict.
 
     Give one limit or more. For audits: --max-exposure-bits, --max-p, --baseline, --max-epsilon or
     --no-extraction. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
-    --forgotten or --min-rho. For tests of passages: --max-extractable. One line explains the
-    verdict. The guide is docs/guides/gate.md.
+    --forgotten or --min-rho. For tests of passages: --max-extractable. It
+    prints the verdict, a line for each finding, and notes. The guide is docs/guides/gate.md.
 
     Exit codes: 0 passed, 1 memorized or failed, 2 wrong input, 3 undecided.
     """
@@ -206,8 +208,8 @@ def check(
     if verdict is None:
         show("No limit was given, so nothing was checked: the baseline allows what is in it")
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
-    more = [f"{finding.outcome}: {finding}" for finding in verdict.others]
-    show_report(verdict, answer=[verdict.in_short, *more])
+    lines = [f"{one.outcome}: {one}" for one in verdict.ordered if one is not verdict.reason]
+    show_report(verdict, answer=[verdict.in_short, *lines], short=not verbose)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
 
 

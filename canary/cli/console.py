@@ -68,10 +68,10 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     write_words(drawn.get())
 
 
-def show_report(result: Any, *, answer: Sequence[str] = ()) -> None:
+def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False) -> None:
     """What there is to say about a result: the answer, notes, what came out, what to do.
 
-    The lines of `answer` are said in place of the report's.
+    The lines of `answer` are said in place of the report's, and only they and the notes if `short`.
     """
     from canary.reports.builders import report_of
     from canary.reports.document import words_of
@@ -81,6 +81,8 @@ def show_report(result: Any, *, answer: Sequence[str] = ()) -> None:
         show(line)
     for note in made.notes:
         show(f"{'warning' if note in made.warnings else 'note'}: {words_of(note)}")
+    if short:
+        return
     _show_blocks((*made.outcome, *made.brief))
     if made.actions:
         show("What to do:")

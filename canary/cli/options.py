@@ -135,7 +135,7 @@ PANELS: Mapping[str, str] = {
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
     "in_flight request_timeout top_k",
     "Ray cluster": "ray workers worker_cpus worker_gpus",
-    "Output": "annex model_card report junit markdown force as_json help",
+    "Output": "annex model_card report junit markdown verbose force as_json help",
 }
 """The options of each panel, in the order of the help; all others are in the first."""
 

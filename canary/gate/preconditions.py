@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.audits.audit_result import CANARY_SET, Audit, combined_p
+from canary.audits.auditing import SHOWN_LEARNED
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
@@ -22,9 +23,6 @@ _UNTRAINED_CURE = (
     "--verification FILE, in Python verification; or, if you know that they were in it, say so "
     "with --trust-injection, in Python trust_injection"
 )
-
-SHOWN_LEARNED = 0.01
-"""At this p-value the canaries with the most copies show that the model was trained on them."""
 
 _RIGHT_OR_WRONG = (
     "This is right if the training was private or short. It is wrong if this is another model "

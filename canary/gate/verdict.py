@@ -205,6 +205,11 @@ class Verdict(Shown):
         asked = dict.fromkeys(f.check for f in rest if f.check not in _OF_ITSELF)
         return [_decisive([f for f in rest if f.check == check]) for check in asked]
 
+    @property
+    def ordered(self) -> list[Finding]:
+        """The findings, the worst first."""
+        return sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
+
     def __str__(self) -> str:
         notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
         return f"{self.in_short}{notes}"
@@ -221,8 +226,7 @@ class Verdict(Shown):
 
     def summary(self) -> str:
         """A line for each finding, the worst first, and one for each note."""
-        ordered = sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
-        lines = [f"{finding.outcome}: {finding}" for finding in ordered]
+        lines = [f"{finding.outcome}: {finding}" for finding in self.ordered]
         return "\n".join([*lines, *(f"note: {clean(note)}" for note in self.notes)])
 
     def to_dict(self) -> dict[str, Any]:

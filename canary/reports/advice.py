@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from canary.audits.audit_result import Audit, combined_p
+from canary.audits.auditing import SHOWN_LEARNED
 from canary.audits.search_ranks import with_search
-from canary.gate.preconditions import SHOWN_LEARNED
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limits import limit_bits

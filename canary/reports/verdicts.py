@@ -54,12 +54,13 @@ def junit(verdict: Verdict) -> str:
     counts = {name: str(number) for name, number in numbers.items()}
     suite = ET.SubElement(suites, "testsuite", {"name": "canary", **counts})
     notes = _notes(verdict)
+    noted = ET.SubElement(suite, "properties") if notes else suite
+    for note in verdict.notes:
+        ET.SubElement(noted, "property", name="note", value=_text(note))
     for finding in verdict.findings:
         case = ET.SubElement(suite, "testcase", classname=f"canary.{finding.check}",
                              name=_text(finding.subject), time="0")  # fmt: skip
         properties = ET.SubElement(case, "properties")
-        for note in verdict.notes:
-            ET.SubElement(properties, "property", name="note", value=_text(note))
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
             if (value := getattr(finding, name)) is not None:
                 ET.SubElement(properties, "property", name=name, value=str(value))

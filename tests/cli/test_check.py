@@ -63,7 +63,11 @@ def test_exit_codes_and_the_verdict_first(command, audits, name, code):
     outcome = command("check", f"{name}.json", *LIMIT, "--trust-injection")
     assert outcome.code == code
     assert (outcome.err == "") == (code != 2)
-    assert ("What to do:" in outcome.out) == (code != 2)
+    assert "What to do:" not in outcome.out
+    assert len(outcome.out.splitlines()) <= 8
+    more = command("check", f"{name}.json", *LIMIT, "--trust-injection", "--verbose")
+    assert more.out.startswith(outcome.out)
+    assert ("What to do:" in more.out) == (code != 2)
     assert outcome.out.count("note: ") == (2 if name == "passed" else 0)
     assert ("note: That the canaries were in the training data is" in outcome.out) == (code == 0)
     assert ("give --verification what canary verify --json printed" in outcome.out) == (code == 0)

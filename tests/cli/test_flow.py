@@ -106,7 +106,7 @@ def test_notes_are_told_by_every_command(command, workplace, model):
     chosen, untrained = Audit.load("a/audit.json").notes
     assert "To keep this choice in later audits" in chosen
     assert "Is it trained" in untrained
-    judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json")
+    judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json", "--verbose")
     assert judged.document["notes"] == [chosen, untrained]
     for said in (audited.out, judged.err):
         lines = said.splitlines()

@@ -160,8 +160,9 @@ def test_every_face_of_a_verdict_shows_them(bits, policy):
     assert notes[:2] == [START, TOKENIZER] == list(audit.notes)
     assert verdict.summary().splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
     assert json.loads(json.dumps(verdict.to_dict()))["notes"] == notes
-    (case,) = ET.fromstring(junit(verdict)).findall("testsuite/testcase")
-    properties = [p.get("value") for p in case.findall("properties/property[@name='note']")]
+    (suite,) = ET.fromstring(junit(verdict)).findall("testsuite")
+    (case,) = suite.findall("testcase")
+    properties = [p.get("value") for p in suite.findall("properties/property[@name='note']")]
     assert properties == notes
     shown = case[-1].text  # what a page of builds shows: failure, skipped or system-out
     assert shown.splitlines()[-len(notes) :] == [f"note: {note}" for note in notes]
