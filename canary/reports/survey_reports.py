@@ -70,7 +70,8 @@ def shadow_report(survey: ShadowSurvey) -> Report:
     else:
         answer = not_identified(survey, "shadow", "had {} accuracy")
     private = epsilon_sentence(survey)
-    about = about_of(survey, own=Path(survey.target.source).name)
+    own = Path(survey.target.source).name if Path(survey.target.source).suffix else "target"
+    about = about_of(survey, own=own)
     actions = {
         "split": not survey.blind,
         "listed": "the report lists the members and classes most at risk",

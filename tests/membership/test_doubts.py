@@ -12,6 +12,7 @@ import canary
 from canary.membership.doubts import doubts, doubts_of_models, doubts_of_pair, upside_down
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
+from canary.reports.builders import report_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.roc import roc
 
@@ -312,3 +313,8 @@ def test_models_of_one_split_are_said_to_be_and_a_pass_rests_on_the_flags():
     passed = canary.check(found, max_auc=0.95)
     assert passed.outcome == "passed"
     assert any("rests on the flags" in note for note in passed.notes)
+
+
+def test_a_table_from_arrays_is_no_model_called_measure():
+    found = survey(table(*given(1)), table(*given(2)), attacks="loss")
+    assert "the model “target”" in report_of(found).title
