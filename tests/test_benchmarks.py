@@ -40,6 +40,10 @@ SMALL = {
     "toolbox": ["--samples", "500", "--classes", "3", "--fpr", "0.1", "--against"],
     "tpr_intervals": ["--runs", "2", "--samples", "20", "--bootstrap", "1"],
     "workers": ["--alone", "--digits", "1", "1", "--texts", "3", "--rounds", "1"],
+    "verbatim": [
+        *("--windows", "40", "--samples", "500", "--texts", "1", "--rounds", "1", "--width", "16"),
+        *("--kills", "0", "--tokens", "0"),
+    ],
     "tree": ["--rounds", "1", "--vocabulary", "2000", "--formats", "ssn"],
 }
 """Options with which a benchmark takes a moment; the figures then mean nothing."""

@@ -13,11 +13,12 @@ from canary.cli.options import ModelOptions, RatesOptions, RiskOptions, rates
 from canary.cli.outputs import (
     Names,
     Result,
-    check_outputs,
+    check_table,
     factory_file,
     model_files,
     report_folder,
     resumable,
+    write_table,
 )
 from canary.cli.server_options import Count
 from canary.errors import InputError
@@ -105,29 +106,17 @@ def risk(
     of the target, in the same order. Its columns are sample, label, member, modified_entropy and
     risk.
     """
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
     from canary.membership.analysis import overstated, possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
     from canary.membership.risk import reliability, risk_scores
     from canary.membership.shadow_survey import class_risk_fields
-    from canary.records.files import PARQUET, atomic_writer
     from canary.reports.survey_reports import calibration_sentence
     from canary.signals.measuring import measure
     from canary.signals.output_checks import check_members
 
     asked = options.checked()
-    check_outputs([(out, (PARQUET,))], inputs=[target, shadow], force=force)
-    ending = out.suffix.lower()
-    if ending not in (".parquet", ".pq", ".csv"):
-        raise InputError(
-            f"a table cannot be written as {ending or 'a file without an ending'}",
-            cure="give a name that ends with .parquet, .pq or .csv",
-            where=str(out),
-        )
+    check_table(out, inputs=[target, shadow], force=force)
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
@@ -142,9 +131,7 @@ def risk(
     notes += overstated(scored, members, confidence=_SURE)
     trust = reliability(scored, members, confidence=_SURE)
     of_classes = possible_class_risks(ours, scored)
-    write = pyarrow.csv.write_csv if ending == ".csv" else pyarrow.parquet.write_table
-    with atomic_writer(out, private=True, replaces=(PARQUET,)) as file:
-        write(pa.table(dict(scored.to_frame().items())), file)
+    write_table(out, scored)
     for note in notes:
         show(f"{note}.")
     show(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
@@ -183,6 +170,9 @@ def risk(
     least="[Attacks] N: Judge only samples that at least N models were trained without and, if the "
     "attack needs those, at least N were trained on.  [default: all samples]",
     rule="The rule for the quantile of losses, for S, P and R.",
+    counterfactual="FILE: Also write the counterfactual memorization of each sample: its mean loss "
+    "under the models without it less that under the models with it, and an interval. A CSV or "
+    "Parquet file.",
     alphas="LEVEL,LEVEL,...: The levels of the decisions: shares of non-members that may be called "
     "members.",
 )
@@ -195,6 +185,7 @@ def models(
     least: Count | None = None,
     rule: Literal["empirical", "linear", "gaussian"] = "empirical",
     alphas: str = "0.01,0.1,0.3",
+    counterfactual: Path | None = None,
     judged: RatesOptions,
     called: Names,
     force: bool = False,
@@ -205,14 +196,20 @@ def models(
     in training data, so protect them like the data. The attacks D and L need extra models for each
     target and run only from Python. The guide is docs/guides/many-models.md.
     """
+    from canary.membership.counterfactual import counterfactual as effects
     from canary.membership.models_result import KIND
     from canary.membership.models_survey import survey_models
     from canary.membership.survey import SCHEMA
 
     asked, levels = judged.checked(), rates(alphas, "--alphas")
+    if counterfactual is not None:
+        check_table(counterfactual, inputs=outputs, force=force)
     with report_folder(out, KIND, "models.json", inputs=outputs, force=force) as folder:
         with Bars() as bars:
             table, names = _measured(outputs, bars)
+            found = None
+            if counterfactual is not None:
+                found = effects(table, confidence=judged.confidence)
             result = survey_models(
                 table,
                 names=names,
@@ -225,6 +222,9 @@ def models(
                 **asked,
             )
         result = called.on(result)
+        if counterfactual is not None and found is not None:
+            write_table(counterfactual, found)
+            show(found.summary())
         return folder.finish(result, result.to_dict(), SCHEMA)
 
 

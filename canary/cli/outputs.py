@@ -15,8 +15,16 @@ from typing import Any, TypeVar
 from canary.cli.console import say, show, show_report
 from canary.errors import InputError, OutputError
 from canary.records.about import Named
-from canary.records.files import PAGES, check_writable, folder_made, kind_there
+from canary.records.files import (
+    PAGES,
+    PARQUET,
+    atomic_writer,
+    check_writable,
+    folder_made,
+    kind_there,
+)
 from canary.records.versioned_json import dump_document
+from canary.statistics.numbers import Shown
 
 Output = tuple[Path, Collection[str]]
 """A file that will be written, and the kinds of which it may replace one."""
@@ -218,3 +226,27 @@ def _same(one: Path, other: Path) -> bool:
         return os.path.realpath(one) == os.path.realpath(other)
     except (OSError, ValueError):  # a name too long, a NUL: nothing is there
         return False
+
+
+def check_table(out: Path, *, inputs: Sequence[Path], force: bool) -> None:
+    """Refuse a table that cannot be written to this file."""
+    check_outputs([(out, (PARQUET,))], inputs=inputs, force=force)
+    ending = out.suffix.lower()
+    if ending not in (".parquet", ".pq", ".csv"):
+        raise InputError(
+            f"a table cannot be written as {ending or 'a file without an ending'}",
+            cure="give a name that ends with .parquet, .pq or .csv",
+            where=str(out),
+        )
+
+
+def write_table(out: Path, result: Shown) -> None:
+    """The numbers of a result as a CSV or Parquet file."""
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    csv = out.suffix.lower() == ".csv"
+    write = pyarrow.csv.write_csv if csv else pyarrow.parquet.write_table
+    with atomic_writer(out, private=True, replaces=(PARQUET,)) as file:
+        write(pa.table(dict(result.to_frame().items())), file)

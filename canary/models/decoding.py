@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
 _LETTERS = {"t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p"}
+_CACHED, _ON_GPU = 1 << 19, 1 << 22  # logits that are worked on at a time
 _CURE = "write it as in t=0.8,k=40,p=0.95,m=0.05: temperature, top-k, top-p and min-p"
 
 
@@ -133,21 +134,30 @@ class TellsDecoding(Protocol):
 
 
 def decoded_tokens(
-    logits: torch.Tensor, tokens: torch.Tensor, schemes: Sequence[Scheme], *, at_once: int = 1 << 22
+    logits: torch.Tensor,
+    tokens: torch.Tensor,
+    schemes: Sequence[Scheme],
+    *,
+    places: torch.Tensor | None = None,
+    at_once: int | None = None,
 ) -> Decoded:
     """Tokens of shape (n,) as drawn from logits of shape (n, vocabulary).
 
-    About `at_once` logits are worked on at a time; a few copies of these are held.
+    `places` are the numbers of those rows of the logits that belong to the tokens; all unless
+    given. About `at_once` logits are worked on at a time, as many as a processor's cache holds
+    unless given (on a GPU more); a few copies of these are held.
     """
     import torch
 
     warped = [_processors(scheme) for scheme in schemes]
+    at_once = at_once or (_CACHED if logits.device.type == "cpu" else _ON_GPU)
     size = max(at_once // logits.shape[-1], 1)
     log_probs = np.empty((len(tokens), len(schemes)), np.float32)
     greedy = np.empty(len(tokens), np.bool_)
     nothing = torch.zeros((0, 0), dtype=torch.int64)  # the processors ask for tokens before
     for at in range(0, len(tokens), size):
-        part, wanted = logits[at : at + size].float(), tokens[at : at + size].unsqueeze(1)
+        chosen = slice(at, at + size) if places is None else places[at : at + size]
+        part, wanted = logits[chosen].float(), tokens[at : at + size].unsqueeze(1)
         greedy[at : at + size] = (part.argmax(-1, keepdim=True) == wanted)[:, 0].cpu().numpy()
         for column, processors in enumerate(warped):
             scores = part
@@ -177,6 +187,8 @@ def drawn_probabilities(log_probs: FloatArray, scheme: Scheme) -> NDArray[np.flo
 
 def _processors(scheme: Scheme) -> list[Any]:
     """What `generate` passes its logits through, in its order."""
+    if scheme == Scheme():
+        return []
     from transformers.generation import logits_process as of
 
     found: list[Any] = []

@@ -90,7 +90,8 @@ class TorchModel(ABC):
             return Decoded(np.zeros((0, len(schemes)), np.float32), np.zeros(0, np.bool_))
         with computing():
             logits, targets, wanted = self._asked(rows)
-            return decoded_tokens(logits[wanted], targets[wanted], schemes)
+            places = None if wanted.all() else wanted.flatten().nonzero()[:, 0]
+            return decoded_tokens(logits.flatten(0, 1), targets[wanted], schemes, places=places)
 
     def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Logits, targets, and which of them are scored."""

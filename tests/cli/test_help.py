@@ -158,6 +158,8 @@ def test_defaults_are_those_of_the_functions(cli, api):
         default = ours[name].default
         if name in ("repetitions", "alphas") and default is not None:
             default = tuple(map(float, default.split(",")))
+        if name == "prefix" and isinstance(default, str):
+            default = int(default)
         if name == "column" and not isinstance(default, str):
             default = before_training.CorpusOptions(column=default).reading()["column"]
         assert default == theirs[name].default, name

@@ -14,6 +14,7 @@ from classifiers import save_models
 import canary
 from canary.fleet.splits import halves
 from canary.membership.aggregate import evaluate_models, over_fleets, rates
+from canary.membership.counterfactual import counterfactual
 from canary.membership.diagnostics import growth
 from canary.membership.many import attack_models
 
@@ -250,3 +251,17 @@ def test_few_models_have_intervals_over_samples(attack, place):
     assert found["auc"]["lower"] == pytest.approx(np.mean(lower))
     assert attack(*words, "--least", "3").document["intervals_over"] == "fleets"
     assert "for that give 4 models or more" in attack(*FILES[:3], "--attacks", "P").err
+
+
+def test_what_each_sample_does_to_its_own_loss_is_written(attack, place, table):
+    words = (*FILES, "--attacks", "P", "--confidence", "0.9", "--counterfactual")
+    outcome = attack(*words, "effects.csv")
+    assert outcome.code == 0, outcome.err
+    found = counterfactual(table, confidence=0.9)
+    rows = np.genfromtxt("effects.csv", delimiter=",", names=True)
+    np.testing.assert_allclose(rows["memorization"], found.value, atol=1e-6)
+    np.testing.assert_allclose(rows["upper"], found.upper, atol=1e-6)
+    assert "counterfactual memorization by loss: mean" in outcome.err
+    refused = attack(*words, "effects.txt")
+    assert refused.code == 2
+    assert "ends with .parquet, .pq or .csv" in refused.err

@@ -12,6 +12,7 @@ from small_models import table_model
 
 from canary.audits.auditing import audit as measure
 from canary.corpus.canaries import CanarySet
+from canary.passages import verbatim as passages
 from canary.records import shards
 from canary.scoring import batcher, score_job, texts
 from canary.search import ranking
@@ -19,6 +20,7 @@ from canary.search import ranking
 NAP = 0.002
 SMALL_PIECES = [
     (texts, "_TEXTS", 16),
+    (passages, "_BLOCK", 200),
     (score_job, "_SHARD_SECONDS", 0.0),
     (ranking, "FILLS_AT_ONCE", 100),
     (ranking, "FILLS_AT_ONCE", 100),
@@ -48,6 +50,7 @@ def slowly(method):
     return slow
 
 
+batcher.Batcher.decoded = slowly(batcher.Batcher.decoded)
 batcher.Batcher.score = slowly(batcher.Batcher.score)
 batcher.Batcher.expand = slowly(batcher.Batcher.expand)
 
@@ -67,4 +70,14 @@ def audit(canaries, out, model="table", **options):
         **{"batch_size": 64, **options},
     )
     shards.publish(folder / "parts", folder / "audit.json", found.save, replaces=("canary audit",))
+    shards.discard_run(folder / "parts")
+
+
+def verbatim(given, out, model="table", **options):
+    """As the command does it."""
+    folder = Path(out)
+    folder.mkdir(exist_ok=True)
+    found = passages.verbatim(MODELS[model](), given, parts=folder / "parts", **options)
+    place = folder / "verbatim.json"
+    shards.publish(folder / "parts", place, found.save, replaces=("canary verbatim",))
     shards.discard_run(folder / "parts")

@@ -158,6 +158,7 @@ PACKAGES = {
         "membership.references: kept",
         "membership.aggregate: evaluate_models mean_estimate Across rates Rates sample_auc "
         "SampleAuc agreement Agreement over_fleets OverFleets Spread groups_of",
+        "membership.counterfactual: Counterfactual counterfactual",
         "membership.diagnostics: growth Growth null_losses NullLosses scatter Scatter",
     ],
     "reports": [
