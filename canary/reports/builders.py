@@ -28,8 +28,16 @@ _HOMES = {
     "verdicts": ("Verdict",),
     "attack_figures": ("Across", "Evaluation", "Growth", "NullLosses", "Scatter"),
     "other_results": (
-        *("AttackEpsilon", "AttackScores", "CanarySet", "EpsilonBound", "Extraction", "GatePlan"),
-        *("ManyScores", "RiskScores", "SignalTable", "Verdict", "Verification"),
+        *("AttackEpsilon", "AttackScores", "CanarySet", "Counterfactual", "EpsilonBound"),
+        *(
+            "Extraction",
+            "GatePlan",
+            "ManyScores",
+            "RiskScores",
+            "SignalTable",
+            "Verdict",
+            "Verification",
+        ),
     ),
 }
 """A module of builders or sections, and the classes of the results that they are of."""

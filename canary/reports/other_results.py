@@ -18,6 +18,7 @@ from canary.gate.coins import EpsilonBound
 from canary.gate.planning import GatePlan
 from canary.gate.verdict import Finding, Verdict
 from canary.membership.attacks import AttackScores
+from canary.membership.counterfactual import Counterfactual
 from canary.membership.many import ManyScores
 from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores
@@ -174,6 +175,13 @@ def many_scores_figure(found: ManyScores, _: PlotOptions) -> Figure:
     """The scores of members and of non-members, over all targets."""
     judged = found.scores[:, found.judged], found.member[:, found.judged]
     return _histogram("scores", f"score of {found.name}", _by_member(*judged))
+
+
+@figure_of.register
+def counterfactual_figure(found: Counterfactual, _: PlotOptions) -> Figure:
+    """What samples do to their own scores."""
+    label = f"counterfactual memorization by {found.signal}"
+    return _histogram("counterfactual", label, {"samples": found.value})
 
 
 @figure_of.register

@@ -21,6 +21,7 @@ from canary.corpus.verification import Count, Verification
 from canary.gate.coins import EpsilonBound
 from canary.membership.aggregate import evaluate_models
 from canary.membership.analysis import ClassRisks, class_risks
+from canary.membership.counterfactual import counterfactual
 from canary.membership.many import attack_models
 from canary.membership.models_survey import survey_models
 from canary.membership.privacy import AttackEpsilon
@@ -105,6 +106,10 @@ RESULTS = {
     "models survey": (
         lambda: survey_models(random_table(np.random.default_rng(0), 8, 60), attacks="R,P"),
         2,
+    ),
+    "counterfactual": (
+        lambda: counterfactual(random_table(np.random.default_rng(0), 8, 60)),
+        60,
     ),
     "scores": (attacked, 400),
     "scores of many": (many, 8 * 24),
