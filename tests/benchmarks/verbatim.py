@@ -156,7 +156,7 @@ def kills(count: int) -> dict[str, object]:
         tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=character_tokenizer())
         causal_module("gpt2").save_pretrained(folder / "model")
         tokenizer.save_pretrained(folder / "model")
-        texts = ["".join(random.Random(at).choices(CHARACTERS, k=60)) for at in range(60_000)]
+        texts = ["".join(random.Random(at).choices(CHARACTERS, k=60)) for at in range(4_000)]
         lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
         (folder / "train.jsonl").write_text(lines)
         sizes = ("--prefix", "6", "--suffix", "6", "--start-token", "none", "--out", "v")
@@ -164,11 +164,11 @@ def kills(count: int) -> dict[str, object]:
         result, parts = folder / "v" / "verbatim.json", folder / "v" / "parts"
 
         def run(limit: float | None) -> bool:
-            quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            quiet = {"stdout": subprocess.DEVNULL, "stderr": (folder / "stderr").open("w")}
             root = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
             process = subprocess.Popen([*command, *sizes], cwd=folder, env=root, **quiet)
             try:
-                assert process.wait(limit) == 0
+                assert process.wait(limit) == 0, (folder / "stderr").read_text()
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -180,13 +180,16 @@ def kills(count: int) -> dict[str, object]:
         whole, took = result.read_bytes(), time.monotonic() - began
         shutil.rmtree(folder / "v")
         done = before = 0
-        while done < count or parts.exists():
-            if run(rng.uniform(0.3, 0.9) * took if done < count else None):
+        while done < count or before:
+            ended = run(rng.uniform(0.3, 1.0) * took if done < count else None)
+            done += not ended
+            # Killed behind the last piece that was to be removed, it has ended too.
+            if ended or (result.exists() and not list(parts.glob("*.shard"))):
+                assert (folder / "v" / "report.html").exists()
                 finished, differ = finished + 1, differ + (result.read_bytes() != whole)
                 shutil.rmtree(folder / "v")
                 before = 0
                 continue
-            done += 1
             held = len(list(parts.glob("texts.*.shard")))
             lost, before = lost + (held < before), held
             kept.append(held)
