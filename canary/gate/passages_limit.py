@@ -8,7 +8,7 @@ from typing import Any
 from canary.errors import InputError
 from canary.gate.subjects import nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict
-from canary.passages.result import Extractable, Verbatim, said_share
+from canary.passages.result import SWAPPED, Extractable, Verbatim, said_share
 from canary.records.validation import as_real, brief
 from canary.records.versioned_json import digest_of
 from canary.statistics.numbers import clean, count, plural, probability
@@ -82,6 +82,9 @@ def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Fin
             "train again so that less is memorized (remove duplicates, fewer epochs, differential "
             "privacy), or filter what the model writes, and repeat the test"
         )
+    elif lead is not None and lead.upper < 0.0:
+        told += f", and of the controls {said_share(found.controls)}" if found.controls else ""
+        cure = f"{SWAPPED[:1].lower()}{SWAPPED[1:]}"
     elif share.lower > limit and found.controls is None:
         told += f", above the {allowed}; without controls any model may do so"
         cure = "repeat canary verbatim with --controls: texts that the model never saw"

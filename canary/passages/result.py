@@ -32,6 +32,11 @@ WITHOUT_CONTROLS = (
     "predicts, such as licences and headers"
 )
 
+SWAPPED = (
+    "The controls come out more often than the texts, as if they were the training data: see "
+    "whether texts and controls are swapped"
+)
+
 Floats = NDArray[np.float64]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.passages.result import Extractable, Places, Verbatim
+from canary.passages.result import SWAPPED, Extractable, Places, Verbatim
 from canary.passages.tries import tries_for
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -53,6 +53,9 @@ def verbatim_report(result: Verbatim) -> Report:
     if key == "none" and found.texts.upper <= _FEW:
         label, tone = "No passage came out", "not-found"
     texts, controls, lead = found.texts, found.controls, found.difference
+    swapped = lead is not None and lead.upper < 0.0
+    if swapped:
+        label, tone = "Nothing is decided: look at the files first", "undecided"
     return Report(
         title=f"What does {called(result.model_name)} repeat of its training text?",
         label=label,
@@ -89,7 +92,7 @@ def verbatim_report(result: Verbatim) -> Report:
         },
         outcome=[passages_figure(result)],
         unsaid=said("verbatim.unsaid"),
-        notes=ended(result.notes),
+        notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
         brief=[_rates(result)],
     )  # fmt: skip

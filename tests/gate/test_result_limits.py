@@ -403,6 +403,8 @@ def test_the_interval_of_passages_decides_with_its_controls(tmp_path):
         ({"out": 0, "documents": 400}, {}, "undecided", "nothing shows that the model"),
         ({"out": 0, "documents": 400}, {"trust_members": True}, "passed", "at most 0.918 %"),
         ({"out": 0, "documents": 400, "controls": None}, {"trust_members": True}, "passed", ""),
+        ({"out": 0, "documents": 400, "controls": 60}, {"trust_members": True}, "undecided",
+         "the controls come out more often"),
         ({"out": 0, "scheme_nats": -5.0}, {}, "undecided", "800 of 800 passages"),
         ({"out": 0, "scheme_nats": -5.0, "documents": 400},
          {"tries": 10, "trust_members": True}, "passed", "within 10 samples"),

@@ -20,6 +20,7 @@ CASES = {
     "no controls": (0.5, 0.0, -1e9, False),
     "come out of samples": (0.0, 0.0, -2.0, True),
     "No passage came out, but": (0.0, 0.0, -1e9, True),
+    "look at the files first": (0.0, 0.9, -1e9, True),
 }
 
 
@@ -41,6 +42,8 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     report = report_of(result)
     assert case in report.label
     assert report.tone != "not-found"
+    swapped = any("texts and controls are swapped" in note for note in report.notes)
+    assert swapped == (outside > inside)
     assert ("Controls" in report.about) == controlled
     actions = " ".join(map(words_of, report.actions))
     assert ("--controls" in actions) == (not controlled)
