@@ -202,11 +202,12 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know."""
         notes = [] if self.controls else [WITHOUT_CONTROLS]
+        passage = "a passage with the longest prefix" if self.others else "a passage"
         for name, kind in (("texts", self.texts), ("controls", self.controls)):
             if kind and kind.short:
                 notes.append(
-                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than a passage and "
-                    "were not looked at"
+                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than "
+                    f"{passage} and were not looked at"
                 )
             if kind and kind.repeated:
                 notes.append(

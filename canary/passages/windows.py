@@ -72,9 +72,8 @@ class Windows:
 
     @property
     def short(self) -> int:
-        """How many documents are shorter than one window."""
-        own = np.array([len(ids) for ids in self.tokens])[self.copies > 0]
-        return int((own < self.grid.width).sum())
+        """How many documents have no window: they are shorter than that of the longest prefix."""
+        return int((self.copies > 0).sum()) - len(np.unique(self.document))
 
     def after(self, prefix: int) -> Windows:
         """The same suffixes, after another prefix that is not longer."""

@@ -80,8 +80,10 @@ def test_what_a_model_writes_comes_out_and_other_text_does_not(name):
 @pytest.mark.parametrize("name", ["table", "gpt2"])
 def test_prefixes_have_the_same_suffixes(name, tmp_path):
     model = build(name) if name == "table" else known(name)
-    texts, others = strings(6, (12, 40)), strings(6, (12, 40), 1)
+    texts, others = [*strings(6, (12, 40)), "abcd1234"], strings(6, (12, 40), 1)
     found = verbatim(model, texts, others, prefix=[3, 7, 1, 3], suffix=4, stride=5)
+    assert found.texts.short == 1  # it has a passage after 3 tokens, and none after 7
+    assert "1 of 7 texts are shorter" in found.notes[0]
     assert list(found.by_prefix()) == [1, 3, 7]
     places = {length: np.array(found.after(length).texts.position) + length for length in (1, 3, 7)}
     for length in (1, 3, 7):
