@@ -70,7 +70,7 @@ def exposure(
     seed: int = 0,
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
-    context: str = "",
+    context: str | None = "",
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> tuple[CanaryResult, ...]:
@@ -117,7 +117,7 @@ def exposure(
         seed=seed,
         start_token=start_token,
         start_texts=start_texts,
-        context=context,
+        context=context or "",
         batch_size=batch_size,
         progress=progress,
     )
@@ -151,7 +151,7 @@ def audit(
     seed: int = 0,
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
-    context: str = "",
+    context: str | None = "",
     batch_size: int | None = None,
     progress: Progress = None,
     parts: str | os.PathLike[str] | None = None,
@@ -191,7 +191,7 @@ def audit(
         no token.
     start_texts : sequence of str, optional
         Training texts without a canary, by which ``"auto"`` chooses.
-    context : str
+    context : str, optional
         Text before each candidate; see `canary.tokens.candidates.CandidateEncoder`.
     batch_size : int, optional
         Found by trial unless given. It changes results within the model's noise only.
@@ -238,7 +238,7 @@ def audit(
         seed=seed,
         start_token=start_token,
         start_texts=start_texts,
-        context=context,
+        context=context or "",
         batch_size=batch_size,
         progress=progress,
     )

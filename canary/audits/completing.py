@@ -14,7 +14,7 @@ from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.models.loading import load
-from canary.records.validation import one_of, real_number, whole_number
+from canary.records.validation import built, one_of, real_number, whole_number
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import Running
 from canary.search.completion import complete
@@ -102,7 +102,7 @@ def completions(
     .. [1] Carlini et al., The Secret Sharer, USENIX Security 2019, section 3.
     """
     beam = whole_number(beam, "beam", at_least=1)
-    options = AuditOptions(**run)
+    options = built(AuditOptions, run, "completions")
     format = Format.of(format)
     known = check_known(known, list(secrets.values()))
     seam = load(model)

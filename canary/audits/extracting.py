@@ -52,7 +52,7 @@ def extract(
     most_open: int = MOST_OPEN,
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
-    context: str = "",
+    context: str | None = "",
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> Extraction:
@@ -124,7 +124,7 @@ def extract(
     options = AuditOptions(
         start_token=start_token,
         start_texts=start_texts,
-        context=context,
+        context=context or "",
         batch_size=batch_size,
         progress=progress,
     )
@@ -205,7 +205,7 @@ def with_extractions(
         )
     token, context = audit.settings.get("start_token"), audit.settings.get("context", "")
     options = AuditOptions(
-        start_token=token, context=context, batch_size=batch_size, progress=progress
+        start_token=token, context=context or "", batch_size=batch_size, progress=progress
     )
     start = audit.start or StartChoice(token, "asked", context=bool(context))
     seam = load(model)

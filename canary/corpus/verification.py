@@ -186,7 +186,7 @@ def verify(
     split: str = SPLIT,
     file_format: str | None = None,
     tokenizer: Any = None,
-    context: str = "",
+    context: str | None = "",
     progress: Progress = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
@@ -204,7 +204,7 @@ def verify(
     tokenizer : tokenizer or path, optional
         That of the training. With it each copy is tokenized in the text around it, and
         compared with the tokens under which the canary will be scored.
-    context : str
+    context : str, optional
         What the audit will be given as context. For spliced canaries the separator
         before them.
     progress : callable or bool, optional
@@ -234,6 +234,7 @@ def verify(
         )
     opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
     names = opened.shape.names
+    context = context or ""
     around, others = Surroundings(canaries, tokenizer, context), Others(canaries)
     counts: Counter[tuple[str, str]] = Counter()
     for records, (_, _, slots) in enumerate(opened.iterate(), 1):  # noqa: B007

@@ -255,7 +255,7 @@ class ExposureCallback(_Attached):
             if found is not None:
                 found.require()
             raise InputError(
-                "the first process found that the training would not learn the canaries",
+                "the first process refused the data of the training",
                 cure="see its error",
             )
 

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
@@ -33,6 +32,7 @@ from canary.plugins.training_log import (
     TrainingLog,
     number_of,
     steps_of,
+    unfinished,
     unmeasured,
 )
 from canary.records.sealing import sealed
@@ -48,11 +48,6 @@ from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.fast import as_tokenizer
 
 _log = logging.getLogger(__name__)
-
-_UNFINISHED = (
-    "stop_above_bits was given, and finish was never called: the end of the training was not "
-    "measured; call finish behind the last step, or audit the model (canary audit)"
-)
 
 
 class ExposureMonitor:
@@ -166,8 +161,8 @@ class ExposureMonitor:
         )
         self._stops, self._strict = rule is not None, strict
         self._latest: Any = None
-        # Also at the end of the process.
-        self._unfinished = weakref.finalize(self, _log.warning, _UNFINISHED)
+        audit = "audit the model (canary audit)"
+        self._unfinished = unfinished(self, "stop_above_bits", audit)
         if rule is None:
             self._unfinished.detach()
 

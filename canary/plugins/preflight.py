@@ -14,7 +14,7 @@ from canary.errors import InputError
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.plugins.epoch_reading import NEARLY_ALL, EpochReading
 from canary.plugins.live import undisturbed
-from canary.plugins.training_batches import IGNORED, WITHIN
+from canary.plugins.training_batches import IGNORED, WITHIN, cut_off
 from canary.records.progress import shows_progress
 from canary.records.record import Record
 from canary.records.sealing import sealed
@@ -25,6 +25,8 @@ from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.starts import shown_start
 
+_ASSUMED = "what is before the canaries is what the audit will assume"
+_UNLEARNED = "the training would not learn the canaries as planned"
 _SHOWN = 5  # canaries that a finding names
 _MOST = 0.75  # of the copies: what packing end to end leaves whole, or more
 _ENOUGH = 10  # copies, and batches, whose places say something
@@ -87,9 +89,10 @@ class Preflight(Shown, Record, written=("sound", ...)):
     def require(self) -> None:
         """Raise an `InputError` with every refusal and its cure, unless it is sound."""
         if wrong := self._of("refused"):
+            measuring = [finding.check for finding in wrong] == [_ASSUMED]
+            head = "the exposure would be measured wrongly" if measuring else _UNLEARNED
             raise InputError(
-                "the training would not learn the canaries as planned: "
-                + "; ".join(finding.figure for finding in wrong),
+                f"{head}: " + "; ".join(finding.figure for finding in wrong),
                 cure="; ".join(dict.fromkeys(finding.cure for finding in wrong)),
             )
 
@@ -163,10 +166,11 @@ def preflight(
             cure="give that of the training: preflight(..., tokenizer=...)",
         )
     reading = EpochReading(canaries, as_tokenizer(tokenizer), options)
-    steps = None
+    steps = 0
     with undisturbed(model):
         if trainer is not None:
-            training, steps = trainer.get_train_dataloader(), _batches_needed(trainer)
+            args, training = trainer.args, trainer.get_train_dataloader()
+            steps = int(args.max_steps) * int(args.gradient_accumulation_steps)
             if evaluation is None and trainer.eval_dataset is not None:
                 kept = trainer.eval_dataset
                 parts = [*kept.values()] if isinstance(kept, Mapping) else [kept]
@@ -176,7 +180,7 @@ def preflight(
             reading.read_evaluation(evaluation, most)
     findings = [replace(judge(reading), check=check) for check, judge in _CHECKS.items()]
     findings.append(replace(_trains(reading, model), check="the model trains on their tokens"))
-    if steps is not None and reading.length:
+    if steps > 0 and reading.length:
         long = replace(_long_enough(steps, reading.length), check="every batch is trained on")
         findings.append(long)
     return Preflight(
@@ -186,12 +190,6 @@ def preflight(
         tuple(findings),
         reading.context,
     )
-
-
-def _batches_needed(trainer: Any) -> int | None:
-    """How many batches a Trainer will take, if a number of steps was given."""
-    steps = int(trainer.args.max_steps)
-    return steps * int(trainer.args.gradient_accumulation_steps) if steps > 0 else None
 
 
 def _held(reading: EpochReading) -> Finding:
@@ -209,7 +207,8 @@ def _held(reading: EpochReading) -> Finding:
         return noted(f"{figure}, in a part of the epoch", "raise most")
     if reading.unknown or any(reading.texts[name] for name in missing):
         cure = "give the tokenizer that made the training's tokens, and audit with it"
-    elif seen.cut:
+    elif ended := seen.cut + seen.begun:
+        figure += f"; {cut_off(ended)} before the secret ends"
         cure = "raise the length limit, or pack without splitting texts"
     else:
         cure = (
@@ -233,11 +232,11 @@ def _own_tokens(reading: EpochReading) -> Finding:
 
 
 def _uncut(reading: EpochReading) -> Finding:
-    if not reading.seen.cut:
+    if not (cut := reading.seen.cut):
         return fine("none cut")
-    whole, cut = reading.seen.whole.total(), plural(reading.seen.cut, "copy", "copies")
-    return (noted if whole >= _MOST * (whole + reading.seen.cut) else refused)(
-        f"{cut} cut off before the secret ends, {count(whole)} whole",
+    whole = reading.seen.whole.total()
+    return (noted if whole >= _MOST * (whole + cut.total()) else refused)(
+        f"{cut_off(cut)} before the secret ends, {count(whole)} whole",
         "raise the length limit (max_length), shorten what is before the canaries, or pack "
         "without splitting texts",
     )
@@ -309,7 +308,10 @@ def _before(reading: EpochReading) -> Finding:
     token = None if options.start_token == AUTO else named_start(options.start_token)
     cure = "leave context out, or give the text that is before the canaries"
     if context:
-        cure = f"give the audit this context, and preflight, too: context={context!r}"
+        cure = (
+            f"give the callback (or preflight) context={context!r}, and the same text to canary "
+            "audit as --context"
+        )
     if options.context:
         encoder = CandidateEncoder(reading.tokenizer, token, options.context)
         (encoding,) = encoder.encode([reading.canaries.text(reading.canaries.injected[0])])
@@ -392,6 +394,6 @@ _CHECKS: dict[str, Callable[[EpochReading], Finding]] = {
     "each canary is there as often as the set says": _counts,
     "no control is in the batches": _controls,
     "the evaluation data holds no canary": _evaluation,
-    "what is before the canaries is what the audit will assume": _before,
+    _ASSUMED: _before,
     "the copies are spread over the epoch": _spread,
 }

@@ -87,8 +87,9 @@ class TrainingBatches:
     whole, unlabelled, evaluated : Counter of str
         By canary id, how often it was seen whole; how often so without a label on any token
         of its secret; and how often in a batch without gradients, as an evaluation has them.
-    cut : int
-        Canaries that end with their row before their secret does.
+    cut, begun : Counter of int
+        By the tokens of its row, or of its part of a packed row: canaries that end with it before
+        their secret does, and before their secret begins. Other text may begin like a canary.
     before : Counter of (int or None)
         The token before each canary that was seen whole, or before the context if that comes
         before it; None where its row began, the mask hid what came before, or its position was 0.
@@ -131,7 +132,9 @@ class TrainingBatches:
                 self._needles.setdefault(needle.core[:2], []).append(needle)
                 self._injected |= {canary.id} if canary.repetitions else set()
         self._anchors = np.array(sorted(_key(a, b) for a, b in self._needles), np.int64)
-        self.batches, self.cut = 0, 0
+        self.batches = 0
+        self.cut: Counter[int] = Counter()
+        self.begun: Counter[int] = Counter()
         self.whole: Counter[str] = Counter()
         self.unlabelled: Counter[str] = Counter()
         self.evaluated: Counter[str] = Counter()
@@ -176,9 +179,12 @@ class TrainingBatches:
         labels = array_of(named.get("labels"), ids.shape)
         positions = array_of(named.get("position_ids"), ids.shape)
         attended = np.ones(ids.shape, bool) if mask is None else mask != 0
-        for row, at, needle in self._found(ids, _ends(attended, positions)):
-            if needle is None:
-                self.cut += training
+        ends = _ends(attended, positions)
+        for row, at, needle in self._found(ids, ends):
+            left = int(ends[row, at]) - at
+            if left < len(needle.core):
+                cut = self.cut if left > needle.fixed else self.begun
+                cut[at + left - _begin(attended, positions, row, at)] += training
                 continue
             if not training:
                 self.evaluated[needle.name] += 1
@@ -193,30 +199,24 @@ class TrainingBatches:
             if needle.first is not None and ids[row, begin] != needle.first:
                 self.before[int(ids[row, begin])] += 1  # merged with the text before
                 continue
-            hidden = np.flatnonzero(~attended[row, :begin]) + 1
-            anew = np.zeros(0, int)
-            if positions is not None:
-                anew = np.flatnonzero(positions[row, : begin + 1] == 0)
-            lead = ids[row, max([0, *hidden[-1:], *anew[-1:]]) : begin].tolist()
+            lead = ids[row, _begin(attended, positions, row, begin) : begin].tolist()
             self.leads[tuple(lead)] += 1
             given = len(self._context)
             if given and tuple(lead[-given:]) == self._context:
                 lead = lead[:-given]  # the start token comes before the context
             self.before[lead[-1] if lead else None] += 1
 
-    def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle | None]]:
-        """Row, place and needle of each canary; None for one that its row cuts off."""
+    def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle]]:
+        """Row, place and needle of each canary, also of those that end with their row too early."""
         if ids.shape[1] < 2 or not len(self._anchors):
             return
         pairs = _key(ids[:, :-1], ids[:, 1:])
         for row, at in np.argwhere(np.isin(pairs, self._anchors)).tolist():
             rest = tuple(ids[row, at : ends[row, at]].tolist())
             needles = self._needles.get(rest[:2], [])
-            whole = next((n for n in needles if rest[: len(n.core)] == n.core), None)
-            if whole is not None:
-                yield row, at, whole
-            elif any(n.core[: len(rest)] == rest and len(rest) > n.fixed for n in needles):
-                yield row, at, None
+            alike = [n for n in needles if rest[: len(n.core)] == n.core[: len(rest)]]
+            if alike:  # one that is there whole, or of which most is there
+                yield row, at, min(alike, key=lambda n: (len(n.core) > len(rest), n.fixed))
 
     def now(self, model: LanguageModel) -> tuple[str | None, tuple[str | None, ...]]:
         """The start token for a measurement of the model as it is.
@@ -259,9 +259,9 @@ class TrainingBatches:
                 f"no injected canary was seen in {seen} of the training: they may be missing "
                 "from its data, cut off by a length limit, or tokenized in another way"
             )
-        if self.cut:
+        if cut := self.cut.total():
             sentences["cut"] = (
-                f"{plural(self.cut, 'canary', 'canaries')} in {seen} ended with the row before "
+                f"{plural(cut, 'canary', 'canaries')} in {seen} ended with the row before "
                 "the secret did: a length limit or packing cuts canaries"
             )
         if bare := self.unlabelled.total():
@@ -328,6 +328,22 @@ class TrainingBatches:
             "after": self.after(),
             "findings": list(self.findings.values()),
         }
+
+
+def cut_off(ended: Counter[int]) -> str:
+    """How many copies end with their row, and after how many tokens if that is a limit."""
+    ((limit, times),) = ended.most_common(1)
+    said = f"{plural(ended.total(), 'copy', 'copies')} cut off"
+    return f"{said} (rows of {count(limit)} tokens)" if times > ended.total() / 2 else said
+
+
+def _begin(attended: NDArray[np.bool_], positions: Ids | None, row: int, at: int) -> int:
+    """Where what a token belongs to begins: its row, or its part of a packed row."""
+    hidden = np.flatnonzero(~attended[row, :at]) + 1
+    anew = np.zeros(0, int)
+    if positions is not None:
+        anew = np.flatnonzero(positions[row, : at + 1] == 0)
+    return int(max([0, *hidden[-1:], *anew[-1:]]))
 
 
 def _ends(attended: NDArray[np.bool_], positions: Ids | None) -> Any:

@@ -6,6 +6,7 @@ import logging
 import math
 import statistics
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -31,6 +32,17 @@ class Log(Protocol):
     """What takes numbers by name, and the step that they are of: ``wandb.log`` and its like."""
 
     def __call__(self, numbers: dict[str, float], /, *, step: int) -> object: ...  # noqa: D102
+
+
+def unfinished(owner: object, limit: str, instead: str) -> weakref.finalize[..., object]:
+    """Warn when a monitor with a limit is gone, at the end of the process too, if not detached."""
+    return weakref.finalize(
+        owner,
+        _log.warning,
+        "%s was given, and finish was never called: the end of the training was not measured; "
+        "call finish behind the last step, or %s",
+        *(limit, instead),
+    )
 
 
 class TimeShare:

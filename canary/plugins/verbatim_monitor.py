@@ -15,7 +15,7 @@ from canary.models.loading import load
 from canary.passages.result import Extractable, Verbatim
 from canary.passages.verbatim import verbatim
 from canary.plugins.live import any_process, finish_queued, first_process, undisturbed, unwrapped
-from canary.plugins.training_log import Log, Schedule, TimeShare
+from canary.plugins.training_log import Log, Schedule, TimeShare, unfinished
 from canary.records.sealing import sealed
 from canary.records.validation import file_path, function, some
 from canary.tokens.fast import as_tokenizer
@@ -114,6 +114,9 @@ class VerbatimMonitor:
         self.readings: list[Reading] = []
         self.result: Verbatim | None = None
         self.exceeded = False
+        self._unfinished = unfinished(self, "max_extractable", "test the model (canary verbatim)")
+        if max_extractable is None:
+            self._unfinished.detach()
 
     @sealed
     def start(self, model: Any, *, step: int = 0, epoch: float | None = None) -> Verbatim | None:
@@ -164,6 +167,7 @@ class VerbatimMonitor:
         ModelError, OutOfMemory
             If there is a limit, and the last step cannot be measured.
         """
+        self._unfinished.detach()
         limited = self._limit is not None
         measured = self.readings and self.readings[-1].step == self._schedule.step
         failure, found = None, None
@@ -208,6 +212,8 @@ class VerbatimMonitor:
     def _agree(self) -> None:
         if self._limit is not None:
             self.exceeded = any_process(self.exceeded)
+            if self.exceeded:  # whatever comes after is no longer measured against the limit
+                self._unfinished.detach()
 
     def _log_last(self, found: Verbatim | None) -> None:
         if self._log is not None and found is not None:

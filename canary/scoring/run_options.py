@@ -16,7 +16,7 @@ class Scoring(TypedDict, total=False):
     """The fields of `ScoreOptions` as keyword arguments."""
 
     start_token: str | None
-    context: str
+    context: str | None
     batch_size: int | None
 
 
@@ -38,8 +38,8 @@ class ScoreOptions:
         A token put before each text, if the tokenizer puts none there: its name, or None (or
         ``"none"``) for nothing. Without one the first token of a text has no probability and
         is not counted.
-    context : str
-        Text before each text; see `canary.tokens.candidates.CandidateEncoder`.
+    context : str, optional
+        Text before each text; see `canary.tokens.candidates.CandidateEncoder`. None for no text.
     batch_size : int, optional
         Found by trial unless given; changes results within the model's noise only.
 
@@ -57,7 +57,9 @@ class ScoreOptions:
         if self.start_token is not None:
             cure = "give the name of a token, or leave it out"
             text(self.start_token, "start_token", cure=cure)
-        text(self.context, "context", cure="give the text before a candidate, or leave it out")
+        cure = "give the text before a candidate, or None for none"
+        context = "" if self.context is None else text(self.context, "context", cure=cure)
+        object.__setattr__(self, "context", context)
         if self.batch_size is not None:
             self._whole("batch_size", 1, below=2**63, cure="leave it out")
 

@@ -16,6 +16,7 @@ import pytest
 import canary
 from canary.audits.audit_result import Audit
 from canary.demo import prose
+from canary.reports.verdicts import write_markdown
 
 HERE = Path(__file__).parent
 LIMIT_BITS = 10  # no more than three of the six digits of half of the canaries
@@ -65,6 +66,8 @@ def test_no_canary_is_learned_by_heart(
     verified = canary.verify(corpus, canaries)
     # This test trained the model itself. De-duplication leaves one copy, so that even canaries
     # with 64 copies are not learned: trust_injection accepts that.
-    assert canary.check(
+    verdict = canary.check(
         audit, max_exposure_bits=LIMIT_BITS, verification=verified, trust_injection=True
     )
+    write_markdown(verdict, "memorization.md")  # as canary check --markdown: for the job's page
+    assert verdict

@@ -159,7 +159,13 @@ MISTAKES = {
         lambda folder: tuned(folder, max_length=29),
         {},
         "no copy is cut off",
-        "10 copies cut off.*raise the length limit",
+        "10 copies cut off .rows of 29 tokens..*raise the length limit",
+    ),
+    "cut by the length limit before the secret": (
+        lambda folder: tuned(folder, max_length=27),
+        {},
+        "every injected canary is in the batches",
+        "0 of 4 seen whole; missing.*10 copies cut off .rows of 27 tokens. before.*raise the",
     ),
     "split by packing": (
         lambda folder: tuned(folder, packing=True, max_length=40, packing_strategy="wrapped"),
@@ -213,13 +219,13 @@ MISTAKES = {
         tuned,
         {"context": ""},
         "what is before the canaries is what the audit will assume",
-        "before nearly all copies there is the same text.*give the audit this context",
+        "before nearly all copies there is the same text.*give the callback .*audit as --context",
     ),
     "another context than the template's": (
         tuned,
         {"context": "user: What is it? assistant: "},
         "what is before the canaries is what the audit will assume",
-        "the context is before 0 of 10 copies.*give the audit this context",
+        "the context is before 0 of 10 copies.*give the callback .or preflight. context=.*",
     ),
 }
 
@@ -234,8 +240,10 @@ def controls():
 def test_a_mistake_is_found_with_its_cure(make, run, check, message, tmp_path):
     found, wrong = judged(make(tmp_path), **run)
     assert check in wrong, found.summary()
-    with pytest.raises(InputError, match=message.split(".*")[0]):
+    with pytest.raises(InputError, match=message.split(".*")[0]) as refusal:
         found.require()
+    of_measuring = [*wrong] == ["what is before the canaries is what the audit will assume"]
+    assert ("measured wrongly" in str(refusal.value)) == of_measuring
     said = f"{wrong[check].figure}: {wrong[check].cure}"
     assert re.search(message, said, re.DOTALL), said
 

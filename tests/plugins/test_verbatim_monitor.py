@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import numpy as np
@@ -129,3 +130,20 @@ def test_a_start_refuses_what_cannot_be_measured():
         monitor.start(known("gpt2").module)
     with pytest.raises(InputError, match="no training has begun"):
         _ = VerbatimCallback(strings(3)).monitor
+
+
+@pytest.mark.parametrize("ends", ["unfinished", "finished", "exceeded", "no limit"])
+def test_a_limit_whose_training_never_called_finish_says_so(ends, caplog):
+    model = known("gpt2").module
+    texts = repeated(20) if ends == "exceeded" else strings(20)
+    limit = {} if ends == "no limit" else {"max_extractable": 0.05}
+    options = {"tokenizer": TOKENIZER, "every": 2, "share": None, **SMALL, **limit}
+    watch = VerbatimMonitor(texts, strings(20, 1), **options)
+    watch.step(model)
+    watch.step(model)
+    assert watch.exceeded == (ends == "exceeded")
+    if ends == "finished":
+        watch.finish(model)
+    del watch
+    gc.collect()
+    assert ("finish was never called" in caplog.text) is (ends == "unfinished")

@@ -204,7 +204,7 @@ def test_batches_of_samples_grow_as_far_as_they_are_small(width, most, monkeypat
     [
         ({"start_token": 5}, InputError, "start_token must be text"),
         ({"start_token": "\ud800"}, InputError, "start_token holds half a character"),
-        ({"context": None}, InputError, "context must be text, got None"),
+        ({"context": 5}, InputError, "context must be text, .*None for none"),
         ({"batch_size": 0}, InputError, "batch_size .* at least 1, got 0; leave it out"),
         ({"start_tokn": 1}, TypeError, "start_tokn"),
     ],
@@ -213,4 +213,5 @@ def test_batches_of_samples_grow_as_far_as_they_are_small(width, most, monkeypat
 def test_how_a_model_is_run_input(options, change, error, message):
     with pytest.raises(error, match=message):
         options(**change)
+    assert options(context=None) == options()
     assert type(options(start_token="a", batch_size=np.int64(4)).batch_size) is int
