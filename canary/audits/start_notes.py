@@ -91,8 +91,9 @@ class StartChoice(Record, written=(..., "settled")):
         The start token; None for nothing but what the tokenizer itself puts there.
     why : str
         ``"asked"``; ``"tokenizer"``: it puts `own` before each text itself; ``"alone"``: there
-        is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"unpriced"``:
-        there was no evidence to be had, so that it is not known.
+        is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"bounds"``: the
+        same with lower bounds of bits, off the most likely tokens; ``"unpriced"``: there was no
+        evidence to be had, so that it is not known.
     own, context : str, bool
         What the tokenizer itself puts before a text, if anything, and whether a text comes
         before each candidate.
@@ -105,7 +106,7 @@ class StartChoice(Record, written=(..., "settled")):
     """
 
     token: str | None
-    why: Literal["asked", "tokenizer", "alone", "evidence", "unpriced"]
+    why: Literal["asked", "tokenizer", "alone", "evidence", "bounds", "unpriced"]
     own: str = ""
     context: bool = False
     texts: int = 0
@@ -172,8 +173,8 @@ class StartChoice(Record, written=(..., "settled")):
             return (
                 f"{after}, since what training put before each text could not be found out. If "
                 "training put a token there (an end-of-text token, a newline), the numbers may be "
-                "too low: name it with --start-token, or fix nothing with "
-                f"{start_flag(None)}."
+                "too low, extraction finds other candidates, and planted secrets may be missing: "
+                f"name it with --start-token, or fix nothing with {start_flag(None)}."
             )
         costs = {each.token: each.later_bits or 0.0 for each in self.tried if each.likely}
         why = "after which text without secrets is most likely"
@@ -185,7 +186,7 @@ class StartChoice(Record, written=(..., "settled")):
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
             "text, name it with --start-token, or a longer text with --context; lines of the "
             "corpus without canaries (--start-texts FILE) choose better. To keep this choice in "
-            f"later audits, give {self.flag}."
+            f"later audits, give {self.flag}.{_BOUNDS if self.why == 'bounds' else ''}"
         )
 
     def _asked_note(self, *, bare: bool) -> str:
@@ -226,7 +227,8 @@ class StartChoice(Record, written=(..., "settled")):
         return told
 
     def _check(self) -> None:
-        if self.why == "evidence" and self.token not in {each.token for each in self.tried}:
+        found = self.why in ("evidence", "bounds")
+        if found and all(each.token != self.token for each in self.tried):
             raise ValueError("the start token is not one of those that were tried")
 
 
@@ -236,6 +238,7 @@ _NOTHING_ASKED = (
     "before each text (an end-of-text token, a newline), the numbers may be too low: audit with "
     f"that start token, or with --start-token {AUTO} to have it found."
 )
+_BOUNDS = " These bits are lower bounds, since the server returns only the most likely tokens."
 _NOTHING_ELSE = (
     "No start token was put before each candidate: the tokenizer has neither special tokens nor "
     "a newline token. If training put another token before each text, name it with --start-token."

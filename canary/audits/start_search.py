@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from itertools import islice
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.occurrences import find_canaries
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
-from canary.models.language_model import LanguageModel, Rows
+from canary.models.language_model import FloatArray, LanguageModel, Rows
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher, announce, row_sums
 from canary.scoring.run_options import RunOptions
@@ -28,12 +29,13 @@ from canary.tokens import starts
 from canary.tokens.candidates import CandidateEncoder
 
 Floats = NDArray[np.float64]
-Text = tuple[tuple[int, ...], int]  # its tokens, and from which one on they count
 Priced = dict[str | None, Floats]
+Score = Callable[[Rows], FloatArray]
 Options = TypeVar("Options", bound=RunOptions)
 
 _MOST_TEXTS = 64
-_MOST_TOKENS = 64  # of a text, after its context: a start token is soon forgotten
+_MOST_TOKENS = 64  # of a text, after its context
+_MOST_ASKED = 8  # texts and tokens of each, where each token is a request
 _MANY, _FEW_TEXTS = 16, 2  # more tokens than these are first tried on two texts
 _LEARNED = 1 / 3  # of the bits of ordinary text, by the token, has what was learned by heart
 _OF_CHANCE = 0.92  # of the bits that chance takes, first tokens cost less
@@ -118,19 +120,28 @@ def choose_start(
         del possible[None]  # nothing before a hole: its first token would have no price
     if len(possible) < 2:
         return StartChoice(next(iter(possible), None), "alone", context=bool(context))
-    evidence = list(_evidence(plain, formats, texts, model.facts.length_limit))
-    if "score" not in model.facts.capabilities or not evidence:
+    whole = "score" in model.facts.capabilities
+    bounds = None if whole else getattr(model, "score_at_most", None)
+    most = (_MOST_TEXTS, _MOST_TOKENS) if whole else (_MOST_ASKED, _MOST_ASKED)
+    prefixes = [format.prefix.rstrip() for format in formats]
+    evidence = list(starts.evidence(plain, prefixes, texts, model.facts.length_limit, most))
+    if not (whole or bounds) or not evidence:
         return StartChoice(None, "unpriced")
-    announce(model, lambda: len(possible) * len(evidence))
+    if bounds:
+        usual = starts.usual_first(model.tokenizer, model.facts.vocabulary)
+        possible = {token: possible[token] for token in usual if token in possible}
+        possible = dict(islice(possible.items(), _MOST_STARTS))
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
+    announce(model, lambda: tokens if bounds else len(possible) * len(evidence))
     progress = options.begin("choosing the start token", tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
+    score = bounds or batcher.score
     asked = possible
     if len(possible) > _MANY:
-        few = _priced(batcher, possible, evidence[:_FEW_TEXTS])
+        few = _priced(score, possible, evidence[:_FEW_TEXTS])
         best = sorted(few, key=lambda token: float(few[token].sum()))[:_MANY]
         asked = {t: start for t, start in possible.items() if t in best or t is None}
-    priced = _priced(batcher, asked, evidence)
+    priced = _priced(score, asked, evidence)
     if not priced:
         return StartChoice(None, "unpriced")
     fixed = 0 if texts else sum(first == 1 for _, first in evidence[: len(set(formats))])
@@ -146,73 +157,40 @@ def choose_start(
         priced = {token: bits[:, :fixed] for token, bits in priced.items()}
     firsts = sum(first == 1 for _, first in evidence)
     chance = firsts * _OF_CHANCE * math.log2(model.facts.vocabulary)
-    tried = []
-    for token in possible:
-        if token not in priced:
-            tried.append(TriedStart(token, None, None, likely=False))
-            continue
-        later, first = (round(float(part), 2) for part in priced[token].sum(axis=1))
-        likely = token is None or first < chance or not chance
-        tried.append(TriedStart(token, later, None if token is None else first, likely=likely))
+    tried = [_tried(token, priced.get(token), chance) for token in possible]
     token = _best(tried, priced, learned=learned, noise=model.facts.noise_bits(max(tokens, 1)))
     for place, each in enumerate(tried):
         if each.likely and each.token != token:
             worse = _clearly_worse(_extra(priced, each.token, token))
             tried[place] = replace(each, contender=not worse)
     tried.sort(key=lambda each: (not each.likely, each.later_bits is None, each.later_bits or 0.0))
-    return StartChoice(token, "evidence", tried=tuple(tried), texts=len(evidence))
-
-
-def _evidence(
-    plain: CandidateEncoder,
-    formats: Sequence[Format],
-    texts: Sequence[str] | None,
-    limit: int | None,
-) -> Iterator[Text]:
-    """Token ids of each text, and from which token on it counts, without a start token."""
-    fixed = () if texts else dict.fromkeys(format.prefix.rstrip() for format in formats)
-    texts = texts or starts.ORDINARY
-    spread = texts[:: max(1, -(-len(texts) // _MOST_TEXTS))]
-    for text, is_fixed in [*((text, True) for text in fixed), *((text, False) for text in spread)]:
-        if not text and not plain.context:
-            continue
-        try:
-            (encoding,) = plain.encode([text])
-        except (InputError, ModelError):  # it does not know a character
-            continue
-        first = 1
-        if plain.context and not is_fixed:  # its own tokens count once, with the fixed text
-            spans = enumerate(encoding.spans or ())
-            first = next((i for i, (_, end) in spans if end > 0), len(encoding.ids))
-        most = len(encoding.ids) if is_fixed else first + _MOST_TOKENS
-        ids = encoding.ids[: most if limit is None else min(most, limit - 1)]  # a start before
-        if len(ids) > first:
-            yield ids, first
+    why: Literal["evidence", "bounds"] = "bounds" if bounds else "evidence"
+    return StartChoice(token, why, tried=tuple(tried), texts=len(evidence))
 
 
 def _priced(
-    batcher: Batcher, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[Text]
+    score: Score, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[starts.Text]
 ) -> Priced:
     """The bits of each text after each start token that a server can be asked for.
 
     Arrays of shape (2, texts): what comes after the first token, and the first token.
     """
     try:
-        return _bits(batcher, possible, evidence)
+        return _bits(score, possible, evidence)
     except UnsupportedError:  # a server that takes texts cannot be asked for every token
         found: Priced = {}
         for token, start in possible.items():
             with suppress(UnsupportedError):
-                found |= _bits(batcher, {token: start}, evidence)
+                found |= _bits(score, {token: start}, evidence)
         return found
 
 
 def _bits(
-    batcher: Batcher, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[Text]
+    score: Score, possible: Mapping[str | None, tuple[int, ...]], evidence: Sequence[starts.Text]
 ) -> Priced:
     lengths = [len(start) for start in possible.values()]
     rows = Rows.of([start + ids for start in possible.values() for ids, _ in evidence])
-    log_probs = np.maximum(batcher.score(rows), -_IMPOSSIBLE_BITS)
+    log_probs = np.maximum(score(rows), -_IMPOSSIBLE_BITS)
     every = row_sums(log_probs, rows)
     heads = np.array([length + first - 1 for length in lengths for _, first in evidence])
     before = row_sums(log_probs, rows, at_most=heads)  # up to the first that counts
@@ -221,6 +199,15 @@ def _bits(
     counted = np.array([first == 1 for _, first in evidence])
     bits = np.stack([-(every - before).reshape(shape), -own.reshape(shape) * counted], axis=1) / LN2
     return dict(zip(possible, np.minimum(bits, _IMPOSSIBLE_BITS), strict=True))
+
+
+def _tried(token: str | None, bits: Floats | None, chance: float) -> TriedStart:
+    """A start token with its bits; `chance` is what first tokens cost after one that is none."""
+    if bits is None:
+        return TriedStart(token, None, None, likely=False)
+    later, first = (round(float(part), 2) for part in bits.sum(axis=1))
+    likely = token is None or first < chance or not chance
+    return TriedStart(token, later, None if token is None else first, likely=likely)
 
 
 def _best(

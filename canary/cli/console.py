@@ -108,6 +108,12 @@ def show_notes(notes: Iterable[str]) -> None:
         show(f"note: {note}")
 
 
+def unknown(result: CanaryResult) -> bool:
+    """Whether certain bounds leave open that a canary is the most likely one or the least."""
+    exposure = result.exposure
+    return exposure.confidence is None and exposure.lower_bits <= 0.0 < exposure.upper_bits
+
+
 def show_exposures(results: Iterable[CanaryResult]) -> None:
     """Each canary with its log-perplexity and exposure, in bits."""
     show_table(
@@ -120,11 +126,12 @@ def show_exposures(results: Iterable[CanaryResult]) -> None:
                 bits_or_bound(result.exposure),
                 f"{result.exposure.lower_bits:z.2f} to "
                 + (f"{upper:z.2f}" if math.isfinite(upper) else "no end"),
-                "–" if result.natural else probability(result.exposure.p_value),
+                "–" if result.natural else p_value,
                 bits_or_bound(result.skew_normal),
             )
             for result in results
             for upper in [result.exposure.upper_bits]
+            for p_value in ["unknown" if unknown(result) else probability(result.exposure.p_value)]
         ),
     )
 

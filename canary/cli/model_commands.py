@@ -15,6 +15,7 @@ from canary.cli.console import (
     show_exposures,
     show_notes,
     show_table,
+    unknown,
 )
 from canary.cli.options import FindingOptions, MeasuringOptions, ModelOptions
 from canary.cli.outputs import (
@@ -224,6 +225,7 @@ def exposure(
     from canary.audits.auditing import exposure_with
     from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
+    from canary.tokens.starts import shown_start
 
     chosen = CanarySet.load(canaries)
     asked = options.running()
@@ -238,6 +240,12 @@ def exposure(
             "Px is the log-perplexity after the context. It is a lower bound where a token of the "
             "canary was not among the most likely ones. The intervals are certain"
         )
+        if open_ends := sum(map(unknown, results)):
+            show(
+                f"No lower bound is known for {count(open_ends)} of {count(len(results))} "
+                f"canaries, priced after {shown_start(start.token)}. If training put something "
+                "else before each text, repeat with that as --start-token"
+            )
     measured = [result.to_dict() for result in results]
     body = {"canaries": measured, "notes": list(notes), "start": start.to_dict()}
     return Result("canary exposure", body)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from canary.errors import InputError
+from canary.errors import InputError, ModelError
 from canary.records.validation import NONE
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Tokenizer
+
+Text = tuple[tuple[int, ...], int]  # its tokens, and from which one on they count
 
 _NEWLINE = "\n"
 USUAL_STARTS = (
@@ -65,6 +67,38 @@ def usual_first(tokenizer: Tokenizer, vocabulary: int) -> list[str | None]:
     every = possible_starts(tokenizer, vocabulary)
     rank = {name: place for place, name in enumerate((None, *USUAL_STARTS, _NEWLINE))}
     return sorted(every, key=lambda token: rank.get(token, len(rank)))
+
+
+def evidence(
+    plain: CandidateEncoder,
+    prefixes: Sequence[str],
+    texts: Sequence[str] | None,
+    limit: int | None,
+    most: tuple[int, int],
+) -> Iterator[Text]:
+    """Token ids of each text, and from which token on it counts, without a start token.
+
+    `prefixes` of formats and ordinary sentences, or these `texts`, with `most` texts and tokens of
+    each; a start token is soon forgotten.
+    """
+    fixed = () if texts else dict.fromkeys(prefixes)
+    texts = texts or ORDINARY
+    spread = texts[:: max(1, -(-len(texts) // most[0]))]
+    for text, is_fixed in [*((text, True) for text in fixed), *((text, False) for text in spread)]:
+        if not text and not plain.context:
+            continue
+        try:
+            (encoding,) = plain.encode([text])
+        except (InputError, ModelError):  # it does not know a character
+            continue
+        first = 1
+        if plain.context and not is_fixed:  # its own tokens count once, with the fixed text
+            spans = enumerate(encoding.spans or ())
+            first = next((i for i, (_, end) in spans if end > 0), len(encoding.ids))
+        end = len(encoding.ids) if is_fixed else first + most[1]
+        ids = encoding.ids[: end if limit is None else min(end, limit - 1)]  # a start before
+        if len(ids) > first:
+            yield ids, first
 
 
 def shown_start(token: str | None) -> str:

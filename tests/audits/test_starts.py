@@ -196,6 +196,17 @@ def test_a_model_that_gives_no_rows_is_undecided():
     assert "could not be found out" in found.notes[0]
 
 
+@pytest.mark.parametrize("start", [START, OTHER, "\n"])
+def test_bounds_of_the_likeliest_tokens_choose_it_too(start):
+    model = table([start], {start: LEARNED})
+    model.facts = replace(model.facts, capabilities=("expand",))
+    model.score_at_most = lambda rows: np.maximum(model.score(rows), -4.5)
+    found = extract(model, CANARIES.formats[0])
+    assert found.settings["start_token"] == start
+    assert found.candidates[0].fill in {c.fill for c in CANARIES.injected}
+    assert "lower bounds" in found.notes[0]
+
+
 def test_records_keep_it_and_older_ones_load(tmp_path):
     found = audit(table([], {START: LEARNED}), CANARIES)
     found.save(tmp_path / "audit.json")

@@ -87,6 +87,9 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         done = command(*words("exposure", server, model, *asked, *few))
         assert done.code == 0, done.err
         assert "--max-requests continues it" in " ".join(done.out.split())
+        done = command(*words("exposure", server, model, *asked, "--top-k", 1))
+        assert "unknown" in done.out
+        assert "No lower bound is known for" in " ".join(done.out.split())
         done = command(*words("audit", server, model, *asked, "--out", "out"))
         assert done.code == 2
         assert "use canary exposure and canary extract" in done.err

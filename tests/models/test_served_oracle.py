@@ -13,7 +13,7 @@ from small_models import build, conforms
 import canary
 from canary.errors import UnsupportedError
 from canary.models.conformance import memory_is_bounded
-from canary.models.language_model import Children, Context
+from canary.models.language_model import Children, Context, Rows
 from canary.models.noise import nodes_of
 from canary.models.served.wire import read_choice, read_json
 
@@ -66,6 +66,17 @@ def test_next_tokens_are_exact_or_bounded_oracle(tmp_path, top, ways):
     np.testing.assert_allclose(found.log_probs[told], right.log_probs[told], atol=1e-5)
     assert (found.log_probs >= right.log_probs - 1e-5).all()
     assert (found.path_log_probs >= right.path_log_probs - 1e-5).all()
+
+
+@pytest.mark.parametrize("top", [1, 12, 45])
+def test_texts_cost_at_least_what_the_likeliest_next_tokens_leave_oracle(tmp_path, top):
+    model, rows = build("table"), Rows.of([[0, 3, 4, 5], [2, 7]], [1, 1])
+    with FakeServer(model, fault=hushed) as server:
+        found = load_served(server, tmp_path, top_k=top).score_at_most(rows)
+    right = model.score(rows)
+    assert found.shape == right.shape
+    assert (found >= right - 1e-5).all()
+    assert top < 45 or found == pytest.approx(right, abs=1e-5)
 
 
 def bounded(folder, fault, top):

@@ -157,7 +157,7 @@ class ServedModel:
             raise InputError(
                 f"about {sent + max(sure - known, 0):,} requests are needed, and {limit:,} allowed",
                 cure="allow more with --max-requests, or ask for less: fewer --draws, a smaller "
-                "--budget",
+                "--budget, a start token that you name (--start-token)",
                 where=self._endpoint.base,
             )
 
@@ -278,6 +278,20 @@ class LikeliestModel(ServedModel):
             cure="use canary exposure or extract, which give bounds, or a server that echoes "
             "prompts with log-probabilities (vLLM)",
         )
+
+    def score_at_most(self, rows: Rows) -> FloatArray:
+        """As `EchoedModel.score`, with an upper bound for each token that was not returned.
+
+        A request for each scored token.
+        """
+        told = [
+            (tuple(row[:at].tolist()), np.asarray(row[at : at + 1], np.int32))
+            for row, first in zip(np.split(rows.ids, rows.offsets[1:-1]), rows.start, strict=True)
+            for at in range(int(first), len(row))
+        ]
+        answers = self.ask([before for before, _ in told])
+        values = [log_probs_of(answers[before], token)[0] for before, token in told]
+        return np.concatenate([np.zeros(0), *values]).astype(np.float32)
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker that asks for the next tokens at each node and holds nothing."""
