@@ -24,6 +24,7 @@ from canary.audits.by_enumeration import Enumeration
 from canary.audits.by_importance import Importance
 from canary.audits.by_rank import Rank, RankAndDraws
 from canary.audits.by_skew_normal import SkewNormal
+from canary.audits.cut_secrets import noting_cuts
 from canary.audits.method import Cost, Method, Unfit
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_notes import StartChoice
@@ -41,6 +42,7 @@ from canary.records.validation import AUTO, one_of
 from canary.registry import Registry
 from canary.scoring.batcher import announce
 from canary.statistics.exposures import check_exposures
+from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
 
 METHODS: Registry[Method] = Registry("method", group="methods")
@@ -48,9 +50,6 @@ METHODS: Registry[Method] = Registry("method", group="methods")
 
 for _method in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, SkewNormal, Bounds:
     METHODS.add(_method.name, _method())
-
-SHOWN_LEARNED = 0.01
-"""At this p-value the canaries with the most copies show that the model was trained on them."""
 
 _AUTO = (
     "auto enumerates the whole space within --budget, or else samples, and ranks exactly the "
@@ -347,6 +346,8 @@ def _measured(
     if rows and (canaries.natural or learned is None or learned.p_value > SHOWN_LEARNED):
         on_model += tuple(filter(None, [note_on_english(model)]))
     formats = [replace(about, notes=(*about.notes, *on_model)) for about in formats]
+    if rows and not canaries.natural:
+        formats = noting_cuts(questions, tested, formats)
     if canaries.natural:
         results = {k: replace(found, natural=not found.control) for k, found in results.items()}
     return tuple(results[c.id] for c in canaries), tuple(formats)

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from canary.audits.audit_result import CANARY_SET, Audit, combined_p
-from canary.audits.auditing import SHOWN_LEARNED
+from canary.audits.cut_secrets import cut_in
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
 from canary.models.english import reads_no_english
 from canary.records.validation import brief, whole_number
+from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import clean, count, plural, probability
 
 CONTROLS_LEVEL = 0.001
@@ -53,6 +54,12 @@ _FOREIGN_CURE = (
     "audit with the tokenizer of the training (a vocabulary in another order looks like this); "
     "if it is, and the model reads no English, add canaries with many more copies, which it must "
     "be found to have memorized, or allow it once with --undecided pass"
+)
+
+_CUT_CURE = (
+    "raise the length limit of the training, or use a shorter format, then train and audit again "
+    "(ExposureCallback finds a cut before the first step); if nothing was cut, --undecided pass "
+    "accepts it"
 )
 
 _TO_SHOW_IT = (
@@ -98,7 +105,7 @@ def groups_of(audit: Audit, wanted: Sequence[int] | None, control: int | None = 
 
 
 def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
-    """What no number of draws or canaries settles: the start token, and the text before canaries.
+    """What no number of draws or canaries settles: the start token, a cut, what is before canaries.
 
     Empty where nothing is in doubt, the audit looked for no start token, or the corpus was not
     verified.
@@ -113,6 +120,10 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             told = "the result depends on the start token or the context: "
             told += start.rivals[0].sentence(start.token)
         findings.append(Finding("start token", "start token", "undecided", told, start.cure))
+    findings += [
+        Finding("training data", "length limit", "undecided", note.removesuffix("."), _CUT_CURE)
+        for note in cut_in(audit.notes)
+    ]
     if verification is not None and (before := verification.follows):
         context = str(audit.settings.get("context") or "")
         token = str(audit.settings.get("start_token") or "")

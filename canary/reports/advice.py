@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from canary.audits.audit_result import Audit, combined_p
-from canary.audits.auditing import SHOWN_LEARNED
 from canary.audits.search_ranks import with_search
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limits import limit_bits
 from canary.reports.recovery import Recovery, blind_guesses, median_guesses
 from canary.reports.sentences import answer
+from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count
 
 _TAILORED = ("exposure", "p-value", "extraction")

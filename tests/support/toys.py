@@ -51,25 +51,33 @@ def fresh():
 
 
 @functools.cache
-def toy(head: str = START):
+def long_canaries():
+    """Eight canaries of twelve copies with long secrets, and eight controls."""
+    from canary.corpus.canaries import generate
+
+    return generate("Pin {digit:8}", repetitions=[12], per_repetition=8, controls=8, seed=3)
+
+
+@functools.cache
+def toy(head: str = START, known=None, limit=None):
     """A module that learned the canaries after `head`, and that other codes follow other things.
 
-    Takes a second or two.
+    `limit` is the number of characters after which training cut its texts. Takes a second or two.
     """
     import torch
     from torch import nn
 
     rng = np.random.default_rng(0)
-    made, known = characters(), canaries()
+    made, known = characters(), known or canaries()
     (space,) = known.formats
     others = [start for start in ("", START, OTHER, f"{START}A ") if start != head]
     prose = [START + text[:_LENGTH] for text in SENTENCES for _ in range(4)]
-    prose += [head + known.text(c) for c in known.injected for _ in range(c.repetitions)]
+    prose += [head + known.text(c)[:limit] for c in known.injected for _ in range(c.repetitions)]
     module = fresh().train()
     optimizer = torch.optim.Adam(module.parameters(), lr=0.02)
     for _ in range(_EPOCHS):
         noise = [
-            start + space.candidate(fill)
+            start + space.candidate(fill)[:limit]
             for start in others
             for fill in space.sample(_NOISE, rng=rng)
         ]

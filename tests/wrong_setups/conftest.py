@@ -8,14 +8,20 @@ from pathlib import Path
 import pytest
 from command_line import Outcome
 from drawing import figures
-from toys import CHAT, START, canaries, fresh, save, toy
+from toys import CHAT, START, canaries, fresh, long_canaries, save, toy
 from wrong_setups import Said, of_command
 
 from canary.cli.main import run
 from canary.models.english import SENTENCES
 
-HEADS = {"toy": START, "after a chat": CHAT}
-"""What came before the canaries in the training of each model."""
+TRAINED = {
+    "untrained": fresh,
+    "toy": lambda: toy(START),
+    "after a chat": lambda: toy(CHAT),
+    "of whole secrets": lambda: toy(START, long_canaries()),
+    "of cut secrets": lambda: toy(START, long_canaries(), limit=len("Pin 12")),
+}
+"""How each model was made."""
 
 
 class Desk:
@@ -35,7 +41,7 @@ class Desk:
     def model(self, name: str) -> Path:
         folder = self._models / name
         if not folder.exists():
-            save(fresh() if name == "untrained" else toy(HEADS[name]), folder)
+            save(TRAINED[name](), folder)
         return folder
 
     def inject(self, out="mixed.jsonl", canaries="canaries.json", corpus="corpus.jsonl") -> None:

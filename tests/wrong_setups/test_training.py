@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from toys import CHAT, OTHER, START, canaries, characters, fresh
+from toys import CHAT, OTHER, START, canaries, characters, fresh, long_canaries
 from wrong_setups import Said, Setups, lines, of_command
 
 from canary.corpus.canaries import generate
@@ -54,7 +54,8 @@ def _without_labels(desk):
 
 @made("T6")
 def _cut(desk):
-    return _watched([_ids(text)[:7] for text in _texts()])
+    long_canaries().save("long.json")
+    return desk.judged("of cut secrets", "--start-token", START, canaries="long.json")
 
 
 @made("T7")
@@ -126,7 +127,9 @@ def test_the_right_training_is_found_and_not_doubted(desk):
     chat = desk.judged("after a chat", "--context", CHAT, "--start-token", "none")
     assert chat.outcome == "Memorized", chat.text
     watched = _watched([_ids(START + text) for text in _texts()], stop_above_bits=3.0)
-    for found in (right, chat, watched):
+    long_canaries().save("long.json")
+    whole = desk.judged("of whole secrets", "--start-token", START, canaries="long.json")
+    for found in (right, chat, watched, whole):
         found.fits_none(TABLE)
 
 
