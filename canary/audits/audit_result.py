@@ -193,8 +193,9 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     def _table(self) -> list[dict[str, Any]]:
         return [
             picked(c, "id", "format", "repetitions", "px_bits")
-            | picked(c.exposure, "bits", "lower_bits", "upper_bits", "p_value", "exact", "method")
-            | {"model": self.model_name}
+            | picked(c.exposure, "bits", "lower_bits", "upper_bits", "censored", "rank", "p_value")
+            | picked(c.exposure, "exact", "method")
+            | {"skew_normal_bits": c.skew_normal and c.skew_normal.bits, "model": self.model_name}
             for c in self.canaries
         ]
 
@@ -251,9 +252,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know before them, each said once."""
-        of_start = () if self.start is None else self.start.notes
-        none = () if self.injected else (_NONE_INJECTED,)
-        return (*none, *of_start, *noted(self.formats))
+        before = () if self.injected else (_NONE_INJECTED,)
+        return (*before, *(self.start.notes if self.start else ()), *noted(self.formats))
 
     def by_repetitions(self, format: int | None = None) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""
@@ -332,12 +332,13 @@ def median_bits(
 
 
 def median_metrics(groups: Mapping[int, Sequence[Exposure]]) -> Iterator[tuple[str, float]]:
-    """Median exposures by number of copies, and of lower ends, as `Shown.metrics` names them."""
+    """Median exposures by number of copies, as `Shown.metrics` names and describes them."""
     for repetitions, exposures in groups.items():
         name = f"exposure_{f'{repetitions}_copies' if repetitions else 'controls'}"
-        yield name, median_bits(exposures)[0]
+        yield name, statistics.median(e.place_bits for e in exposures)
         if not all(e.exact for e in exposures):
             yield f"{name}_lower", statistics.median(e.lower_bits for e in exposures)
+            yield f"{name}_censored", float(median_bits(exposures)[1])
 
 
 def combined_p(group: Sequence[CanaryResult]) -> CombinedP | None:

@@ -185,10 +185,11 @@ class History(
         return [
             {"step": moment.step, "epoch": moment.epoch, "px_bits": px}
             | picked(canary, "id", "format", "repetitions")
-            | picked(found, "bits", "lower_bits", "upper_bits")
+            | picked(found, "bits", "lower_bits", "upper_bits", "censored")
+            | {"skew_normal_bits": curve}
             for moment in self.measured
-            for canary, px, found in zip(
-                self.canaries, moment.px_bits, moment.exposures, strict=True
+            for canary, px, found, curve in zip(
+                self.canaries, moment.px_bits, moment.exposures, moment.curve_bits, strict=True
             )
         ]
 

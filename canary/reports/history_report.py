@@ -286,8 +286,8 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     highest = max((value for group in lines for value in group.most), default=0.0)
     limit, about = history.settings.get("stop_above_bits"), history.formats[at]
     space_bits = math.log2(about.space_size)
-    most = space_bits if skew_normal else min(_most_certain(about), space_bits)
-    words = f"largest possible lower estimate: {bits(most)} bits" if most < space_bits else ""
+    most = space_bits if skew_normal else min(math.log2(about.draws), space_bits)
+    words = f"largest possible estimate: {bits(most)} bits" if most < space_bits else ""
     highest = 1.05 * max(highest, limit or 0.0)
     marks, y = exposure_axis(most, highest=highest, words=words and (words, ""))
     if limit is not None:
@@ -297,9 +297,8 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     for group in lines:
         marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]))
         if group.steps:
-            first, last = (
-                f"{bits(group.medians[end])} at step {count(group.steps[end])}" for end in (0, -1)
-            )
+            medians = list(map(bound_or_bits, group.medians, group.bounds))
+            first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
             told.append(f"{group_name(group.copies)}: from {first} to {last}")
     thin: dict[str, Any] = {"linewidth": 0.7, "linestyle": DOTTED, "zorder": 0.5}
     upright = [across("axvline", step, **thin) for step in history.settings.get("marks") or ()]
@@ -328,6 +327,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         censored=not skew_normal and any(e.censored for e in exposures),
         usual=bits(UNLEARNED_95_BITS),
         most=bits(space_bits),
+        best=bits(most),
         limited=limit is not None,
         whole=most == space_bits,
         cut=most < space_bits,
@@ -350,13 +350,15 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
 class GroupLine:
     """Exposure of the canaries with one number of copies, at each moment in bits.
 
-    `bounds` says of each median whether it is only a lower bound.
+    `bounds` says of each median whether it is only a lower bound. The line goes through
+    `places`, which are `Exposure.place_bits`, and the band from `least` to `most` of them.
     """
 
     copies: int
     steps: tuple[int, ...]
     medians: tuple[float, ...]
     bounds: tuple[bool, ...]
+    places: tuple[float, ...]
     least: tuple[float, ...]
     most: tuple[float, ...]
 
@@ -369,17 +371,17 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     """
     lines = []
     for copies, places in history.groups(at).items():
-        rows: list[tuple[int, float, bool, float, float]] = []
+        rows: list[tuple[int, float, bool, float, float, float]] = []
         for moment in history.measured:
             group = [moment.exposures[place] for place in places]
-            curve = [moment.curve_bits[place] for place in places] if skew_normal else []
-            known = [value for value in curve if value is not None]
-            if not skew_normal:
-                least, most = median_bits(group, min)[0], median_bits(group, max)[0]
-                rows.append((moment.step, *median_bits(group), least, most))
-            elif len(known) == len(places):
-                rows.append((moment.step, statistics.median(known), False, min(known), max(known)))
-        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 5)))
+            curve = [moment.curve_bits[place] for place in places]
+            drawn = curve if skew_normal else [e.place_bits for e in group]
+            known = [value for value in drawn if value is not None]
+            if len(known) == len(places):
+                middle = statistics.median(known)
+                told = (middle, False) if skew_normal else median_bits(group)
+                rows.append((moment.step, *told, middle, min(known), max(known)))
+        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 6)))
     return lines
 
 
@@ -387,11 +389,11 @@ def _line_marks(group: GroupLine, colour: str) -> Iterator[Mark]:
     style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
     between = group.steps, group.least, group.most
     yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
-    yield line(group.steps, group.medians, colour, 1.8, **style)
+    yield line(group.steps, group.places, colour, 1.8, **style)
     if len(group.steps) > _MOST_MARKERS:
         return
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
         some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
-        points = [group.steps[i] for i in some], [group.medians[i] for i in some]
+        points = [group.steps[i] for i in some], [group.places[i] for i in some]
         hollow = bound or not group.copies
         yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)

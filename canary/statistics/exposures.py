@@ -94,6 +94,16 @@ class Exposure(Record):
         return self.bits is None
 
     @property
+    def place_bits(self) -> float:
+        """Where it is among others, for lines and trackers: no more likely canary is below it.
+
+        The estimate; without one, that of a single hit if there were draws, within the interval.
+        """
+        if self.bits is not None:
+            return self.bits
+        return min(max(math.log2(self.draws or 1), self.lower_bits), self.upper_bits)
+
+    @property
     def exact(self) -> bool:
         """Whether the rank was counted, to within the noise of the model's arithmetic."""
         return self.rank is not None

@@ -161,8 +161,10 @@ class Shown:
     def metrics(self) -> dict[str, float]:
         """The main numbers as one flat dict of finite floats, for an experiment tracker.
 
-        Names begin with ``canary/`` and have only characters that MLflow allows. A median
-        exposure that is only a lower bound equals the number whose name ends in ``_lower``.
+        Names begin with ``canary/`` and have only characters that MLflow allows. Beside a median
+        exposure that is not exact, ``_lower`` is its lower estimate, and ``_censored`` is 1 where
+        the draws say no more than that: then the median counts canaries that no draw was as
+        likely as at ``log2(draws)``, so that it does not fall when more is memorized.
         Tables of samples and sets of canaries have none.
 
         Examples

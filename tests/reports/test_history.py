@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from histories import make_history
+from histories import SPACE, make_history
 from html_pages import Page, check_page, render
 from matplotlib.figure import Figure
 
@@ -15,8 +17,11 @@ from canary.errors import InputError
 from canary.reports import drawing
 from canary.reports.drawing import draw_on
 from canary.reports.history_report import group_lines, history_figure
+from canary.statistics.exposures import exposure_by_draws
 
 pytestmark = pytest.mark.usefixtures("plain")
+
+DRAWS = np.arange(400) + 1.5
 
 
 def words_of(history):
@@ -62,9 +67,9 @@ def test_every_name_of_the_narrow_figure_is_within_it():
 
 
 def test_the_axis_ends_where_the_draws_do_and_the_limit_is_drawn():
-    # 400 draws show 6.8 bits for certain, of the 19.9 that there are.
+    # 400 draws can estimate 8.6 bits, of the 19.9 that there are.
     figure = history_figure(make_history(stopped_at=60, late=4), 0)
-    assert 6.8 < figure.panels[0].y.limits[1] < 10.0
+    assert 8.6 < figure.panels[0].y.limits[1] < 10.0
     limits = [
         one.data for one in figure.panels[0].marks if one.style.get("label") == "limit: 6 bits"
     ]
@@ -85,6 +90,39 @@ def test_numbers_of_the_table_are_those_of_the_lines():
     off_the_curve = group_lines(history, 0, skew_normal=True)[2]
     assert off_the_curve.medians[-1] > line.medians[-1]
     assert off_the_curve.most[-1] >= off_the_curve.medians[-1] >= off_the_curve.least[-1]
+
+
+def test_a_line_and_its_metric_never_fall_while_memorization_rises():
+    # First estimates, then bounds: "at least 6.8 bits" comes after an estimate of 8.6.
+    history = make_history(moments=8)
+    moments = tuple(
+        replace(moment, exposures=tuple(exposure_by_draws(px, DRAWS, space_size=SPACE)))
+        for moment, px in zip(history.moments, np.linspace([6.0] * 10, 1.0, 8), strict=True)
+    )
+    history = replace(history, moments=moments)
+    line = group_lines(history, 0)[2]
+    assert sorted(line.medians) != list(line.medians)
+    assert sorted(line.places) == list(line.places)
+    assert line.places[-1] == math.log2(400)
+    seen = [replace(history, moments=moments[: n + 1]).metrics() for n in range(8)]
+    assert [m["canary/exposure_16_copies"] for m in seen] == list(line.places)
+    assert [m["canary/exposure_16_copies_censored"] for m in seen] == list(line.bounds)
+    assert seen[-1]["canary/exposure_16_copies_lower"] == line.medians[-1] < 7.0
+    frame = history.to_frame()
+    assert frame.censored.tolist() == frame.bits.isna().tolist()
+    assert frame.skew_normal_bits.notna().all()
+
+
+def test_the_headline_is_of_the_group_with_the_highest_lower_end():
+    history = make_history()
+    low, high = exposure_by_draws([1.9, 0.9], DRAWS, space_size=SPACE)
+    assert low.place_bits == high.place_bits > 8.0
+    last = replace(
+        history.moments[-1],
+        exposures=tuple(high if c.repetitions == 16 else low for c in history.canaries),
+    )
+    text = words_of(replace(history, moments=(*history.moments[:-1], last)))
+    assert "Exposure at step 60 at least 6.8 bits Median of the secrets with 16 copies." in text
 
 
 def test_untrusted_text_of_a_history_is_escaped():
@@ -120,7 +158,7 @@ def test_the_figure_on_axes_of_ones_own():
     assert loss.get_xlabel() == "training steps (40 per epoch)"
     labelled = {line.get_label(): line for line in main.get_lines()}
     drawn = labelled["16 copies"].get_ydata().tolist()
-    assert drawn == list(group_lines(history, 0)[2].medians)
+    assert drawn == list(group_lines(history, 0)[2].places)
     assert loss.get_lines()[0].get_ydata().tolist() == [x.value for x in history.losses]
     upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
     assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}
