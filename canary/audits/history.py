@@ -26,6 +26,9 @@ AT_THE_END = "when the training had ended"
 KIND = "canary history"
 SCHEMA = 1
 
+MOST_COUNTED = 512
+"""Canaries in batches, after which a monitor reads no further."""
+
 _CONFIDENCE = 0.95
 _COLUMNS = ("bits", "lower_bits", "upper_bits", "hits")
 

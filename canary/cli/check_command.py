@@ -114,6 +114,8 @@ class Limits:
     "the model, beyond that of the controls. Above 0, below 1.",
     tries="N: How many samples an attacker draws.",
     chance="CHANCE: With which a passage has to be among these samples to count.",
+    history="FILE: The canary_history.json of the training. The verdict is undecided if its "
+    "batches held no canary, or fewer copies than planned.",
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
@@ -128,6 +130,7 @@ def check(
     canaries: Path | None = None,
     repetitions: str | None = None,
     verification: Path | None = None,
+    history: Path | None = None,
     report: Path | None = None,
     junit: Path | None = None,
     markdown: Path | None = None,
@@ -159,8 +162,14 @@ def check(
             "--update-baseline without --baseline", cure="name the file with --baseline FILE"
         )
     if update_baseline and not limits.given:
-        files = {"canaries": canaries, "report": report, "junit": junit, "markdown": markdown}
-        of_a_verdict = {**files, "repetitions": repetitions, **limits.details}
+        files = {
+            "canaries": canaries,
+            "history": history,
+            "report": report,
+            "junit": junit,
+            "markdown": markdown,
+        }
+        of_a_verdict = {**files, "markdown": markdown, "repetitions": repetitions, **limits.details}
         if useless := [flag_of(name) for name, given in of_a_verdict.items() if given]:
             raise InputError(
                 f"--update-baseline without a limit judges nothing, so {', '.join(useless)} would "
@@ -169,7 +178,10 @@ def check(
             )
     compared, new = (None, baseline) if update_baseline else (baseline, None)
     places = [audit_in(file) for file in audit_files]
-    read = [*places, *(file for file in (canaries, verification, compared) if file is not None)]
+    read = [
+        *places,
+        *(file for file in (canaries, verification, history, compared) if file is not None),
+    ]
     outputs = ((report, PAGES), (junit, (JUNIT,)), (markdown, (MARKDOWN,)), (new, (BASELINE,)))
     written = [(file, kinds) for file, kinds in outputs if file is not None]
     check_outputs(written, inputs=read, force=None)
@@ -194,6 +206,7 @@ def check(
             canaries=None if canaries is None else CanarySet.load(canaries),
             repetitions=numbers,
             verification=verified,
+            history=history,
             **limits.arguments,
         )
         if report is not None:

@@ -18,7 +18,7 @@ from canary.audits.designs import Design, Space
 from canary.errors import InputError, RecordError
 from canary.gate.verdict import Standing
 from canary.records.record import Document, Record
-from canary.records.validation import NONE, brief
+from canary.records.validation import NONE, brief, file_path
 from canary.statistics.pvalues import fisher
 
 KIND = "canary baseline"
@@ -175,3 +175,11 @@ class Baseline(
     def _check(self) -> None:
         if not self.audits:
             raise ValueError("it holds no audit")
+
+
+def baseline_in(given: Baseline | str | os.PathLike[str]) -> Baseline:
+    """A baseline, or that in a file."""
+    if isinstance(given, Baseline):
+        return given
+    cure = "give the file of a baseline, or what Baseline.load returned"
+    return Baseline.load(file_path(given, "baseline", cure=cure))

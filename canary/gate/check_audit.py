@@ -12,26 +12,34 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from canary.audits.audit_result import Audit
+from canary.audits.history import History
 from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
-from canary.gate.baselines import Baseline
+from canary.gate.baselines import Baseline, baseline_in
 from canary.gate.check_result import Tested, check_tested
 from canary.gate.coins import epsilon_bound, within_epsilon
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
 from canary.gate.passages_limit import check_passages
-from canary.gate.preconditions import controls, doubts_before, groups_of, in_training, lost_in
+from canary.gate.preconditions import (
+    controls,
+    doubts_before,
+    groups_of,
+    in_training,
+    left_out_of,
+    lost_in,
+)
 from canary.gate.regression import check_seeds, more_than
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
+from canary.gate.watched import watched
 from canary.passages.result import Verbatim
 from canary.records.sealing import sealed
 from canary.records.validation import (
     as_real,
-    file_path,
     of_kind,
     one_of,
     one_or_more,
@@ -72,6 +80,7 @@ def check(
     guesses: int | None = None,
     repetitions: Sequence[int] | None = None,
     verification: Verification | None = None,
+    history: History | str | os.PathLike[str] | None = None,
     trust_injection: bool = False,
     require_learned: int | None = None,
     confidence: float | None = None,
@@ -126,6 +135,9 @@ def check(
     verification : Verification, optional
         What `canary.verify` found in the corpus of the training. If canaries did not survive
         there, no model passes; one that memorized them is memorized all the same.
+    history : History or path, optional
+        Of the monitor of this training, which counted the canaries in its batches: evidence in
+        place of `verification`. *Undecided* if it counted none, or fewer copies than planned.
     trust_injection : bool
         Your word, in place of `verification`, that the canaries were in the training data.
         Without either, a model passes only if the canaries with the most copies look learned
@@ -179,9 +191,9 @@ def check(
     InputError
         If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
-        canaries were left out of the corpus on purpose, the verification is of another set,
-        the audit extracted nothing and `no_extraction` is given, two audits are of the same
-        weights, or an option is given that this kind of result does not have.
+        canaries were left out of the corpus on purpose, the verification or the history is of
+        another set, the audit extracted nothing and `no_extraction` is given, two audits are of
+        the same weights, or an option is given that this kind of result does not have.
     EstimationError
         If canaries did not survive and none is memorized, or p-values of natural secrets were
         asked for.
@@ -249,9 +261,10 @@ def check(
         findings += [
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
         ]
+    findings += [] if history is None else [watched(audits, history)]
     compared: list[str] = []
     if baseline is not None:
-        baseline, now = _baseline(baseline), Baseline.of(audits)
+        baseline, now = baseline_in(baseline), Baseline.of(audits)
         alike = (
             groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
         )
@@ -260,28 +273,14 @@ def check(
         compared += [_NO_START] if known == [True, False] else []
     verdict = Verdict(tuple(findings), undecided, audits=audits)
     verdict = in_training(
-        *(verdict, audits, verification, baseline), trusted=trust_injection, control=require_learned
-    )
-    left_out = _left_out(audits, repetitions, require_learned)
+        *(verdict, audits, verification, baseline), trusted=trust_injection,
+        watched=history is not None, control=require_learned,
+    )  # fmt: skip
+    left_out = left_out_of(audits, repetitions, require_learned)
     silent = [count(n) for n in left_out if verdict and n != require_learned]
     compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
     notes = (*_notes(audits), *compared, *verdict.notes)
     return _announced(replace(verdict, notes=notes, left_out=left_out))
-
-
-def _baseline(given: Baseline | str | os.PathLike[str]) -> Baseline:
-    if isinstance(given, Baseline):
-        return given
-    cure = "give the file of a baseline, or what Baseline.load returned"
-    return Baseline.load(file_path(given, "baseline", cure=cure))
-
-
-def _left_out(
-    audits: Sequence[Audit], repetitions: Sequence[int] | None, control: int | None
-) -> tuple[int, ...]:
-    """The numbers of copies for which no limit was asked."""
-    there = {c.repetitions for audit in audits for c in audit.injected}
-    return tuple(sorted(there - (set(there if repetitions is None else repetitions) - {control})))
 
 
 def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:

@@ -104,6 +104,14 @@ def groups_of(audit: Audit, wanted: Sequence[int] | None, control: int | None = 
     return [n for n in asked if n != control]
 
 
+def left_out_of(
+    audits: Sequence[Audit], repetitions: Sequence[int] | None, control: int | None
+) -> tuple[int, ...]:
+    """The numbers of copies for which no limit was asked."""
+    there = {c.repetitions for audit in audits for c in audit.injected}
+    return tuple(sorted(there - (set(there if repetitions is None else repetitions) - {control})))
+
+
 def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
     """What no number of draws or canaries settles: the start token, a cut, what is before canaries.
 
@@ -229,16 +237,17 @@ def in_training(
     baseline: Baseline | None = None,
     *,
     trusted: bool,
+    watched: bool = False,
     control: int | None = None,
 ) -> Verdict:
     """The verdict with what is known of the training data: without evidence, no model passes.
 
-    Evidence is a verification, the user's word, an audit by whoever trained the model
-    (`canary demo`), or that the canaries with the most copies look learned. If these were learned
-    in the baseline and are not here, only the last will do; so it is of a positive control, which
-    are those with `control` copies, or with `POSITIVE_CONTROL` or more where neither the user's
-    word nor a baseline accepts it. Of natural secrets there is nothing to say: they were in the
-    corpus before anybody looked.
+    Evidence is a verification, a monitor that `watched` the training, the user's word, an audit
+    by whoever trained the model (`canary demo`), or that the canaries with the most copies look
+    learned. If these were learned in the baseline and are not here, only the last will do; so
+    it is of a positive control, which are those with `control` copies, or with
+    `POSITIVE_CONTROL` or more where neither the user's word nor a baseline accepts it. Of
+    natural secrets there is nothing to say: they were in the corpus before anybody looked.
 
     Raises
     ------
@@ -259,7 +268,7 @@ def in_training(
     if verdict.outcome == "memorized":
         return verdict
     drawn = [(place, audit) for place, audit in enumerate(audits, 1) if not audit.natural]
-    vouched = trusted or verification is not None
+    vouched = trusted or watched or verification is not None
     once = None if baseline is None else max(m.most_copies_p for m in baseline.audits)
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []

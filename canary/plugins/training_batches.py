@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.audits.history import MOST_COUNTED
 from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
 from canary.models.language_model import LanguageModel
@@ -27,7 +28,6 @@ from canary.tokens.tokenizer import Encoding, Tokenizer
 IGNORED = -100
 """The label of a token that the loss leaves out, in torch and `transformers`."""
 
-_ENOUGH = 512  # canaries seen, after which nothing more is read
 WITHIN = "other text"
 """Before a canary, in `TrainingBatches.after`: a token that is no start."""
 
@@ -156,7 +156,7 @@ class TrainingBatches:
         return not self._injected.isdisjoint(self.whole)
 
     def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
-        if self.busy or self.whole.total() >= _ENOUGH:
+        if self.busy or self.whole.total() >= MOST_COUNTED:
             return
         try:
             self.see(batch, training=training)

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, SupportsFloat
 
 import numpy as np
 
+from canary.audits.audit_result import CANARY_SET
 from canary.audits.history import AT_THE_END, History, Loss, Moment, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, OutputError, RecordError
@@ -216,7 +217,8 @@ def unmeasured(canaries: CanarySet, draws: int) -> History:
         WatchedFormat(format.text, format.masked, format.size, min(draws, format.size))
         for format in canaries.formats
     )
-    return History(watched, formats, (), (), {}, {"draws": draws}, 0.0, 0.0, 0)
+    settings = {"draws": draws, CANARY_SET: canaries.fingerprint}
+    return History(watched, formats, (), (), {}, settings, 0.0, 0.0, 0)
 
 
 class TrainingLog:

@@ -12,6 +12,8 @@ from drawing import figures
 from gate_audits import SET, by_bits, exact, of_groups, space
 from html_pages import render
 
+from canary.audits.audit_result import CANARY_SET
+from canary.audits.history import History, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.verification import Count, Verification, verify
 from canary.errors import EstimationError, InputError
@@ -336,3 +338,62 @@ def test_a_required_group_has_no_limit_and_must_look_learned():
 def test_what_cannot_be_required_is_refused(options, message):
     with pytest.raises(InputError, match=message):
         check(READ, max_exposure_bits=10, **options)
+
+
+# --- the history of a monitor ---------------------------------------------------------
+
+
+def history(audit=NEVER, *, counted=36, findings=(), **changes):
+    watched = tuple(WatchedCanary(c.id, c.format, c.repetitions) for c in audit.canaries)
+    of = audit.formats[0]
+    formats = (WatchedFormat(of.format, of.masked, of.space_size, 10),)
+    batches = {"read": 9, "canaries": counted, "after": {}, "findings": list(findings)}
+    made = History(watched, formats, (), (), {}, {CANARY_SET: SET}, 0.0, 0.0, 0, batches=batches)
+    return replace(made, **changes)
+
+
+def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
+    planned = sum(c.repetitions for c in NEVER.canaries)
+    file = tmp_path / "history.json"
+    history(counted=planned).save(file)
+    for given in (history(counted=planned), file):
+        verdict = check(NEVER, max_exposure_bits=10, history=given)
+        assert verdict, verdict.summary()
+        (seen,) = [f for f in verdict.findings if f.subject == "batches"]
+        assert "the monitor counted 40 copies" in seen.sentence
+        assert any("would look the same" in note for note in verdict.notes)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"counted": 0}, "the monitor counted no canary in 9 batches"),
+        ({"counted": 39}, "counted 39 copies of canaries in 9 batches, and the set has 40"),
+        (
+            {"counted": 40, "findings": ["3 canaries had no label on their secret (-100)"]},
+            "had no label on their secret",
+        ),
+    ],
+)
+def test_a_history_that_lacks_canaries_decides_nothing(change, told):
+    for verification in (None, verified(NEVER)):
+        options = {"history": history(**change), "verification": verification}
+        verdict = check(NEVER, max_exposure_bits=10, **options)
+        assert verdict.outcome == "undecided"
+        assert told in str(verdict)
+
+
+def test_a_history_of_another_training_is_refused():
+    other = exact({4: [1.0] * 9, 0: [1.0] * 4})
+    told = {
+        "of another canary set": [history(other), history(settings={CANARY_SET: "other"})],
+        "of a model with 7 tokens": [history(model={"vocabulary": 7})],
+    }
+    audit = replace(NEVER, model={**NEVER.model, "vocabulary": 9})
+    for words, histories in told.items():
+        for given in histories:
+            with pytest.raises(InputError, match=words):
+                check(audit, max_exposure_bits=10, history=given)
+    twice = [exact({4: [1.0] * 8}), exact({4: [1.0] * 8}, fingerprint="b" * 64)]
+    with pytest.raises(InputError, match="a history is of one training"):
+        check(twice, max_exposure_bits=10, history=history())

@@ -111,6 +111,13 @@ def _positive_control_that_was_not_read(desk):
     return desk.judged("toy", "--start-token", START, canaries="many.json", limits=limits)
 
 
+@made("T15")
+def _another_corpus_under_a_monitor(desk):
+    _watched([_ids(text) for text in SENTENCES[:6]], path="history.json")
+    history = ("--history", "history.json")
+    return desk.judged("untrained", "--start-token", START, limits=history)
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 

@@ -1,0 +1,76 @@
+"""What a monitor counted in the batches of a training, as evidence of what was trained on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from canary.audits.audit_result import CANARY_SET, Audit
+from canary.audits.history import MOST_COUNTED, History
+from canary.errors import InputError
+from canary.gate.verdict import Finding, Outcome
+from canary.records.validation import file_path
+from canary.statistics.numbers import count, plural
+
+_SPOILED = ("had no label on their secret", "a length limit or packing cuts canaries")
+_WHOLE = (
+    "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
+    "cuts or filters its texts (canary.preflight finds it before the first step)"
+)
+
+
+def _history_in(given: History | str | os.PathLike[str]) -> History:
+    """A history, or that in a file."""
+    if isinstance(given, History):
+        return given
+    cure = "give the canary_history.json of the training, or what the monitor's history is"
+    return History.load(file_path(given, "history", cure=cure))
+
+
+def watched(audits: Sequence[Audit], given: History | str | os.PathLike[str]) -> Finding:
+    """Whether the batches of a training held the canaries of its audit as often as planned.
+
+    Raises
+    ------
+    InputError
+        If the history is of another canary set, or of a model with other tokens, or there are
+        several audits.
+    """
+    if len(audits) > 1:
+        raise InputError(
+            "a history is of one training, and several audits were given",
+            cure="check each audit with the history of its training",
+            where="history",
+        )
+    audit, history = audits[0], _history_in(given)
+    mine = [(c.id, c.format, c.repetitions) for c in audit.canaries]
+    theirs = [(c.id, c.format, c.repetitions) for c in history.canaries]
+    formats = [each.format for each in audit.formats], [each.text for each in history.formats]
+    sets = audit.settings.get(CANARY_SET), history.settings.get(CANARY_SET)
+    told = ""
+    if mine != theirs or formats[0] != formats[1] or (all(sets) and sets[0] != sets[1]):
+        told = "of another canary set than the audit"
+    own, its = (int(each.model.get("vocabulary") or 0) for each in (audit, history))
+    if not told and own and its and own != its:
+        told = f"of a model with {count(its)} tokens, and the audited one has {count(own)}"
+    if told:
+        raise InputError(
+            f"the history is {told}",
+            cure="give the canary_history.json of the training whose model was audited",
+            where="history",
+        )
+    seen = history.batches
+    found, read = seen.get("canaries", 0), plural(seen.get("read", 0), "batch", "batches")
+    planned = sum(c.repetitions for c in audit.injected)
+    spoiled = [s for s in seen.get("findings", ()) if any(mark in s for mark in _SPOILED)]
+    told = f"the monitor counted {plural(found, 'copy', 'copies')} of canaries in {read}"
+    cure = ""
+    if not found:
+        told, cure = f"the monitor counted no canary in {read} of the training", _WHOLE
+    elif found < min(planned, MOST_COUNTED):
+        told, cure = f"{told}, and the set has {count(planned)}", _WHOLE
+        cure += "; of several processes the monitor reads the batches of the first only"
+    elif spoiled:
+        told, cure = f"{told}; {spoiled[0]}", _WHOLE
+    outcome: Outcome = "undecided" if cure else "passed"
+    return Finding("training data", "batches", outcome, told, cure)
