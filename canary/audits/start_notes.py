@@ -70,14 +70,14 @@ class RivalStart:
         return start_flag(self.token) + more + " and no --context" * self.bare
 
     def sentence(self, chosen: str | None) -> str:
-        """What it would change, in words."""
+        """What it would change, in words; few draws give no median to quote."""
         which = "the injected canaries"
         if self.repetitions is not None:
             which = f"canaries with {plural(self.repetitions, 'copy', 'copies')}"
         return (
-            f"priced after {shown_before(self.token, self.context, bare=self.bare)}, {which} have "
-            f"a median exposure of about {self.bits:.1f} bits, and after {shown_start(chosen)} of "
-            f"about {self.chosen_bits:.1f}"
+            f"{which} look more exposed after "
+            f"{shown_before(self.token, self.context, bare=self.bare)} than after "
+            f"{shown_start(chosen)}"
         )
 
 
@@ -134,10 +134,10 @@ class StartChoice(Record, written=(..., "settled")):
         """What a reader of the numbers must know of it."""
         notes = [self._why_note()]
         if self.rivals:
-            worst = "; ".join(rival.sentence(self.token) for rival in self.rivals[:2])
+            worst = " and ".join(rival.sentence(self.token) for rival in self.rivals[:2])
             notes.append(
-                f"The result depends on the start token or the context: {worst}. To settle it, "
-                f"{self.cure}."
+                f"The result depends on the start token or the context: {worst} (a comparison by "
+                f"few draws). To settle it, {self.cure}."
             )
         return tuple(note for note in notes if note)
 

@@ -51,7 +51,8 @@ def load(
         adapters, quantised or dispatched over devices as it may be; a recurrent module
         (`canary.models.recurrent`), or one that gives logits alone;
         or a model behind the seam, returned as it is once its
-        numbers have been looked at.
+        numbers have been looked at. If it holds a module, its weights are hashed again: they
+        may have been trained since.
     tokenizer : tokenizer or path, optional
         Needed for a module and for a server; for a folder, instead of the one in it.
     dtype : {"float32", "bfloat16", "float16"}, optional
@@ -126,6 +127,11 @@ def load(
         return RecurrentModel(source, seam, name=name)
     if all(hasattr(source, name) for name in ("score", "open", "facts")):
         model: LanguageModel = source
+        if torch is not None:
+            from canary.models.torch_model import TorchModel
+
+            if isinstance(model, TorchModel):
+                model.refresh()
         believed(model)
         return model
     raise InputError(

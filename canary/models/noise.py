@@ -117,12 +117,17 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     return replace(facts, noise_bits_per_token=noise / LN2)
 
 
-def remeasure_noise(model: Any) -> None:
+def remeasure_noise(model: Any, **changed: Any) -> None:
     """Give a model whose weights have changed the noise that it has now, in its facts.
 
-    The facts are as before if it fails, as `with_measured_noise` does.
+    `changed` are other facts to replace. All are as before if it fails, as `with_measured_noise`
+    does.
     """
-    model.facts = with_measured_noise(model, model.facts)
+    facts = model.facts
+    try:
+        facts = with_measured_noise(model, replace(facts, **changed))
+    finally:
+        model.facts = facts
 
 
 def random_rows(model: LanguageModel, count: int, length: int, *, seed: int) -> Ints:

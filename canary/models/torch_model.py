@@ -32,6 +32,7 @@ from canary.models.language_model import (
     Rows,
     Walker,
 )
+from canary.models.noise import remeasure_noise
 from canary.models.torch_support import (
     computing,
     devices_of,
@@ -110,6 +111,12 @@ class TorchModel(ABC):
     def fingerprint(self) -> str:
         """SHA-256 of the parameters, and of what else the numbers depend on."""
         return fingerprint(self.module)
+
+    def refresh(self) -> None:
+        """Hash the weights again, and if they have changed since, measure the noise again."""
+        now = self.fingerprint()
+        if now != self.facts.fingerprint:
+            remeasure_noise(self, fingerprint=now)
 
     def introduced(self, name: str, logits: torch.Tensor, **others: Any) -> ModelFacts:
         """The facts of a model that gave these logits; its noise is still to be measured.

@@ -93,7 +93,7 @@ def test_a_context_that_training_did_not_use_has_a_rival():
     assert rival.flag == f"--start-token '{START}' and no --context"
     verdict = check(found, max_exposure_bits=8)
     assert verdict.outcome == "undecided"
-    assert f"priced after {START} without the context" in str(verdict)
+    assert f"more exposed after {START} without the context than after {START}" in str(verdict)
     assert Audit.from_dict(found.to_dict()).start == found.start
 
 

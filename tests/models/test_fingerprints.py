@@ -7,6 +7,8 @@ import torch
 from architectures import architecture
 from small_models import loaded
 
+from canary import audit, generate, load
+from canary.errors import ModelError
 from canary.models.torch_support import fingerprint
 
 
@@ -62,3 +64,21 @@ def test_the_config_counts_and_where_a_model_lies_and_how_it_is_used_does_not(tm
         other = architecture("llama")
         change(other)
         assert fingerprint(other) != plain
+
+
+def test_weights_that_were_trained_since_are_hashed_and_measured_again():
+    module = Cell()
+    model = loaded(module)
+    before = model.facts
+    assert load(model) is model
+    assert model.facts is before
+    with torch.no_grad():
+        module.embedding.weight.data += 1.0
+    audited = audit(model, generate("code {digit:3}", seed=0), draws=60, budget=1, start_token="a")
+    assert audited.model["fingerprint"] == fingerprint(module) != before.fingerprint
+    assert audited.model == model.facts.to_dict()
+    known = model.facts
+    module.embedding.weight.data[3] = float("nan")
+    with pytest.raises(ModelError, match="not finite"):
+        load(model)
+    assert model.facts is known
