@@ -79,14 +79,16 @@ def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False)
     made = report_of(result)
     for line in answer or [f"{made.label}. {' '.join(map(words_of, made.sentences))}"]:
         show(line)
+    if made.basis:
+        show(words_of(made.basis))
     for note in made.notes:
         show(f"{'warning' if note in made.warnings else 'note'}: {words_of(note)}")
     if short:
         return
     _show_blocks((*made.outcome, *made.brief))
-    if made.actions:
-        show("What to do:")
-        for action in made.actions:
+    for heading, actions in made.to_do.items():
+        show(f"What to do{f' ({heading[0].lower()}{heading[1:]})' if heading else ''}:")
+        for action in actions:
             show(f"- {words_of(action)}")
 
 

@@ -273,7 +273,8 @@ def in_training(
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
     notes = _of_corpus(verification, trusted=trusted) if drawn else []
-    rests_on = ""
+    rests_on = "verified" if verification is not None else "trusted" if trusted else ""
+    rests_on = "watched" if watched else rests_on
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
         most = control or max(c.repetitions for c in audit.injected)
@@ -303,7 +304,6 @@ def in_training(
             )
             cure = _WANTED_CURE + ("" if control else _ACCEPTED)
         elif vouched_for:
-            rests_on = "verified" if verification is not None else "trusted" if trusted else ""
             notes.append(f"{which}{unlearned}, {alike}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
         else:
             told = f"nothing shows that the canaries were in the training data: {unlearned}, "
@@ -328,7 +328,7 @@ def in_training(
 def _of_corpus(verification: Verification | None, *, trusted: bool) -> list[str]:
     """What a verification shows, or the user's word, and what it does not."""
     if verification is None:
-        word = f"that the canaries were in the training data is your word: {_TO_SHOW_IT}"
+        word = f"nobody checked that the canaries were in the training data: {_TO_SHOW_IT}"
         return [word] if trusted else []
     there = [counted for counted in verification.canaries if counted.expected]
     number = plural(len(there), "canary", "canaries")

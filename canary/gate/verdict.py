@@ -129,9 +129,10 @@ class Verdict(Shown):
     digests : tuple of str
         `digest_of` each result without an audit.
     rests_on : str
-        What a pass of audits rests on where no canary shows that the model was trained on them:
-        ``"trusted"``, the user's word, or ``"verified"``, a verification of the corpus. For
-        reports; not in `to_dict`.
+        What shows that the canaries of audits were in the training data, besides what the model
+        learned: ``"trusted"``, the user's word, ``"verified"``, a verification of the corpus, or
+        ``"watched"``, a monitor of the training.
+        For reports; not in `to_dict`.
     left_out : tuple of int
         Numbers of copies that no limit was asked for.
     """

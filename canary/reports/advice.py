@@ -6,7 +6,13 @@ from canary.audits.audit_result import Audit, combined_p
 from canary.audits.search_ranks import with_search
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
-from canary.reports.limits import limit_bits
+from canary.reports.limits import (
+    above_limit,
+    asked_guesses,
+    limit_bits,
+    planting,
+    planting_of,
+)
 from canary.reports.recovery import Recovery, blind_guesses, median_guesses
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -27,9 +33,39 @@ def advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         return [*against(audit, limit), *cures(verdict)]
     if outcome == "undecided" and verdict is not None:
         return cures(verdict)
-    case = judged.case if verdict is None else "passed"
-    key = f"advice.{case}"
+    if verdict is not None:
+        kind, above = planting_of(verdict), above_limit(audit, verdict)
+        passed = {"trusted": kind == "claimed", "verified": kind == "checked", "above": above}
+        return [*said("advice.passed", **passed)]
+    key = f"advice.{judged.case}"
     return [*said(key)] if key in paragraphs_of() else []
+
+
+def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
+    """The same for who decides about the model: in plain words, without commands."""
+    judged = answer(audit)
+    outcome = judged.verdict if verdict is None else verdict.outcome
+    limit = None if verdict is None else limit_bits(verdict)
+    values: dict[str, object] = {"limit": verdict is not None}
+    case = "undecided"
+    if judged.verdict == "suspect":
+        case = "suspect"
+    elif outcome == "memorized":
+        case, (first, safe) = outcome, _too_many(audit, limit)
+        values |= {"even": first and not safe and first == 1, "first": copies(first or 1)}
+    elif outcome == "passed" and verdict is not None:
+        kind = planting_of(verdict)
+        values |= {"shown": kind in ("shown", "watched", "own", ""), "trusted": kind == "claimed"}
+        values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
+        case = "passed"
+    elif verdict is not None:
+        case = "unread" if verdict.reason.check == "training data" else "undecided"
+    elif judged.case in ("not_found", "dry_run"):
+        case, sizes = judged.case, {priced.space_size for priced in audit.formats}
+        size = max(sizes) if len(sizes) == 1 else 0
+        values |= {"guesses": count(asked_guesses(size, 10.0)) if size else ""}
+        values |= {"blind": count(max(size // 2, 1)), "own": planting(audit) in ("own", "shown")}
+    return [*said(f"decide.{case}", **values)]
 
 
 def against(audit: Audit, limit: float | None) -> list[Text]:

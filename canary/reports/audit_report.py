@@ -8,7 +8,7 @@ from typing import Any
 from canary.audits.audit_result import Audit
 from canary.audits.extraction import Extraction
 from canary.audits.search_ranks import with_search
-from canary.reports.advice import advice
+from canary.reports.advice import advice, decisions
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
     Block,
@@ -31,11 +31,13 @@ from canary.reports.exposure_figures import (
     guesses_figure,
     histogram_figure,
 )
-from canary.reports.recovery import recovered
+from canary.reports.limits import basis_of, planting
+from canary.reports.recovery import counts, recovered
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
     answer,
+    controls_words,
     extract_command,
     extraction_sentence,
     strongest,
@@ -60,17 +62,23 @@ _MOST_ROWS = 25
 @report_of.register
 def audit_report(audit: Audit) -> Report:
     """What there is to say about an audit."""
-    judged = answer(audit)
+    judged, kind = answer(audit), planting(audit)
+    unread = judged.verdict == "not found" and kind not in ("shown", "own")
+    box: Text = judged.sentence
+    if judged.verdict == "memorized":
+        box = counts(audit, controls_words(audit)) or box
     return Report(
         title=f"Memorization audit of {called(audit.model_name, 'a language model')}",
         label=judged.label,
-        tone=judged.verdict.replace(" ", "-"),
+        tone="" if unread else judged.verdict.replace(" ", "-"),
         about={**about_of(audit), "Limit": "none was set"},
-        sentences=[judged.sentence],
+        sentences=[box],
+        basis=basis_of(audit) if judged.verdict in ("memorized", "not found") else "",
         notes=notes(audit, audit.notes),
         outcome=[*outcome(audit)],
+        decide=decisions(audit),
         actions=advice(audit),
-        unsaid=said("audit.unsaid"),
+        unsaid=said("audit.unsaid", calm=judged.verdict not in ("memorized", "suspect")),
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )
@@ -95,7 +103,7 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
 def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
     """How many secrets an attacker recovers, and in how many guesses each."""
     audit = with_search(audit)
-    yield from recovered(audit)
+    yield from recovered(audit, limit_bits, unread=planting(audit) == "unknown")
     yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
 
 

@@ -27,6 +27,9 @@ class Span(NamedTuple):
 Text = str | tuple[Span, ...]
 """A line or a paragraph. A str is shown as it is, whatever is in it."""
 
+UNKNOWN = ("", "not named", "not recorded")
+"""What a fact of a report says that nobody gave."""
+
 _MARKUP = re.compile(r"`(?P<code>[^`]+)`|\*(?P<em>[^*]+)\*|~(?P<sub>[^~]+)~")
 _FLAG = re.compile(r"\[(not )?(\w+)\] ")
 
@@ -92,6 +95,24 @@ def said_in_one(key: str, **values: object) -> tuple[Span, ...]:
 def sentence(key: str, **values: object) -> str:
     """`said_in_one` without its markup."""
     return words_of(said_in_one(key, **values))
+
+
+def basis(kind: str, fact: str, verdict: str, **values: object) -> tuple[Span, ...]:
+    """What a verdict rests on, in the same words on all pages.
+
+    Parameters
+    ----------
+    kind : str
+        ``"shown"`` by the result, ``"checked"``, ``"claimed"`` by who ran the test, or
+        ``"unknown"``.
+    fact : str
+        What must be true, a clause: ``the planted secrets were in the training data``.
+    verdict : str
+        What means nothing if it is not.
+    **values
+        What else ``words.md`` asks below ``basis``.
+    """
+    return said_in_one("basis", **{kind: True}, fact=fact, verdict=verdict, **values)
 
 
 @cache
@@ -235,10 +256,12 @@ class Report:
     sentences: Sequence[Text]  # the answer, in words that need no statistics
     tone: str = ""  # "memorized", "undecided", "not-found", "suspect" or nothing
     about: Mapping[str, str] = field(default_factory=dict)  # what was tested, and the limit
+    basis: Text = ""  # what the verdict rests on, of `basis`; beside the verdict
     notes: Sequence[Text] = ()  # what to know of the numbers; warnings begin in bold
     tiles: Sequence[Tile] = ()
     outcome: Sequence[Block] = ()  # what came out: paragraphs, and a figure
-    actions: Sequence[Text] = ()  # what to do about it
+    decide: Sequence[Text] = ()  # what to do for who decides: plain words, no commands
+    actions: Sequence[Text] = ()  # what to do for engineers: methods and commands
     unsaid: Sequence[Text] = ()  # what must not be concluded from it
     sections: Sequence[Section] = ()  # those for specialists are folded at the end of a page
     brief: Sequence[Block] = ()  # paragraphs and tables for a terminal, which has no sections
@@ -250,12 +273,30 @@ class Report:
             note for note in self.notes if not isinstance(note, str) and note[0].kind == "strong"
         ]
 
+    @property
+    def to_do(self) -> dict[str, Sequence[Text]]:
+        """What to do, by who does it; with it, what to name before the report is filed."""
+        unnamed = [sentence(f"file.{name}") for name, fact in self.about.items()
+                   if fact in UNKNOWN and f"file.{name}" in paragraphs_of()]  # fmt: skip
+        names = " and ".join(filter(None, [", ".join(unnamed[:-1]), *unnamed[-1:]]))
+        file, name = said("file", names=names) if self.decide and names else ("", "")
+        parts: dict[str, list[Text]] = {
+            "You decide": [*self.decide, file],
+            "For the engineers" if self.decide else "": [*self.actions, name],
+        }
+        kept = {heading: [item for item in items if item] for heading, items in parts.items()}
+        return {heading: items for heading, items in kept.items() if items}
+
     def parts(self) -> Iterator[Section]:
         """What a page shows before its sections, with our headings, as far as given."""
         notes = [note for note in self.notes if note not in self.warnings]
+        to_do: list[Block] = []
+        for heading, items in self.to_do.items():
+            to_do += [Heading(heading)] if heading else []
+            to_do.append(Bullets(items))
         parts: dict[str, Sequence[Block]] = {
             "What came out": self.outcome,
-            "What to do": [Bullets(self.actions)] if self.actions else (),
+            "What to do": to_do,
             "What this does not say": [Bullets(self.unsaid)] if self.unsaid else (),
             "Notes": [Bullets(notes)] if notes else (),
         }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from canary.audits.audit_result import Audit
-from canary.reports.document import Report, Table, Text
+from canary.reports.document import UNKNOWN, Report, Table, Text
 
 MISSING = {
     "Model": "not named (--model-name names it)",
@@ -17,8 +17,6 @@ MISSING = {
     "Limit": "none was set",
 }
 """What is said of a test, and what in its place where it is not known."""
-
-_UNKNOWN = {"", "not named", "not recorded"}
 
 
 class Metric(NamedTuple):
@@ -72,7 +70,7 @@ class Evidence:
     def facts(self) -> dict[str, str]:
         """What was tested, when, by whom and with which limit; what is missing is said."""
         return {
-            name: missing if self.about.get(name, "") in _UNKNOWN else self.about[name]
+            name: missing if self.about.get(name, "") in UNKNOWN else self.about[name]
             for name, missing in MISSING.items()
         }
 
@@ -93,4 +91,4 @@ def kinds_of(tests: Sequence[Evidence]) -> dict[str, bool]:
 def models_of(tests: Sequence[Evidence]) -> list[str]:
     """The names of the models in some tests, each once."""
     names = dict.fromkeys(test.about.get("Model", "") for test in tests)
-    return [name for name in names if name not in _UNKNOWN]
+    return [name for name in names if name not in UNKNOWN]

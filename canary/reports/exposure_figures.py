@@ -38,7 +38,7 @@ from canary.reports.palette import (
 )
 from canary.reports.recovery import median_guesses
 from canary.reports.recovery import table as recovery_table
-from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict, guesses_of
+from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
 from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
 from canary.statistics.histogram import Histogram, joined
 from canary.statistics.numbers import bits, count, plural
@@ -118,12 +118,12 @@ def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis
     """Guesses on a logarithmic scale, the first on top: exposure by another name."""
     marks, axis = exposure_axis(
         space_bits := math.log2(size),
-        "guesses that an attacker needs",
+        "guesses that an attacker needs (higher up is worse)",
         words=("found at the first guess", f"blind guessing: {count(max(size // 2, 1))} guesses"),
     )
     if limit_bits is not None and limit_bits < space_bits:
-        allowed = count(guesses_of(space_bits - limit_bits))
-        name = f"limit: {allowed} guesses"
+        allowed = count(math.ceil(size * math.exp2(-limit_bits)))
+        name = f"limit: {allowed} guesses or more"
         marks.append(mark("axhline", limit_bits, color=INK, linewidth=1.4, label=name))
     tens = int(space_bits * math.log10(2))
     powers = range(0, tens + 1, math.ceil(tens / 6) or 1)

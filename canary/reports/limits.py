@@ -3,22 +3,105 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
-from canary.audits.audit_result import Audit
+from canary.audits.audit_result import Audit, CanaryResult, combined_p
+from canary.audits.search_ranks import with_search
 from canary.gate.verdict import Finding, Verdict
-from canary.reports.document import Text, said_in_one, sentence
-from canary.reports.recovery import Recovery
+from canary.reports.document import Text, basis, said_in_one, sentence
+from canary.reports.recovery import Recovery, by_copies, counts, easiest
 from canary.reports.sentences import answer, guesses_of
+from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
 
-LABELS = {
-    "passed": "Passed: within the limit that was set",
-    "memorized": "Not passed: above the limit that was set",
-    "failed": "Not passed: not within the limit that was set",
-    "undecided": "Undecided: not enough data to decide",
-}
-"""The label of a report, by the outcome of its verdict."""
+_PLANTED = "the planted secrets were in the training data"
+
+
+def label_of(verdict: Verdict) -> str:
+    """The outcome in a few words, with the condition of a pass that nothing but a claim shows."""
+    reason, kind = verdict.reason, planting_of(verdict)
+    if verdict.outcome == "passed":
+        if verdict.audits and kind == "claimed":
+            return "Passed, if the planted secrets were in the training data"
+        if verdict.audits and kind == "checked":
+            return "Passed, if the model was trained on the data that was checked"
+        return "Passed: within the limit that was set"
+    if verdict.outcome == "undecided":
+        known = {
+            "training data": "nothing shows that the model read the secrets",
+            "controls": "do not rely on this audit",
+        }
+        return f"Undecided: {known.get(reason.check, 'not enough data to decide')}"
+    easier = reason.check == "exposure"
+    why = "easier to find than the limit allows" if easier else "not within the limit that was set"
+    return f"Not passed: {why}"
+
+
+def tone_of(verdict: Verdict) -> str:
+    """The colour: green only for a pass of a model that is known to have read the secrets."""
+    if verdict.outcome == "passed":
+        unread = verdict.audits and planting_of(verdict) in ("claimed", "checked", "unknown")
+        return "" if unread else "not-found"
+    return "memorized" if verdict.outcome == "failed" else verdict.outcome
+
+
+def planting_of(verdict: Verdict) -> str:
+    """What shows that a model read the secrets: a kind of `basis`; nothing for other results."""
+    return "" if (audit := _weakest(verdict)) is None else planting(audit, verdict.rests_on)
+
+
+def _weakest(verdict: Verdict) -> Audit | None:
+    """The audit of which least shows that its model read the secrets."""
+    order = ("unknown", "claimed", "checked", "watched", "own", "shown", "")
+    known = {planting(audit, verdict.rests_on): audit for audit in reversed(verdict.audits)}
+    return next((known[kind] for kind in order if kind in known), None)
+
+
+def basis_of_verdict(verdict: Verdict) -> Text:
+    """`basis_of` what passed or did not; what is undecided says so in its sentence."""
+    audit, passed = _weakest(verdict), verdict.outcome == "passed"
+    if audit is None or not (passed or verdict.outcome == "memorized"):
+        return ""
+    return basis_of(audit, verdict.rests_on, passed=passed)
+
+
+def planting(audit: Audit, rests_on: str = "") -> str:
+    """The same of one audit, with what was checked or claimed besides."""
+    if audit.natural or not audit.injected or not audit.canaries_in_corpus:
+        return ""
+    if _learned(audit) or answer(audit).verdict == "memorized":
+        return "shown"
+    if audit.settings.get("canaries_in_corpus") is True:
+        return "own"
+    return {"watched": "watched", "verified": "checked", "trusted": "claimed"}.get(
+        rests_on, "unknown"
+    )
+
+
+def _learned(audit: Audit) -> list[int]:
+    """The numbers of copies whose canaries look learned."""
+    tests = {n: combined_p(group) for n, group in audit.by_repetitions().items() if n}
+    return [n for n, test in tests.items() if test and test.p_value <= SHOWN_LEARNED]
+
+
+def basis_of(audit: Audit, rests_on: str = "", *, passed: bool = False) -> Text:
+    """What an answer or a pass rests on: whether the model read the planted secrets."""
+    kind, fact, others = planting(audit, rests_on), _PLANTED, ""
+    if not kind:
+        return ""
+    groups = {n for n in audit.by_repetitions() if n}
+    learned = {n for n in groups if n in _learned(audit)}
+    if passed and kind == "shown" and learned and learned != groups:
+        fact = f"the secrets that appeared {_listed(sorted(learned))} were in the training data"
+        others = f"others_{rests_on or 'unknown'}"
+    verdict = "“passed”"
+    return basis(kind, fact, verdict if passed else "this result", **{others: True})
+
+
+def _plain(words: str) -> str:
+    """A finding in the words of a box: without p-values."""
+    return re.sub(r": p [=<].*| \(p [=<] ?[^()]*\)", "", words).replace("canaries", "secrets")
 
 
 def limit_bits(verdict: Verdict) -> float | None:
@@ -36,23 +119,24 @@ def limit_words(verdict: Verdict) -> str:
             least = count(asked_guesses(size, limit)) if size and check == "exposure" else ""
             shown = "" if limit is None else f"{limit:g}"
             words.append(
-                sentence(f"limit.{check}", limit=shown, one=least, guesses=least, size=count(size))
+                sentence(
+                    *(f"limit.{check}",),
+                    limit=shown,
+                    one=least,
+                    guesses=least,
+                    size=count(size),
+                    which="easiest" if "largest" in verdict.reason.subject else "typical",
+                )
             )
-    rest = f"; not for secrets that appeared {_times(verdict)}" if verdict.left_out else ""
-    return "; ".join(words) + rest
+    if verdict.left_out:
+        words.append(f"not for secrets that appeared {_listed(verdict.left_out)}")
+    return "; ".join(words)
 
 
-def _times(verdict: Verdict) -> str:
-    """``4 or 16 times``: the numbers of copies that no limit was asked for."""
-    *others, last = map(copies, verdict.left_out)
+def _listed(repetitions: Sequence[int]) -> str:
+    """``4 or 16 times``."""
+    *others, last = map(copies, repetitions)
     return " or ".join([*(other.removesuffix(" times") for other in others), last])
-
-
-def actions_before(verdict: Verdict) -> list[Text]:
-    """What to do first where a pass rests on something that was not shown."""
-    if verdict.outcome != "passed" or not verdict.rests_on:
-        return []
-    return [said_in_one("limit.injection.action", **{verdict.rests_on: True})]
 
 
 def asked_guesses(size: int, limit: float | None) -> int:
@@ -63,33 +147,62 @@ def asked_guesses(size: int, limit: float | None) -> int:
 def judged(verdict: Verdict) -> Iterator[Text]:
     """The outcome in a sentence, and another on the evidence where that says more."""
     reason, size = verdict.reason, _one_size(verdict)
-    end = reason.lower if verdict.outcome == "memorized" else reason.upper
+    memorized = verdict.outcome == "memorized"
+    end = reason.lower if memorized else reason.upper
     counted = reason.check == "exposure" and size and end is not None
-    largest = "largest" in reason.subject
-    group = reason.subject.replace("canaries ", "secret ", 1)
+    largest, there = "largest" in reason.subject, _asked_of(verdict)
+    takes = _guesses(reason, size, memorized=memorized) if counted else ""
+    worst = easiest(there) if counted and there else ""
+    found = Recovery(there, reason.limit or 0.0)
     yield said_in_one(
         f"limit.{verdict.outcome}",
         counted=counted,
-        which="secret that is easiest to find" if largest else f"typical {group}",
-        guesses=_guesses(reason, size, memorized=verdict.outcome == "memorized") if counted else "",
+        which=_which(reason, largest=largest),
+        guesses=takes,
+        worst=counted and not largest and not memorized and worst,
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
-        reason=reason.sentence,
+        blind=count(max(size // 2, 1)),
+        found=_capital(found.share("planted ")) if counted and memorized and found.sure else "",
+        groups=by_copies(there, reason.limit) if counted else "",
+        reason=_plain(reason.sentence),
+        unread=reason.check == "training data" and reason.sentence.startswith("nothing shows"),
+        most=copies(max((c.repetitions for c in there), default=1)),
     )
-    if verdict.outcome == "passed" and verdict.rests_on:
-        yield said_in_one("limit.injection", **{verdict.rests_on: True})
     if verdict.left_out:
-        there = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
-        known = Recovery(there)
-        number = f"{count(len(known.sure))} of {count(len(there))}"
+        left = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
+        known = Recovery(left)
+        number = f"{count(len(known.sure))} of {count(len(left))}"
         found_of = f"{number} {'was' if len(known.sure) == 1 else 'were'}" if known.sure else ""
-        yield said_in_one("limit.left_out", copies=_times(verdict), found=found_of)
+        yield said_in_one("limit.left_out", copies=_listed(verdict.left_out), found=found_of)
     for audit in verdict.audits:
-        found = answer(audit)
-        if found.verdict == "memorized" and verdict.outcome == "passed":
-            above = 0 if largest else _above(audit, verdict)
+        said_of_it = answer(audit)
+        if said_of_it.verdict == "memorized" and verdict.outcome == "passed":
+            above = above_limit(audit, verdict)
             yield said_in_one("limit.within", above=above, number=above)
-        elif verdict.outcome != "undecided" or found.verdict in ("memorized", "suspect"):
-            yield found.sentence
+        elif said_of_it.verdict in ("memorized", "suspect") and not (counted and memorized):
+            yield counts(audit, "") or said_of_it.sentence
+
+
+def _which(reason: Finding, *, largest: bool) -> str:
+    """Whose guesses a finding is about, as the beginning of a sentence."""
+    if largest:
+        return "The secret that is easiest to find"
+    audit, _, subject = reason.subject.rpartition(": ")
+    known = re.search(r"canaries with (\S+) cop", subject)
+    group = subject.replace("canaries ", "secret ", 1)
+    if known:
+        group = f"secret that appeared {copies(int(known[1].replace(',', '')))}"
+    return f"In {audit}, the typical {group}" if audit else f"The typical {group}"
+
+
+def _capital(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
+def _asked_of(verdict: Verdict) -> list[CanaryResult]:
+    """The planted secrets that the limit was asked for."""
+    audits = [with_search(audit) for audit in verdict.audits]
+    return [c for a in audits for c in a.injected if c.repetitions not in verdict.left_out]
 
 
 def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
@@ -97,18 +210,20 @@ def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
     end = reason.lower if memorized else reason.upper
     certain = guesses_of(math.log2(size) - (end or 0.0))
     words = f"{'at most' if memorized else 'at least'} {plural(certain, 'guess', 'guesses')}"
-    if reason.value is None or (known := guesses_of(math.log2(size) - reason.value)) == certain:
+    if reason.value is None:
         return words
+    if (known := guesses_of(math.log2(size) - reason.value)) == certain:
+        return plural(known, "guess", "guesses")
     where = words.removesuffix(" guesses").removesuffix(" guess")
     if reason.confidence not in (None, 1.0):
         where = f"{100 * (reason.confidence or 0):g} % sure that it is {where}"
     return f"about {plural(known, 'guess', 'guesses')} ({where})"
 
 
-def _above(audit: Audit, verdict: Verdict) -> int:
+def above_limit(audit: Audit, verdict: Verdict) -> int:
     """How many injected canaries a limit on medians leaves above it, by their estimates."""
     limit = limit_bits(verdict)
-    if limit is None:
+    if limit is None or "largest" in verdict.reason.subject:
         return 0
     found = [c.exposure for c in audit.injected if c.repetitions not in verdict.left_out]
     return sum((e.lower_bits if e.bits is None else e.bits) > limit for e in found)

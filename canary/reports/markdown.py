@@ -36,6 +36,7 @@ def markdown_of(made: Report, *, level: int = 2) -> str:
     marks = "#" * level
     parts = [f"{marks} {_escaped(made.title)}", f"**{_escaped(made.label)}**"]
     parts += map(_escaped, made.sentences)
+    parts += [_escaped(made.basis)] if made.basis else []
     parts += map(_escaped, made.warnings)
     if made.about:
         parts += _parts(Facts(made.about))

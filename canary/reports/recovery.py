@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from canary.audits.audit_result import Audit, CanaryResult, median_bits
+from canary.audits.search_ranks import with_search
 from canary.reports.document import Table, Text, said_in_one
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
-from canary.statistics.numbers import count
+from canary.statistics.numbers import copies, count
 
 COLUMNS = ("Copies", "Secrets", "Recovered", "Guesses needed (median)", "Exposure, bits (median)")
 """Of `rows`."""
@@ -56,11 +57,64 @@ class Recovery:
         return f"{at_least}{whole} {kind}secrets {'was' if sure == 1 else 'were'}"
 
 
+def by_copies(canaries: Sequence[CanaryResult], limit_bits: float | None = None) -> str:
+    """``8 of 8 that appeared 4 times, 0 of 8 that appeared once``: those that are recovered."""
+    words = []
+    for n in sorted({c.repetitions for c in canaries}, reverse=True):
+        found = _recovery([c for c in canaries if c.repetitions == n], limit_bits)
+        at_least = "at least " if found.open else ""
+        words.append(
+            f"{at_least}{count(len(found.sure))} of {count(len(found.canaries))} that appeared "
+            f"{copies(n)}"
+        )
+    return ", ".join(words)
+
+
+def easiest(canaries: Sequence[CanaryResult]) -> str:
+    """The guesses of the secret that is easiest to find; where it is a bound, the fewest."""
+    exposures = [c.exposure for c in canaries]
+    least = max(exposures, key=lambda e: e.upper_bits)
+    exact = least.bits is not None and least.upper_bits - least.bits <= ROUNDING_BITS
+    bound = "" if exact else "at least "
+    return f"{bound}{count(guesses_of(least.space_bits - least.upper_bits))}"
+
+
+def _recovery(canaries: Sequence[CanaryResult], limit_bits: float | None) -> Recovery:
+    return Recovery(canaries) if limit_bits is None else Recovery(canaries, limit_bits)
+
+
 def most_guesses(exposure: Exposure) -> int:
     """The most that its secret takes: a certain rank where it is known, else by the interval."""
     if exposure.confidence is None and exposure.rank_upper is not None:
         return exposure.rank_upper
     return guesses_of(exposure.space_bits - exposure.lower_bits)
+
+
+def counts(audit: Audit, while_: str) -> Text | None:
+    """What was recovered by number of copies, in a sentence or two; None if nothing was."""
+    audit = with_search(audit)
+    found = Recovery(audit.injected)
+    if not found.sure:
+        return None
+    exposures = [c.exposure for c in found.sure]
+    share, names = found.share("planted "), {c.id for c in audit.injected}
+    offered = {c.canary for some in audit.extractions for c in some.candidates} & names
+    return said_in_one(
+        "answer.counts",
+        share=share[0].upper() + share[1:],
+        within="within the first" if _counted(exposures) else "within at most",
+        guesses=max(map(most_guesses, exposures)),
+        groups=by_copies(audit.injected),
+        each=" of its form" if len({c.format for c in found.sure}) > 1 else "",
+        blind=blind_guesses(audit, audit.injected),
+        offered=count(len(offered)) if offered else "",
+        **{"while": while_},
+    )
+
+
+def _counted(exposures: Iterable[Exposure]) -> bool:
+    """Whether all ranks are known, so that guesses are no bounds."""
+    return all(e.confidence is None and e.rank == e.rank_upper for e in exposures)
 
 
 def searched(audit: Audit) -> Iterator[Text]:
@@ -79,7 +133,6 @@ def searched(audit: Audit) -> Iterator[Text]:
                 out=count(len(found)) if found else "none",
                 number=len(names),
                 tried=tried,
-                queries=extraction.queries,
                 more=len(Recovery(mine).sure) > len(found),
             )
 
@@ -91,17 +144,22 @@ def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
     return " to ".join(ends) + (" guess" if ends == ["1"] else " guesses")
 
 
-def recovered(audit: Audit) -> Iterator[Text]:
-    """What came out, in sentences that need no statistics."""
+def recovered(
+    audit: Audit, limit_bits: float | None = None, *, unread: bool = False
+) -> Iterator[Text]:
+    """What came out, in sentences that need no statistics; with a limit, what is above it.
+
+    `unread` if nothing shows that the model read the secrets.
+    """
     if audit.injected and audit.canaries_in_corpus and not audit.natural:
         yield said_in_one("outcome.secrets", there=True, controls=audit.controls)
     if audit.injected:
-        yield _of_injected(audit)
+        yield _of_injected(audit, limit_bits, unread=unread)
     else:
         yield said_in_one("outcome.nothing", empty=not audit.canaries)
     yield from searched(audit)
     if audit.controls:
-        found = Recovery(audit.controls)
+        found = _recovery(audit.controls, limit_bits)
         p = 1.0 if audit.controls_p is None else audit.controls_p.p_value
         yield said_in_one(
             "outcome.controls",
@@ -110,6 +168,8 @@ def recovered(audit: Audit) -> Iterator[Text]:
             some=found.sure,
             open=found.open,
             suspect=p <= LEVEL,
+            usual=audit.controls_p is not None and p > LEVEL,
+            what="easier to find than the limit" if limit_bits is not None else "recovered",
         )
     if audit.canaries:
         sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
@@ -117,15 +177,18 @@ def recovered(audit: Audit) -> Iterator[Text]:
         words = f"the first {' to '.join(dict.fromkeys(first))} guesses".replace(
             " 1 guesses", " guess"
         )
-        yield said_in_one("outcome.meaning", small=sizes[-1] < RECOVERED_SHARE, first=words)
+        small = sizes[-1] < RECOVERED_SHARE
+        limit = limit_bits is not None
+        yield said_in_one("outcome.meaning", small=small and not limit,
+                          share=not small and not limit, first=words)  # fmt: skip
 
 
-def _of_injected(audit: Audit) -> Text:
-    found = Recovery(audit.injected)
+def _of_injected(audit: Audit, limit_bits: float | None, *, unread: bool) -> Text:
+    found = _recovery(audit.injected, limit_bits)
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "
     share = found.share("" if audit.natural else kind)
-    exactly = all(e.confidence is None and e.rank == e.rank_upper for e in exposures)
+    exactly = _counted(exposures)
     return said_in_one(
         "outcome",
         share=share[0].upper() + share[1:],
@@ -142,18 +205,25 @@ def _of_injected(audit: Audit) -> Text:
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
         dry=not audit.canaries_in_corpus,
         natural=audit.natural,
+        what="easier to find than the limit" if limit_bits is not None else "recovered",
+        within=" in"
+        if limit_bits is None
+        else ", within"
+        if len(found.sure) == 1
+        else ", each within",
+        unread=unread,
     )
 
 
 def table(audit: Audit, at: int) -> Table:
     """The canaries of one format by number of copies."""
     rows = []
-    for copies, group in audit.by_repetitions(at).items():
+    for planted, group in audit.by_repetitions(at).items():
         exposures, found = [c.exposure for c in group], Recovery(group)
         median, bound = median_bits(exposures)
         more = len(found.sure) + len(found.open)
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
-        label = count(copies) if copies else "0 (never planted)"
+        label = count(planted) if planted else "0 (never planted)"
         rows.append((label, count(len(group)), known, median_guesses(exposures),
                      f"{'at least ' if bound else ''}{median:z.2f}"))  # fmt: skip
     return Table("Guesses that an attacker needs, by number of copies", COLUMNS, rows)

@@ -136,9 +136,8 @@ def answer(audit: Audit) -> Answer:
     )
     verdict, key = next((verdict, key) for holds, verdict, key in cases if holds)
     values: dict[str, object] = {"number": number, "controls": controls}
-    checked = audit.controls_p is not None and controls
     for joint in ("while", "and"):
-        values[joint] = sentence("controls", joint=joint, checked=checked, controls=controls)
+        values[joint] = controls_words(audit, joint)
     for name, share in (("alarm", alarm), ("odds", p), ("chance", chance)):
         # Many canaries together underflow.
         values[name] = odds(min(max(share, sys.float_info.min), LEVEL))
@@ -150,6 +149,10 @@ def answer(audit: Audit) -> Answer:
         values["place"] = sentence(
             "answer.place", size=group.size, copies=times, among=among, usual=usual
         )
+        most = max(c.repetitions for c in injected)
+        up_to = "up to " if any(c.repetitions < most for c in injected) else ""
+        each = " each" if number > 1 else ""
+        values["most"] = f"planted {up_to}{copies(most)}{each}"
     if outlier is not None:
         e = outlier.exposure
         values["copies"] = copies(outlier.repetitions)
@@ -170,6 +173,13 @@ def answer(audit: Audit) -> Answer:
         fine=fine,
     )
     return Answer(verdict, _LABELS[verdict], words, key)
+
+
+def controls_words(audit: Audit, joint: str = "while") -> str:
+    """``, while the 4 secrets that were never planted (controls) look like chance``."""
+    controls = len(audit.controls)
+    checked = audit.controls_p is not None and controls
+    return sentence("controls", joint=joint, checked=checked, controls=controls)
 
 
 def _among(exposure_bits: float, sizes: set[int], bound: bool, exact: bool) -> str:  # noqa: FBT001

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
-from canary.reports.advice import advice, cures
+from canary.reports.advice import advice, cures, decisions
 from canary.reports.audit_report import notes, outcome
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -25,7 +25,14 @@ from canary.reports.document import (
     said,
     words_of,
 )
-from canary.reports.limits import LABELS, actions_before, judged, limit_bits, limit_words
+from canary.reports.limits import (
+    basis_of_verdict,
+    judged,
+    label_of,
+    limit_bits,
+    limit_words,
+    tone_of,
+)
 from canary.reports.markdown import markdown_of
 from canary.reports.wording import about_of, called, ended, folded
 from canary.statistics.numbers import bits, bits_between, clean, plural
@@ -76,7 +83,9 @@ def junit(verdict: Verdict) -> str:
             told.text = _text("\n".join([finding.sentence, *notes]))
     made = report_of(verdict)
     paragraphs = [block for block in made.outcome if isinstance(block, str | tuple)]
-    lines = [f"{made.label}.", *map(words_of, (*made.sentences, *paragraphs, *made.actions))]
+    to_do = [text for items in made.to_do.values() for text in items]
+    texts: list[Text] = [*made.sentences, made.basis, *paragraphs, *to_do]
+    lines = [f"{made.label}.", *filter(None, map(words_of, texts))]
     ET.SubElement(suite, "system-out").text = _text("\n".join(lines))
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, "unicode")}\n'
@@ -89,7 +98,9 @@ def verdict_report(verdict: Verdict) -> Report:
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
     about = dict(verdict.about)
     if audits:
-        about = about_of(*audits) | {"Limit": limit_words(verdict)}
+        about = about_of(*audits) | {
+            "Limit": f"{limit_words(verdict)}; set by the person who ran the check"
+        }
     elif verdict.tested is not None:
         about = about_of(verdict.tested) | about
     blocks: list[Block] = []
@@ -109,19 +120,19 @@ def verdict_report(verdict: Verdict) -> Report:
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
         if audits
         else verdict.title,
-        label=LABELS[verdict.outcome],
-        tone={"passed": "not-found", "failed": "memorized"}.get(verdict.outcome, verdict.outcome),
+        label=label_of(verdict),
+        tone=tone_of(verdict),
         about=about,
         sentences=[*judged(verdict)],
+        basis=basis_of_verdict(verdict),
+        decide=list(dict.fromkeys(d for audit in audits for d in decisions(audit, verdict))),
         notes=[
             *dict.fromkeys(note for audit in audits for note in notes(audit, ())),
             *(note for note in ended(verdict.notes) if note not in details),
         ],
         outcome=blocks,
-        actions=list(
-            dict.fromkeys([*actions_before(verdict), *(actions if audits else cures(verdict))])
-        ),
-        unsaid=said("audit.unsaid") if audits else (),
+        actions=list(dict.fromkeys(actions if audits else cures(verdict))),
+        unsaid=said("audit.unsaid", calm=verdict.outcome != "memorized") if audits else (),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )

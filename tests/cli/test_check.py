@@ -67,9 +67,10 @@ def test_exit_codes_and_the_verdict_first(command, audits, name, code):
     assert len(outcome.out.splitlines()) <= 8
     more = command("check", f"{name}.json", *LIMIT, "--trust-injection", "--verbose")
     assert more.out.startswith(outcome.out)
-    assert ("What to do:" in more.out) == (code != 2)
+    assert ("What to do" in more.out) == (code != 2)
     assert outcome.out.count("note: ") == (2 if name == "passed" else 0)
-    assert ("note: That the canaries were in the training data is" in outcome.out) == (code == 0)
+    unchecked = "note: Nobody checked that the canaries were in the training data"
+    assert (unchecked in outcome.out) == (code == 0)
     assert ("give --verification what canary verify --json printed" in outcome.out) == (code == 0)
     said = outcome.out + outcome.err
     assert said.startswith("error: missing.json: cannot" if code == 2 else f"{name}: ")

@@ -21,7 +21,7 @@ from canary.gate.baselines import Baseline
 from canary.gate.check_audit import check, new_baseline
 from canary.reports.verdicts import explained, junit, markdown
 
-TRUSTED = "that the canaries were in the training data is your word: give --verification what "
+TRUSTED = "nobody checked that the canaries were in the training data: give --verification what "
 LEARNED = "the canaries with 4 copies look learned (p = "
 UNLEARNED = (
     "even the canaries with 4 copies do not look learned (p = 0.8), and a model that never read "

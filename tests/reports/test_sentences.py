@@ -97,13 +97,14 @@ CASES = {
     "nothing found": (
         audit_of({1: CHANCE, **CHANCES}),
         "not found",
-        "No sign that this model memorized training data: the 8 planted secrets are where "
-        f"chance puts text that the model never saw, and {SURE}",
+        "No sign that this model memorized planted secrets: all 8, planted up to 16 times each, "
+        f"are as hard to guess as secrets that it never saw, and {SURE} Text that appears more",
     ),
     "nothing found, one canary, no controls": (
         audit_of({16: [600_000]}),
         "not found",
-        f"the planted secret is where chance puts text that the model never saw, {ALONE}",
+        "the one, planted 16 times, is as hard to guess as secrets that it never saw, "
+        f"{ALONE} Text that appears more often was not tested.",
     ),
     "hints": (
         # One canary with p = 0.03.
@@ -124,7 +125,7 @@ CASES = {
     "dry run": (
         dry(audit_of({0: CHANCE, 16: [500_000, 400_000]})),
         "not found",
-        "nothing is found: the 2 secrets planned for the training data but left out are where",
+        "nothing is found: the 2 secrets planned for the training data but left out are as",
     ),
     "dry run, false alarm": (
         dry(audit_of({0: CHANCE, 16: [1, 2]})),
@@ -169,8 +170,8 @@ CASES = {
     "controls alarm": (
         audit_of({0: [10, 20, 30], 16: [1, 2, 3, 4]}),
         "suspect",
-        "the 3 secrets that were never planted (controls) look memorized as well. This happens in "
-        "fewer than one in a billion sound audits. Find out whether",
+        "the 3 secrets that were not to be planted (controls) look memorized as well. This happens "
+        "in fewer than one in a billion audits that are run properly. Find out whether",
     ),
     "only controls": (
         audit_of({0: CHANCE}),

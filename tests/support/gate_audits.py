@@ -19,6 +19,7 @@ from canary.statistics.histogram import HistogramBuilder
 
 SIZE = 10**9
 TEXT = "The random number is {digit:9}"
+DIGEST = "9f3c1b7e42d05a68" * 4  # of weights
 SET = "5e7" * 21 + "a"  # the fingerprint of a canary set
 
 trusting = partial(check, trust_injection=True)
@@ -66,7 +67,7 @@ def space(text=TEXT, *, size=SIZE, method=ENUMERATION, draws=None, noise=1e-6):
     )
 
 
-def of_groups(groups, *, formats=None, fingerprint="a" * 64, extractions=(), at=0, **settings):
+def of_groups(groups, *, formats=None, fingerprint=DIGEST, extractions=(), at=0, **settings):
     """An audit of exposures by number of copies; 0 holds the controls."""
     canaries, ordinal = [], {True: 0, False: 0}
     for n, exposures in groups.items():
@@ -81,9 +82,7 @@ def of_groups(groups, *, formats=None, fingerprint="a" * 64, extractions=(), at=
     return assembled(canaries, formats, fingerprint, extractions, **settings)
 
 
-def assembled(
-    canaries, formats, fingerprint="a" * 64, extractions=(), *, natural=False, **settings
-):
+def assembled(canaries, formats, fingerprint=DIGEST, extractions=(), *, natural=False, **settings):
     injected = [c for c in canaries if c.repetitions]
     return Audit(
         canaries=tuple(canaries),
