@@ -91,7 +91,7 @@ class StartChoice(Record, written=(..., "settled")):
         The start token; None for nothing but what the tokenizer itself puts there.
     why : str
         ``"asked"``; ``"tokenizer"``: it puts `own` before each text itself; ``"alone"``: there
-        is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"bounds"``: the
+        is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"floors"``: the
         same with lower bounds of bits, off the most likely tokens; ``"unpriced"``: there was no
         evidence to be had, so that it is not known.
     own, context : str, bool
@@ -106,7 +106,7 @@ class StartChoice(Record, written=(..., "settled")):
     """
 
     token: str | None
-    why: Literal["asked", "tokenizer", "alone", "evidence", "bounds", "unpriced"]
+    why: Literal["asked", "tokenizer", "alone", "evidence", "floors", "unpriced"]
     own: str = ""
     context: bool = False
     texts: int = 0
@@ -186,7 +186,7 @@ class StartChoice(Record, written=(..., "settled")):
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
             "text, name it with --start-token, or a longer text with --context; lines of the "
             "corpus without canaries (--start-texts FILE) choose better. To keep this choice in "
-            f"later audits, give {self.flag}.{_BOUNDS if self.why == 'bounds' else ''}"
+            f"later audits, give {self.flag}.{_BOUNDS if self.why == 'floors' else ''}"
         )
 
     def _asked_note(self, *, bare: bool) -> str:
@@ -227,7 +227,7 @@ class StartChoice(Record, written=(..., "settled")):
         return told
 
     def _check(self) -> None:
-        found = self.why in ("evidence", "bounds")
+        found = self.why in ("evidence", "floors")
         if found and all(each.token != self.token for each in self.tried):
             raise ValueError("the start token is not one of those that were tried")
 

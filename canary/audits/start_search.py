@@ -164,7 +164,7 @@ def choose_start(
             worse = _clearly_worse(_extra(priced, each.token, token))
             tried[place] = replace(each, contender=not worse)
     tried.sort(key=lambda each: (not each.likely, each.later_bits is None, each.later_bits or 0.0))
-    why: Literal["evidence", "bounds"] = "bounds" if bounds else "evidence"
+    why: Literal["evidence", "floors"] = "floors" if bounds else "evidence"
     return StartChoice(token, why, tried=tuple(tried), texts=len(evidence))
 
 

@@ -212,7 +212,9 @@ class Verdict(Shown):
         return sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
 
     def __str__(self) -> str:
-        notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
+        word = "a verification of the corpus" if self.rests_on == "verified" else "your word"
+        rests = f"no canary looks learned, so this rests on {word}; " if self.rests_on else ""
+        notes = f" ({rests}{plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
         return f"{self.in_short}{notes}"
 
     @property
