@@ -20,7 +20,6 @@ PACKAGES = {
         "corpus.columns: Slot Edit edit_text",
     ],
     "tokens": [
-        "[Trees and walks](../explanation/trees.md) is the guide.",
         "tokens.tokenizer: Tokenizer Encoding",
         "tokens.fast: FastTokenizer as_tokenizer read_tokenizer",
         "tokens.candidates: CandidateEncoder misread",
@@ -52,7 +51,6 @@ PACKAGES = {
         "scoring.batcher: Batcher row_sums announce",
     ],
     "search": [
-        "[Trees and walks](../explanation/trees.md) is the guide.",
         "search.enumerate: enumerate_leaves leaf_costs Leaves",
         "search.step: Step Frontier root_frontier expand",
         "search.rank_counter: Census CensusResult RankBounds Limits bounds_by_place",

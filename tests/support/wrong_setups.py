@@ -34,7 +34,7 @@ def lines(section: str) -> list[Line]:
 
 
 def _line(row: str) -> Line:
-    name, _, _, said, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1])
+    name, _, said, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1])
     (outcome,) = re.findall(r"\*\*(\w+)\*\*", said)
     words = re.findall(r"`([^`]+)`", said.replace(r"\|", "|"))
     assert words, name
