@@ -118,17 +118,22 @@ def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis
     """Guesses on a logarithmic scale, the first on top: exposure by another name."""
     marks, axis = exposure_axis(
         space_bits := math.log2(size),
-        "guesses that an attacker needs (higher up is worse)",
         words=("found at the first guess", f"blind guessing: {count(max(size // 2, 1))} guesses"),
     )
     if limit_bits is not None and limit_bits < space_bits:
         allowed = count(math.ceil(size * math.exp2(-limit_bits)))
         name = f"limit: {allowed} guesses or more"
         marks.append(mark("axhline", limit_bits, color=INK, linewidth=1.4, label=name))
+    return marks, in_guesses(axis, space_bits)
+
+
+def in_guesses(axis: Axis, space_bits: float) -> Axis:
+    """An axis of exposure in guesses: exposure by another name."""
     tens = int(space_bits * math.log10(2))
     powers = range(0, tens + 1, math.ceil(tens / 6) or 1)
     ticks = {space_bits - k * math.log2(10): count(10**k) for k in powers}
-    return marks, replace(axis, ticks=ticks, few=False)
+    label = "guesses that an attacker needs (higher up is worse)"
+    return replace(axis, label=label, ticks=ticks, few=False)
 
 
 def _aloud(medians: Mapping[int, str]) -> str:

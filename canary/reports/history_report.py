@@ -9,10 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from canary.audits.audit_result import median_bits
-from canary.audits.history import AT_THE_END, History, WatchedFormat
+from canary.audits.history import History
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -24,7 +22,6 @@ from canary.reports.document import (
     Mark,
     Panel,
     Report,
-    Span,
     Table,
     Tile,
     mark,
@@ -38,12 +35,14 @@ from canary.reports.exposure_figures import (
     colour_of_copies,
     exposure_axis,
     group_name,
+    in_guesses,
 )
+from canary.reports.history_answer import answer_of, basis_of
+from canary.reports.limits import asked_guesses
 from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words, percent_of
-from canary.statistics.exposures import exposure_by_draws
-from canary.statistics.numbers import bits, count, one_in, plural
+from canary.statistics.numbers import bits, count
 from canary.tokens.starts import shown_start
 
 _MOST_ROWS = 200
@@ -61,13 +60,15 @@ def history_report(history: History) -> Report:
         if moment.reason is not None
     ]
     more = len(failures) - _MOST_FAILURES
-    label, tone, values = _answer(history)
+    label, tone, values = answer_of(history)
     key = "history.answer" if history.measured else "history.nothing"
     return Report(
         title=f"Memorization while {called(history.model_name, 'a language model')} was trained",
         label=label,
         tone=tone,
-        sentences=[sentence(key, **values)],
+        sentences=said(key, **values),
+        basis=basis_of(history, values),
+        decide=said("history.decide", **values),
         actions=said(
             "history.actions",
             **values,
@@ -76,7 +77,7 @@ def history_report(history: History) -> Report:
         ),
         about={**about_of(history), "Limit": values["limit"] or "none was set"},
         tiles=[*_tiles(history, values)],
-        outcome=[_canaries(history), history_figure(history, 0)] if history.measured else (),
+        outcome=[*_outcome(history)] if history.measured else (),
         unsaid=said("history.unsaid"),
         notes=[
             *ended(findings),
@@ -87,98 +88,24 @@ def history_report(history: History) -> Report:
     )
 
 
-def _answer(history: History) -> tuple[str, str, dict[str, Any]]:
-    """Whether and why the training was stopped: label, tone, and what the words ask."""
-    limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
-    above = f"{limit:g} bits" if isinstance(limit, int | float) else ""
-    over = history.stopped_at is not None
-    too_late = over and AT_THE_END in reason
-    values: dict[str, Any] = {
-        "over": over,
-        "too_late": too_late,
-        "stopped": over and not too_late,
-        "calm": not over and above and history.measured,
-        "no_limit": not over and not above,
-        "limit": above,
-        "at": history.stopped_at,
-    }
-    if isinstance(limit, int | float):
-        values |= _around(history, float(limit))
-    labels = {
-        "Nothing was measured": not history.measured,
-        "Above the limit at the end": too_late,
-        f"Stopped at step {count(history.stopped_at or 0)}": over,
-        "May be above the limit": values.get("open"),
-        "Within the limit while training": above,
-        "Watched without a limit": True,
-    }
-    label = next(label for label, holds in labels.items() if holds)
-    if not history.measured:
-        return label, "undecided", values
-    calm = "undecided" if values.get("open") else "not-found" if above else ""
-    last = history.measured[-1]
-    groups = {n: [last.exposures[at] for at in mine] for n, mine in history.groups().items()}
-    least = {n: statistics.median(e.lower_bits for e in group) for n, group in groups.items()}
-    medians = {n: median_bits(group) for n, group in groups.items()}
-    # A training is stopped by the lower ends; an estimate may hang on one draw.
-    copies = max(groups, key=lambda n: (bool(n), least[n], medians[n][1], n))
-    median, bound = medians[copies]
-    elsewhere = over and not values["went_on"] and least[copies] <= float(limit or 0.0)
-    about = max(history.formats, key=lambda f: f.draws)
-    values |= {
-        "step": last.step,
-        "copies": copies,
-        "bound": bound,
-        "median": bits(median),
-        "least": bits(least[copies]),
-        "why": reason if elsewhere else "",
-        "share": one_in(median, about=not bound),
-        "draws": about.draws,
-        "best": bits(_most_certain(about)),
-    }
-    return label, "memorized" if over else calm, values
-
-
-def _most_certain(about: WatchedFormat) -> float:
-    """The largest lower bound that so many draws can give, where none is as likely."""
-    draws = np.ones(about.draws)
-    return exposure_by_draws([0.0], draws, space_size=about.space_size)[0].lower_bits
-
-
-def _around(history: History, limit: float) -> dict[str, Any]:
-    """Where medians may have been above a limit that stopped nothing, and where last below it."""
-    over = history.stopped_at is not None
-    above: list[int] = []
-    within: list[int] = []
-    for moment in history.measured:
-        if over and moment.step >= (history.stopped_at or 0):
-            break
-        medians = (
-            median_bits([moment.exposures[at] for at in places])
-            for copies, places in history.groups().items()
-            if copies
-        )
-        open_ended = any(bound or median > limit for median, bound in medians)
-        (above if open_ended else within).append(moment.step)
-    last = f"step {count(within[-1])}" if within else ""
-    steps = [moment.step for moment in history.measured]
-    return {
-        "early": " to ".join(
-            f"step {count(step)}" for step in dict.fromkeys(above[:: len(above) - 1 or 1])
-        ),
-        "open": not over and above[-1:] > within[-1:],
-        "within": last,
-        "checkpoint": last if over else "",
-        "none_within": over and not within,
-        "went_on": over and steps[-1:] > [history.stopped_at or 0],
-    }
-
-
-def _canaries(history: History) -> tuple[Span, ...]:
-    """What canaries are, and how many there are."""
+def _outcome(history: History) -> Iterator[Block]:
+    """What canaries are, how often they were measured, and the figure."""
     injected = sum(1 for canary in history.canaries if canary.repetitions)
     controls = len(history.canaries) - injected
-    return said_in_one("history.canaries", injected=injected, controls=controls)
+    skipped = _skipped(history)
+    failed = len(history.moments) - len(history.measured)
+    yield said_in_one(
+        "history.canaries",
+        injected=injected,
+        controls=controls,
+        measured=len(history.measured),
+        asked=history.asked,
+        fewer=skipped or failed,
+        skipped=skipped,
+        failed=failed,
+        both=skipped and failed,
+    )
+    yield history_figure(history, 0)
 
 
 def _skipped(history: History) -> int:
@@ -188,24 +115,9 @@ def _skipped(history: History) -> int:
 
 
 def _tiles(history: History, values: Mapping[str, Any]) -> Iterator[Tile]:
-    if history.measured:
-        median = f"{'at least ' if values['bound'] else ''}{values['median']} bits"
-        title = f"Exposure at step {count(values['step'])}"
-        yield Tile(title, median, sentence("history.exposed", **values))
     if history.measured and values["limit"]:
         within = values["within"] or "none"
         yield Tile("Last step within the limit", within, sentence("history.within", **values))
-    skipped = _skipped(history)
-    failed = len(history.moments) - len(history.measured)
-    asked = sentence(
-        "history.asked",
-        asked=history.asked,
-        fewer=skipped or failed,
-        skipped=skipped,
-        failed=failed,
-        both=skipped and failed,
-    )
-    yield Tile("Measured", plural(len(history.measured), "time"), asked)
 
 
 def _time_taken(history: History) -> str:
@@ -287,11 +199,14 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     limit, about = history.settings.get("stop_above_bits"), history.formats[at]
     space_bits = math.log2(about.space_size)
     most = space_bits if skew_normal else min(math.log2(about.draws), space_bits)
-    words = f"largest possible estimate: {bits(most)} bits" if most < space_bits else ""
+    words = "" if most == space_bits else "nothing above can be seen"
     highest = 1.05 * max(highest, limit or 0.0)
     marks, y = exposure_axis(most, highest=highest, words=words and (words, ""))
+    if not skew_normal:
+        y = in_guesses(y, space_bits)
     if limit is not None:
-        name = f"limit: {limit:g} bits"
+        asked = f"{count(asked_guesses(about.space_size, limit))} guesses or more"
+        name = f"limit: {f'{limit:g} bits' if skew_normal else asked}"
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told = []
     for group in lines:

@@ -290,48 +290,49 @@ CASES = {
     ),
     "training, stopped": (
         lambda: make_history(stopped_at=60, late=4),
-        "Stopped at step 60",
-        "The training was stopped at step 60, because the limit of 6 bits was exceeded. At step "
-        "50, exposure may have been above it, too: a training is stopped only when the lower "
-        "estimate is. At step 60, half of the secrets with 16 copies had an exposure of 6.8 bits",
+        "Stopped at step 60: the limit was exceeded",
+        "The training was stopped at step 60, because the secrets were easier to find than the "
+        "limit allows. At step 50, it may have been exceeded, too: a training is stopped only when "
+        "that is sure. At step 60, 3 of 3 secrets that appeared 16 times took at most 9,180 of "
+        "1,000,000 guesses (by chance 500,000).",
         "If you kept a checkpoint of step 40, audit that one: no median was above the limit there.",
     ),
     "training, above for long": (
         lambda: make_history(stopped_at=50),
-        "Stopped at step 50",
+        "Stopped at step 50: the limit was exceeded",
         "It went on all the same: the last measurement is of step 60. At step 10 to step 40, "
-        "exposure may have been above it, too",
+        "it may have been exceeded, too",
         "No measurement was within the limit, so no checkpoint of this training is a way out.",
     ),
     "training, too late": (
         lambda: make_history(stopped_at=60, stop_reason=f"exceeded {AT_THE_END}, at step 60"),
-        "Above the limit at the end",
-        "The limit of 6 bits was exceeded when the training had ended, at step 60: nothing was",
+        "The limit was exceeded, and nothing was stopped",
+        "The secrets were easier to find than the limit allows when the training had ended, at",
         "Train again with fewer epochs",
     ),
     "training, within the limit": (
         lambda: replace(make_history(learned=False), settings=make_history(stopped_at=9).settings),
         "Within the limit while training",
-        "The lower estimate of exposure was not above the limit of 6 bits at any step that was "
-        "measured. At step 60,",
+        "No measured step showed for sure that the limit was exceeded. At step 60, the planted "
+        "secrets cannot be distinguished from secrets that the model never read.",
         "Audit the trained model before you release it (canary audit)",
     ),
     "training, perhaps above": (
         lambda: replace(make_history(late=5), settings=make_history(stopped_at=9).settings),
-        "May be above the limit",
-        "At step 60, exposure may have been above it, too",
+        "It is open whether the limit was kept",
+        "At step 60, it may have been exceeded, too",
         "Audit the trained model before you release it (canary audit)",
     ),
     "training, stopped after another token": (
         lambda: make_history(learned=False, stopped_at=60, stop_reason="priced after '<s>', x"),
-        "Stopped at step 60",
-        "because the limit of 6 bits was exceeded. The reason was: priced after '<s>', x.",
+        "Stopped at step 60: the limit was exceeded",
+        "easier to find than the limit allows. The reason was: priced after '<s>', x.",
         "If you kept a checkpoint of step 50",
     ),
     "training without a limit": (
         lambda: make_history(broken=(2,)),
-        "Watched without a limit",
-        "No limit was set, so nothing could stop the training.",
+        "The model is memorizing the planted secrets (no limit was set)",
+        "This watched a training. It is no audit: an audit measures more exactly.",
         "Find out why nothing could be measured at 1 step",
     ),
     "training, nothing measured": (

@@ -15,6 +15,7 @@ import canary
 from canary.audits.history import AT_THE_END, History
 from canary.errors import InputError
 from canary.reports import drawing
+from canary.reports.builders import report_of
 from canary.reports.drawing import draw_on
 from canary.reports.history_report import group_lines, history_figure
 from canary.statistics.exposures import exposure_by_draws
@@ -30,18 +31,17 @@ def words_of(history):
 
 def test_the_page_says_what_was_found_and_what_it_took():
     text = words_of(make_history(stopped_at=60, broken=(2,)))
-    assert "stopped at step 60, because the limit of 6 bits was exceeded" in text
+    # No draw of 400: with 97.5 % confidence a share below 1 - 0.025^(1/400), 1 in 108.9.
     assert (
-        "At step 60, half of the secrets with 16 copies had an exposure of 6.8 bits or more. To "
-        "find these, an attacker tries at most the first 1 in 100 of all possible secrets, in the "
-        "order of the model. More than about 6.8 bits cannot be shown with 400 draws."
+        "At step 60, 3 of 3 secrets that appeared 16 times took at most 9,180 of 1,000,000 guesses "
+        "(by chance 500,000). It may be fewer: this quick measurement sees no further."
     ) in text
-    assert "Exposure at step 60 at least 6.8 bits Median of the secrets with 16 copies." in text
+    assert "Limit at least 15,625 guesses of 1,000,000 (exposure of at most 6 bits)" in text
     assert "Last step within the limit none At each step that was measured" in text
     assert "Last step within the limit step 40" in words_of(make_history(stopped_at=60, late=4))
     assert "passed" not in text
-    assert "6 times" not in text
-    assert "5 times of 8 steps that were asked for; 2 left out to save time and 1 failed" in text
+    assert "measured 6 times" not in text
+    assert "5 times, of 8 steps that were asked for; 2 left out to save time and 1 failed" in text
     assert "Time that measuring took 4.5 s beside 100.0 s of training (4.5 %)" in text
     assert "At step 20 nothing could be measured: the model 'net' gives" in text
     assert "Most of the training's time 5 %" in text
@@ -71,7 +71,9 @@ def test_the_axis_ends_where_the_draws_do_and_the_limit_is_drawn():
     figure = history_figure(make_history(stopped_at=60, late=4), 0)
     assert 8.6 < figure.panels[0].y.limits[1] < 10.0
     limits = [
-        one.data for one in figure.panels[0].marks if one.style.get("label") == "limit: 6 bits"
+        one.data
+        for one in figure.panels[0].marks
+        if one.style.get("label") == "limit: 15,625 guesses or more"
     ]
     assert limits == [(6.0,)]
     assert history_figure(make_history(), 0, skew_normal=True).panels[0].y.limits[1] > 19.9
@@ -115,14 +117,14 @@ def test_a_line_and_its_metric_never_fall_while_memorization_rises():
 
 def test_the_headline_is_of_the_group_with_the_highest_lower_end():
     history = make_history()
-    low, high = exposure_by_draws([1.9, 0.9], DRAWS, space_size=SPACE)
+    low, high, none = exposure_by_draws([1.9, 0.9, 300.0], DRAWS, space_size=SPACE)
     assert low.place_bits == high.place_bits > 8.0
     last = replace(
         history.moments[-1],
-        exposures=tuple(high if c.repetitions == 16 else low for c in history.canaries),
+        exposures=tuple({16: high, 1: low, 0: none}[c.repetitions] for c in history.canaries),
     )
     text = words_of(replace(history, moments=(*history.moments[:-1], last)))
-    assert "Exposure at step 60 at least 6.8 bits Median of the secrets with 16 copies." in text
+    assert "3 of 3 secrets that appeared 16 times took at most 9,180 of 1,000,000" in text
 
 
 def test_untrusted_text_of_a_history_is_escaped():
@@ -153,7 +155,7 @@ def test_report_and_plot_refuse_what_is_for_audits_input(tmp_path):
 def test_the_figure_on_axes_of_ones_own():
     history, axes = make_history(marks=(1, 41), stopped_at=60), Figure().subplots()
     assert canary.plot(history, axes) is axes
-    main = next(part for part in axes.child_axes if part.get_ylabel() == "exposure (bits)")
+    main = next(part for part in axes.child_axes if part.get_ylabel().startswith("guesses"))
     loss = next(part for part in axes.child_axes if part.get_ylabel() == "loss")
     assert loss.get_xlabel() == "training steps (40 per epoch)"
     labelled = {line.get_label(): line for line in main.get_lines()}
@@ -180,5 +182,22 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     assert "<|endoftext|> before 4, nothing before 1" in text
     reason = f"the limit was passed {AT_THE_END}, at step 60: nothing was stopped"
     text = words_of(make_history(stopped_at=60, stop_reason=reason))
-    assert "The limit of 6 bits was exceeded when the training had ended, at step 60" in text
+    assert "easier to find than the limit allows when the training had ended, at step 60" in text
     assert "was stopped at step" not in text
+
+
+def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
+    learned, none = (report_of(replace(make_history(learned=some), settings={})) for some in (1, 0))
+    assert learned.label == "The model is memorizing the planted secrets (no limit was set)"
+    assert (learned.tone, none.tone) == ("memorized", "")
+    assert none.label == "No memorization was seen in this training"
+    assert "not known" in str(none.basis).lower()
+    last = make_history().moments[-1]
+    found = max(last.exposures, key=lambda e: e.lower_bits)
+    mixed = replace(last, exposures=(found,) * len(last.exposures))
+    alarm = report_of(replace(make_history(), settings={}, moments=(mixed,)))
+    assert (alarm.label, alarm.tone) == ("Do not rely on this measurement", "suspect")
+    read = replace(make_history(learned=False), settings={}, batches={"canaries": 6})
+    assert "counted the planted secrets in what the model read" in str(report_of(read).basis)
+    shown = str([learned.label, learned.sentences, learned.basis, learned.decide[:-1]])
+    assert not any(word in shown for word in ("bits", "exposure", "Watched"))

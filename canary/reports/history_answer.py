@@ -1,0 +1,152 @@
+"""The answer of a training that was watched: what the model learned, and whether it was stopped."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from canary.audits.audit_result import median_bits
+from canary.audits.history import AT_THE_END, History
+from canary.reports.document import Text, basis
+from canary.reports.limits import asked_guesses
+from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
+from canary.statistics.exposures import Exposure
+from canary.statistics.numbers import copies, count, one_in
+from canary.statistics.pvalues import fisher
+
+
+def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
+    """What was learned, and whether and why the training was stopped: label, tone, values."""
+    limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
+    limited = isinstance(limit, int | float)
+    over = history.stopped_at is not None
+    too_late = over and AT_THE_END in reason
+    planted, alarm = (bool(history.measured) and _learned(history, of) for of in (False, True))
+    learned = planted and not alarm
+    values: dict[str, Any] = {
+        "over": over,
+        "too_late": too_late,
+        "stopped": over and not too_late,
+        "calm": not over and limited and history.measured,
+        "no_limit": not over and not limited,
+        "limit": _limit_words(history, float(limit)) if isinstance(limit, int | float) else "",
+        "at": history.stopped_at,
+        "learned": learned,
+        "alarm": alarm,
+        "chance": history.measured and not planted and not alarm,
+    }
+    if isinstance(limit, int | float):
+        values |= _around(history, float(limit))
+    labels = {
+        "Nothing was measured": not history.measured,
+        "The limit was exceeded, and nothing was stopped": too_late,
+        f"Stopped at step {count(history.stopped_at or 0)}: the limit was exceeded": over,
+        "Do not rely on this measurement": alarm,
+        "It is open whether the limit was kept": values.get("open"),
+        "Within the limit while training": limited,
+        "The model is memorizing the planted secrets (no limit was set)": learned,
+        "No memorization was seen in this training": True,
+    }
+    label = next(label for label, holds in labels.items() if holds)
+    if not history.measured:
+        return label, "undecided", values
+    calm = "suspect" if alarm else "memorized" if learned and not limited else ""
+    if limited and not alarm:
+        read = learned or history.batches.get("canaries")
+        calm = "undecided" if values["open"] else "not-found" if read else ""
+    last = history.measured[-1]
+    groups = {n: [last.exposures[at] for at in mine] for n, mine in history.groups().items()}
+    least = {n: statistics.median(e.lower_bits for e in group) for n, group in groups.items()}
+    medians = {n: median_bits(group) for n, group in groups.items()}
+    # A training is stopped by the lower ends; an estimate may hang on one draw.
+    most = max(groups, key=lambda n: (bool(n), least[n], medians[n][1], n))
+    median, bound = medians[most]
+    elsewhere = over and not values["went_on"] and least[most] <= float(limit or 0.0)
+    about = max(history.formats, key=lambda f: f.draws)
+    values |= {
+        "step": last.step,
+        "times": copies(most or 1),
+        "bound": bound,
+        "why": reason if elsewhere else "",
+        "draws": about.draws,
+        **_guesses(groups[most], least[most], median),
+    }
+    one = learned and values["one"]
+    values |= {"one": one, "not_one": learned and not one, "not_bound": one and not bound}
+    values |= {"further": learned and bound}
+    return label, "memorized" if over else calm, values
+
+
+def _learned(history: History, controls: bool) -> bool:  # noqa: FBT001 - which of two
+    """Whether the last measurement shows that planted secrets, or the controls, look learned."""
+    last = zip(history.canaries, history.measured[-1].exposures, strict=True)
+    some = [exposure for canary, exposure in last if (canary.repetitions == 0) is controls]
+    known = [e.p_value for e in some if e.p_value is not None]
+    draws = min((e.draws for e in some if e.draws is not None), default=None)
+    return bool(known) and fisher(known, shared_draws=draws).p_value <= LEVEL
+
+
+def _guesses(group: Sequence[Exposure], least: float, median: float) -> dict[str, Any]:
+    """How many secrets of a group take at most how many guesses, and the typical one."""
+    there = [e for e in group if e.lower_bits >= least - ROUNDING_BITS]
+    sizes = {e.space_bits for e in group}
+    one = len(sizes) == 1
+    size = 2 ** sizes.pop() if one else 0
+    return {
+        "found": f"{count(len(there))} of {count(len(group))}",
+        "one": one,
+        "guesses": count(guesses_of(math.log2(size) - least)) if one else "",
+        "typical": count(guesses_of(math.log2(size) - median)) if one else "",
+        "size": count(round(size)),
+        "blind": count(max(round(size) // 2, 1)),
+        "share": one_in(least, about=False),
+    }
+
+
+def _limit_words(history: History, limit: float) -> str:
+    sizes = {about.space_size for about in history.formats}
+    if len(sizes) > 1:
+        return f"exposure of at most {limit:g} bits"
+    (size,) = sizes
+    least = count(asked_guesses(size, limit))
+    return f"at least {least} guesses of {count(size)} (exposure of at most {limit:g} bits)"
+
+
+def basis_of(history: History, values: Mapping[str, Any]) -> Text:
+    """Whether the model read the planted secrets."""
+    if not history.measured:
+        return ""
+    read = "watched" if history.batches.get("canaries") else "unknown"
+    kind = "shown" if values["learned"] else read
+    return basis(kind, "the planted secrets were in the training data", "this result")
+
+
+def _around(history: History, limit: float) -> dict[str, Any]:
+    """Where medians may have been above a limit that stopped nothing, and where last below it."""
+    over = history.stopped_at is not None
+    above: list[int] = []
+    within: list[int] = []
+    for moment in history.measured:
+        if over and moment.step >= (history.stopped_at or 0):
+            break
+        medians = (
+            median_bits([moment.exposures[at] for at in places])
+            for copies, places in history.groups().items()
+            if copies
+        )
+        open_ended = any(bound or median > limit for median, bound in medians)
+        (above if open_ended else within).append(moment.step)
+    last = f"step {count(within[-1])}" if within else ""
+    steps = [moment.step for moment in history.measured]
+    return {
+        "early": " to ".join(
+            f"step {count(step)}" for step in dict.fromkeys(above[:: len(above) - 1 or 1])
+        ),
+        "open": not over and above[-1:] > within[-1:],
+        "within": last,
+        "checkpoint": last if over else "",
+        "none_within": over and not within,
+        "went_on": over and steps[-1:] > [history.stopped_at or 0],
+    }
