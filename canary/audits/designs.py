@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from canary.audits.audit_result import Audit
-from canary.records.validation import brief
+from canary.records.validation import NONE, brief
 from canary.statistics.numbers import count, plural
 
 
@@ -26,7 +26,8 @@ class Design:
     """What was measured of a model, and how; the other fields are those of `Audit`.
 
     `sizes` are numbers of canaries by format and copies, 0 for controls; `context` is the text
-    before every candidate.
+    before every candidate, and `start_token` the token before that: "none" for nothing, and
+    empty where an earlier version did not keep it.
     """
 
     spaces: tuple[Space, ...]
@@ -34,16 +35,19 @@ class Design:
     context: str
     natural: bool
     canaries_in_corpus: bool
+    start_token: str
 
     @classmethod
     def of(cls, audit: Audit) -> Design:
         """The design of an audit."""
+        start = audit.settings.get("start_token", "")
         return cls(
             spaces=tuple(Space(f.format, f.space_size, f.method, f.draws) for f in audit.formats),
             sizes=Counter((c.format, c.repetitions) for c in audit.canaries),
             context=str(audit.settings.get("context") or ""),
             natural=audit.natural,
             canaries_in_corpus=audit.canaries_in_corpus,
+            start_token=str(start or NONE) if start != "" else "",
         )
 
 
@@ -82,3 +86,5 @@ def differences(one: Design, other: Design, *, sizes: bool = True) -> Iterator[s
         yield (
             f"before each candidate was the text {brief(one.context)}, not {brief(other.context)}"
         )
+    if one.start_token and other.start_token and one.start_token != other.start_token:
+        yield f"the start token is {brief(one.start_token)}, not {brief(other.start_token)}"

@@ -18,7 +18,7 @@ from canary.audits.designs import Design, Space
 from canary.errors import InputError, RecordError
 from canary.gate.verdict import Standing
 from canary.records.record import Document, Record
-from canary.records.validation import NONE, brief, file_path
+from canary.records.validation import brief, file_path
 from canary.statistics.pvalues import fisher
 
 KIND = "canary baseline"
@@ -59,7 +59,7 @@ class Measured(Record):
     canaries_in_corpus: bool
     controls: tuple[int, ...]  # how many each format has
     canaries: tuple[Kept, ...]  # the injected ones in the order of the set
-    start_token: str = ""  # "none" for nothing; empty where an earlier version did not keep it
+    start_token: str = ""
 
     @classmethod
     def of(cls, audit: Audit) -> Measured:
@@ -82,7 +82,7 @@ class Measured(Record):
                 )
                 for c in audit.injected
             ),
-            start_token=_start_token(audit),
+            start_token=design.start_token,
         )
 
     @cached_property
@@ -90,7 +90,8 @@ class Measured(Record):
         """How the audit was made."""
         sizes = Counter((c.format, c.repetitions) for c in self.canaries)
         sizes.update({(at, 0): n for at, n in enumerate(self.controls) if n})
-        return Design(self.formats, sizes, self.context, self.natural, self.canaries_in_corpus)
+        fields = (self.context, self.natural, self.canaries_in_corpus, self.start_token)
+        return Design(self.formats, sizes, *fields)
 
     @property
     def most_copies_p(self) -> float:
@@ -111,10 +112,6 @@ class Measured(Record):
             raise ValueError("a canary names a format that is not there")
         if len(self.controls) != len(self.formats):
             raise ValueError("controls are not one number for each format")
-
-
-def _start_token(audit: Audit) -> str:
-    return str(audit.settings["start_token"] or NONE) if "start_token" in audit.settings else ""
 
 
 @dataclass(frozen=True)

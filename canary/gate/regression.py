@@ -12,7 +12,6 @@ from canary.audits.designs import differences
 from canary.errors import InputError
 from canary.gate.baselines import Baseline, Measured
 from canary.gate.verdict import Finding, Outcome, Standing
-from canary.records.validation import brief
 from canary.statistics.numbers import plural, probability
 from canary.statistics.resampling import (
     larger_in_groups,
@@ -148,9 +147,6 @@ def _check_sides(now: Sequence[Measured], before: Sequence[Measured], *, alone: 
     """Refuse audits that cannot be compared."""
     for measured in (*now, *before[1:]):
         apart = list(differences(measured.design, before[0].design, sizes=False))
-        mine, theirs = measured.start_token, before[0].start_token
-        if mine and theirs and mine != theirs:
-            apart.append(f"the start token is {brief(mine)}, not {brief(theirs)}")
         if apart:
             raise InputError(
                 f"the audit cannot be compared with the baseline: {'; '.join(apart)}",

@@ -53,8 +53,9 @@ def load(
         or a model behind the seam, returned as it is once its
         numbers have been looked at. If it holds a module, its weights are hashed again: they
         may have been trained since.
-    tokenizer : tokenizer or path, optional
-        Needed for a module and for a server; for a folder, instead of the one in it.
+    tokenizer : tokenizer, path or dict, optional
+        Needed for a module and for a server; for a folder, instead of the one in it. The dict of
+        a model of characters gives each its id.
     dtype : {"float32", "bfloat16", "float16"}, optional
         The checkpoint's own unless given.
     device : str, optional

@@ -176,7 +176,7 @@ def compare(
     )
     groups: list[list[Strategy]] = []
     for strategy in strategies:
-        home = next((group for group in groups if not _apart(strategy, group[0])), None)
+        home = next((g for g in groups if not any(_apart(strategy, one) for one in g)), None)
         if home is None:
             groups.append(home := [])
         home.append(strategy)
@@ -189,7 +189,7 @@ def compare(
             )
     reasons = (
         f"{names_of(group)} cannot be compared with {names_of(groups[0])}: "
-        f"{'; '.join(_apart(group[0], groups[0][0]))}."
+        f"{'; '.join(next(why for one in groups[0] if (why := _apart(group[0], one))))}."
         for group in groups[1:]
     )
     return Comparison(strategies, tuple(map(tuple, groups)), tuple(reasons), tuple(_notes(groups)))
@@ -331,8 +331,6 @@ def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
                 "only if it is that of the others."
             )
         priced = [one for one in group if one.test_loss_nats is not None]
-        if len({str(one.audit.settings.get("start_token")) for one in group}) > 1:
-            yield f"The audits of {names_of(group)} were made with different start tokens."
         if len({str(one.audit.model.get("dtype")) for one in group}) > 1:
             yield f"The models of {names_of(group)} were audited in different arithmetic."
         if len({str(one.audit.model.get("vocabulary")) for one in priced}) > 1:

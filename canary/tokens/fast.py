@@ -6,14 +6,17 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from canary.errors import InputError, ModelError
+from canary.errors import CanaryError, InputError, ModelError
+from canary.records.validation import brief
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
 # Normalizers that may write several characters as fewer.
 _JOINING = {"Replace", "NFC", "NFKC", "Precompiled", "StripAccents", "BertNormalizer"}
+_NAMED = {"<>", "[]"}  # how the name of a token begins and ends that is no character
 
 
 class FastTokenizer:
@@ -191,22 +194,64 @@ def _unknown_characters(characters: set[str]) -> ModelError:
 def as_tokenizer(tokenizer: Any) -> Tokenizer:
     """Whatever was given as a tokenizer, behind the seam.
 
-    Takes a `Tokenizer` of this package, a fast tokenizer of `transformers`, a
-    `tokenizers.Tokenizer`, or a path to a folder or ``tokenizer.json``.
+    Takes a `Tokenizer` of this package, a fast tokenizer of
+    `transformers`, a `tokenizers.Tokenizer`, a path to a folder or ``tokenizer.json``, or the ids
+    of characters: ``{"a": 0, "b": 1}``.
+
+    Raises
+    ------
+    InputError
+        If it is something else, or does not encode the empty text.
+    ModelError
+        If the file of a path is missing, or is not a tokenizer.
     """
     if isinstance(tokenizer, str | os.PathLike):
         return read_tokenizer(tokenizer)
+    if isinstance(tokenizer, Mapping):
+        return _of_characters(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None) or tokenizer
     if hasattr(backend, "encode_batch") and hasattr(backend, "to_str"):
         return FastTokenizer(backend)
+    problem = f"a tokenizer was expected, got {type(tokenizer).__name__}"
     if hasattr(tokenizer, "encode") and hasattr(tokenizer, "size"):
         found: Tokenizer = tokenizer
-        return found
+        try:
+            (encoding,) = found.encode([""])
+            if {"ids", "spans"} <= {*dir(encoding)}:
+                return found
+            problem += f", whose encode gives {brief(encoding)} for a text"
+        except CanaryError:
+            return found  # it has its own reason for refusing a text
+        except Exception as error:  # the tokenizer is the caller's own code
+            problem += f", whose encode fails for a list of texts ({type(error).__name__}: {error})"
     raise InputError(
-        f"a tokenizer was expected, got {type(tokenizer).__name__}",
-        cure="give a fast transformers tokenizer, a tokenizers.Tokenizer, "
-        "or an object with `size`, `encode` and `decode` (canary.tokens.tokenizer.Tokenizer)",
+        problem,
+        cure="give a fast transformers tokenizer, a tokenizers.Tokenizer, the ids of characters as "
+        'a dict ({"a": 0, "b": 1}), or an object whose `encode` takes a list of texts and returns '
+        "an Encoding for each (canary.tokens.tokenizer.Tokenizer)",
     )
+
+
+def _of_characters(ids: Mapping[Any, Any]) -> FastTokenizer:
+    """One token for each character; names such as ``<pad>`` are tokens that no text contains."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers.models import BPE
+
+    def wrong(name: Any, at: Any) -> bool:
+        named = isinstance(name, str) and (len(name) == 1 or f"{name[:1]}{name[-1:]}" in _NAMED)
+        return not named or not isinstance(at, Integral) or at < 0
+
+    problem = next((f"{brief(k)}: {brief(v)}" for k, v in ids.items() if wrong(k, v)), "")
+    if not problem and len({*ids.values()}) < len(ids):
+        problem = "two characters with one id"
+    if problem or not ids:
+        raise InputError(
+            f"ids of characters were expected, and the dict has {problem or 'no entry'}",
+            cure="give each character its id, as in training; for tokens of several characters, "
+            "give a tokenizers.Tokenizer",
+            where="tokenizer",
+        )
+    return FastTokenizer(Backend(BPE(vocab={k: int(v) for k, v in ids.items()}, merges=[])))
 
 
 def read_tokenizer(path: str | os.PathLike[str]) -> FastTokenizer:

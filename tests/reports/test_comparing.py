@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
 from canary.reports.comparison import Point, View, compare, front, measured_losses, ranked
-from canary.reports.pages import report
+from canary.reports.pages import plot, report
 
 
 def point(loss, bits, *, bound=False):
@@ -134,11 +135,23 @@ def test_names_labels_and_notes_golden(audits):
     assert [many[0].name, many[26].name] == ["1", "27"]
     unknown, *notes = compare([audit, other]).notes
     assert unknown.startswith("The canary set of A and B was not recorded.")
-    assert tuple(notes) == (
-        "The audits of A and B were made with different start tokens.",
-        "The models of A and B were audited in different arithmetic.",
-    )
-    assert "vocabularies of different sizes" in compare([audit, other], test_losses=[1, 2]).notes[3]
+    assert tuple(notes) == ("The models of A and B were audited in different arithmetic.",)
+    assert "vocabularies of different sizes" in compare([audit, other], test_losses=[1, 2]).notes[2]
+
+
+def test_different_start_tokens_are_apart(audits, tmp_path):
+    """Also beside an audit of an earlier version, which did not keep its own."""
+    audit = audits["one canary"]
+    starts = [{}, {"start_token": "<s>"}, {"start_token": None}]
+    kept = [replace(audit, settings=audit.settings | more) for more in starts]
+    found = compare(kept, labels=["a", "b", "c"])
+    assert [[one.label for one in group] for group in found.groups] == [["a", "b"], ["c"]]
+    why = "the start token is 'none', not '<s>'"
+    assert found.reasons == (f"C cannot be compared with A and B: {why}.",)
+    page = report(kept[1:], tmp_path / "page.html")
+    assert why in html.unescape(page.read_text())
+    with pytest.raises(InputError, match=why):
+        plot(kept[1:])
 
 
 def test_one_audit_twice_is_refused(audits):

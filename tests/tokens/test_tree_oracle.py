@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from small_models import character_tokenizer
+import tokenizers
+from small_models import CHARACTERS, character_tokenizer
 from trained import trained
 from tree_paths import paths
 
@@ -103,3 +104,45 @@ def test_tokenizer_input(tmp_path) -> None:
         as_tokenizer(tmp_path)
     with pytest.raises(InputError, match="a tokenizer was expected, got int"):
         as_tokenizer(3)
+
+
+class Characters:
+    """What a small program's own tokenizer looks like: one text in, a list of ids out."""
+
+    size = len(CHARACTERS)
+
+    def encode(self, text):
+        return [dict(zip(CHARACTERS, range(self.size), strict=True))[c] for c in text]
+
+
+class Empty(Characters):
+    def encode(self, texts):
+        return [[] for _ in texts]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (Characters(), r"Characters, whose encode fails for a list of texts \(KeyError"),
+        (Empty(), r"Empty, whose encode gives \[\] for a text"),
+        ({"a": 0, "the": 1}, "'the': 1"),
+        ({0: "a"}, "0: 'a'"),
+        ({"a": -1}, "'a': -1"),
+        ({"a": 1, "b": 1}, "two characters with one id"),
+        ({}, "no entry"),
+    ],
+)
+def test_own_tokenizers_are_tried(given, message) -> None:
+    with pytest.raises(InputError, match=message):
+        as_tokenizer(given)
+
+
+def test_ids_of_characters_are_a_tokenizer() -> None:
+    ids = {"<pad>": 0, "[UNK]": 1} | {c: i for i, c in enumerate(CHARACTERS, 2)}
+    seam = as_tokenizer(ids)
+    assert [list(e.ids) for e in seam.encode(["a1 ", ""])] == [[ids[c] for c in "a1 "], []]
+    assert (seam.size, seam.token_id("<pad>")) == (len(ids), 0)
+    with pytest.raises(ModelError, match="does not know 1 of the characters"):
+        seam.encode(["aΩ"])
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=[]))
+    assert seam.fingerprint == as_tokenizer(backend).fingerprint
