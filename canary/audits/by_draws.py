@@ -16,7 +16,13 @@ from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
 from canary.search.pricing import ListedRows, Pricer, StatesError
 from canary.search.ranking import draw
-from canary.statistics.exposures import UNIFORM_DRAWS, Exposure, exposure_by_draws
+from canary.statistics.exposures import (
+    ENUMERATION,
+    UNIFORM_DRAWS,
+    Exposure,
+    exposure_by_draws,
+    exposure_by_rank,
+)
 from canary.statistics.extrapolation import skew_normal_bits
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.number_checks import LARGEST_BITS
@@ -46,12 +52,12 @@ class UniformDraws(Method):
         sizes = cost.sizes
         try:
             with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
-                return measure_draws(question, sizes, pricer)
+                return measure_draws(question, sizes, pricer, ranks=True)
         except StatesError as error:
             rows = replace(sizes, tree=None)
             with question.pricer(None, sizes.noise_bits) as pricer:
-                drawn = measure_draws(question, rows, pricer)
-            return replace(drawn, done=f"; whole rows were priced, for {error.problem}")
+                drawn = measure_draws(question, rows, pricer, ranks=True)
+            return replace(drawn, done=f"{drawn.done}; whole rows were priced, for {error.problem}")
 
 
 def drawing_cost(
@@ -62,8 +68,10 @@ def drawing_cost(
     return Cost(reason, question.draws * sizes.below, rows, sizes, certificate)
 
 
-def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
-    """Canaries beside uniform draws."""
+def measure_draws(
+    question: Question, sizes: Sizes, pricer: Pricer, *, ranks: bool = False
+) -> Measured:
+    """Canaries beside uniform draws; with `ranks`, counted if these are all candidates."""
     # Whole rows cost every token but the first.
     each = sizes.tokens - 1 if sizes.tree is None else sizes.below
     drawn = draw(
@@ -74,7 +82,8 @@ def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
         rng=question.rng(DRAWS_STREAM),
         shards=question.series(),
     )
-    exposures = exposure_by_draws(
+    whole = ranks and question.draws == question.format.size
+    exposures = (_exposure_by_all if whole else exposure_by_draws)(
         drawn.canaries.px_bits,
         np.minimum(drawn.px_bits, LARGEST_BITS),  # probability 0 is a miss like any other
         space_size=question.format.size,
@@ -83,15 +92,29 @@ def measure_draws(question: Question, sizes: Sizes, pricer: Pricer) -> Measured:
     histogram = HistogramBuilder()
     histogram.add(drawn.px_bits)
     return Measured(
-        method=UNIFORM_DRAWS,
+        method=ENUMERATION if whole else UNIFORM_DRAWS,
         canaries=drawn.canaries,
         exposures=exposures,
         histogram=histogram.build(),
         candidates=len(drawn.px_bits),
         queries=drawn.queries,
-        draws=question.draws,
+        draws=None if whole else question.draws,
         draws_px=np.sort(drawn.px_bits[drawn.others]),
+        done="; the draws were all candidates, so ranks are exact" if whole else "",
     )
+
+
+def _exposure_by_all(
+    px: Floats, everything: Floats, *, space_size: int, noise_bits: float
+) -> list[Exposure]:
+    """By counting the whole space, the canaries included."""
+    ordered = np.sort(everything)
+    rank, upper = (np.searchsorted(ordered, px + off, side="right") for off in (0.0, noise_bits))
+    lower = 1 + np.searchsorted(ordered, px - noise_bits, side="left")
+    return [
+        exposure_by_rank(n, lower=low, upper=high, space_size=space_size)
+        for n, low, high in zip(rank.tolist(), lower.tolist(), upper.tolist(), strict=True)
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -332,8 +332,11 @@ def _cure(
             "treat the model as not passed"
         )
     side = "above" if above > below else "within"
+    space_bits = max(e.space_bits for e in exposures)
+    ranks = _ranks(model, space_bits, limit) if miss else ""
     return (
-        f"about {plural(more, 'canary', 'canaries')} in place of {number} would decide, if the "
+        (f"{ranks} may decide with fewer canaries; with draws, " if ranks else "")
+        + f"about {plural(more, 'canary', 'canaries')} in place of {number} would decide, if the "
         f"same share of them is {side} the limit"
     )
 
@@ -349,18 +352,30 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float, model: Mapping[str,
         return f"the noise of the arithmetic blurs their ranks; {how}"
     # A walk that has counted so many places tells on which side of the limit each canary is.
     space_bits = max(e.space_bits for e in straddling)
-    queries = f"--budget {_round_up(queries_to_rank(space_bits, limit))}"
+    queries = _queries(space_bits, limit)
     if not any(e.miss for e in straddling):
-        return f"a larger budget would rank them further ({queries}, or less)"
+        return f"a larger budget would rank them further ({queries})"
     wanted = [draws_to_tell(e.bits, limit, tail=e.miss) for e in straddling if 0 < e.miss < 1]
     known = [draws for draws in wanted if draws is not None]
-    ranks = exact_ranks(model, f" {queries}, or less")
+    ranks = _ranks(model, space_bits, limit)
     if not known:
         does = f"{ranks} would separate them from the limit; " if ranks else ""
         return f"{does}no number of draws {'does' if ranks else 'separates them from the limit'}"
-    draws = _round_up(max(known))
-    each, other = ", one request each" if served else "", f" or {ranks}" if ranks else ""
-    return f"about {count(draws)} draws (--draws {draws}{each}){other} would decide"
+    draws, size = _round_up(max(known)), round(2.0**space_bits)
+    each, other = ", one request each" if served else "", f"{ranks}, or " if ranks else ""
+    flag, many = f"--draws {draws}{each}", f"about {count(draws)} draws"
+    if draws >= size:  # these are ranks, too
+        flag, many = f"--method sampling --draws {size}{each}", f"all {count(size)} candidates"
+    return f"{other}{many} ({flag}) would decide"
+
+
+def _queries(space_bits: float, limit: float) -> str:
+    return f"--budget {_round_up(queries_to_rank(space_bits, limit))}, or less"
+
+
+def _ranks(model: Mapping[str, Any], space_bits: float, limit: float) -> str:
+    """How exact ranks are had that place canaries beside a limit; empty if they are not."""
+    return exact_ranks(model, f" {_queries(space_bits, limit)}")
 
 
 def _round_up(number: int) -> int:

@@ -274,7 +274,7 @@ def in_training(
     findings: list[Finding] = []
     notes = _of_corpus(verification, trusted=trusted) if drawn else []
     rests_on = "verified" if verification is not None else "trusted" if trusted else ""
-    rests_on = "watched" if watched else rests_on
+    rests_on, doubt = "watched" if watched else rests_on, ""
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
         most = control or max(c.repetitions for c in audit.injected)
@@ -289,8 +289,9 @@ def in_training(
         alike = "and a model that never read the corpus would look the same"
         told, cure = "", ""
         if value <= SHOWN_LEARNED:
-            learned = f"the {who}, a positive control without a limit, look learned (p = {p})"
-            told = learned if control else ""
+            told = f"the {who}, a positive control without a limit, look learned (p = {p})" * bool(
+                control
+            )
         elif vouched_for and once is not None:
             told = f"{unlearned}, and in the baseline they do (p = {probability(once)}). "
             told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
@@ -304,7 +305,8 @@ def in_training(
             )
             cure = _WANTED_CURE + ("" if control else _ACCEPTED)
         elif vouched_for:
-            notes.append(f"{which}{unlearned}, {alike}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
+            doubt = f"{which}{unlearned}, {alike}"
+            notes.append(f"{doubt}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
         else:
             told = f"nothing shows that the canaries were in the training data: {unlearned}, "
             told, cure = told + alike, _UNTRAINED_CURE
@@ -322,7 +324,7 @@ def in_training(
                 f"were in the training data as well: {_TO_SHOW_IT}"
             )
     judged = replace(verdict, findings=(*verdict.findings, *findings))
-    return replace(judged, notes=tuple(notes), rests_on=rests_on) if judged else judged
+    return replace(judged, notes=tuple(notes), rests_on=rests_on, doubt=doubt) if judged else judged
 
 
 def _of_corpus(verification: Verification | None, *, trusted: bool) -> list[str]:

@@ -133,6 +133,8 @@ class Verdict(Shown):
         learned: ``"trusted"``, the user's word, ``"verified"``, a verification of the corpus, or
         ``"watched"``, a monitor of the training.
         For reports; not in `to_dict`.
+    doubt : str
+        Why a model that never read the canaries would pass as well; it is printed with the pass.
     left_out : tuple of int
         Numbers of copies that no limit was asked for.
     """
@@ -146,6 +148,7 @@ class Verdict(Shown):
     tested: Named | None = field(default=None, compare=False)
     digests: tuple[str, ...] = field(default=(), compare=False)
     rests_on: str = field(default="", compare=False)
+    doubt: str = field(default="", compare=False)
     left_out: tuple[int, ...] = field(default=(), compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
@@ -212,10 +215,9 @@ class Verdict(Shown):
         return sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
 
     def __str__(self) -> str:
-        word = "a verification of the corpus" if self.rests_on == "verified" else "your word"
-        rests = f"no canary looks learned, so this rests on {word}; " if self.rests_on else ""
-        notes = f" ({rests}{plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
-        return f"{self.in_short}{notes}"
+        doubt = f"; {self.doubt}" if self.doubt else ""
+        notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
+        return f"{self.in_short}{doubt}{notes}"
 
     @property
     def in_short(self) -> str:

@@ -69,6 +69,21 @@ def test_methods_agree() -> None:
     assert {d.exposure.method for d in drawn} == {"uniform draws"}
 
 
+@pytest.mark.parametrize("name", ["table", "lstm"])
+def test_draws_of_all_candidates_are_ranks(name: str) -> None:
+    canaries = generate("The code {digit:3}.", repetitions=[1, 4], per_repetition=3, seed=1)
+    every, few = (
+        audit(build(name), canaries, method="sampling", draws=draws, start_token="T")
+        for draws in (20_000, 999)
+    )
+    ranks = audit(build(name), canaries, method="enumeration", start_token="T")
+    assert [c.exposure.rank for c in every.canaries] == [c.exposure.rank for c in ranks.canaries]
+    assert all(c.exposure.exact and c.exposure.confidence is None for c in every.canaries)
+    assert every.formats[0].enumerated
+    assert "the draws were all candidates" in every.formats[0].reason
+    assert not any(c.exposure.exact for c in few.canaries)
+
+
 def test_importance_agrees_with_enumeration() -> None:
     """An eighth of the nodes: the true rank lies in the interval for nearly every canary."""
     canaries = generate("The {digit:4}", repetitions=[1], per_repetition=40, controls=8, seed=2)

@@ -97,7 +97,26 @@ def test_the_worst_group_counts():
     assert "with 16 copies" in str(worse)
 
 
-SERVED = r"\(--draws 3800, one request each\) or exact ranks of the model files \(--method rank"
+def test_advice_never_asks_for_more_draws_than_candidates_and_names_exact_ranks_first():
+    near = exposure_by_draws([7.5], np.arange(2_000.0), space_size=10_000)  # 8 hits
+    found = one(
+        check(
+            of_groups(
+                {4: near * 8}, formats=[space(size=10_000, method=UNIFORM_DRAWS, draws=2_000)]
+            ),
+            max_exposure_bits=7.9,
+        )
+    )
+    assert found.cure.startswith("exact ranks (--method rank --budget ")
+    assert "all 10,000 candidates (--method sampling --draws 10000)" in found.cure
+    mixed = by_draws([2**-12, 2**-9], draws=10**6, rng=np.random.default_rng(0)) * 4
+    found = one(check(of_groups({4: [*mixed, mixed[0]]}), max_exposure_bits=10))
+    assert re.search("^exact ranks .* fewer canaries; with draws, about .* canaries", found.cure)
+
+
+SERVED = (
+    r"^exact ranks of the model files \(--method rank.*\), or .*\(--draws 3800, one request each\)"
+)
 SOME = by_draws([0.5, 2**-10.1], draws=2_000, rng=np.random.default_rng(1))
 
 
@@ -110,7 +129,12 @@ SOME = by_draws([0.5, 2**-10.1], draws=2_000, rng=np.random.default_rng(1))
         (by_bits(SPREAD), {}, "undecided", "^about 37 canaries in place of 8 .* above the limit$"),
         (bounded(lower=100, upper=SIZE // 8), {}, "undecided", "larger budget"),
         (bounded(lower=10, rank=1000, upper=SIZE // 4), {}, "undecided", "float32"),
-        (SOME, {"statistic": "maximum"}, "undecided", r"draws \(--draws \d+\) or exact ranks"),
+        (
+            SOME,
+            {"statistic": "maximum"},
+            "undecided",
+            r"^exact ranks .* draws \(--draws \d+\)",
+        ),
         # Four decide, and three do not.
         (by_bits([20.0] * 4), {}, "memorized", "de-duplication"),
         (by_bits([20.0] * 3), {}, "undecided", "^4 that agree would do"),
@@ -118,7 +142,7 @@ SOME = by_draws([0.5, 2**-10.1], draws=2_000, rng=np.random.default_rng(1))
         # No hit among 200 draws is more than 5.8 bits; 3,776 draws without a hit are more than 10.
         (
             *(censored(200), {}, "undecided"),
-            r"about 3,800 draws \(--draws 3800\) or exact ranks \(--method rank --budget ",
+            r"^exact ranks \(--method rank --budget .*, or about 3,800 draws \(--draws 3800\)",
         ),
         (censored(3_700), {}, "undecided", "draws"),
         (censored(3_800), {}, "memorized", ""),

@@ -121,6 +121,16 @@ def test_a_pass_without_a_verification_says_what_it_does_not_know():
     assert check(exact({4: [20.0] * 8}), max_exposure_bits=10).notes == ()
 
 
+def test_a_printed_pass_names_the_note_that_decides():
+    learned = exact({4: [9.0] * 8, 0: [1.0] * 4})
+    for audit, doubt in ((NEVER, "not look learned (p = 0.8), and a model that"), (learned, "")):
+        for evidence in ({"trust_injection": True}, {"verification": verified(audit)}):
+            passed = check(audit, max_exposure_bits=10, **evidence)
+            assert passed
+            assert ("look learned" in str(passed)) == bool(doubt)
+            assert doubt in str(passed)
+
+
 def test_a_pass_with_a_verification_says_what_that_shows():
     audit = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
     (note,) = check(audit, max_exposure_bits=10, verification=verified(audit)).notes
