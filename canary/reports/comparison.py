@@ -109,7 +109,7 @@ def ranked(group: Sequence[Strategy]) -> Ranking:
     ordered pairs share `RANK_LEVEL` (Bonferroni), as which model is the least is seen in the data.
     """
     kept = {one: Baseline.of(one.audit) for one in group}
-    means = {one: fmean(c.middle_bits for c in kept[one].audits[0].canaries) for one in group}
+    means = {one: mean_bits(one.audit) for one in group}
     best, *others = sorted(group, key=means.__getitem__)
     pairs = max(len(group) * len(others), 1)
     level = RANK_LEVEL / pairs
@@ -128,6 +128,11 @@ def ranked(group: Sequence[Strategy]) -> Ranking:
             open_ends |= found.lower <= level
     too_few = least_in_pairs(len(best.audit.injected)) > level
     return Ranking(tuple(least), tuple(more), tuple(every), open_ends, too_few)
+
+
+def mean_bits(audit: Audit) -> float:
+    """The mean exposure of the planted secrets of an audit, by which models are ranked."""
+    return fmean(c.middle_bits for c in Baseline.of(audit).audits[0].canaries)
 
 
 def _interval(one: Audit, other: Audit) -> tuple[float, float] | None:

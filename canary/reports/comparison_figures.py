@@ -20,6 +20,7 @@ from canary.reports.exposure_figures import (
     check_format,
     copies_axis,
     exposure_axis,
+    in_guesses,
     places_of,
 )
 from canary.reports.palette import BAND, INK, MUTED, SERIES, SPARSE, across, dots, line
@@ -109,7 +110,14 @@ def exposures_figure(view: View) -> Figure:
         ]
         words.append(f"{one.name} {', '.join(dict.fromkeys((told[0], told[-1])))}")
     name = f"median {'skew-normal ' if view.skew_normal else ''}exposure"
-    limits, y_axis = exposure_axis(view.space_bits, f"{name} (bits)", highest)
+    limits, y_axis = exposure_axis(
+        view.space_bits,
+        f"{name} (bits)",
+        highest,
+        words=None if view.skew_normal else ("found at the first guess", ""),
+    )
+    if not view.skew_normal:
+        y_axis = in_guesses(y_axis, view.space_bits)
     right = places[-1] + max(0.5 * widths[-1], 0.1)
     left, beyond = places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1)
     low, high = y_axis.limits
@@ -120,7 +128,6 @@ def exposures_figure(view: View) -> Figure:
     x_axis = copies_axis(group[0].audit, copies, places, limits=(left, beyond))
     caption = said_in_one(
         "comparison.exposures.caption",
-        usual=bits(UNLEARNED_95_BITS),
         curve=view.bounds and view.skew_normal,
         draws=view.bounds and not view.skew_normal and view.priced.draws,
         search=view.bounds and not view.skew_normal and not view.priced.draws,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from canary.audits.audit_result import Audit
+from canary.models.english import reads_no_english
+from canary.reports.audit_report import notes
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.comparison import Comparison, Strategy, View, names_of, ranked
+from canary.reports.comparison import Comparison, Strategy, View, mean_bits, names_of, ranked
 from canary.reports.comparison_figures import (
     MOST_PANELS,
     exposures_figure,
@@ -28,9 +32,11 @@ from canary.reports.document import (
     said,
     said_in_one,
     sentence,
+    words_of,
 )
+from canary.reports.limits import basis_of, weakest
 from canary.reports.palette import SERIES
-from canary.reports.sentences import answer
+from canary.reports.sentences import answer, guesses_of
 from canary.reports.wording import (
     about_of,
     facts_blocks,
@@ -63,6 +69,8 @@ def comparison_report(comparison: Comparison) -> Report:
         label=label,
         tone=tone,
         sentences=sentences or ["No two of these audits can be compared."],
+        basis=_basis(comparison) if tone != "suspect" else "",
+        decide=list(dict.fromkeys(action for found in answers for action in found.decide)),
         actions=list(dict.fromkeys(action for found in answers for action in found.actions)),
         notes=[*comparison.reasons, *comparison.notes, *_notes(comparison.strategies)],
         about={
@@ -73,6 +81,13 @@ def comparison_report(comparison: Comparison) -> Report:
         unsaid=said("comparison.unsaid"),
         sections=sections_of(comparison),
     )
+
+
+def _basis(comparison: Comparison) -> Text:
+    """Whether all the models that are ranked read the planted secrets."""
+    audits = [one.audit for group in comparison.groups if len(group) > 1 for one in group]
+    audit = weakest(audits)
+    return basis_of(audit) if audit is not None else ""
 
 
 def _outcome(comparison: Comparison) -> Iterator[Block]:
@@ -90,6 +105,7 @@ class _Answer(NamedTuple):
     label: str
     tone: str
     sentence: str
+    decide: Sequence[Text]
     actions: Sequence[Text]
 
 
@@ -106,7 +122,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
             names=len(suspect),
         )
         label, tone = ("Do not rely on it", "suspect") if suspect else (_NO_DATA, "undecided")
-        return _Answer(label, tone, words, ())
+        return _Answer(label, tone, words, (), ())
     ranking = ranked(group)
     best, worse = ranking.least[0], [one.strategy for one in ranking.more]
     losses = [one.test_loss_nats for one in group]
@@ -133,11 +149,15 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     label, tone, kind = "Cannot be ranked", "undecided", "none"
     if len(ranking.least) == 1:
         nearest = min(ranking.more, key=lambda apart: apart.bits)
-        values |= {"next": _called(nearest.strategy), "times": _times(2.0**nearest.bits)}
+        values |= {
+            "next": _called(nearest.strategy),
+            "times": _times(2.0**nearest.bits),
+            "absolute": _absolute(best.audit, nearest.strategy.audit),
+            "bounded": nearest.interval is None,
+        }
         if nearest.interval is not None:
             low, high = (_times(2.0**end) for end in nearest.interval)
             values |= {"range": low != high, "low": low, "high": high}
-        values["bounded"] = nearest.interval is None
         label = f"{best.name} memorizes least; not checked against a limit"
         tone, kind = "", "least"
     elif worse:
@@ -147,15 +167,16 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         lowest, chosen = (min(some, key=_loss) for some in (group, ranking.least))
         near = _loss(chosen) <= (1 + NEAR) * _loss(lowest)
         values |= {"loss": f"{_loss(chosen):.4g}", "lowest": f"{_loss(lowest):.4g}"}
-        values |= {"other": _called(lowest), "other_name": lowest.name, "near": percent(NEAR)}
-        values["is_lowest"] = _loss(chosen) <= _loss(lowest)
+        values |= {"other": _called(lowest), "other_name": lowest.name, "near": percent(NEAR),
+                   "is_lowest": _loss(chosen) <= _loss(lowest)}  # fmt: skip
         if kind != "least":
             alike = _loss(chosen) == max(map(_loss, ranking.least))
             values |= {} if alike else {"chosen": _called(chosen)}
         elif near:
             kind = "ship"
         else:
-            label, tone, kind = "A trade-off", "undecided", "trade"
+            tone, kind = "undecided", "trade"
+            label = f"{best.name} memorizes least, {lowest.name} predicts new text best"
     words = sentence(f"comparison.{kind}", **values)
     if everyone:
         words = f"{sentence('comparison.memorized', **values, all=True)} {words}"
@@ -165,8 +186,19 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     elif len(ranking.least) == 1 and best in memorized:
         words += " " + sentence("comparison.memorized", **values, all=False)
         tone = "undecided"
-    actions = said("comparison.actions", **values, everyone=everyone, trade=kind == "trade")
-    return _Answer(label, tone, words, actions)
+    values |= {"everyone": everyone, "trade": kind == "trade"}
+    decide, actions = (said(f"comparison.{part}", **values) for part in ("decide", "actions"))
+    return _Answer(label, tone, words, decide, actions)
+
+
+def _absolute(best: Audit, other: Audit) -> str:
+    """``: about 860 and 20 of 10,000`` guesses, in the mean by which models are ranked."""
+    sizes = {best.formats[c.format].space_size for c in best.injected}
+    if len(sizes) > 1:
+        return ""
+    (size,) = sizes
+    mine, theirs = (count(guesses_of(math.log2(size) - mean_bits(a))) for a in (best, other))
+    return f": about {mine} and {theirs} of {count(size)} guesses"
 
 
 def _identified(one: Strategy) -> str:
@@ -207,8 +239,15 @@ def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
                 f"Do not rely on {one.name}: its own report calls the audit suspect, because "
                 "canaries that were never in the corpus look memorized as well."
             )
-    for note in dict.fromkeys(note for one in strategies for note in one.audit.notes):
-        yield f"{names_of([one for one in strategies if note in one.audit.notes])}: {note}"
+    noted = {one: [words_of(note) for note in notes(one.audit, _kept(one))] for one in strategies}
+    for note in dict.fromkeys(note for some in noted.values() for note in some):
+        yield f"{names_of([one for one in strategies if note in noted[one]])}: {note}"
+
+
+def _kept(one: Strategy) -> Iterator[str]:
+    """Its notes, but for the doubt of a model that has learned its secrets."""
+    learned = answer(one.audit).verdict == "memorized"
+    yield from (n for n in one.audit.notes if not (learned and reads_no_english([n])))
 
 
 @section(Comparison, "The audits")

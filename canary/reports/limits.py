@@ -52,9 +52,13 @@ def planting_of(verdict: Verdict) -> str:
 
 
 def _weakest(verdict: Verdict) -> Audit | None:
+    return weakest(verdict.audits, verdict.rests_on)
+
+
+def weakest(audits: Sequence[Audit], rests_on: str = "") -> Audit | None:
     """The audit of which least shows that its model read the secrets."""
     order = ("unknown", "claimed", "checked", "watched", "own", "shown", "")
-    known = {planting(audit, verdict.rests_on): audit for audit in reversed(verdict.audits)}
+    known = {planting(audit, rests_on): audit for audit in reversed(audits)}
     return next((known[kind] for kind in order if kind in known), None)
 
 

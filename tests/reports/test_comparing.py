@@ -230,10 +230,11 @@ def test_the_answer_golden(audits, made, plain):
     text = Page(made["alike"]).text("style")
     learned, nothing = "A (checkpoint-1200, audit 1)", "B (checkpoint-1200, audit 2)"
     for words in (
-        f"A trade-off No model is best in both. {nothing} memorizes least, but its test loss (how "
-        f"badly it predicts new text) is 1.5, and that of {learned} is 1.25.",
+        f"B memorizes least, A predicts new text best {nothing} memorizes least, and {learned} "
+        "predicts new text best: its test loss (lower is better) is 1.25, and that of B is 1.5.",
         f"{nothing} is the choice if you can accept its test loss; {learned} only if",
-        f"times as many guesses as an attacker of {learned}. With 95 % confidence it is between ",
+        f"times as many guesses as an attacker of {learned}: about ",
+        " guesses. With 95 % confidence, the factor is between ",
     ):
         assert words in text
     given = audits["enumerated"], audits["nothing learned"]
@@ -242,7 +243,7 @@ def test_the_answer_golden(audits, made, plain):
         assert f"against a limit {nothing} memorizes least of the 2 models, and its test" in text
         assert loss in text
     text = words_of(*given)
-    assert f"times as many guesses as an attacker of {learned}, the next. With 95 % " in text
+    assert f"times as many guesses as an attacker of {learned}, the next: about " in text
     assert "Compare the utility, too" in text
 
 
@@ -321,6 +322,6 @@ def test_how_sure_a_ranking_is_oracle():
     assert apart.p_value <= 2 * 2 / 2**16 + 1e-3
     text = words_of(*audits)
     low, high = (2.0**end for end in apart.interval)
-    said = re.search(r"confidence it is between ([\d.,]+) and ([\d.,]+) times\.", text)
+    said = re.search(r"confidence, the factor is between ([\d.,]+) and ([\d.]+)\. ", text)
     shown = [float(number.replace(",", "")) for number in said.groups()]
     assert shown == pytest.approx([low, high], rel=0.06)

@@ -346,7 +346,8 @@ CASES = {
         "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 3 models. In B no memorization was found; in A and C it was. "
         "On average over the planted secrets, an attacker of B needs about 2,000 times as many "
-        "guesses as an attacker of A (x), the next. No model was checked against a limit.",
+        "guesses as an attacker of A (x), the next: about 500,000,000 and 245,000 of "
+        "1,000,000,000 guesses. No model was checked against a limit.",
         "Compare the utility, too",
     ),
     "comparison of equals": (
@@ -354,8 +355,7 @@ CASES = {
         "Cannot be ranked",
         "These 2 models cannot be ranked by what they memorize, because chance alone can make "
         "such differences.",
-        "before you ship it (canary check AUDIT --max-exposure-bits N): the least of several may "
-        "still be too much. To rank them, plant more secrets in the next training",
+        "canary check AUDIT --max-exposure-bits N. To rank them, plant more secrets in",
     ),
     "comparison, one worse": (
         lambda: of_models_beside(MIXED, LOW, HIGH),
@@ -369,19 +369,19 @@ CASES = {
         "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 2 models, and its test loss, which says how badly a model "
         "predicts new text, is 2.01, within 1 % of the lowest, the 2 of A.",
-        "Check B (y) against your limit before you ship it",
+        "Have B (y) checked against your limit before you release it",
     ),
     "comparison, a trade-off": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
-        "A trade-off",
-        "B (y) memorizes least, but its test loss (how badly it predicts new text) is 2.5, and",
+        "B memorizes least, A predicts new text best",
+        "B (y) memorizes least, and A (x) predicts new text best: its test loss (lower is better)",
         "B (y) is the choice if you can accept its test loss; A (x) only if its audit is within",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
         "All memorize planted secrets; A least",
         "Each of the 2 models memorized planted secrets. A (x) memorizes least of the 2 models. On",
-        "Ship none of these models before it has passed your limit",
+        "Release none of these models before it has passed your limit",
     ),
     "comparison of few canaries": (
         lambda: of_models_beside({16: [1.0] * 4}, {16: [12.0] * 4}),
@@ -432,7 +432,7 @@ def test_the_first_screen_golden(case):
     made = report_of(make())
     said, actions = (
         " ".join(map(words_of, some)).replace("\N{NO-BREAK SPACE}", " ")
-        for some in (made.sentences, made.actions)
+        for some in (made.sentences, [*made.decide, *made.actions])
     )
     assert (made.label, answer in said, action in actions) == (label, True, True), (said, actions)
     assert bool(made.actions) is bool(action)
