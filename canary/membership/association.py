@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.sharing import check_references, check_two_models
+from canary.membership.sharing import Marks, check_references, check_two_models, row_marks
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
@@ -31,6 +32,11 @@ models find the same samples hard."""
 
 _BITS = 64.0
 """Of labels in an order that does not come about twice."""
+
+_TRAINED_ON = "The inputs show that the shadow was trained on"
+_NON_MEMBERS_TOO = "The inputs show that among the shadow's non-members are"
+
+_MARKS: WeakKeyDictionary[SignalTable, Marks] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,19 +122,38 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
     """A note, if the split of a shadow goes with that of the target; None if it does not.
 
     Without a `shadow` the other models of `target` are compared; `row` is the model that is
-    attacked. Tables are of the same samples if their labels agree in order, and if either that
-    order is no pattern (sorted, or one class after the other in turn) or both models find the same
-    samples hard. Flags are compared by the hypergeometric law for each shadow model, and by the
-    number of shadow models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at random
-    pass; complementary halves do not, nor do models of which each sample is in exactly half.
+    attacked. Where both tables have inputs, samples with equal inputs are the same, in any order;
+    what the shadow was trained on and what its other samples are is then compared. Else tables are
+    of the same samples if their labels agree in order, and if either that order is no pattern
+    (sorted, or one class after the other in turn) or both models find the same samples hard.
+    Flags are compared by the hypergeometric law for each shadow model, and by the number of shadow
+    models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at random pass;
+    complementary halves do not, nor do models of which each sample is in exactly half.
     """
+    flags = target.member[row]
+    if shadow is None:
+        how = _together(flags, np.delete(target.member, row, axis=0))
+    elif (matched := _matched(target, shadow)) is not None:
+        places, trained, others = matched
+        how = _together(flags[places], trained, _TRAINED_ON)
+        how = how or _together(flags[places], others, _NON_MEMBERS_TOO)
+    elif np.array_equal(shadow.label, target.label):
+        how = _together(flags, shadow.member)
+        how = how if how and _same_samples(target, shadow, row) else None
+    else:
+        return None
+    return how and (
+        f"{how}. What the attacks learn knows something of the answers, so these are not the "
+        "figures of an outsider, and no bound on epsilon follows. Give shadows other "
+        "samples, or splits drawn without regard to the target's"
+    )
+
+
+def _together(flags: Flags, others: Flags, said: str = "") -> str | None:
+    """How flags of the target go with those of `others` (models, samples); None if they do not."""
     from scipy.stats import hypergeom
 
-    others = np.delete(target.member, row, axis=0) if shadow is None else shadow.member
-    flags = target.member[row]
-    if others.shape[1] != len(flags) or not len(others) or flags.all() or not flags.any():
-        return None
-    if shadow is not None and not np.array_equal(shadow.label, target.label):
+    if not len(others) or flags.all() or not flags.any():
         return None
     samples, models, members = len(flags), len(others), int(flags.sum())
     known, both = others.sum(axis=1), others[:, flags].sum(axis=1)
@@ -137,28 +162,53 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
     level = _CHANCE if models == 1 else _CHANCE / 2.0
     least = int(np.argmin(chances))
     if chances[least] < level / models:
-        equal = samples - members - int(known[least]) + 2 * int(both[least])
+        inside, outside = int(both[least]), int(known[least] - both[least])
+        rest = samples - members
+        if said:
+            found, more = plural(members, "member"), plural(rest, "non-member")
+            return f"{said} {inside:,} of the target's {found} and {outside:,} of its {more}"
+        equal = rest - outside + inside
         same = 2 * equal > samples
         most = equal if same else samples - equal
         kind, flag = ("members", "the same") if same else ("non-members", "the opposite")
-        how = (
+        return (
             f"The shadow was trained on much of the target's {kind}: {most:,} of "
             f"{plural(samples, 'sample')} have {flag} flag in both"
         )
-    elif models > 1 and _chance_of_numbers(flags, others.sum(axis=0)) < level:
-        how = (
+    if models > 1 and _chance_of_numbers(flags, others.sum(axis=0)) < level:
+        return (
             f"How many of the {models:,} other models were trained on a sample goes with "
             "the flags of the target, as where each sample is in half of all models"
         )
-    else:
+    return None
+
+
+def _matched(target: SignalTable, shadow: SignalTable) -> tuple[Ints, Flags, Flags] | None:
+    """Which samples of the target the shadows have, by inputs: members, and non-members.
+
+    The places of inputs that occur once in the target, and flags of shape (shadows, places) for
+    either kind. None where a table has no inputs, or the two have none in common.
+    """
+    if target.inputs is None or shadow.inputs is None:
         return None
-    if shadow is not None and not _same_samples(target, shadow, row):
-        return None
-    return (
-        f"{how}. What the attacks learn knows something of the answers, so these are not the "
-        "figures of an outsider, and no bound on epsilon follows. Train shadows on other "
-        "samples, or on splits drawn without regard to the target's"
+    ours, theirs = _input_marks(target), _input_marks(shadow)
+    once, places, counts = np.unique(ours, return_index=True, return_counts=True)
+    once, places = once[counts == 1], places[counts == 1]
+    trained, others = (
+        np.array([np.isin(once, theirs[flags]) for flags in kinds])
+        for kinds in (shadow.member, ~shadow.member)
     )
+    return (places, trained, others) if (trained | others).any() else None
+
+
+def _input_marks(table: SignalTable) -> Marks:
+    """A number for each sample, equal for equal inputs of whatever type; each attack asks again."""
+    if table not in _MARKS:
+        assert table.inputs is not None
+        columns = table.inputs.reshape(table.samples, -1).T
+        marks = row_marks((one.astype(np.float64) for one in columns), np.zeros_like(table.label))
+        _MARKS[table] = marks
+    return _MARKS[table]
 
 
 def _chance_of_numbers(flags: Flags, numbers: Ints) -> float:

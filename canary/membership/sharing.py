@@ -193,7 +193,7 @@ def _found(
     return found, at_a[once_a][first], at_b[once_b][second]
 
 
-def row_marks(columns: Sequence[Floats], label: Ints) -> Marks:
+def row_marks(columns: Iterable[Floats], label: Ints) -> Marks:
     """A number of 64 bits for each sample: equal for equal rows, and hardly for others."""
     mark = label.astype(np.uint64)
     for column in columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -133,3 +134,55 @@ def test_models_of_one_table(models):
         losses = [one.values["loss"][0] for one in said]
         table = canary.measure(losses, y=labels, member=member, outputs="losses")
         assert canary.attack(table, "loss", target=1).blind is blind
+
+
+def with_inputs(split, *, of=1, start=0, order=0):
+    """A target of the first N of 2 N samples; a shadow of N from `start` on, in another order.
+
+    `split` says which of all samples the shadow was trained on, by the target's members.
+    """
+    rng = np.random.default_rng(of)
+    labels, inputs = rng.integers(0, CLASSES, 2 * N), rng.integers(0, 255, (2 * N, 4, 4))
+    inputs[5] = inputs[7]  # a sample that occurs twice says nothing
+    hardness, member = rng.normal(size=2 * N), rng.random(2 * N) < 0.5
+    turned = np.random.default_rng(order).permutation(np.arange(start, start + N))
+    tables = []
+    for rows, flags in ((np.arange(N), member), (turned, split(member))):
+        one = noise(of + len(tables), labels[rows], hardness[rows], flags[rows])
+        tables.append(replace(one, inputs=inputs[rows].astype("u1" if tables else "f4")))
+    return tables
+
+
+@pytest.mark.parametrize("start", [0, N // 2])
+def test_the_same_inputs_in_another_order_are_the_same_samples(start):
+    """Half of the target's samples are enough, the others are the shadow's own."""
+    target, shadow = with_inputs(lambda member: member, start=start)
+    said = associated(target, shadow)
+    inside = target.member[0, start:].sum() - target.member[0, [5, 7]].sum() * (start == 0)
+    assert f"trained on {inside:,} of the target's" in said
+    assert "members and 0 of its" in said
+    assert not canary.attack(target, "loss", shadow=shadow).blind
+    opposite = with_inputs(np.logical_not)
+    assert "trained on 0 of the target's" in associated(*opposite)
+
+
+def test_non_members_of_both_are_answers_too():
+    """A network that learns on shared non-members gains a third of what it gains on both kinds."""
+    target, shadow = with_inputs(lambda member: member)
+    fresh = shadow.inputs.copy()
+    fresh[shadow.member[0]] += np.uint8(1)  # members of its own
+    said = associated(target, replace(shadow, inputs=fresh))
+    assert said.startswith("The inputs show that among the shadow's non-members are 0 of")
+
+
+def test_inputs_of_other_splits_and_other_samples_pass():
+    def coins(member):
+        return np.random.default_rng(8).random(len(member)) < 0.5
+
+    assert associated(*with_inputs(coins)) is None
+    assert associated(*with_inputs(lambda member: member, start=N)) is None
+    # Numbered otherwise, the inputs do not match; the order shows it.
+    target, shadow = pair(1)
+    assert associated(replace(target, inputs=np.zeros((N, 2))), shadow) is not None
+    rows = np.arange(2.0 * N).reshape(N, 2)
+    assert associated(replace(target, inputs=rows), replace(shadow, inputs=-1 - rows)) is not None

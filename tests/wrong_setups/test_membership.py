@@ -211,6 +211,14 @@ def _one_split_for_all(desk):
     return compared(desk, [one | {"member": each[0]["member"]} for one in each], "--attacks", "R")
 
 
+@made("M15")
+def _the_targets_members_in_another_order(desk):
+    target = trained(1, change=lambda points, _: points)
+    turned = np.random.default_rng(0).permutation(SAMPLES)
+    shadow = trained(1, lambda member: member ^ (np.arange(SAMPLES) < 20), lambda points, _: points)
+    return attacked(desk, target, {name: column[turned] for name, column in shadow.items()})
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 
