@@ -19,6 +19,7 @@ from canary.reports.document import (
     Panel,
     Report,
     Table,
+    basis,
     mark,
     said,
     sentence,
@@ -31,6 +32,8 @@ from canary.statistics.numbers import count, plural, probability
 _CHANCE = 0.5
 _TRIES = (1, 100, 10_000, 1_000_000)
 _SHOWN_TRIES = 1_000  # of the figure and of the documents
+_SHORT = 12  # tokens of a suffix that a common phrase may have
+_NAMED = 5
 _MOST_DOCUMENTS = 20
 _LEVEL = 0.05
 _FEW = 0.01
@@ -42,20 +45,30 @@ def verbatim_report(result: Verbatim) -> Report:
     """What there is to say about the passages that a model repeats."""
     found, grid = result.greedy_rate(), result.settings
     drawn = result.rate(tries=_SHOWN_TRIES, chance=_CHANCE)
+    near = result.near_rate(tries=_SHOWN_TRIES, chance=_CHANCE) if result.texts.near else None
+    million = result.rate(tries=_TRIES[-1], chance=_CHANCE)
     key, most = _key(found, drawn), f"{100 * found.texts.upper:.2g} %"
     label, tone = {
-        "memorized": ("Passages are memorized", "memorized"),
-        "unclear": ("Memory or predictability: not enough data to decide", "undecided"),
-        "alone": ("Passages come out; no controls", "undecided"),
-        "drawn": ("Passages come out of samples", "undecided"),
-        "none": (f"No passage came out, but {most} of them could", "undecided"),
+        "memorized": ("The model repeats passages of its training text", "memorized"),
+        "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
+        "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
+        "drawn": ("Passages come out if the model is asked often", "undecided"),
+        "none": (
+            f"No passage came out in {_SHOWN_TRIES:,} tries, but too few were tested",
+            "undecided",
+        ),
     }[key]
-    if key == "none" and found.texts.upper <= _FEW:
-        label, tone = "No passage came out", "not-found"
+    calm = key == "none" and found.texts.upper <= _FEW
+    if calm:
+        label, tone = f"No passage came out in {_SHOWN_TRIES:,} tries", "not-found"
     texts, controls, lead = found.texts, found.controls, found.difference
     swapped = lead is not None and lead.upper < 0.0
     if swapped:
         label, tone = "Nothing is decided: look at the files first", "undecided"
+    suffix = int(grid["suffix"])
+    alike = drawn.difference is not None and drawn.texts.hits and drawn.difference.p > _LEVEL
+    if key == "drawn" and alike and not swapped:
+        label = "Passages come out if asked often, but not more than what it never saw"
     return Report(
         title=f"What does {called(result.model_name)} repeat of its training text?",
         label=label,
@@ -69,11 +82,40 @@ def verbatim_report(result: Verbatim) -> Report:
                 drawn=drawn.texts.hits,
                 tries=_SHOWN_TRIES,
                 upper=most,
-                others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
-                p=lead and probability(lead.p),
+                large=not calm,
+                others=controls and _of(controls),
             ),
-            sentence("verbatim.how", prefix=int(grid["prefix"]), suffix=int(grid["suffix"])),
+            sentence(
+                "verbatim.often",
+                tries=_SHOWN_TRIES,
+                drawn=count(drawn.texts.hits),
+                million=count(million.texts.hits),
+                windows=texts.windows,
+                controls=controls,
+                alike=alike,
+                drawn_others=drawn.controls and _of(drawn.controls),
+                million_others=million.controls and _of(million.controls),
+                near=near and count(near.texts.hits),
+                edits=grid.get("near"),
+            ),
+            sentence(
+                "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT
+            ),
         ],
+        basis=basis(
+            "shown" if key == "memorized" and not swapped else "claimed",
+            "the model was trained on these texts",
+            "this result",
+        ),
+        decide=said(
+            "verbatim.decide",
+            memorized=key == "memorized" and not swapped,
+            drawn=drawn.texts.hits > texts.hits,
+            look=bool(drawn.texts.hits or texts.hits),
+            worst=_worst_named(result),
+            unsure=tone == "undecided" and not (key == "drawn" and controls and not alike),
+            none=calm,
+        ),
         actions=said(
             "verbatim.actions", alone=controls is None, memorized=key == "memorized",
             none=key == "none", unclear=key in ("unclear", "drawn"),
@@ -91,11 +133,26 @@ def verbatim_report(result: Verbatim) -> Report:
             ),
         },
         outcome=[passages_figure(result)],
-        unsaid=said("verbatim.unsaid"),
+        unsaid=said("verbatim.unsaid", exact=not result.texts.near),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
         brief=[_rates(result)],
     )  # fmt: skip
+
+
+def _of(share: ClusteredShare) -> str:
+    return f"{count(share.hits)} of {count(share.windows)}"
+
+
+def _worst_named(result: Verbatim) -> str:
+    """The texts from which most comes out, by their numbers."""
+    kind = result.texts
+    out = kind.greedy | (tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES)
+    there = set(np.asarray(kind.document)[out].tolist())
+    named = [count(at + 1) for at in _worst(kind, out) if at in there]
+    more = len(there) - len(named[:_NAMED])
+    listed = ", ".join(named[:_NAMED]) + (f" and {count(more)} more" if more else "")
+    return f"text{'s' if len(there) > 1 else ''} {listed}"
 
 
 def _key(found: Extractable, drawn: Extractable) -> str:
@@ -122,28 +179,29 @@ def _percent(share: float) -> str:
 @section(Verbatim, "How many passages come out")
 def rates(result: Verbatim) -> Iterator[Block]:
     """The share of passages by greedy decoding, and within numbers of samples."""
-    yield _rates(result)
+    yield _rates(result, tested=False)
     yield from said("verbatim.rates", near=bool(result.texts.near))
 
 
-def _rates(result: Verbatim) -> Table:
-    found = {"greedy decoding": result.greedy_rate()}
+def _rates(result: Verbatim, *, tested: bool = True) -> Table:
+    found = {"first try (greedy decoding)": result.greedy_rate()}
     for scheme in result.schemes:
         for tries in _TRIES:
-            named = f"{plural(tries, 'sample')}, {scheme}"
+            named = f"asked {plural(tries, 'time')} ({scheme})"
             found[named] = result.rate(scheme, tries=tries, chance=_CHANCE)
     for tries in _TRIES if result.texts.near else ():
         edits = plural(int(result.settings["near"]), "edit")
-        named = f"{plural(tries, 'sample')}, {result.schemes[0]}, within {edits}"
+        named = f"asked {plural(tries, 'time')} ({result.schemes[0]}), within {edits}"
         found[named] = result.near_rate(tries=tries, chance=_CHANCE)
-    columns = ["Decoding", "Texts"]
+    columns = ["How", "Texts"]
     rows = [[name, share_said(one.texts)] for name, one in found.items()]
     if result.controls is not None:
-        columns += ["Controls", "p of the difference"]
+        columns += ["Never seen (controls)", *(["p of the difference"] if tested else [])]
         for row, one in zip(rows, found.values(), strict=True):
             assert one.controls is not None
             assert one.difference is not None
-            row += [share_said(one.controls), probability(one.difference.p)]
+            p = [probability(one.difference.p)] if tested else []
+            row.extend([share_said(one.controls), *p])
     return Table("Share of passages that come out", columns, rows, style="words")
 
 
@@ -207,6 +265,8 @@ def how(result: Verbatim) -> Iterator[Block]:
     facts["SHA-256 of the texts"] = result.texts.digest
     yield Facts(facts)
     yield from said("verbatim.method")
+    if result.controls is not None:
+        yield _rates(result)
     yield software()
 
 
@@ -215,21 +275,21 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
     """A strip for each of the documents of which most comes out: what comes out from where."""
     kind = result.texts
     near = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
-    samples = f"{count(_SHOWN_TRIES)} samples"
+    samples = f"when asked {count(_SHOWN_TRIES)} times"
     levels = (
-        ("greedy decoding", kind.greedy, CURVE),
+        ("at the first try", kind.greedy, CURVE),
         (samples, near & ~kind.greedy, SERIES[1]),
-        ("neither", ~near & ~kind.greedy, CONTROL),
+        ("does not come out", ~near & ~kind.greedy, CONTROL),
     )
     hits = int(kind.greedy.sum())
     return strips(
         kind,
         levels,
-        f"{count(hits)} of {plural(len(kind), 'passage')} come out by greedy decoding.",
+        f"{count(hits)} of {plural(len(kind), 'passage')} come out at the first try.",
         "verbatim.picture",
         columns={
-            "Greedy": lambda mine: count(int(kind.greedy[mine].sum())),
-            f"Greedy or {samples}": lambda mine: count(int((near | kind.greedy)[mine].sum())),
+            "At the first try": lambda mine: count(int(kind.greedy[mine].sum())),
+            f"Or {samples}": lambda mine: count(int((near | kind.greedy)[mine].sum())),
             "Longest run (tokens)": lambda mine: count(int(np.asarray(kind.longest)[mine].max())),
         },
     )
@@ -279,15 +339,23 @@ def strips(
         [
             Panel(
                 marks,
-                Axis(f"{unit} of the text at which the passage begins"),
+                Axis(f"where in the text the passage begins ({unit})", ticks=_whole(position)),
                 Axis(limits=(len(order) - 0.4, -0.6), ticks=ticks),
                 grid="x",
                 legend="above",
             )
         ],
-        sentence(caption, shown=len(order), chance=f"{100 * _CHANCE:g} %"),
+        sentence(caption, shown=len(order)),
         Table("Texts of which most comes out", ("Text", "Passages", *shown), cells),
     )
+
+
+def _whole(position: NDArray[np.int64]) -> dict[int, str]:
+    """Ticks at whole numbers, about six of them and the same distance apart."""
+    from matplotlib.ticker import MaxNLocator
+
+    places = MaxNLocator(nbins=6, integer=True).tick_values(0, max(int(position.max()), 1))
+    return {int(at): count(int(at)) for at in places if 0 <= at <= max(int(position.max()), 1)}
 
 
 def _worst(kind: Places, out: NDArray[np.bool_]) -> list[int]:

@@ -15,11 +15,11 @@ from canary.reports.builders import report_of
 from canary.reports.document import words_of
 
 CASES = {
-    "memorized": (1.0, 0.0, -1e9, True),
-    "Memory or predictability": (0.5, 0.5, -1e9, True),
-    "no controls": (0.5, 0.0, -1e9, False),
-    "come out of samples": (0.0, 0.0, -2.0, True),
-    "No passage came out, but": (0.0, 0.0, -1e9, True),
+    "repeats passages": (1.0, 0.0, -1e9, True),
+    "perhaps any model": (0.5, 0.5, -1e9, True),
+    "any model writes them": (0.5, 0.0, -1e9, False),
+    "if asked often, but not more": (0.0, 0.0, -2.0, True),
+    "tries, but too few": (0.0, 0.0, -1e9, True),
     "look at the files first": (0.0, 0.9, -1e9, True),
 }
 
@@ -49,7 +49,9 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     assert ("--controls" in actions) == (not controlled)
     canary.report(result, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "by greedy decoding" in page
+    assert "at the first try" in page
+    assert report.decide
+    assert report.basis
     assert not any(text[:8] in page for text in texts)
 
 
@@ -61,9 +63,9 @@ def test_a_page_is_calm_only_if_the_bound_is_low():
         log_probs=((-1e9,),) * 500, copies=(), leading=none, longest=none, trailing=none,
     )  # fmt: skip
     calm = report_of(replace(found, texts=many))
-    assert (calm.label, calm.tone) == ("No passage came out", "not-found")
+    assert (calm.label, calm.tone) == ("No passage came out in 1,000 tries", "not-found")
     few = report_of(replace(found, texts=altered(found.texts, 0.0, -1e9)))
-    assert few.label.startswith("No passage came out, but")
+    assert "but too few were tested" in few.label
     assert few.tone == "undecided"
 
 
