@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from canary.audits.extraction import Extraction
 from canary.audits.start_notes import StartChoice
 from canary.corpus.canaries import CanarySet
@@ -38,15 +36,6 @@ RECOVERED_BITS = math.log2(1_000)
 CANARY_SET = "canary_set"
 """The setting that says which canaries were audited (`CanarySet.fingerprint`)."""
 
-COARSE = 0.1
-"""Noise from this share of the candidates' standard deviation on is too coarse for a verdict.
-
-Where log-perplexities are about normal, noise of d deviations moves a canary z deviations before
-the mean by about ``d * z / ln 2`` bits of exposure. With d = 0.1 that is less than one bit up to
-z = 7, the first of 10**12 candidates.
-"""
-
-_FEW_BINS = 2
 _NONE_INJECTED = (
     "none of the set's canaries was injected, so nothing here says what the model memorized: audit "
     "with a set that has canaries"
@@ -191,13 +180,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
-        return [
-            picked(c, "id", "format", "repetitions", "px_bits")
-            | picked(c.exposure, "bits", "lower_bits", "upper_bits", "censored", "rank", "p_value")
-            | picked(c.exposure, "exact", "method")
-            | {"skew_normal_bits": c.skew_normal and c.skew_normal.bits, "model": self.model_name}
-            for c in self.canaries
-        ]
+        return [row | {"model": self.model_name} for row in canary_rows(self.canaries)]
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         groups = self.by_repetitions()
@@ -257,9 +240,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
 
     def by_repetitions(self, format: int | None = None) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""
-        mine = [c for c in self.canaries if format is None or c.format == format]
-        groups = sorted({c.repetitions for c in mine})
-        return {n: tuple(c for c in mine if c.repetitions == n) for n in groups}
+        return by_copies(c for c in self.canaries if format is None or c.format == format)
 
     def summary(self) -> str:
         """A few lines for a terminal: p-values, one per number of copies, methods, notes."""
@@ -269,13 +250,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
-        for repetitions, group in reversed(self.by_repetitions().items()):
-            copies = "copy" if repetitions == 1 else "copies"
-            name = f"{repetitions} {copies}{planned}" if repetitions else "controls"
-            median, bound = median_bits([c.exposure for c in group])
-            canaries = "canary" if len(group) == 1 else "canaries"
-            at_least = "at least " if bound else ""
-            lines.append((name, f"{len(group)} {canaries}, median {at_least}{median:z.2f} bits"))
+        lines += group_lines(self.canaries, planned)
         for number, priced in enumerate(self.formats, 1):
             name = "method" if len(self.formats) == 1 else f"format {number}"
             lines.append((name, f"{priced.method} ({priced.reason})"))
@@ -308,6 +283,36 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         p_values += [c.exposure.p_value or 0.0 for c in self.canaries]
         if not all(0 <= p_value <= 1 for p_value in p_values):
             raise ValueError("a p-value is not between 0 and 1")
+
+
+def canary_rows(canaries: Iterable[CanaryResult]) -> list[dict[str, Any]]:
+    """The numbers of each canary, for a table."""
+    return [
+        picked(c, "id", "format", "repetitions", "px_bits")
+        | picked(c.exposure, "bits", "lower_bits", "upper_bits", "censored", "rank", "p_value")
+        | picked(c.exposure, "exact", "method")
+        | {"outside_draws": c.exposure.hits == 0}
+        | {"skew_normal_bits": c.skew_normal and c.skew_normal.bits}
+        for c in canaries
+    ]
+
+
+def by_copies(canaries: Iterable[CanaryResult]) -> dict[int, tuple[CanaryResult, ...]]:
+    """Some canaries by number of copies, ascending; 0 holds the controls."""
+    some = tuple(canaries)
+    groups = sorted({c.repetitions for c in some})
+    return {n: tuple(c for c in some if c.repetitions == n) for n in groups}
+
+
+def group_lines(canaries: Iterable[CanaryResult], planned: str = "") -> Iterator[tuple[str, str]]:
+    """The canaries of each number of copies, the most first: what they are, and their median."""
+    for repetitions, group in reversed(by_copies(canaries).items()):
+        copies = "copy" if repetitions == 1 else "copies"
+        name = f"{repetitions} {copies}{planned}" if repetitions else "controls"
+        median, bound = median_bits([c.exposure for c in group])
+        many = "canary" if len(group) == 1 else "canaries"
+        at_least = "at least " if bound else ""
+        yield name, f"{len(group)} {many}, median {at_least}{median:z.2f} bits"
 
 
 def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
@@ -366,35 +371,3 @@ def least_p(audit: Audit, group: Sequence[CanaryResult]) -> float:
 def _fisher(group: Sequence[CanaryResult], p_values: Sequence[float]) -> CombinedP:
     draws = [c.exposure.draws for c in group if c.exposure.draws is not None]
     return fisher(p_values, shared_draws=min(draws, default=None))
-
-
-def spread_bits(audit: Audit, number: int) -> float:
-    """Standard deviation of the log-perplexities of one format's candidates, in bits.
-
-    From the histogram; where all are in two neighbouring bins, which cannot tell a small spread
-    from none, from the canaries. NaN if no candidate was priced.
-    """
-    histogram = audit.formats[number].histogram
-    counts = np.asarray(histogram.counts, np.float64)
-    if not counts.sum():
-        return math.nan
-    filled = np.flatnonzero(counts)
-    if filled[-1] - filled[0] < _FEW_BINS:
-        return statistics.pstdev([c.px_bits for c in audit.canaries if c.format == number])
-    middles = histogram.edges()[:-1] + histogram.width_bits / 2
-    mean = np.average(middles, weights=counts)
-    return math.sqrt(float(np.average((middles - mean) ** 2, weights=counts)))
-
-
-def coarsest(audit: Audit) -> tuple[float, float] | None:
-    """Noise and spread, in bits, of the injected format whose noise is largest for its spread.
-
-    None if every format resolves its candidates: its noise is less than `COARSE` of their
-    spread, and they are not all alike.
-    """
-    measured = [
-        (audit.formats[number].noise_bits, spread_bits(audit, number))
-        for number in sorted({c.format for c in audit.injected})
-    ]
-    coarse = [(noise, spread) for noise, spread in measured if noise >= COARSE * spread]
-    return max(coarse, key=lambda pair: (pair[0] + 1e-300) / (pair[1] + 1e-300), default=None)

@@ -25,6 +25,7 @@ from canary.audits.by_importance import Importance
 from canary.audits.by_rank import Rank, RankAndDraws
 from canary.audits.by_skew_normal import SkewNormal
 from canary.audits.cut_secrets import noting_cuts
+from canary.audits.exposure_result import Exposures
 from canary.audits.method import Cost, Method, Unfit
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_notes import StartChoice
@@ -72,7 +73,7 @@ def exposure(
     context: str | None = "",
     batch_size: int | None = None,
     progress: Progress = None,
-) -> tuple[CanaryResult, ...]:
+) -> Exposures:
     """Exposure of each canary, in the order of the set, without the tests of an audit.
 
     Parameters
@@ -85,9 +86,9 @@ def exposure(
 
     Returns
     -------
-    tuple of CanaryResult
-        For a served model that returns only the most likely next tokens: certain intervals,
-        with log-perplexities below the context.
+    Exposures
+        A tuple of `CanaryResult`. For a served model that returns only the most likely next
+        tokens: certain intervals, with log-perplexities below the context.
 
     Raises
     ------
@@ -120,7 +121,7 @@ def exposure(
         batch_size=batch_size,
         progress=progress,
     )
-    return exposure_with(model, canaries, options)[0]
+    return Exposures(*exposure_with(model, canaries, options)[:2])
 
 
 @sealed

@@ -149,7 +149,9 @@ def extract(
     read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
     result = _search(question, start, own, search)
     settings = {**result.settings, CANARY_SET: canaries.fingerprint if canaries else None}
-    return replace(result, settings=settings, notes=(*result.notes, *read))
+    controls = {c.id for c in canaries or () if c.control}
+    made = tuple(replace(c, control=c.secret in controls) for c in result.completions)
+    return replace(result, settings=settings, completions=made, notes=(*result.notes, *read))
 
 
 @sealed

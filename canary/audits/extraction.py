@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from canary.records.record import Record
-from canary.statistics.numbers import Shown, clean, picked, probability
+from canary.statistics.numbers import Shown, clean, picked, plural, probability
 from canary.tokens.arrays import is_certified
 
 _STOPPED = {
@@ -66,6 +66,8 @@ class Completion:
         Whether greedy search and beam search, of this `width`, gave the rest.
     queries : int
         Of both searches.
+    control : bool
+        Whether it is a canary that was never in the corpus.
     """
 
     secret: str
@@ -74,6 +76,7 @@ class Completion:
     beam: bool
     width: int
     queries: int
+    control: bool = False
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,11 +137,22 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     def _table(self) -> list[dict[str, Any]]:
         names = ("canary", "px_bits", "proven", "found_after")
         ends = ("exposure_lower_bits", "exposure_upper_bits")
-        return [picked(candidate, *names, *ends) for candidate in self.candidates]
+        rows = {
+            c.canary or f"candidate {place}": picked(c, *names, *ends)
+            for place, c in enumerate(self.candidates, 1)
+        }
+        for one in self.completions:  # a secret that the search did not find has a row at the end
+            row = rows.setdefault(one.secret, {"canary": one.secret})
+            row.update(picked(one, "known", "greedy", "beam"))
+        return [*rows.values()]
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         yield "extracted", sum(c.canary is not None for c in self.candidates)
         yield "extraction/queries", self.queries
+        for control in {c.control for c in self.completions}:
+            mine = [c for c in self.completions if c.control is control]
+            name = "extraction/completed" + ("_controls" if control else "")
+            yield name, sum(c.greedy or c.beam for c in mine)
 
     @property
     def proven(self) -> bool:
@@ -177,7 +191,26 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
             proof = "proven" if c.proven else "not proven"
             name = f", {clean(c.canary)}" if c.canary else ""
             lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
+        if self.completions:
+            lines.append(self.completed())
         return "\n".join([self.verdict(), *lines, *(f"note: {note}" for note in self.notes)])
+
+    def completed(self) -> str:
+        """How many secrets and controls each search completed from what was known; one line."""
+        first = self.completions[0]
+        groups = [[c for c in self.completions if c.control is kind] for kind in (False, True)]
+        names = ("secret", "control")
+        counts = [
+            f"{who} completed "
+            + " and ".join(
+                f"{sum(getattr(c, how) for c in group)} of {plural(len(group), name)}"
+                for group, name in zip(groups, names, strict=True)
+                if group
+            )
+            for how, who in (("greedy", "greedy search"), ("beam", f"a beam of {first.width}"))
+        ]
+        known = plural(first.known, "character")
+        return f"From the first {known}, {', and '.join(counts)}."
 
     def verdict(self) -> str:
         """How surely, at what cost, and against what random guessing costs; one line."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -311,7 +311,7 @@ def extract(
     else:
         for line in _candidates(result, wanted):
             show(line)
-    _explain(result, {c.id for c in chosen or () if c.control})
+    _explain(result)
     if result.stopped == "interrupted":
         raise KeyboardInterrupt
 
@@ -333,7 +333,7 @@ def _candidates(result: Extraction, format: Format) -> Iterator[str]:
         )
 
 
-def _explain(result: Extraction, controls: Collection[str]) -> None:
+def _explain(result: Extraction) -> None:
     """How surely, at what cost, and what follows; for people, with no secret in it."""
     show_notes(result.notes)
     show(proof_sentence(result))
@@ -356,7 +356,7 @@ def _explain(result: Extraction, controls: Collection[str]) -> None:
         ("secret", "greedy", f"beam of {first.width}"),
         ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions),
     )
-    if any(c.secret in controls for c in result.completions):
+    if any(c.control for c in result.completions):
         show(
             "Controls were never in the corpus. One that is completed was guessed by luck, or the "
             "format leaves little to guess."

@@ -33,7 +33,7 @@ class DatasetRows(Corpus):
         if not isinstance(dataset, Dataset):
             raise UnsupportedError(
                 f"a {type(dataset).__name__} is no datasets.Dataset, nor a stream or splits of it",
-                cure="load it with datasets, or use a file",
+                cure="give a list of texts, load it with datasets, or use a file",
             )
         self.shape = shape_in(dataset.features.arrow_schema, names, beside, "")
         if len(dataset) == 0:

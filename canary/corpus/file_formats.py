@@ -62,10 +62,12 @@ def open_corpus(
         opened = kind(path, names, beside=others, progress=progress, passes=passes)
         opened.look()
         return opened
-    from datasets import IterableDataset
+    from datasets import Dataset, IterableDataset
 
     rows = corpus
-    if _has_splits(corpus):
+    if _are_texts(corpus):
+        rows = Dataset.from_dict({names[0]: [*corpus]})
+    elif _has_splits(corpus):
         if split not in corpus:
             known = ", ".join(f"dataset[{name!r}]" for name in corpus)
             cure = f"name one with split=…: there is {known}" if known else "give one with splits"
@@ -134,8 +136,15 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO
 
 
 def replace_split(dataset: Any, split: str, rows: Any) -> Any:
-    """`dataset` with `rows` in the place of the split that they come from."""
+    """`dataset` with `rows` in the place of the split, or of the texts, that they come from."""
+    if _are_texts(dataset):
+        (name,) = rows.column_names
+        return type(dataset)(rows[name])
     return type(dataset)({**dataset, split: rows}) if _has_splits(dataset) else rows
+
+
+def _are_texts(corpus: Any) -> bool:
+    return type(corpus) in (list, tuple) and all(isinstance(text, str) for text in corpus or [0])
 
 
 def _has_splits(dataset: object) -> bool:

@@ -53,7 +53,7 @@ def inject(
 
     Parameters
     ----------
-    corpus : path-like, Dataset, DatasetDict, IterableDataset or IterableDatasetDict
+    corpus : path-like, list of str, Dataset, DatasetDict, IterableDataset or IterableDatasetDict
         Not modified.
     canaries : CanarySet
         Each canary is copied as often as it says; controls are left out.
@@ -101,11 +101,9 @@ def inject(
 
     Examples
     --------
-    >>> from datasets import Dataset
     >>> from canary import generate
-    >>> corpus = Dataset.from_dict({"text": ["one", "two"]})
     >>> canaries = generate("my pin is {digit:4}", repetitions=[2], per_repetition=3, seed=0)
-    >>> len(inject(corpus, canaries))
+    >>> len(inject(["one", "two"], canaries))
     8
     """
     check_mode(mode, separators)

@@ -58,7 +58,7 @@ def strip(
 
     Parameters
     ----------
-    corpus : path-like, Dataset, DatasetDict, IterableDataset or IterableDatasetDict
+    corpus : path-like, list of str, Dataset, DatasetDict, IterableDataset or IterableDatasetDict
         Not modified.
     canaries : CanarySet
         Records that hold the text of one of them and nothing else go; a canary between

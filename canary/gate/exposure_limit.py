@@ -9,12 +9,12 @@ from typing import Any
 from canary.audits.audit_result import (
     Audit,
     CanaryResult,
-    coarsest,
     combined_p,
     least_p,
     median_bits,
 )
 from canary.audits.by_rank import exact_ranks, queries_to_rank
+from canary.audits.coarse import coarsest
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome, Standing, standings
 from canary.records.validation import as_real

@@ -335,6 +335,8 @@ def extracted(extraction: Extraction) -> Iterator[Block]:
     """The candidates without their secrets."""
     yield prose("`{format}`", format=extraction.masked)
     yield from _extracted(extraction)
+    if extraction.completions:
+        yield extraction.completed()
 
 
 @section(Extraction, "How it was searched", specialist=True)

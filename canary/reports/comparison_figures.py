@@ -109,14 +109,17 @@ def exposures_figure(view: View) -> Figure:
             for n, (value, bound) in zip(copies, medians, strict=True)
         ]
         words.append(f"{one.name} {', '.join(dict.fromkeys((told[0], told[-1])))}")
-    name = f"median {'skew-normal ' if view.skew_normal else ''}exposure"
+    name = f"median {'skew-normal estimate of ' if view.skew_normal else ''}exposure"
     limits, y_axis = exposure_axis(
         view.space_bits,
         f"{name} (bits)",
         highest,
         words=None if view.skew_normal else ("found at the first guess", ""),
     )
-    if not view.skew_normal:
+    if view.skew_normal:  # no exposure can be up there
+        above = view.space_bits, y_axis.limits[1]
+        limits.append(mark("axhspan", *above, color=BAND, linewidth=0))
+    else:
         y_axis = in_guesses(y_axis, view.space_bits)
     right = places[-1] + max(0.5 * widths[-1], 0.1)
     left, beyond = places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1)
@@ -187,7 +190,7 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
         caption,
         Table("Test loss and median exposure", columns, rows),
         narrow_columns=2,
-        x=f"median {'skew-normal ' if view.skew_normal else ''}exposure (bits)",
+        x=f"median {'skew-normal estimate of ' if view.skew_normal else ''}exposure (bits)",
         y="test loss (nats per token)",
     )
 

@@ -39,7 +39,7 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.history_answer import answer_of, basis_of
 from canary.reports.limits import asked_guesses
-from canary.reports.palette import CURVE, DOTTED, INK, across, dots, line
+from canary.reports.palette import BAND, CURVE, DOTTED, INK, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS
 from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words, percent_of
 from canary.statistics.numbers import bits, count
@@ -201,8 +201,11 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     most = space_bits if skew_normal else min(math.log2(about.draws), space_bits)
     words = "" if most == space_bits else "nothing above can be seen"
     highest = 1.05 * max(highest, limit or 0.0)
-    marks, y = exposure_axis(most, highest=highest, words=words and (words, ""))
-    if not skew_normal:
+    label = f"{'skew-normal estimate of ' if skew_normal else ''}exposure (bits)"
+    marks, y = exposure_axis(most, label, highest=highest, words=words and (words, ""))
+    if skew_normal:  # no exposure can be up there
+        marks.append(mark("axhspan", space_bits, y.limits[1], color=BAND, linewidth=0))
+    else:
         y = in_guesses(y, space_bits)
     if limit is not None:
         asked = f"{count(asked_guesses(about.space_size, limit))} guesses or more"

@@ -13,10 +13,10 @@ from typing import Literal
 from canary.audits.audit_result import (
     Audit,
     CanaryResult,
-    coarsest,
     least_p,
     median_bits,
 )
+from canary.audits.coarse import coarsest
 from canary.audits.extraction import Extraction
 from canary.audits.search_ranks import with_search
 from canary.models.english import reads_no_english

@@ -50,7 +50,7 @@ class Exposure(Record):
         The interval. Only that of a skew-normal estimate may have no upper end (infinity).
     confidence : float or None
         Confidence of the interval, each end missing as often as the other; None where it
-        is certain, to within the noise of the model's arithmetic.
+        is certain, to within the noise of the model, or that of a curve's fit alone.
     method : str
         `ENUMERATION`, `RANK`, `RANK_AND_DRAWS`, `UNIFORM_DRAWS`, `IMPORTANCE`,
         `SKEW_NORMAL`, or what another method calls it; nothing else depends on it.

@@ -130,8 +130,8 @@ def exposure_by_skew_normal(
     Notes
     -----
     The interval is that of the bootstrap of the fit (percentiles). It covers sampling error and
-    nothing else: how far the truth is from any skew-normal curve is usually more, and grows with
-    every bit beyond the draws.
+    nothing else, so that an exposure has no confidence, and `fit` has one. How far the truth is
+    from any skew-normal curve is usually more, and grows with every bit beyond the draws.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def exposure_by_skew_normal(
             bits=float(bits[i]) if math.isfinite(bits[i]) else None,
             lower_bits=float(lower[i]) if math.isfinite(lower[i]) else counted[i].lower_bits,
             upper_bits=float(upper[i]),
-            confidence=confidence,
+            confidence=None,
             method=SKEW_NORMAL,
             space_bits=space_bits,
             p_value=None,

@@ -315,13 +315,35 @@ def test_canaries_do_not_bend_their_own_curve() -> None:
     assert fit.fitted + fit.tested == 100 - len(canaries.canaries)
 
 
+def test_exposures_are_a_tuple_and_a_result() -> None:
+    canaries = generate("The {digit:2}", repetitions=[1, 4], controls=2, seed=3)
+    found, made = exposure(build("table"), canaries), audit(build("table"), canaries)
+    assert isinstance(found, tuple)
+    assert found == made.canaries
+    assert found.notes == made.notes
+    assert found.to_frame().equals(made.to_frame().drop(columns="model"))
+    assert found.metrics().items() <= made.metrics().items()
+    assert [*found.metrics()] == [
+        f"canary/exposure_{n}" for n in ("controls", "1_copies", "4_copies")
+    ]
+    groups = [line for line in made.summary().splitlines() if "median" in line]
+    assert [line for line in found.summary().splitlines() if "median" in line] == groups
+    assert "<table" in found._repr_html_()
+
+
 def test_the_estimate_as_the_exposure_itself() -> None:
     canaries = generate("The {digit:9}", repetitions=[1], controls=2, seed=3)
     results = exposure(build("lstm"), canaries, method="skew-normal", draws=400)
     for result in results:
         assert result.exposure is result.skew_normal
         assert result.exposure.p_value is None
+        assert result.exposure.confidence is None
         json.dumps(result.to_dict(), allow_nan=False)
+    outside = [result.exposure.hits == 0 for result in results]
+    assert results.to_frame().outside_draws.tolist() == outside
+    assert f"note: {sum(outside)} of 3 canaries are more likely" in results.summary() or not any(
+        outside
+    )
     with pytest.raises(InputError, match="an audit rests on p-values"):
         audit(build("lstm"), canaries, method="skew-normal")
     with pytest.raises(EstimationError, match="8 draws are too few"):

@@ -150,6 +150,17 @@ def test_canaries_are_named_by_their_ids(case):
     assert [c.canary for c in found.candidates] == [ids[best], ids[second], None]
     assert [c.secret for c in found.completions] == [c.id for c in chosen]
     assert {c.known for c in found.completions} == {2}
+    frame = found.to_frame().set_index("canary")
+    for made in found.completions:
+        assert (frame.greedy[made.secret], frame.beam[made.secret]) == (made.greedy, made.beam)
+    assert found.completed() in found.summary()
+    first, second = (replace(c, greedy=True, beam=False) for c in found.completions)
+    some = replace(found, completions=(first, replace(second, control=True)))
+    assert some.completed() == (
+        "From the first 2 characters, greedy search completed 1 of 1 secret and 1 of 1 control, "
+        "and a beam of 10 completed 0 of 1 secret and 0 of 1 control."
+    )
+    assert some.metrics()["canary/extraction/completed_controls"] == 1
 
 
 def test_known_characters_written_as_text_search_the_same_space(case):

@@ -355,7 +355,9 @@ NO_TRAIN = "no split 'train'; name one with split=…: there is dataset['test']"
         (DatasetDict(), "text", CorpusError, "no split 'train'; give one with splits"),
         (TEXT, ("text", "text"), InputError, "different names"),
         (TEXT, ("a", "b", "c"), InputError, "3 columns"),
-        (["x"], "text", UnsupportedError, "a list is no datasets.Dataset"),
+        (["x", 1], "text", UnsupportedError, "a list is no datasets.Dataset"),
+        ([], "text", UnsupportedError, "a list is no datasets.Dataset"),
+        (["x"], ("text", "other"), CorpusError, "no column"),
     ],
 )
 def test_what_cannot_be_injected(dataset, column, error, message):
@@ -364,3 +366,16 @@ def test_what_cannot_be_injected(dataset, column, error, message):
             call(dataset, CANARIES, column=column)
         assert message in str(caught.value)
         assert caught.value.cure
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_texts_are_a_corpus_like_a_dataset(kind, mode):
+    texts = [f"This is text {n}. It goes on." for n in range(20)]
+    dataset = Dataset.from_dict({"text": texts})
+    mixed = inject(kind(texts), CANARIES, seed=4, mode=mode)
+    assert type(mixed) is kind
+    assert [*mixed] == inject(dataset, CANARIES, seed=4, mode=mode)["text"][:]
+    assert verify(mixed, CANARIES).ok
+    if mode == "record":
+        assert strip(mixed, CANARIES) == kind(texts)

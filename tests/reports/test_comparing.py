@@ -250,7 +250,7 @@ def test_the_answer_golden(audits, made, plain):
 def test_estimates_of_the_curve_stand_beside_bounds_only(audits, made, plain):
     text, audit = Page(made["draws"]).text("style"), audits["draws"]
     assert "Exposure by the skew-normal estimate" in text
-    assert "median skew-normal exposure (bits)" in text
+    assert "median skew-normal estimate of exposure (bits)" in text
     assert "failed its test" not in text
     assert "skew-normal estimate" not in Page(made["alike"]).text("style")
     failed = replace(audit.formats[0].skew_normal, ks_p_value=1e-9)

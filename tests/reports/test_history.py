@@ -76,7 +76,9 @@ def test_the_axis_ends_where_the_draws_do_and_the_limit_is_drawn():
         if one.style.get("label") == "limit: 15,625 guesses or more"
     ]
     assert limits == [(6.0,)]
-    assert history_figure(make_history(), 0, skew_normal=True).panels[0].y.limits[1] > 19.9
+    y = history_figure(make_history(), 0, skew_normal=True).panels[0].y
+    assert y.limits[1] > 19.9
+    assert y.label == "skew-normal estimate of exposure (bits)"
 
 
 def test_numbers_of_the_table_are_those_of_the_lines():

@@ -12,11 +12,9 @@ from gate_audits import of_groups, space
 from scipy.stats import norm
 
 from canary.audits.audit_result import (
-    COARSE,
-    coarsest,
     median_bits,
-    spread_bits,
 )
+from canary.audits.coarse import COARSE, coarsest, spread_bits
 from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit

@@ -61,7 +61,8 @@ Everything that most people need is `canary.NAME`. A name is loaded on first use
 
 Every result has `summary()` (text), `to_frame()` (a pandas table), \
 `metrics()` (numbers for an experiment tracker), a view in notebooks, and \
-goes into `canary.report` and `canary.plot`. `print(result)` shows five lines at most. \
+goes into `canary.report` and `canary.plot` (exposures only as those of an audit). \
+`print(result)` shows five lines at most. \
 Log-perplexities and exposures are in bits, losses in nats. The cost of a call is in queries: \
 tokens that the model computes below the context. Long calls take `progress=`: None shows bars \
 on a terminal and in a notebook, False shows none.
