@@ -46,6 +46,9 @@ from canary.tokens.tokenizer import Tokenizer
 _FAR = -1e6
 """Nats of a probability that is 0 in float32, and whose square is not infinite."""
 
+_SMALL_BYTES = 1 << 26
+"""A module up to this size is hashed at the start of each use."""
+
 _AT_ONCE = 1 << 22
 """Log-probabilities of whole distributions that are held at a time."""
 
@@ -60,6 +63,7 @@ class TorchModel(ABC):
         self.module, self.tokenizer = module, tokenizer
         self._devices = devices_of(module)
         self.device = self._devices[0]
+        self._weights: list[tuple[int, int, int]] = []
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.facts}>"
@@ -113,10 +117,26 @@ class TorchModel(ABC):
         return fingerprint(self.module)
 
     def refresh(self) -> None:
-        """Hash the weights again, and if they have changed since, measure the noise again."""
+        """Hash the weights again, and if they have changed since, measure the noise again.
+
+        A module of more than `_SMALL_BYTES` is hashed again only if torch has counted a change in
+        place since (an optimizer's step, `load_state_dict`; not one through `Tensor.data`).
+        """
+        state = self._state_of_weights()
+        if state == self._weights and sum(size for *_, size in state) > _SMALL_BYTES:
+            return
         now = self.fingerprint()
         if now != self.facts.fingerprint:
             remeasure_noise(self, fingerprint=now)
+        self._weights = state
+
+    def _state_of_weights(self) -> list[tuple[int, int, int]]:
+        """Address, count of changes and bytes of each tensor."""
+        tensors = [*self.module.parameters(), *self.module.buffers()]
+        return [
+            (t.data_ptr(), 0 if t.is_inference() else t._version, t.numel() * t.element_size())
+            for t in tensors
+        ]
 
     def introduced(self, name: str, logits: torch.Tensor, **others: Any) -> ModelFacts:
         """The facts of a model that gave these logits; its noise is still to be measured.
@@ -138,6 +158,7 @@ class TorchModel(ABC):
             raise ModelError(f"the model has {vocabulary} tokens, its tokenizer {size}", cure=cure)
         probe = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
         dtype = dtype_at_work(self.module, lambda: self.logits(probe))
+        self._weights = self._state_of_weights()
         about = {"length_limit": None, "attention": "none", "noise_bits_per_token": 0.0, **others}
         return ModelFacts(
             name=name,

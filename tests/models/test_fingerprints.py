@@ -66,6 +66,23 @@ def test_the_config_counts_and_where_a_model_lies_and_how_it_is_used_does_not(tm
         assert fingerprint(other) != plain
 
 
+def test_a_large_module_is_hashed_again_where_torch_has_counted_a_change(monkeypatch):
+    monkeypatch.setattr("canary.models.torch_model._SMALL_BYTES", 0)
+    module = Cell()
+    model = loaded(module)
+    hashed = []
+    monkeypatch.setattr(model, "fingerprint", lambda: hashed.append(1) or fingerprint(module))
+    assert load(model).facts.fingerprint == fingerprint(module)
+    assert not hashed
+    optimizer = torch.optim.AdamW(module.parameters(), 0.1)
+    module.embedding.weight.sum().backward()
+    optimizer.step()
+    assert load(model).facts.fingerprint == fingerprint(module)
+    module.load_state_dict({name: 2 * kept for name, kept in module.state_dict().items()})
+    assert load(model).facts.fingerprint == fingerprint(module)
+    assert len(hashed) == 2
+
+
 def test_weights_that_were_trained_since_are_hashed_and_measured_again():
     module = Cell()
     model = loaded(module)
