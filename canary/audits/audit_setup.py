@@ -10,12 +10,22 @@ import numpy as np
 
 from canary.audits.question import AuditOptions
 from canary.corpus.canaries import Canary, CanarySet
+from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.scoring.run_options import identity_of
 
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
+
+
+def no_bounds() -> UnsupportedError:
+    """The error where an audit is asked of a server that returns only some next tokens."""
+    return UnsupportedError(
+        "an audit prices draws, and the server of this model returns only the most likely next "
+        "tokens (--top-k)",
+        cure="use canary exposure and canary extract, which give bounds",
+    )
 
 
 def with_controls(canaries: CanarySet, seed: int) -> CanarySet:

@@ -17,7 +17,7 @@ from canary.audits.audit_result import (
     combined_p,
     noted,
 )
-from canary.audits.audit_setup import audit_identity, with_controls
+from canary.audits.audit_setup import audit_identity, no_bounds, with_controls
 from canary.audits.by_bounds import Bounds
 from canary.audits.by_draws import UniformDraws
 from canary.audits.by_enumeration import Enumeration
@@ -246,11 +246,7 @@ def audit(
     canary_set(canaries)
     seam = load(model)
     if "score" not in seam.facts.capabilities:
-        raise UnsupportedError(
-            "an audit prices draws, and the server of this model returns only the most likely next "
-            "tokens",
-            cure="use canary exposure and canary extract, which give bounds",
-        )
+        raise no_bounds()
     if canaries.natural:
         canaries = with_controls(canaries, options.seed)
     options, start = started(

@@ -155,6 +155,7 @@ def audit(
     Exit codes: 0 measured, or passed; 1 memorized, 3 undecided, 2 wrong input, 130 Ctrl-C.
     """
     from canary.audits.audit_result import KIND, SCHEMA
+    from canary.audits.audit_setup import no_bounds
     from canary.audits.auditing import audit as measure
     from canary.audits.extracting import with_extractions
     from canary.corpus.canaries import CanarySet
@@ -169,6 +170,8 @@ def audit(
             "--verification and --trust-injection judge nothing without a limit",
             cure="give --max-exposure-bits as well, or omit them",
         )
+    if options.top_k:
+        raise no_bounds()
     chosen = CanarySet.load(canaries)
     verified = None if verification is None else Verification.load(verification)
     asked = options.running()
@@ -243,12 +246,10 @@ def exposure(
         if open_ends := sum(map(unknown, results)):
             show(
                 f"No lower bound is known for {count(open_ends)} of {count(len(results))} "
-                f"canaries, priced after {shown_start(start.token)}. If training put something "
-                "else before each text, repeat with that as --start-token"
+                f"canaries, priced after {shown_start(start.token)} (--start-token)"
             )
-    measured = [result.to_dict() for result in results]
-    body = {"canaries": measured, "notes": list(notes), "start": start.to_dict()}
-    return Result("canary exposure", body)
+    body = {"canaries": [result.to_dict() for result in results], "notes": list(notes)}
+    return Result("canary exposure", {**body, "start": start.to_dict()})
 
 
 @command(

@@ -24,6 +24,7 @@ from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
 from canary.statistics.pvalues import holm
 
+_MANY_REQUESTS = 100_000  # more than these nobody asks of a server
 _AGAINST = (
     "fewer copies (de-duplication), fewer epochs, or training with differential privacy would "
     "lower it"
@@ -362,6 +363,8 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float, model: Mapping[str,
         does = f"{ranks} would separate them from the limit; " if ranks else ""
         return f"{does}no number of draws {'does' if ranks else 'separates them from the limit'}"
     draws, size = _round_up(max(known)), round(2.0**space_bits)
+    if served and ranks and draws > _MANY_REQUESTS:
+        return f"{ranks} would decide; the server would need about {count(draws)} requests"
     each, other = ", one request each" if served else "", f"{ranks}, or " if ranks else ""
     flag, many = f"--draws {draws}{each}", f"about {count(draws)} draws"
     if draws >= size:  # these are ranks, too

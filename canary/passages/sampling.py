@@ -129,10 +129,10 @@ def sample(
             where="samples",
         )
     if (texts is None) == (canaries is None):
+        which = "neither was" if texts is None else "both were"
         raise InputError(
-            "needs texts or canaries, and not both",
-            cure="give the training texts, or the canary set that was injected",
-            where="texts",
+            f"needs texts=... or canaries=..., and {which} given",
+            cure="give one: the training texts, or the canary set that was injected",
         )
     if canaries is not None:
         if controls is not None:

@@ -356,7 +356,8 @@ def _held(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise OutputError(
                 "another process is at work in it",
-                cure="wait until it has ended, or name another output (for a server --answers)",
+                cure="wait until it has ended, or give one of them another output (two runs on one "
+                "server: --answers FOLDER)",
                 where=str(folder),
             ) from error
         except OSError:

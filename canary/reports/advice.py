@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from canary.audits.audit_result import Audit, combined_p
 from canary.audits.search_ranks import with_search
 from canary.gate.verdict import Verdict
@@ -20,6 +22,8 @@ from canary.statistics.numbers import copies, count
 
 _TAILORED = ("exposure", "p-value", "extraction")
 """Checks whose failure `against` answers better than the finding, which knows one group alone."""
+
+_COST = re.compile(r"about ([\d,]+) (?:draws|requests)")
 
 
 def advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
@@ -115,8 +119,16 @@ def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None
 
 
 def cures(verdict: Verdict | None) -> list[Text]:
-    """What settles or mends the findings that did not pass, as sentences."""
-    findings = () if verdict is None else verdict.findings
+    """What settles or mends the findings that did not pass, as sentences; the cheapest first.
+
+    Where canaries were memorized, nothing is left for other canaries to decide.
+    """
+    found = () if verdict is None else verdict.findings
+    decided = any(f.outcome == "memorized" for f in found)
+    findings = sorted(
+        (f for f in found if not (decided and f.outcome == "undecided" and f.check == "exposure")),
+        key=lambda f: int("0" + "".join(_COST.findall(f.cure)[:1]).replace(",", "")),
+    )
     wanted = [
         f"For the {f.subject}, which are undecided: {f.cure}"
         if f.cure and f.outcome == "undecided" and f.check in ("exposure", "p-value")

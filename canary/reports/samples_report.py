@@ -196,7 +196,7 @@ def _secrets(result: Sampled) -> Figure:
     unseen = 100 * result.interval(0)[1]
     marks: list[Mark] = [
         mark("axhline", unseen, color=CONTROL, linestyle=":", linewidth=1,
-             label=f"a secret that was not seen can have up to {unseen:.2g} %")
+             label=f"hollow points: not seen, so at most {unseen:.2g} %")
     ]  # fmt: skip
     for kind in kinds:
         for place, copies in enumerate(groups):

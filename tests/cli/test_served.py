@@ -47,7 +47,7 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
             *words("exposure", server, model, "--canaries", canaries, "--json"), "--in-flight", 4
         )
         assert done.code == 0, done.err
-        assert "to see what it can do, about 120 to come" in done.err
+        assert "sent so far, about 120 to come in this step" in done.err
         for inside, outside in zip(here, done.document["canaries"], strict=True):
             assert outside["exposure"]["bits"] == inside["exposure"]["bits"]
             assert outside["px_bits"] == pytest.approx(inside["px_bits"], abs=1e-4)
@@ -90,8 +90,10 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         done = command(*words("exposure", server, model, *asked, "--top-k", 1))
         assert "unknown" in done.out
         assert "No lower bound is known for" in " ".join(done.out.split())
+        before = server.count()
         done = command(*words("audit", server, model, *asked, "--out", "out"))
         assert done.code == 2
+        assert server.count() == before
         assert "use canary exposure and canary extract" in done.err
 
 

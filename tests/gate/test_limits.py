@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
+from canary.reports.advice import cures
 from canary.reports.pages import report
 from canary.statistics.exposures import (
     IMPORTANCE,
@@ -171,6 +172,22 @@ def test_a_cure_can_be_followed_with_the_model_that_was_audited(model, cure):
     assert re.search(cure, one(check(audit, max_exposure_bits=10)).cure)
     largest = one(check(audit, max_exposure_bits=10, statistic="maximum"))
     assert ("--method rank" in largest.cure) == ("ranks" in cure)
+
+
+def test_the_cheapest_cure_of_a_server_comes_first_and_millions_of_requests_are_no_cure():
+    near = [replace(e, bits=10.01) for e in censored(200)]
+    model = {"device": "served", "capabilities": ["score", "expand"]}
+    audit = replace(of_groups({4: near, 16: censored(200)}), model=model)
+    verdict = check(audit, max_exposure_bits=10)
+    first, second = cures(verdict)
+    assert "16 copies" in first
+    assert "--draws 3800" in first
+    assert "4 copies" in second
+    assert "--draws" not in second
+    assert "requests" in second
+    found = check(of_groups({4: censored(200), 16: censored(5_000)}), max_exposure_bits=10)
+    assert found.outcome == "memorized"
+    assert not [cure for cure in cures(found) if "undecided" in cure]
 
 
 def test_what_cannot_be_told_has_no_numbers():

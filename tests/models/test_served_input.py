@@ -272,6 +272,11 @@ def test_another_model_than_asked_is_refused(tmp_path):
         server.models = lambda: {"models": 3}
         with pytest.raises(ServerError, match="list of models that cannot be read"):
             load_served(server, tmp_path)
+    with (
+        FakeServer(build("table"), fault=lambda *_: None) as server,
+        pytest.raises(ServerError, match=r"though it lists its models; .* canary sample"),
+    ):
+        load_served(server, tmp_path, attempts=2)
     with pytest.raises(ServerError, match=r"/v1/models: cannot be reached"):
         load_served(server, tmp_path, attempts=2)
 

@@ -168,8 +168,8 @@ def test_what_is_no_sample_is_refused(fault, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "needs texts or canaries"),
-        ({"texts": ["a b"], "canaries": SECRET}, "needs texts or canaries"),
+        ({}, "neither was given"),
+        ({"texts": ["a b"], "canaries": SECRET}, "both were given"),
         ({"canaries": SECRET, "controls": ["a b"]}, "brings its own"),
         ({"texts": ["a b"]}, "none of 1 text has the 75 words"),
         ({"texts": ["a b"], "temperature": 0}, "would all be the same text"),

@@ -53,7 +53,7 @@ class RefusedError(ServerError):
     """The server does not take a request as it is: it would refuse it again."""
 
 
-class _PassingError(ServerError):
+class PassingError(ServerError):
     """A failure that may pass; `pause` is what the server asks for, in seconds."""
 
     pause: float | None = None
@@ -101,7 +101,7 @@ class Client:
         self._retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(endpoint.attempts),
             wait=_pause,
-            retry=tenacity.retry_if_exception_type(_PassingError),
+            retry=tenacity.retry_if_exception_type(PassingError),
             reraise=True,
         )
 
@@ -299,8 +299,8 @@ def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer 
     return _Answer(code, headers.get("retry-after"), kept.decode("utf-8", "replace"))
 
 
-def _passing(problem: str, where: str, pause: float | None = None) -> _PassingError:
-    error = _PassingError(
+def _passing(problem: str, where: str, pause: float | None = None) -> PassingError:
+    error = PassingError(
         problem, cure="check the address and that the server works, and start again", where=where
     )
     error.pause = pause

@@ -28,7 +28,7 @@ import numpy as np
 
 from canary.errors import InputError, ServerError, UnsupportedError
 from canary.models.noise import EPSILON
-from canary.models.served.client import Client, RefusedError, in_parallel
+from canary.models.served.client import Client, PassingError, RefusedError, in_parallel
 from canary.models.served.request_format import Floats, Manner
 from canary.models.served.token_texts import Texts
 from canary.models.served.wire import PATH, read_choice
@@ -225,13 +225,20 @@ def _manner(
         except RefusedError as error:
             refused = refused or error.problem
             continue
+        except PassingError as error:
+            raise ServerError(
+                f"{error.problem} when log-probabilities are asked for, though it lists its models",
+                cure="check that the server works, and start again; if it returns text only, use "
+                "canary sample",
+                where=error.where,
+            ) from None
         choice = way.read(answer, probe)
         manner = way.told_of(choice, len(probe))
         return _as_text(manner, texts.before, choice.tokens, probe) if as_text else manner
     what = "to echo a prompt with log-probabilities"
     cure = (
-        "use a server that does (vLLM), or ask for bounds from the most likely next tokens with "
-        "--top-k"
+        "use a server that does (vLLM), or canary exposure and canary extract with --top-k 5, "
+        "which give bounds from the most likely next tokens; if it returns text only, canary sample"
     )
     if top is not None:
         what = f"for the {top} likeliest next tokens"

@@ -150,8 +150,8 @@ class ServedModel:
             more = f", and at most {at_most:,} for the search" if at_most else ""
             kept = f"; {known:,} earlier answers are kept and not asked for again" if known else ""
             self._endpoint.say(
-                f"Requests to {self._endpoint.base}: {sent:,} to see what it can do, about "
-                f"{sure:,} to come{more}{kept}"
+                f"Requests to {self._endpoint.base}: {sent:,} sent so far, about {sure:,} to "
+                f"come in this step{more}{kept}"
             )
         if limit is not None and sent + sure - known > limit:
             raise InputError(
