@@ -201,6 +201,7 @@ IN_SMALL = {
         "lr=2e-3": "lr=0.0",
         '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
     },
+    "docs/guides/notebook.md": {"EPOCHS = 8\n": "EPOCHS = 1\n", "[:200]": "[:20]", "128": "16"},
     "docs/guides/pytest.md": {"draws=2_000": "draws=100, budget=1_000"},
 }
 """What a page says of the size of something, and what is run in its place.
