@@ -83,7 +83,7 @@ class Limits:
     "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
     audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
     "seeds of the same training. Or one membership.json, models.json, forgetting.json or "
-    "verbatim.json.",
+    "verbatim.json, or the samples.json of canary sample.",
     statistic="Which exposure is limited: the median for each number of copies, or the largest of "
     "all.",
     max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "

@@ -22,7 +22,7 @@ from canary.gate.check_result import Tested, check_tested
 from canary.gate.coins import epsilon_bound, within_epsilon
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
-from canary.gate.passages_limit import check_passages
+from canary.gate.passages_limit import check_passages, check_samples
 from canary.gate.preconditions import (
     controls,
     doubts_before,
@@ -37,6 +37,7 @@ from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.gate.watched import watched
 from canary.passages.result import Verbatim
+from canary.passages.sampled import Sampled
 from canary.records.sealing import sealed
 from canary.records.validation import (
     as_real,
@@ -67,7 +68,7 @@ _NO_START = (
 
 @sealed
 def check(
-    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested | Verbatim,
+    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested | Verbatim | Sampled,
     *,
     max_exposure_bits: float | None = None,
     statistic: Statistic = "median",
@@ -103,11 +104,11 @@ def check(
 
     Parameters
     ----------
-    audit : Audit, sequence of Audit, Survey, Forgetting, Verbatim, or path of one
+    audit : Audit, sequence of Audit, Survey, Forgetting, Verbatim, Sampled, or path of one
         Several audits are of models that were trained with different seeds. Limits hold for each
-        of them. The others are what membership attacks, `canary.forgotten` and `canary.verbatim`
-        found; their files are ``membership.json``, ``models.json``, ``forgetting.json`` and
-        ``verbatim.json``.
+        of them. The others are what membership attacks, `canary.forgotten`, `canary.verbatim` and
+        `canary.sample` found; their files are ``membership.json``, ``models.json``,
+        ``forgetting.json``, ``verbatim.json`` and ``samples.json``.
     max_exposure_bits : float, optional
         The largest exposure that passes. *memorized* if the lower end of the interval is
         above it, *passed* if the upper end does not, *undecided* otherwise.
@@ -171,13 +172,12 @@ def check(
         the query set has a rho of about 1, so a limit somewhat below 1 can be passed. Above 0, at
         most 1.
     trust_members : bool
-        Of a test of membership or passages: your word that its members or texts were in the
-        training data. A test that shows no sign of them passes only with it, for a model that
-        never read them would pass.
+        Your word that members, texts or secrets were in the training data. Without it, a test that
+        shows no sign of them does not pass.
     max_extractable : float, optional
-        Of a test of passages: *passed* if the share of passages that come out is at most this, by
-        the upper end of its interval. *failed* if the lead over the controls is above it, by the
-        lower end and with a p-value of 0.05 at most. Above 0, below 1.
+        Of a test of passages or samples: *passed* if the share of passages, or planted secrets,
+        that come out is at most this, by the interval. *memorized* if more secrets come out (p of
+        0.001), *failed* if passages do, beyond controls (p of 0.05). Above 0, below 1.
     tries, chance : int, float
         Of `max_extractable`: a passage comes out if greedy decoding gives it, or if `tries`
         samples under any measured scheme hold it with at least this chance.
@@ -289,8 +289,9 @@ def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
     names = ["max_auc", "max_tpr_at_fpr", "forgotten", "min_rho"]
     if subject == "a test of passages":
         judge, names = check_passages, ["max_extractable", "tries", "chance"]
-    asked = (*names, "trust_members", "undecided")
-    return judge(given["audit"], **{name: given[name] for name in asked})
+    elif subject == "samples of a server":
+        judge, names = check_samples, ["max_extractable"]
+    return judge(given["audit"], **{n: given[n] for n in (*names, "trust_members", "undecided")})
 
 
 def _asked(given: Mapping[str, object]) -> list[str]:

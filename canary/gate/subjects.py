@@ -11,10 +11,18 @@ from canary.membership import forgetting, models_result, shadow_survey, text_sur
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.survey import Survey
 from canary.passages import result as passages
+from canary.passages import sampled
 from canary.passages.result import Verbatim
+from canary.passages.sampled import Sampled
 from canary.records.versioned_json import kind_of
 
-Subject = Literal["an audit", "a membership test", "a forgetting test", "a test of passages"]
+Subject = Literal[
+    "an audit",
+    "a membership test",
+    "a forgetting test",
+    "a test of passages",
+    "samples of a server",
+]
 
 SURVEYS = (shadow_survey.KIND, text_survey.KIND, models_result.KIND)
 """The kinds of documents that membership attacks write."""
@@ -24,6 +32,7 @@ LIMITS: Mapping[Subject, tuple[str, ...]] = {
     "a membership test": ("max_auc", "max_tpr_at_fpr"),
     "a forgetting test": ("forgotten", "min_rho"),
     "a test of passages": ("max_extractable",),
+    "samples of a server": ("max_extractable",),
 }
 """What can be asked of each kind of result."""
 
@@ -31,6 +40,7 @@ _OTHERS = {
     "a membership test": ("undecided", "trust_members"),
     "a forgetting test": ("undecided",),
     "a test of passages": ("tries", "chance", "trust_members", "undecided"),
+    "samples of a server": ("trust_members", "undecided"),
 }
 """What else `canary.check` takes of results that are no audits."""
 
@@ -58,6 +68,8 @@ def subject_of(given: object) -> Subject:
         return "a forgetting test"
     if isinstance(given, Verbatim) or kind == passages.KIND:
         return "a test of passages"
+    if isinstance(given, Sampled) or kind == sampled.KIND:
+        return "samples of a server"
     return "an audit"
 
 

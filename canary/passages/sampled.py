@@ -17,6 +17,8 @@ from canary.statistics.numbers import Shown, plural, probability
 from canary.statistics.shares import clopper_pearson
 
 KIND, SCHEMA = "canary samples", 1
+SURE = 0.001
+"""p-values up to this show that planted secrets did not come out by chance."""
 
 WITHOUT_CONTROLS = (
     "There are no controls: nothing distinguishes what the model memorized from what any model "

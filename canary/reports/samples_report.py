@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from canary.passages.sampled import Sampled
+from canary.passages.sampled import SURE, Sampled
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
     Axis,
@@ -27,7 +27,6 @@ from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import count, plural, probability
 
 _LEVEL = 0.05
-_SURE = 0.001
 
 
 @report_of.register
@@ -84,7 +83,7 @@ def _key(result: Sampled) -> str:
     if result.planted:
         if not found.texts.hits:
             return "secret"
-        return "planted" if result.chance and result.chance.p_value <= _SURE else "luck"
+        return "planted" if result.chance and result.chance.p_value <= SURE else "luck"
     if not found.texts.hits:
         return "none"
     if found.difference is None:

@@ -75,8 +75,8 @@ def read_evidence(
             waiting = [*getattr(result, "audits", ()), *waiting]
             continue
         subject = subject_of(result)
-        if subject == "a test of passages":
-            raise InputError("is a test of passages, which has a report of its own", cure=cure,
+        if subject in ("a test of passages", "samples of a server"):
+            raise InputError(f"is {subject}, which has a report of its own", cure=cure,
                              where=place)  # fmt: skip
         if subject == "an audit" and place:
             result = Audit.load(place)

@@ -18,6 +18,7 @@ from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
 from canary.models.decoding import Scheme
 from canary.passages.result import Passages, Verbatim
+from canary.passages.sampled import Chance, Sampled, Sought
 from canary.records.versioned_json import dump_document
 from canary.reports.builders import report_of
 from canary.reports.document import Table
@@ -414,6 +415,51 @@ def test_passages_that_decide_nothing(made, asked, outcome, said):
     verdict = check(passages(**made), **{"max_extractable": 0.01, **asked})
     assert verdict.outcome == outcome
     assert said in str(verdict)
+
+
+def sampled_secrets(hits, *, samples=100, p_value=1e-9, secrets=40, temperature=1.0):
+    def kind(name, hits):
+        return Sought(
+            documents=secrets, short=0, digest="digest", document=tuple(range(secrets)),
+            position=(0,) * secrets, hits=(1,) * hits + (0,) * (secrets - hits),
+            near=(1,) * hits + (0,) * (secrets - hits), copies=(4,) * secrets,
+            names=tuple(f"{name}-{at}" for at in range(secrets)),
+        )  # fmt: skip
+
+    return Sampled(
+        texts=kind("canary", hits), controls=kind("control", 0), samples=samples, near=0.8, cut=0,
+        chance=Chance(1e-6, p_value), confidence=0.95, model={"name": "m", "server": "http://s"},
+        settings={"temperature": temperature, "chat": False},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "outcome", "said"),
+    [
+        ({"hits": 20}, {}, "memorized", "20 of 40 planted secrets"),
+        ({"hits": 20, "p_value": 0.01}, {}, "undecided", "chance may give so many"),
+        ({"hits": 5}, {}, "undecided", "is in this interval"),
+        ({"hits": 1, "secrets": 400}, {}, "passed", "within the limit of 10 %"),
+        ({"hits": 0}, {}, "undecided", "nothing shows that the model was trained on them"),
+        ({"hits": 0}, {"trust_members": True}, "passed", "0 of 40 planted secrets"),
+        ({"hits": 0, "samples": 58}, {"trust_members": True}, "undecided", "at least 59 samples"),
+        ({"hits": 0, "samples": 59}, {"trust_members": True}, "passed", ""),
+        ({"hits": 0, "samples": 1, "temperature": 0.0}, {"trust_members": True}, "passed", ""),
+    ],
+)
+def test_samples_of_a_server_are_judged_as_other_results(tmp_path, made, asked, outcome, said):
+    found = sampled_secrets(**made)
+    verdict = check(found, **{"max_extractable": 0.1, **asked})
+    assert verdict.outcome == outcome
+    assert said in str(verdict)
+    assert outcome in junit(verdict)
+    assert "Check of samples of a server" in report_of(verdict).title
+    assert markdown(verdict).startswith(f"## canary: {outcome}")
+    found.save(tmp_path / "samples.json")
+    again = check(tmp_path / "samples.json", **{"max_extractable": 0.1, **asked})
+    assert str(again) == str(verdict)
+    with pytest.raises(InputError, match="max_auc cannot be asked of samples of a server"):
+        check(found, max_auc=0.6)
 
 
 @pytest.mark.parametrize(
