@@ -24,6 +24,7 @@ from canary.reports.document import (
     Table,
     Text,
     Tile,
+    basis,
     said,
     said_in_one,
     sentence,
@@ -71,7 +72,7 @@ def survey_report(
     sentences, one = [*answer], _one(kind)
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
     if doubts and outcome != "void":
-        label, tone = "Check the input first", "suspect"
+        label, tone = "Do not rely on this test before its input is checked", "suspect"
         undecided = survey.told_apart() is not True
         (doubt,) = ended(doubts[:1])
         doubt = doubt[0].lower() + doubt[1:]
@@ -83,16 +84,20 @@ def survey_report(
     asked = {
         "what": _others(kind),
         "doubted": bool(doubts),
-        "found": found,
-        "calm": calm,
-        "sure": found and not average,
-        "average": average,
+        "found": found and not doubts,
+        "calm": calm and not doubts,
+        "sure": found and not average and not doubts,
+        "average": average and not doubts,
     }
     return Report(
         title=title,
         label=label,
         tone=tone,
         sentences=sentences,
+        basis=basis("claimed", f"the model was trained on these {_others(kind)}", "this result"),
+        decide=said(
+            "survey.decide", undecided=outcome in ("void", "undecided") and not doubts, **asked
+        ),
         actions=said("survey.actions", **{**asked, **actions}),
         notes=[
             *((Span(note, "strong"),) for note in ended(loud)),
@@ -205,6 +210,8 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             rate=percent_of(surest.fpr, digits=None),
         )
         yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of members", note)
+        if surest.beats_guessing:
+            return
     name = _quoted(survey.strongest.name)
     yield Tile(
         "On average",

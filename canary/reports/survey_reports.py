@@ -61,7 +61,8 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         (right,) = precision_recall(survey.risks, member, [HIGH_RISK], confidence=survey.confidence)
         called_so = "" if right.precision is None else interval_of(right.precision)
         note = sentence("shadow.tile.risk", least=f"{HIGH_RISK:g}", thin=thin, called=called_so)
-        tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of members", note))
+        if high.any():
+            tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of members", note))
     if not survey.blind:
         share = percent_of(survey.corrected().value)
         answer = [sentence("shadow.split", attack=named(survey.strongest.name), share=share)]

@@ -204,7 +204,10 @@ def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
     assert found.told_apart() is found.to_dict()["told_apart"] is told
     assert any(words in note for note in found.notes) if words else found.notes == ()
     assert ("Nothing is decided" in answer_of(found)) is (told is None)
-    assert ours is not rolled or "<strong>Check the input first</strong>" in render(found)
+    assert (
+        ours is not rolled
+        or "<strong>Do not rely on this test before its input is checked</strong>" in render(found)
+    )
 
 
 def test_models_with_flags_of_other_samples_give_no_calm_answer():

@@ -158,7 +158,9 @@ def test_what_nothing_was_found_in_is_no_calm_answer(told):
     swapped = survey_texts(replace(told.measured, table=table), TEXTS)
     assert swapped.told_apart() is None
     assert "Nothing is decided" in answer_of(swapped)
-    assert "<strong>Check the input first</strong>" in render(swapped)
+    assert "<strong>Do not rely on this test before its input is checked</strong>" in render(
+        swapped
+    )
     nothing = survey_texts(measured(trained_on(source(3)), TEXTS, signals="loss"), TEXTS)
     assert nothing.told_apart() is False
     for found, words in (

@@ -126,12 +126,13 @@ CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
         "Training texts are at risk",
-        "About 99 in 100 training texts can be identified by an attacker who is wrong about at "
-        "most 1 in 10 other texts. Such an attacker identifies 98.8 % of the training texts "
-        "(87.1 % to 100.0 %), and guessing identifies 10 %. On average, an attacker who is given a "
+        "About 99 in 100 training texts (87.1 % to 100.0 %) can be identified by an attacker who "
+        "is wrong about at most 1 in 10 other texts, and 10 % by guessing. Identified means "
+        "recognized as training data; it does not mean that somebody is named. On average, an "
+        "attacker who is given a "
         "training text and another one picks "
         "the training text in 99.2 % of cases",
-        "Keep this report confidential: its lists show who was in the training data. Find out who "
+        "Find out who "
         "is at risk: the report lists the lines of the texts that are recognized best; look up "
         "whose they are. Judge the risk by the surest guesses and not by the average",
     ),
@@ -164,24 +165,25 @@ CASES = {
     ),
     "texts, swapped": (
         lambda: of_texts(gap=-4.0),
-        "Check the input first",
+        "Do not rely on this test before its input is checked",
         "Nothing is decided, neither an alarm nor an all-clear, because something looks wrong with "
         "the input: the attack “loss” is right on only",
         "Correct the input, and repeat the test.",
     ),
     "texts, a model that was not trained": (
         lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
-        "Check the input first",
-        "Check the input first, because something looks wrong with it: the model 'net' finds "
-        "English odd. Is it trained? About 99 in 100 training texts can be identified",
+        "Do not rely on this test before its input is checked",
+        "Look at the input before you use a number, because something looks wrong with it: the "
+        "model 'net' finds English odd. Is it trained? About 99 in 100 training texts (87.1 % to",
         "Correct the input, and repeat the test.",
     ),
     "classifier": (
         of_classifiers,
         "Training samples are at risk",
-        "About 1 in 9 training samples can be identified by an attacker who is wrong about at most "
-        "1 in 100 other samples. Such an attacker identifies 11.3 % of the training samples (9.0 % "
-        "to 13.9 %), and guessing identifies 1 %. On average, an attacker is right about 66.5 % of "
+        "About 1 in 9 training samples (9.0 % to 13.9 %) can be identified by an attacker who is "
+        "wrong about at most 1 in 100 other samples, and 1 % by guessing. Identified means "
+        "recognized as training data; it does not mean that somebody is named. On average, an "
+        "attacker is right about 66.5 % of "
         "samples (64.9 % to 68.2 %), and guessing is right about 50 %. With few mistakes, the "
         "attack “entropy” (how sure the model is of its answer, right or wrong) is best. On "
         "average, “correctness” (only whether the answer is right) is best.",
@@ -207,7 +209,7 @@ CASES = {
     ),
     "classifier, swapped": (
         lambda: of_classifiers(swapped=True),
-        "Check the input first",
+        "Do not rely on this test before its input is checked",
         "something looks wrong with the input: the target is better on non-members than on members",
         "Correct the input, and repeat the test.",
     ),
@@ -220,8 +222,8 @@ CASES = {
     "models": (
         lambda: of_models(4.0),
         "Training samples are at risk",
-        "About 92 in 100 training samples can be identified by an attacker who is wrong about at "
-        "most 1 in 10 other samples.",
+        "can be identified by an attacker who is wrong about at most 1 in 10 other samples, and "
+        "10 % by guessing.",
         "Find out which of the 8 models is in use, and read its line in the list",
     ),
     "models, nothing found": (
