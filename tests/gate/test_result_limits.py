@@ -437,7 +437,7 @@ def sampled_secrets(hits, *, samples=100, p_value=1e-9, secrets=40, temperature=
     ("made", "asked", "outcome", "said"),
     [
         ({"hits": 20}, {}, "memorized", "20 of 40 planted secrets"),
-        ({"hits": 20, "p_value": 0.01}, {}, "undecided", "chance may give so many"),
+        ({"hits": 20, "p_value": 0.01}, {}, "undecided", "chance may give that many"),
         ({"hits": 5}, {}, "undecided", "is in this interval"),
         ({"hits": 1, "secrets": 400}, {}, "passed", "within the limit of 10 %"),
         ({"hits": 0}, {}, "undecided", "nothing shows that the model was trained on them"),
