@@ -288,7 +288,7 @@ def test_surest_guesses_are_those_of_the_attack_that_is_surest(attacked, plain):
     assert "wrong about at most 1 in 100 other samples: the attack “entropy”, the best of 2" in tile
     # The answer and the figure have the same interval, and by the same attack.
     lower, upper = (f"{100 * end:.1f}" for end in ends)
-    assert f"identifies {found} of the training samples ({lower} % to {upper} %)" in page
+    assert f"training samples ({lower} % to {upper} %) can be identified" in page
     assert f'<th scope="row">entropy</th><td>{found}</td><td>{lower} to {upper} %</td>' in page
     assert attacked.to_dict()["surest"]["name"] == "entropy"
 
