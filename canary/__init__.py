@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from canary.corpus.canaries import CanarySet as CanarySet
     from canary.corpus.canaries import generate as generate
     from canary.corpus.discovery import discover as discover
+    from canary.corpus.duplicates import duplicates as duplicates
     from canary.corpus.injection import inject as inject
     from canary.corpus.stripping import strip as strip
     from canary.corpus.verification import verify as verify
@@ -50,6 +51,7 @@ _HOMES = {
     "check": "canary.gate.check_audit",
     "discover": "canary.corpus.discovery",
     "doctor": "canary.models.doctor",
+    "duplicates": "canary.corpus.duplicates",
     "evaluate": "canary.membership.evaluation",
     "exposure": "canary.audits.auditing",
     "extract": "canary.audits.extracting",

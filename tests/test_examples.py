@@ -100,8 +100,12 @@ HAS = {
         "train.jsonl",
         "heldout.jsonl",
         "verbatim.json",
+        *("train-00.jsonl", "train-01.jsonl", "sample.jsonl"),
     ],
-    "docs/guides/verbatim.md": ["model", "train.jsonl", "heldout.jsonl", "entry points"],
+    "docs/guides/verbatim.md": [
+        *("model", "train.jsonl", "heldout.jsonl", "entry points"),
+        *("train-00.jsonl", "train-01.jsonl", "sample.jsonl"),
+    ],
     "docs/guides/membership.md": ["target.npz", "shadow.npz"],
     "docs/guides/many-models.md": [f"model{number}.npz" for number in range(6)],
     "docs/guides/membership-text.md": [

@@ -13,6 +13,7 @@ from canary.cli import (  # noqa: F401
     before_training,
     check_command,
     command,
+    duplicates_command,
     membership_commands,
     model_commands,
     result_commands,

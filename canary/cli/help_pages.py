@@ -14,7 +14,9 @@ from canary.cli.options import PANEL_OF, PANELS
 
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start here": ("demo",),
-    "Before training": ("plan", "generate", "inject", "verify", "discover", "strip"),
+    "Before training": (
+        *("plan", "generate", "inject", "verify", "discover", "duplicates", "strip"),
+    ),
     "After training": ("doctor", "audit", "exposure", "extract", "verbatim", "sample", "score"),
     "Decide": ("check",),
     "Forgetting": ("forgotten",),

@@ -32,8 +32,8 @@ from canary.records.validation import brief
     near_width="[Measurement] N: Nodes of a level that --near enters; more make it surer.",
     stride="[Long texts] TOKENS: From the beginning of a passage to that of the next.  [default: "
     "as --suffix]",
-    copies="[Long texts] NAME: The field that holds how often the training data have the text.  "
-    "[default: counted in --texts]",
+    copies="[Long texts] NAME: The field that holds how often the training data have the text, or "
+    "the .json file that canary duplicates wrote.  [default: counted in --texts]",
     column="[Long texts] NAME: The field that holds the text.",
 )
 def verbatim(
@@ -63,6 +63,7 @@ def verbatim(
     resume a run that was stopped; FOLDER/parts keeps what is finished until then. The guide is
     docs/guides/verbatim.md.
     """
+    from canary.corpus.duplicates import Duplicates
     from canary.models.decoding import Scheme
     from canary.passages.result import KIND, SCHEMA
     from canary.passages.verbatim import verbatim as measure
@@ -72,6 +73,8 @@ def verbatim(
     given = {"texts": texts, **({} if controls is None else {"controls": controls})}
     models = model_files(model, options.tokenizer)
     read = [*given.values(), *models, *factory_file(options.factory)]
+    counts = Path(copies) if copies is not None and copies.endswith(".json") else None
+    read += [] if counts is None else [counts]
     with report_folder(
         out, KIND, "verbatim.json", inputs=read, force=force, in_parts=True
     ) as folder:
@@ -79,7 +82,11 @@ def verbatim(
             name: [text for text, _ in read_rows(source, column)[0]]
             for name, source in given.items()
         }
-        numbers = None if copies is None else _numbers(texts, copies)
+        numbers = None
+        if counts is not None:
+            numbers = Duplicates.load(counts).of(kinds["texts"])
+        elif copies is not None:
+            numbers = _numbers(texts, copies)
         loaded = options.load(model)
         with resumable(folder.parts), Bars() as bars:
             result = measure(

@@ -11,7 +11,9 @@ from canary.audits import audit_result, history
 from canary.audits.audit_result import Audit
 from canary.audits.history import History
 from canary.corpus import canaries, placements, verification
+from canary.corpus import duplicates as counted
 from canary.corpus.canaries import CanarySet
+from canary.corpus.duplicates import Duplicates
 from canary.corpus.placements import Placements
 from canary.corpus.verification import Verification
 from canary.errors import RecordError
@@ -34,11 +36,22 @@ KINDS: Mapping[str, type[Document]] = {
     baselines.KIND: Baseline,
     verbatim.KIND: Verbatim,
     sampled.KIND: Sampled,
+    counted.KIND: Duplicates,
 }
 """What is read back, by the kind that its file names."""
 
 
-Saved = CanarySet | Placements | Verification | Audit | History | Baseline | Verbatim | Sampled
+Saved = (
+    CanarySet
+    | Placements
+    | Verification
+    | Audit
+    | History
+    | Baseline
+    | Verbatim
+    | Sampled
+    | Duplicates
+)
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
@@ -48,11 +61,11 @@ def read(path: str | os.PathLike[str]) -> Saved:
     ----------
     path : path
         A canary set, its placements, a verification (``canary verify --json``), an audit, the
-        history of a training, a baseline, a test of passages, or of samples.
+        history of a training, a baseline, a test of passages, or of samples, or a count of copies.
 
     Returns
     -------
-    CanarySet, Placements, Verification, Audit, History, Baseline, Verbatim or Sampled
+    CanarySet, Placements, Verification, Audit, History, Baseline, Verbatim, Sampled or Duplicates
         What the file says that it is.
 
     Raises

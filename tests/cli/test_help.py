@@ -16,6 +16,7 @@ from canary.audits.extracting import extract
 from canary.cli import (
     before_training,
     check_command,
+    duplicates_command,
     membership_commands,
     model_commands,
     result_commands,
@@ -27,6 +28,7 @@ from canary.cli.help_pages import commands_of, panels_of
 from canary.cli.options import PANEL_OF, PANELS, ModelOptions
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
+from canary.corpus.duplicates import duplicates
 from canary.corpus.injection import inject_file
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
@@ -64,6 +66,7 @@ SHARED = [
     (before_training.verify, verify),
     (before_training.strip, strip_file),
     (before_training.discover, discover),
+    (duplicates_command.duplicates, duplicates),
     (check_command.check, check),
     (before_training.plan, plan),
     (membership_commands.attack, survey),

@@ -83,3 +83,27 @@ def test_prefixes_and_copies_are_read(command, folder):
     assert result.texts.copies == tuple(1 + at % 3 for at in range(12))
     assert list(result.by_copies()) == [(1, 1), (2, 3)]
     assert not (folder / "v" / "parts").exists()
+
+
+def test_copies_are_those_that_duplicates_counted(command, folder):
+    rows = (folder / "train.jsonl").read_text().splitlines()
+    (folder / "shard.jsonl").write_text("\n".join(rows[at % 4] for at in range(22)))
+    (folder / "sample.jsonl").write_text("\n".join(rows[1:7]))
+    counting = ("duplicates", "train.jsonl", "shard.jsonl", "--out", "copies.json")
+    assert command(*counting).out.startswith("34 texts in 2 files: 12 different, 4 of them with")
+    asked = ("verbatim", "model", "--texts", "sample.jsonl", "--copies", "copies.json", *SIZES)
+    refused = command(*asked, "--out", "v")
+    assert refused.code == 2
+    assert "--copies: copies.json does not have texts[3]; count the copies" in refused.err
+    outcome = command(*counting, "--texts", "sample.jsonl", "--force")
+    assert outcome.code == 0, outcome.err
+    outcome = command(*asked, "--out", "v")
+    assert outcome.code == 0, outcome.err
+    assert canary.read("v/verbatim.json").texts.copies == (7, 6, 6, 1, 1, 1)
+    for words, message in (
+        (("--texts", "other.jsonl"), "12 different texts of 12 not in the corpus"),
+        (("--texts", "sample.jsonl", "--column", "a", "--column", "b"), "--texts takes one --col"),
+        (("train.jsonl",), "train.jsonl: is listed twice"),
+    ):
+        refused = command(*counting, *words, "--force")
+        assert (refused.code, message in refused.err) == (2, True), refused.err

@@ -82,6 +82,14 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("verify", "corpus.jsonl", *SET),
     ],
     "strip": [("strip", "canaried.jsonl", *SET, "--out", "clean.jsonl", "--json")],
+    "duplicates": [
+        injected("corpus.jsonl"),
+        ("duplicates", "corpus.jsonl", "injected.jsonl", "--out", "copies.json"),
+        (
+            *("duplicates", "injected.jsonl", "--texts", "corpus.jsonl", "--out", "asked.json"),
+            "--json",
+        ),
+    ],
     "discover": [("discover", "corpus.jsonl", "number {digit:2}", "--out", "found.json")],
     "doctor": [("doctor", "model", "--json"), ("doctor", *TABLE)],
     "score": [

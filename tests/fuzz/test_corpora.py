@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from canary.corpus.canaries import generate
 from canary.corpus.columns import Edit
 from canary.corpus.discovery import discover
+from canary.corpus.duplicates import duplicates
 from canary.corpus.injection import inject, inject_file
 from canary.corpus.line_formats import JsonLines
 from canary.corpus.stripping import strip, strip_file
@@ -123,6 +124,7 @@ def there_and_back(folder, name, content, options):
     assert target.exists() is not failed(done)
     assert source.read_bytes() == content
     attempt(discover, source, ["{digit:2}", "{letter:3}!"], column=column)
+    attempt(duplicates, source, column=column)
     if failed(done):
         attempt(verify, source, chosen, column=column)
         attempt(strip_file, source, back, chosen, column=column, separators=separators)

@@ -37,6 +37,10 @@ COMMANDS = {
     "verify": ("verify", "<canaried.jsonl", *SET, "--tokenizer", "<model"),
     "strip": ("strip", "<canaried.jsonl", *SET, "--out", ">new.jsonl"),
     "discover": ("discover", "<corpus.jsonl", "number {digit:2}", "--out", ">found.json"),
+    "duplicates": (
+        *("duplicates", "<texts.jsonl", "<others.jsonl", "--texts", "<texts.jsonl"),
+        *("--out", ">copies.json"),
+    ),
     "score": ("score", "<model", "<texts.jsonl", "--out", ">scores.jsonl"),
     "verbatim": (
         *("verbatim", "<model", "--texts", "<texts.jsonl", "--controls", "<others.jsonl"),

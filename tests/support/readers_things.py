@@ -380,7 +380,7 @@ def some_texts(path: Path) -> None:
 def long_texts(path: Path) -> None:
     """Texts of more than a hundred tokens: those that were trained on, or others."""
     said = [" ".join(sentences(80)[at : at + 8]) for at in range(0, 80, 8)]
-    mine = said[path.name.startswith("train") :: 2]
+    mine = said[path.name.startswith(("train", "sample")) :: 2]
     json_lines(path, [{"text": text, "times": 1 + at % 2} for at, text in enumerate(mine)])
 
 
@@ -391,6 +391,7 @@ THINGS = {
     "nonmembers.jsonl": some_texts,
     "train.jsonl": long_texts,
     "heldout.jsonl": long_texts,
+    **dict.fromkeys(("train-00.jsonl", "train-01.jsonl", "sample.jsonl"), long_texts),
     "target.npz": outputs,
     "shadow.npz": outputs,
     **dict.fromkeys((f"model{number}.npz" for number in range(6)), one_of_six),
