@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -52,14 +53,7 @@ class Limits:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments in Python."""
-        pairs = [_rate_and_limit(pair) for pair in self.max_tpr_at_fpr or ()]
-        limits = dict(pairs)
-        if len(limits) < len(pairs):
-            raise InputError(
-                "two limits at one false positive rate",
-                cure="give one of them",
-                where="max_tpr_at_fpr",
-            )
+        limits = rate_limits(self.max_tpr_at_fpr or ())
         return {**vars(self), "max_tpr_at_fpr": limits or None}
 
     @property
@@ -226,13 +220,23 @@ def check(
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
 
 
-def _rate_and_limit(pair: str) -> tuple[float, float]:
-    """The numbers in ``0.001=0.02``."""
-    rate, sign, limit = pair.partition("=")
-    if not sign:
-        raise InputError(
-            f"expected a false positive rate and a limit, got {brief(pair)}",
-            cure="write 0.001=0.02",
-            where="max_tpr_at_fpr",
-        )
-    return rates(rate, "--max-tpr-at-fpr")[0], rates(limit, "--max-tpr-at-fpr")[0]
+def rate_limits(given: Sequence[str]) -> dict[float, float]:
+    """The limits in several ``0.001=0.02``, by rate."""
+    limits: dict[float, float] = {}
+    for pair in given:
+        rate, sign, limit = pair.partition("=")
+        if not sign:
+            raise InputError(
+                f"expected a false positive rate and a limit, got {brief(pair)}",
+                cure="write 0.001=0.02",
+                where="max_tpr_at_fpr",
+            )
+        fpr, most = (rates(part, "--max-tpr-at-fpr")[0] for part in (rate, limit))
+        if fpr in limits:
+            raise InputError(
+                "two limits at one false positive rate",
+                cure="give one of them",
+                where="max_tpr_at_fpr",
+            )
+        limits[fpr] = most
+    return limits

@@ -15,6 +15,7 @@ from canary.cli import (  # noqa: F401
     command,
     duplicates_command,
     membership_commands,
+    membership_plan,
     model_commands,
     result_commands,
     sample_command,

@@ -21,7 +21,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Decide": ("check",),
     "Forgetting": ("forgotten",),
     "Classifiers and texts": (
-        *("membership attack", "membership risk", "membership models", "membership text"),
+        *(f"membership {name}" for name in ("attack", "risk", "models", "text", "plan")),
     ),
     "Reports and figures": ("report", "plot"),
 }

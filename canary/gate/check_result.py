@@ -17,12 +17,13 @@ from canary.gate.subjects import SURVEYS, nothing_to_check, subject_of
 from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict
 from canary.membership import forgetting, survey
 from canary.membership.forgetting_result import LEVEL, Forgetting
+from canary.membership.samples_needed import checked_rates, needed_for
 from canary.membership.survey import Survey
 from canary.records.about import About, Named
 from canary.records.record import Record
 from canary.records.validation import as_real, brief
 from canary.records.versioned_json import digest_of, kind_of, load_document
-from canary.statistics.numbers import clean, count
+from canary.statistics.numbers import clean, count, plural
 
 _SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
 
@@ -166,7 +167,7 @@ def check_tested(
             title="Check of a forgetting test", about=about, tested=compared,
             digests=(digest_of(document),),
         )  # fmt: skip
-    rates = _checked_rates(max_tpr_at_fpr)
+    rates = checked_rates(max_tpr_at_fpr)
     largest = None if max_auc is None else _checked_auc(max_auc)
     if largest is None and not rates:
         raise nothing_to_check(subject)
@@ -174,7 +175,8 @@ def check_tested(
     findings = _doubted(found)
     if not findings:
         findings += [] if largest is None else [_auc_within(found, largest)]
-        findings += [_tpr_within(found, fpr, limit) for fpr, limit in rates.items()]
+        there = _nonmembers(document)
+        findings += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
         findings += [] if trust_members else _unseen(found)
     words = [] if largest is None else [f"AUC of at most {largest:g}"]
     words += [f"true positive rate of at most {limit:g} at a false positive rate of {fpr:g}"
@@ -240,25 +242,6 @@ def _checked_rho(*, forgotten: bool, least: float | None) -> float:
     )
 
 
-def _checked_rates(limits: Mapping[float, float] | None) -> dict[float, float]:
-    if limits is not None and not isinstance(limits, Mapping):
-        raise InputError(
-            f"max_tpr_at_fpr must be a mapping, got {brief(limits)}",
-            cure="give false positive rates and limits, as in {0.001: 0.02}",
-        )
-    rates = {as_real(fpr): as_real(limit) for fpr, limit in (limits or {}).items()}
-    for fpr, limit in rates.items():
-        if not 0.0 < fpr <= limit < 1.0:
-            raise InputError(
-                f"a limit of {limit:g} on the true positive rate at a false positive rate of "
-                f"{fpr:g} makes no sense",
-                cure="give a rate above 0, and a limit from that rate, which is what guessing "
-                "reaches, to below 1",
-                where="max_tpr_at_fpr",
-            )
-    return rates
-
-
 def _doubted(found: Attacks) -> list[Finding]:
     """Why nothing follows from a test, above its limit or within it; empty if something does."""
     if found.outcome not in ("void", "undecided") and not found.doubts:
@@ -292,7 +275,13 @@ def _auc_within(found: Attacks, limit: float) -> Finding:
     return _within("AUC", "AUC", reached, limit, found.confidence)
 
 
-def _tpr_within(found: Attacks, fpr: float, limit: float) -> Finding:
+def _nonmembers(document: Mapping[str, Any]) -> int | None:
+    """Non-members of the one target of a test; None of the models of a table."""
+    facts = document.get("target")
+    return (facts if isinstance(facts, Mapping) else document).get("nonmembers")
+
+
+def _tpr_within(found: Attacks, fpr: float, limit: float, there: int | None) -> Finding:
     what = f"true positive rate at a false positive rate of {fpr:g}"
     reached = {
         one.name: at
@@ -300,29 +289,42 @@ def _tpr_within(found: Attacks, fpr: float, limit: float) -> Finding:
         for at in one.corrected.tpr_at_fpr
         if math.isclose(at.asked_fpr, fpr)
     }
-    if len(reached) < len(found.attacks):
-        needed = count(math.ceil(1.0 / fpr - 1e-9))
+    number, many = needed_for(fpr, limit, len(found.attacks), found.confidence), len(found.attacks)
+    takes = "there is no number of non-members that shows a limit of what guessing reaches"
+    if number is not None:
+        takes = f"it takes {count(number)} non-members and as many members"
+        one = needed_for(fpr, limit, 1, found.confidence)
+        if many > 1 and one is not None:
+            takes += f" with {plural(many, 'attack')}, {count(one)} with one (--attacks)"
+    if len(reached) < many:
         return Finding(
             "TPR", what, "undecided", f"the result has no interval of the {what}",
-            f"repeat the attacks with --fpr {fpr:g} (in Python fprs); it takes {needed} "
-            "non-members or more",
+            f"repeat the attacks with --fpr {fpr:g} (in Python fprs); {takes}",
             limit=limit,
         )  # fmt: skip
-    return _within("TPR", what, reached, limit, found.confidence)
+    few = there is not None and (number is None or there < number)
+    cure = f"attack more samples: {takes}, and this test has {count(there or 0)}"
+    return _within("TPR", what, reached, limit, found.confidence, cure=cure if few else _NARROWER)
 
 
 def _within(
-    check: Check, what: str, reached: Mapping[str, Interval], limit: float, confidence: float
+    check: Check,
+    what: str,
+    reached: Mapping[str, Interval],
+    limit: float,
+    confidence: float,
+    *,
+    cure: str = _NARROWER,
 ) -> Finding:
     """Whether no attack exceeds a limit, by intervals that allow for the choice among them."""
     name = max(reached, key=lambda one: reached[one].lower)
     outcome: Outcome = "failed"
-    place, cure = f"above the limit of {limit:g}", _TRAIN
+    place, then = f"above the limit of {limit:g}", _TRAIN
     if reached[name].lower <= limit:
         name = max(reached, key=lambda one: reached[one].upper)
-        outcome, place, cure = "passed", f"within the limit of {limit:g}", ""
+        outcome, place, then = "passed", f"within the limit of {limit:g}", ""
         if reached[name].upper > limit:
-            outcome, cure = "undecided", _NARROWER
+            outcome, then = "undecided", cure
             place = f"and the limit of {limit:g} is in this interval"
     best, chosen = reached[name], ""
     if len(reached) > 1:
@@ -333,7 +335,7 @@ def _within(
         f"{best.upper:.4g} at {100 * confidence:g} %{chosen}), {place}"
     )
     return Finding(
-        *(check, what, outcome, sentence, cure),
+        *(check, what, outcome, sentence, then),
         limit=limit, value=best.value, lower=best.lower, upper=best.upper,
         confidence=(1.0 + confidence) / 2.0,
     )  # fmt: skip

@@ -12,6 +12,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-12
+_Z90, _MOST = 1.2815515655446004, 10**12
 _NODES = 256
 """Counts of non-members that are looked at; more are taken in groups."""
 
@@ -119,6 +120,48 @@ def nonmembers_for_lower_end(fpr: float, *, confidence: float) -> int:
     if fpr >= 1.0:
         return 1
     return math.ceil(math.log((1.0 - confidence) / 2.0) / math.log1p(-fpr))
+
+
+def nonmembers_to_decide(fpr: float, limit: float, *, confidence: float) -> int | None:
+    """The least number of non-members, with as many members, that can judge a limit on the rate.
+
+    An attack that finds every member can be above the limit, and one that guesses is within it with
+    a chance of 90 %. Rates near the limit take more. None where the limit is no more than `fpr`, or
+    10^12 are too few.
+
+    Notes
+    -----
+    An attack that guesses has ``k`` members above the k-th highest non-member on average, with a
+    standard deviation of ``sqrt(2 k)``; the upper end of `tpr_interval` is that of the 90th
+    percentile.
+
+    Examples
+    --------
+    >>> nonmembers_to_decide(0.001, 0.02, confidence=0.95)
+    3688
+    >>> nonmembers_to_decide(0.001, 0.002, confidence=0.95)
+    33036
+    """
+    least = max(nonmembers_for_lower_end(fpr, confidence=confidence), math.ceil(1.0 / fpr - 1e-9))
+
+    def within(number: int) -> bool:
+        def above(k: Ints) -> Ints:
+            found: Ints = np.ceil(k + _Z90 * np.sqrt(2.0 * k)).astype(np.int64)
+            return np.minimum(found, number)
+
+        return tpr_interval(above, number, number, fpr, confidence=confidence)[1] <= limit
+
+    if limit <= fpr:
+        return None
+    low = high = least
+    while not within(high):
+        low, high = high, 2 * high
+        if high > _MOST:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if within(middle) else (middle, high)
+    return high
 
 
 def _averaged(hits: Ints, trials: int, weights: Floats, tail: float) -> float:

@@ -90,7 +90,8 @@ def test_help_lists_every_command(command):
         assert sorted(re.findall(r"^  (\w+(?: \w+)?)  ", listed, re.MULTILINE)) == sorted(COMMANDS)
         assert "..." not in listed  # no description is cut short
     shown = command("membership", "--help").out
-    assert re.findall(r"^  (\w+)  ", shown, re.MULTILINE) == ["attack", "risk", "models", "text"]
+    names = ["attack", "risk", "models", "text", "plan"]
+    assert re.findall(r"^  (\w+)  ", shown, re.MULTILINE) == names
 
 
 @pytest.mark.parametrize("name", COMMANDS)

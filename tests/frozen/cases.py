@@ -157,6 +157,10 @@ CASES: dict[str, list[tuple[str, ...]]] = {
             *("--confidence", "0.9", "--smooth", "--prior", "0.2", "--out", "m"),
         )
     ],
+    "membership-plan": [
+        ("membership", "plan", "--max-tpr-at-fpr", "0.001=0.02", "--json"),
+        ("membership", "plan", "--max-tpr-at-fpr", "0.01=0.05", "--attacks", "1"),
+    ],
     "membership-risk": [
         ("membership", "risk", *PAIR, "--out", "risk.csv"),
         (

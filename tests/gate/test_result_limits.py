@@ -15,6 +15,7 @@ from canary.gate.check_audit import check
 from canary.membership import forgetting, models_result, shadow_survey
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
+from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.models.decoding import Scheme
 from canary.passages.result import Passages, Verbatim
@@ -171,7 +172,23 @@ def test_a_rate_that_was_not_measured_is_undecided(attacked):
     assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
     assert [finding.outcome for finding in verdict.findings] == ["passed", "undecided"]
     assert "repeat the attacks with --fpr 0.001" in str(verdict)
-    assert "it takes 1,000 non-members or more" in str(verdict)
+    takes = "it takes 4,380 non-members and as many members with 2 attacks, 3,688 with one"
+    assert takes in str(verdict)
+
+
+def test_too_few_non_members_for_a_limit_are_counted(attacked, ends):
+    """With enough of them the cure is another one: then the rate is near the limit."""
+    limits = {0.1: max(one.value for one in ends["max_tpr_at_fpr"])}
+    needed = plan_attacks(limits, attacks=2).nonmembers[0.1]
+    document = attacked.to_dict()
+    document["target"]["nonmembers"] = needed - 1
+    few, enough = (
+        check(one, max_tpr_at_fpr=limits) for one in (_Written(attacked, document), attacked)
+    )
+    assert few.outcome == enough.outcome == "undecided"
+    assert f"it takes {needed:,} non-members" in str(few)
+    assert f"and this test has {needed - 1:,}" in str(few)
+    assert "it takes" not in str(enough)
 
 
 HARDNESS = np.random.default_rng(0).normal(size=400)

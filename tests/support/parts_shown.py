@@ -89,7 +89,7 @@ PACKAGES = {
         "statistics.roc: balanced_accuracy roc",
         "statistics.clustered: ClusteredShare ShareDifference clustered_share clustered_difference",
         "statistics.shares: clopper_pearson difference_interval tpr_interval "
-        "nonmembers_for_lower_end",
+        "nonmembers_for_lower_end nonmembers_to_decide",
         "statistics.distances: Distance ks_distance chance_distance resampled_distance "
         "ratio_interval lies_lower Correlation correlation",
         "statistics.tails: gaussian_evidence gaussian_quantile rank_evidence rank_quantile",
@@ -148,6 +148,7 @@ PACKAGES = {
         "membership.words_alone: WordsAlone words_alone word_scores",
         "membership.sharing: SharedRows shared_rows check_two_models check_references Repeat "
         "repeated_models row_marks",
+        "membership.samples_needed: AttackPlan plan_attacks",
         "membership.many: ManyScores attack_models loss_thresholds",
         "membership.attacks: ATTACKS Attack Tuning with_many_models",
         "membership.loss_tests: by_class by_model by_sample",
