@@ -243,6 +243,7 @@ def test_progress_adds_up(tiny, stages):
         "training",
         "checking the start token",
         "enumeration of The code is ••••",
+        "comparing parts of the secrets",
         "extraction from The code is ••••",
     ]
 

@@ -67,9 +67,7 @@ def test_whole_flow_finds_what_was_learned(command, workplace):
     assert audit.formats[0].method == "enumeration"
     assert audit.injected_p.p_value < 1e-6
     assert audit.controls_p.p_value > 0.01
-    assert (
-        "The model memorized planted secrets. Of the planted secrets, half of those" in audited.err
-    )
+    assert "The model memorized planted secrets. 1 of 8 planted secrets was found" in audited.err
 
     assert command("report", "a/audit.json", "--out", "again.html").code == 0
     assert Path("again.html").read_bytes() == Path("a/report.html").read_bytes()

@@ -62,4 +62,4 @@ def test_it_writes_counts_and_a_report_without_text(command, folder, words, labe
         assert "the code is" not in written
         assert not any(f"pin is {fill}" in written for fill in fills)
     assert not (folder / "s" / "parts").exists()
-    assert command("check", "s/samples.json", "--max-extractable", "0.1").code == 2
+    assert command("check", "s/samples.json", "--max-extractable", "0.1").code == 3

@@ -26,6 +26,7 @@ from canary.membership.many import attack_models
 from canary.membership.models_survey import survey_models
 from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores, risk_scores
+from canary.membership.samples_needed import AttackPlan, plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.models.doctor import Examination
@@ -38,7 +39,7 @@ from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
-WITHOUT_FIGURE = (Examination, Preflight, ClassRisks)
+WITHOUT_FIGURE = (AttackPlan, Examination, Preflight, ClassRisks)
 BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
@@ -98,6 +99,7 @@ RESULTS = {
     "extraction": (lambda: an_audit().extractions[0], 8),
     "verdict": (lambda: trusting(an_audit(), max_exposure_bits=9), None),
     "plan": (partial(canary.plan, "The code is {digit:3}", max_exposure_bits=4), 1),
+    "attack plan": (partial(plan_attacks, {0.01: 0.05}), 1),
     "set": (partial(canary.generate, "The code is {digit:12}", controls=3), 35),
     "verification": (lambda: Verification((Count(EVIL, 2, 1, 0),), "text", 7), 1),
     "table": (lambda: TABLES[0], 400),

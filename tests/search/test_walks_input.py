@@ -264,7 +264,7 @@ WRONG = {
     "budget": (0, *NO_NUMBERS, None),
     **dict.fromkeys(("draws", "top", "beam", "most_open", "seed"), (*NO_NUMBERS, None)),
     **dict.fromkeys(("known", "batch_size", "seconds"), (*NO_NUMBERS[:2], "5", -1)),
-    "context": (None, 5, b"a"),
+    "context": (5, b"a"),
     "start_token": (5, b"a"),
     "progress": (5, "a"),
     "method": (None, 5, ["rank"]),
