@@ -30,6 +30,7 @@ _HOMES = {
     "other_results": (
         *("AttackEpsilon", "AttackScores", "CanarySet", "Counterfactual", "EpsilonBound"),
         *(
+            "Exposures",
             "Extraction",
             "GatePlan",
             "ManyScores",
@@ -93,7 +94,7 @@ def figure_of(result: Any, options: PlotOptions) -> Figure:
 
 def _maker(builders: Any, result: Any, what: str, cure: str) -> Any:
     """The builder of a result, once those of its class, or of a list's items, are registered."""
-    for item in result if isinstance(result, list | tuple) and result else [result]:
+    for item in (result, *result) if isinstance(result, list | tuple) else [result]:
         _import_homes(type(item))
     maker = builders.dispatch(type(result))
     if maker is builders.dispatch(object) and builders is report_of and isinstance(result, Shown):

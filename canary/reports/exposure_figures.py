@@ -149,7 +149,7 @@ def _by_copies(
     few, (places, widths) = len(groups) <= _CATEGORIES, places_of(list(groups))
     for (copies, group), place, width in zip(groups.items(), places, widths, strict=True):
         half, (median, _) = 0.46 * width, median_bits([c.exposure for c in group])
-        marks += _group_marks(group, place, width, colour_of_copies(copies, groups))
+        marks += group_marks(group, place, width, colour_of_copies(copies, groups))
         bar = (median, place - half, place + half)
         marks.append(mark("hlines", *bar, color=INK, linewidth=2.2, zorder=1.5))
         if few:
@@ -204,7 +204,7 @@ def _caption(audit: Audit, at: int) -> Text:
     )
 
 
-def _group_marks(
+def group_marks(
     group: Sequence[CanaryResult], place: float, width: float, colour: str
 ) -> Iterable[Mark]:
     """Points with their intervals, jittered by the canary's place in its group."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from canary.audits.exposure_result import Exposures
 from canary.audits.extraction import Extraction
 from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
@@ -24,6 +25,7 @@ from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores
 from canary.reports.builders import PlotOptions, figure_of
 from canary.reports.document import Axis, Block, Figure, Mark, Panel, Report, Section, Table, mark
+from canary.reports.exposure_figures import colour_of_copies, group_marks, places_of
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, dots, line, steps
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import Shown, count, plural
@@ -78,6 +80,21 @@ def extraction_figure(found: Extraction, _: PlotOptions) -> Figure:
     x_axis = Axis("candidate, most likely first", few=True)
     panel = Panel(marks, x_axis, Axis("log-perplexity (bits)"), legend="best")
     return Figure("extraction", words, [panel])
+
+
+@figure_of.register
+def exposures_figure(found: Exposures, _: PlotOptions) -> Figure:
+    """The exposure of each canary above its number of copies, with the intervals."""
+    copies = sorted({canary.repetitions for canary in found})
+    places, widths = places_of(copies)
+    marks: list[Mark] = []
+    for n, place, width in zip(copies, places, widths, strict=True):
+        group = [canary for canary in found if canary.repetitions == n]
+        marks += group_marks(group, place, width, colour_of_copies(n, copies))
+    ticks = {place: count(n) for place, n in zip(places, copies, strict=True)}
+    panel = Panel(marks, Axis("copies (0: controls)", ticks=ticks), Axis("exposure (bits)"))
+    words = f"Exposure of {plural(len(found), 'canary', 'canaries')} by number of copies."
+    return Figure("exposures", words, [panel])
 
 
 @figure_of.register

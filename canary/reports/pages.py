@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 from canary.audits.audit_result import Audit
 from canary.errors import InputError, UnsupportedError
@@ -21,7 +21,7 @@ from canary.reports.builders import Kind, PlotOptions, figure_of, report_of
 from canary.reports.document import Figure, Report, Text
 from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib, svg_of
 from canary.reports.palette import DARK, LIGHT
-from canary.statistics.numbers import clean
+from canary.statistics.numbers import Shown, clean
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -89,9 +89,14 @@ def report(
     return target
 
 
+def _several(result: Any) -> TypeGuard[Sequence[Any]]:
+    """Several results; one that is a tuple of its parts is a single one."""
+    return isinstance(result, list | tuple) and not isinstance(result, Shown)
+
+
 def _named(result: Any, names: Mapping[str, str | None]) -> Any:
     """A result, or each of several, with the names that were given for its report."""
-    if isinstance(result, list | tuple):
+    if _several(result):
         return [_named(one, names) for one in result]
     if isinstance(result, Verdict) and (result.audits or result.tested):
         tested = result.tested and result.tested.named(**names)
@@ -109,7 +114,7 @@ def shown(
     test_losses: Sequence[float | None] | None = None,
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
-    if isinstance(result, list | tuple):
+    if _several(result):
         from canary.gate.subjects import only_audits
 
         for one in result:
@@ -253,7 +258,7 @@ def _figure(
     test_losses: Sequence[float | None] | None,
 ) -> Figure:
     one_of(options.kind, "figure", get_args(Kind))
-    items = result if isinstance(result, list | tuple) else [result]
+    items = result if _several(result) else [result]
     audits = all(isinstance(item, Audit) for item in items)
     if audits or labels is not None or test_losses is not None:
         result = shown(result, labels, test_losses)

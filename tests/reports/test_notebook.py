@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from functools import partial
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from texts_and_models import random_words, trained_on
 
 import canary
 from canary.audits.audit_result import Audit
+from canary.audits.exposure_result import Exposures
+from canary.corpus.duplicates import Duplicates
 from canary.corpus.verification import Count, Verification
 from canary.gate.coins import EpsilonBound
 from canary.membership.aggregate import evaluate_models
@@ -39,7 +43,7 @@ from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
-WITHOUT_FIGURE = (AttackPlan, Examination, Preflight, ClassRisks)
+WITHOUT_FIGURE = (Duplicates, AttackPlan, Examination, Preflight, ClassRisks)
 BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
@@ -95,6 +99,11 @@ RESULTS = {
     "verbatim": (a_verbatim, None),
     "sampling": (a_sampling, 2),
     "audit": (an_audit, 16),
+    "exposures": (lambda: Exposures(an_audit().canaries), 16),
+    "duplicates": (
+        lambda: Duplicates(("a",), 3, ((1, 1), (2, 1)), False, ("a" * 32,), (2,), (0,), (1,)),
+        1,
+    ),
     "history": (make_history, 60),
     "extraction": (lambda: an_audit().extractions[0], 8),
     "verdict": (lambda: trusting(an_audit(), max_exposure_bits=9), None),
@@ -138,6 +147,9 @@ def result(request):
 
 
 def test_every_kind_of_result_is_here():
+    for module in pkgutil.walk_packages(canary.__path__, "canary."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
     kinds, left = set(), [Shown]
     while left:
         left += (more := left.pop().__subclasses__())

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 SUPPORT = Path(__file__).parent
@@ -55,7 +56,8 @@ class Nursery:
             kill_after is not None
             and not select.select([self._other.stdout], [], [], kill_after)[0]
         ):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended in the same moment
+                os.kill(pid, signal.SIGKILL)
         code, error = json.loads(self._other.stdout.readline())
         return code, error
 
