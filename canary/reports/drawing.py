@@ -47,7 +47,6 @@ _STYLE: dict[Any, Any] = {
     "axes.linewidth": 0.8,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.axisbelow": True,
     "xtick.color": MUTED,
     "xtick.labelcolor": INK,
     "ytick.color": MUTED,
@@ -181,6 +180,7 @@ def _draw(axes: Axes, panel: Panel, *, wide: bool, width: float) -> None:
     for name, axis in sides:
         _set_axis(axes, name, axis)
     if panel.grid:
+        axes.set_axisbelow(True)  # on axes of a user, too
         axes.grid(axis=panel.grid, color=GRID, linewidth=0.8)  # type: ignore[arg-type]
     if panel.title:
         axes.set_title(panel.title, fontsize=10, color=INK)

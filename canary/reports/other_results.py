@@ -76,8 +76,10 @@ def extraction_figure(found: Extraction, _: PlotOptions) -> Figure:
             name = "proven" if proven else "not proven"
             x, y = zip(*chosen, strict=True)
             marks.append(dots(x, y, 40, SERIES[0], hollow=not proven, label=name))
-    words = f"Log-perplexity of {plural(len(found.candidates), 'candidate')}, in bits."
-    x_axis = Axis("candidate, most likely first", few=True)
+    many = len(found.candidates)
+    words = f"Log-perplexity of {plural(many, 'candidate')}, in bits."
+    places = {n: count(n) for n in range(1, many + 1, -(-many // 10) or 1)}
+    x_axis = Axis("candidate, most likely first", ticks=places)
     panel = Panel(marks, x_axis, Axis("log-perplexity (bits)"), legend="best")
     return Figure("extraction", words, [panel])
 

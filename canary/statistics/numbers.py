@@ -192,8 +192,10 @@ class Shown:
     def __str__(self) -> str:
         lines = [clean(line) for line in self.summary().splitlines()]
         if len(lines) > _MOST_LINES:
-            left = len(lines) - _MOST_LINES + 1
-            lines[_MOST_LINES - 1 :] = [f"… and {left} more lines; see summary()"]
+            left = lines[_MOST_LINES - 1 :]
+            notes = sum(line.lstrip().startswith("note:") for line in left)
+            among = f", {plural(notes, 'note')} among them" if notes else ""
+            lines[_MOST_LINES - 1 :] = [f"… and {len(left)} more lines{among}; see summary()"]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

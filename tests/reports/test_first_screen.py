@@ -153,7 +153,7 @@ CASES = {
     "controls alarm": (
         exact({0: [20.0] * 3, 1: [20.0] * 3}),
         "Do not rely on this audit",
-        "Of 3 secrets that were not to be planted, 3 were recovered too. They look learned as "
+        "Of 3 secrets that were not to be planted, 3 were recovered. They look learned as "
         "well, so do not rely on the counts above.",
         "Do not use this report, and do not release the model on it.",
     ),

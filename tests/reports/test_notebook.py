@@ -258,3 +258,11 @@ def test_an_attribute_that_is_not_there_is_answered_with_those_that_are():
     with pytest.raises(AttributeError, match=r"no attribute 'y'; its fields are values.*label"):
         TABLES[0].y  # noqa: B018
     assert not hasattr(TABLES[0], "_repr_png_")
+
+
+def test_a_print_that_is_cut_says_how_many_notes_it_leaves_out():
+    class Long(Shown):
+        def summary(self):
+            return "\n".join([*(f"  line: {n}" for n in range(6)), "  note: wrong start token"])
+
+    assert str(Long()).splitlines()[-1] == "… and 3 more lines, 1 note among them; see summary()"
