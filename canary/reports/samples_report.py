@@ -17,6 +17,7 @@ from canary.reports.document import (
     Panel,
     Report,
     Table,
+    basis,
     mark,
     said,
     sentence,
@@ -62,8 +63,19 @@ def samples_report(result: Sampled) -> Report:
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
                 p=probability(result.chance.p_value) if result.chance else "unknown",
                 lead=found.difference and probability(found.difference.p),
-            )
+            ),
+            *([sentence("samples.copies", counts=_counts(result))] if result.planted else []),
         ],
+        basis=basis(
+            "shown" if key in ("planted", "memorized") else "claimed",
+            f"the model was trained on these {'secrets' if result.planted else 'texts'}",
+            "this result",
+        ),
+        decide=said(
+            "samples.decide", none=not texts.hits,
+            planted=texts.hits and result.planted, passages=texts.hits and not result.planted,
+            unsure=key in ("alone", "unclear", "luck"),
+        ),
         actions=said(
             "samples.actions", out=bool(texts.hits), none=not texts.hits,
             alone=key == "alone", unclear=key in ("unclear", "luck"),
@@ -106,15 +118,28 @@ def secret_by_secret(result: Sampled) -> Iterator[Block]:
         yield _secret_by_secret(result)
 
 
+def _groups(result: Sampled) -> Iterator[tuple[int, list[int]]]:
+    """Numbers of copies, the controls' first, and how often each secret with them came out."""
+    for kind in filter(None, (result.controls, result.texts)):
+        for copies in sorted(set(kind.copies)):
+            yield copies, [n for n, of in zip(kind.hits, kind.copies, strict=True) if of == copies]
+
+
+def _counts(result: Sampled) -> str:
+    """How many secrets came out, by copies."""
+    return ", ".join(
+        f"{count(sum(hit > 0 for hit in hits))} of {count(len(hits))} "
+        + (f"with {plural(copies, 'copy', 'copies')}" if copies else "controls")
+        for copies, hits in _groups(result)
+    )
+
+
 def _by_copies(result: Sampled) -> Table:
     rows = []
-    for kind in (result.controls, result.texts):
-        for copies in sorted(set(kind.copies)) if kind else ():
-            assert kind is not None
-            hits = [hit for hit, of in zip(kind.hits, kind.copies, strict=True) if of == copies]
-            name = "0 (never planted)" if copies == 0 else count(copies)
-            found = count(sum(hit > 0 for hit in hits))
-            rows.append([name, count(len(hits)), found, _ends(result, max(hits))])
+    for copies, hits in _groups(result):
+        name = "0 (never planted)" if copies == 0 else count(copies)
+        found = count(sum(hit > 0 for hit in hits))
+        rows.append([name, count(len(hits)), found, _ends(result, max(hits))])
     columns = ["Copies", "Secrets", "Came out", "The most frequent of them"]
     return Table("Planted secrets that came out", columns, rows)
 
@@ -163,6 +188,8 @@ def how(result: Sampled) -> Iterator[Block]:
         "Confidence of intervals": f"{100 * result.confidence:g} %",
         "SHA-256 of what was looked for": result.texts.digest,
     }
+    if result.chance:
+        facts["p of the planted secrets"] = probability(result.chance.p_value)
     if answered := result.model.get("answered as"):
         facts["Answered as"] = str(answered)
     if not result.planted:
