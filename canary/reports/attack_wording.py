@@ -34,6 +34,9 @@ from canary.reports.wording import ended, facts_blocks, percent_of, software
 from canary.statistics.numbers import count
 from canary.statistics.roc import Estimate, OperatingPoint, Roc
 
+CONFIDENTIAL = "Show the list (confidential: it names training samples)"
+"""What opens a list of members."""
+
 _OUTCOMES = {
     "identified": ("Training samples are at risk", "memorized"),
     "not identified": ("No attack succeeded", "not-found"),

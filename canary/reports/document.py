@@ -164,6 +164,7 @@ class Table:
     tones: Sequence[str] = ()  # of each row, a word of the style sheet
     style: str = ""  # "words" where most cells are no numbers
     numbers: int = 0  # of such a table, how many of the last columns are numbers all the same
+    closed: str = ""  # the words to open it by; on a page, a table of members is closed
 
 
 class Mark(NamedTuple):

@@ -13,6 +13,7 @@ from canary.membership.aggregate import Across
 from canary.membership.models_result import ModelsSurvey
 from canary.reports.attack_figures import drawn_of, growth_figure, rocs_figure
 from canary.reports.attack_wording import (
+    CONFIDENTIAL,
     attacks_blocks,
     found_blocks,
     found_tiles,
@@ -238,7 +239,7 @@ def _single(survey: ModelsSurvey) -> Iterator[Block]:
     members = survey.most_member_like()
     rows = [(*(count(row[key]) for key in keys), short_of(row["score"])) for row in members]
     columns = ("Sample", "Class", "Others as high", "Score")
-    yield from folded(Table("Members most at risk", columns, rows))
+    yield from folded(Table("Members most at risk", columns, rows, closed=CONFIDENTIAL))
 
 
 @section(ModelsSurvey, "How it was measured", specialist=True)

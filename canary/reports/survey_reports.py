@@ -14,6 +14,7 @@ from canary.membership.text_survey import TextSurvey
 from canary.membership.words_alone import FOLDS, WordsAlone
 from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
 from canary.reports.attack_wording import (
+    CONFIDENTIAL,
     alone_at,
     attack_cells,
     attack_columns,
@@ -148,7 +149,7 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
         for row in members
     ]
     columns = ("Sample", "Class", "Modified entropy", "Risk score")
-    yield from folded(Table("Members most at risk", columns, rows))
+    yield from folded(Table("Members most at risk", columns, rows, closed=CONFIDENTIAL))
 
 
 @section(ShadowSurvey, "Attacks", specialist=True)
@@ -334,7 +335,8 @@ def surest(survey: TextSurvey) -> Iterator[Block]:
         (count(row["line"]), count(row["tokens"]), short_of(row["value"]))
         for row in survey.most_member_like()
     ]
-    yield from folded(Table("Texts that are recognized best", ("Line", "Tokens", "Signal"), rows))
+    columns = ("Line", "Tokens", "Signal")
+    yield from folded(Table("Texts that are recognized best", columns, rows, closed=CONFIDENTIAL))
 
 
 @section(TextSurvey, "How it was measured", specialist=True)

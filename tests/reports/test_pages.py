@@ -63,6 +63,15 @@ def test_of_a_verdict_and_of_an_extraction():
         assert "•••" in page.text("style")
 
 
+def test_a_page_has_a_number_of_its_own(tmp_path):
+    def number(audit):
+        page = report(audit, tmp_path / "report.html").read_text()
+        return re.search(r"Report number</dt><dd>([0-9a-f]{8})<", page)[1]
+
+    first, other = (exact({4: [value] * 8, 0: [1.0] * 8}) for value in (9.0, 3.0))
+    assert number(first) == number(first) != number(other)
+
+
 def test_the_same_result_gives_the_same_one_file(audits, pages, tmp_path, plain):
     audits["enumerated"].save(tmp_path / "audit.json")
     assert render(Audit.load(tmp_path / "audit.json")) == pages["enumerated"]
