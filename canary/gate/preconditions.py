@@ -22,7 +22,7 @@ CONTROLS_LEVEL = 0.001
 _UNTRAINED_CURE = (
     "verify the corpus of the training (canary verify --json) and give the result with "
     "--verification FILE, in Python verification; or, if you know that they were in it, say so "
-    "with --trust-injection, in Python trust_injection"
+    "with --trust-injection, in Python trust_injection (the report then calls that a claim)"
 )
 
 _RIGHT_OR_WRONG = (
@@ -38,7 +38,8 @@ _WANTED_CURE = (
 )
 _ACCEPTED = (
     ". If you know that this model read them and is not to learn even these (de-duplication, "
-    "private training), say so with --trust-injection, in Python trust_injection"
+    "private training), say so with --trust-injection, in Python trust_injection (the report then "
+    "calls that a claim)"
 )
 _POSITIVE_CONTROL = (
     "To make sure, add canaries with many more copies (generate --repetitions), which a model that "
