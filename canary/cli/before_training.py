@@ -267,7 +267,7 @@ def inject(
     context=r"TEXT: Text before every canary, as for canary audit; \n and \t are understood.",
 )
 def verify(
-    corpus: Path,
+    corpora: list[Path],
     *,
     canaries: Path,
     options: CorpusOptions,
@@ -288,10 +288,11 @@ def verify(
     from canary.corpus.verification import verify as count
 
     chosen = CanarySet.load(canaries)
-    check_same_set(corpus, chosen, canaries)
+    for corpus in corpora:
+        check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
         verification = count(
-            corpus,
+            corpora,
             chosen,
             **options.reading(),
             tokenizer=tokenizer,
@@ -310,7 +311,7 @@ def verify(
             f"{len(verification.departures):,} of {len(verification.canaries):,} canaries and "
             f"controls have the wrong number of copies{causes}",
             cure="inject into a fresh corpus, and do not de-duplicate or filter it afterwards",
-            where=str(corpus),
+            where=", ".join(map(str, corpora[:3])) + ", …" * (len(corpora) > 3),
         )
 
 

@@ -14,8 +14,6 @@ from canary.errors import InputError
 @command(
     "duplicates train-00.jsonl train-01.jsonl --out copies.json",
     "duplicates train-00.jsonl train-01.jsonl --texts sample.jsonl --out sample-copies.json",
-    corpora="CORPUS...: All shards of the training data: JSONL, CSV or TSV files, or text with a "
-    "document on each line, each compressed or not; or Parquet files.",
     texts="FILE: Count the copies of these texts: a JSON Lines file, with the text in --column.",
     out="FILE: Where the counts go; canary verbatim --copies reads them.",
 )

@@ -33,6 +33,9 @@ HELP: Mapping[str, str] = {
     # Corpora.
     "corpus": "CORPUS: A JSONL, CSV or TSV file, or text with a document on each line, each "
     "compressed or not; or a Parquet file.",
+    "corpora": "CORPUS...: JSONL, CSV or TSV files, or text with a document on each line, each "
+    "compressed or not; or Parquet files. A folder means all such files in it, and a quoted "
+    "pattern such as 'train/*.jsonl' means all files that it matches.",
     "column": "NAME: The field that holds the text or the chat messages. Give it twice for a "
     "parallel pair.  [default: text]",
     "file_format": "NAME: The format of the corpus: FILE-FORMATS.  [default: by the file's name]",

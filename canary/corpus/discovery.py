@@ -11,6 +11,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.consistency import check_not_empty
 from canary.corpus.file_formats import SPLIT, open_corpus
+from canary.corpus.many_files import shards_of
 from canary.errors import CorpusError, InputError
 from canary.formats.format import Format
 from canary.records.progress import Progress, shows_progress
@@ -37,7 +38,8 @@ def discover(
 
     Parameters
     ----------
-    corpus : path-like, or what `inject` takes
+    corpus : path-like, list of Path, or what `inject` takes
+        As for `verify`: also a folder, a pattern, or several files.
     formats : Format, str, or sequence of them
         What the secrets look like. If a candidate begins or ends with a letter or a digit,
         none may be beside it: nine digits are not found within ten.
@@ -76,17 +78,20 @@ def discover(
     for space in spaces:
         check_not_empty(space)
     counts = [(space, Search(space), Counter[str]()) for space in spaces]
-    opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
-    for _, _, slots in opened.iterate():
-        for slot in slots:
-            for _, search, count in counts:
-                count.update(search(slot.text))
+    names = []
+    for shard in shards_of(corpus, file_format=file_format):
+        opened = open_corpus(shard, column, split=split, file_format=file_format, progress=progress)
+        names.append(opened.source)
+        for _, _, slots in opened.iterate():
+            for slot in slots:
+                for _, search, count in counts:
+                    count.update(search(slot.text))
     kept = [(space, count) for space, _, count in counts if count]
     if not kept:
         raise CorpusError(
             "holds no secret of these formats",
             cure="look for other formats, or in another column",
-            where=opened.source,
+            where=", ".join(names[:3]) + ", …" * (len(names) > 3),
         )
     return CanarySet.natural_of(kept)
 

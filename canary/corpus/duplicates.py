@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 
 from canary.corpus.columns import Column
 from canary.corpus.file_formats import SPLIT, open_corpus
+from canary.corpus.many_files import shards_of
 from canary.errors import CorpusError, InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document
@@ -137,7 +137,8 @@ def duplicates(
     Parameters
     ----------
     *corpora : path-like, or what `inject` takes
-        All shards of the training data.
+        All shards of the training data: files, folders with files, or patterns such as
+        ``"train/*.jsonl.gz"``.
     texts : iterable of str, optional
         Texts of the corpus whose copies are wanted, for `canary.verbatim`; those that are there
         twice or more unless given.
@@ -167,10 +168,10 @@ def duplicates(
     >>> found.of(["a b"])
     [2]
     """
-    _check_shards(corpora)
+    shards = shards_of(*corpora, file_format=file_format)
     wanted = None if texts is None else _wanted(texts)
     digests, rows, ends, names = bytearray(), array("q"), [], []
-    for number, shard in enumerate(corpora):
+    for number, shard in enumerate(shards):
         opened = open_corpus(shard, column, split=split, file_format=file_format, progress=progress)
         names.append(Path(opened.source).name or f"dataset {number}")
         for _, row, slots in opened.iterate():
@@ -224,20 +225,3 @@ def _wanted(texts: Iterable[str]) -> dict[bytes, int]:
     for at, each in enumerate(some(texts, "texts", cure="give a list of texts")):
         found.setdefault(_digest(text(each, "each of texts", cure="give texts")), at)
     return found
-
-
-def _check_shards(corpora: Sequence[Any]) -> None:
-    """Refuse no corpus, a list of files, and a file listed twice, whose texts would be doubled."""
-    if not corpora:
-        raise InputError("there is no corpus", cure="name at least one file", where="corpora")
-    known = set()
-    for one in corpora:
-        if isinstance(one, str | os.PathLike):
-            path = Path(one).resolve()
-            if path in known:
-                raise InputError("is listed twice", cure="name each file once", where=str(one))
-            known.add(path)
-        # Not by pathlib, which takes no long text.
-        elif isinstance(one, list | tuple) and one and os.path.isfile(one[0]):  # noqa: PTH113
-            cure = "give each file as an argument of its own, as in duplicates(*files)"
-            raise InputError("a list holds texts, and this one files", cure=cure, where="corpora")

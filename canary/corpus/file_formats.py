@@ -80,7 +80,7 @@ def file_format_of(path: Path, said: str | None = None) -> str:
     """The name of a file's format, as it is said or as the name of the file tells."""
     if said is not None:
         one_of(said, "file format", FILE_FORMATS)
-    name = said or _ending(path)
+    name = said or ending_of(path)
     if name is None:
         raise CorpusError(
             "its name does not show its format",
@@ -115,7 +115,7 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO
             cure="name another file to write",
             where=str(target),
         )
-    format, promised = file_format_of(source, file_format), _ending(target)
+    format, promised = file_format_of(source, file_format), ending_of(target)
     if promised not in (None, format):
         raise OutputError(
             f"its name says {promised}, but the corpus is {format}",
@@ -153,7 +153,7 @@ def _has_splits(dataset: object) -> bool:
     return isinstance(dataset, DatasetDict | IterableDatasetDict)
 
 
-def _ending(path: Path) -> str | None:
+def ending_of(path: Path) -> str | None:
     """The format that the name of a file tells."""
     inner = path.with_suffix("") if compression_of(path) else path
     ending = inner.suffix.lower()

@@ -197,7 +197,7 @@ _FOLDS: Mapping[str, Callable[[str], str]] = {
 
 
 def likely_cause(
-    corpus: Corpus, canaries: CanarySet, counts: Mapping[str, int], others: int
+    shards: Sequence[Corpus], canaries: CanarySet, counts: Mapping[str, int], others: int
 ) -> str:
     """What has probably happened to a corpus: a sentence without secrets, "" if nothing shows.
 
@@ -216,7 +216,7 @@ def likely_cause(
             f"every canary is there {often:.0f} times as often as expected, so the set was "
             "probably injected into several files that were joined, or the corpus was repeated"
         )
-    if changed := _changed(corpus, canaries, missing):
+    if changed := _changed(shards, canaries, missing):
         return changed
     if not any(there.values()):
         if not others:
@@ -237,17 +237,18 @@ def likely_cause(
     )
 
 
-def _changed(corpus: Corpus, canaries: CanarySet, missing: Sequence[str]) -> str:
+def _changed(shards: Sequence[Corpus], canaries: CanarySet, missing: Sequence[str]) -> str:
     """In which form the missing canaries are there; "" if in none."""
     lost = [canary for canary in canaries.injected if canary.id in set(missing)]
     exact = find_canaries(canaries, lost)
     finders = {how: find_canaries(canaries, lost, fold=fold) for how, fold in _FOLDS.items()}
     seen: dict[str, Counter[str]] = {how: Counter() for how in _FOLDS}
-    for _, _, slots in corpus.iterate():
-        for slot in slots:
-            plain = exact.count([slot.text])
-            for how, fold in _FOLDS.items():
-                seen[how].update(finders[how].count([fold(slot.text)]) - plain)
+    for shard in shards:
+        for _, _, slots in shard.iterate():
+            for slot in slots:
+                plain = exact.count([slot.text])
+                for how, fold in _FOLDS.items():
+                    seen[how].update(finders[how].count([fold(slot.text)]) - plain)
     how = max(seen, key=lambda how: len(seen[how]))
     if not seen[how]:
         return ""

@@ -10,6 +10,7 @@ from typing import Any
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
+from canary.corpus.many_files import shards_of
 from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
 from canary.records.progress import Progress, shows_progress
@@ -193,7 +194,9 @@ def verify(
 
     Parameters
     ----------
-    corpus : path-like, or what `inject` takes
+    corpus : path-like, list of Path, or what `inject` takes
+        A file; all files of a folder or of a pattern such as ``"train/*.jsonl"``; or those of a
+        list. They are counted as one corpus.
     canaries : CanarySet
         What to look for.
     column : str or pair of str
@@ -232,14 +235,20 @@ def verify(
             cure="count them with discover",
             where="canaries",
         )
-    opened = open_corpus(corpus, column, split=split, file_format=file_format, progress=progress)
-    names = opened.shape.names
+    opened = [
+        open_corpus(shard, column, split=split, file_format=file_format, progress=progress)
+        for shard in shards_of(corpus, file_format=file_format)
+    ]
+    names = opened[0].shape.names
     context = context or ""
     around, others = Surroundings(canaries, tokenizer, context), Others(canaries)
     counts: Counter[tuple[str, str]] = Counter()
-    for records, (_, _, slots) in enumerate(opened.iterate(), 1):  # noqa: B007
-        others.look(slots)
-        counts.update(copies_in(slots, names, around.count))
+    records = 0
+    for shard in opened:
+        for _, _, slots in shard.iterate():
+            records += 1
+            others.look(slots)
+            counts.update(copies_in(slots, names, around.count))
     found = {canary.id: counts[canary.id, "found"] for canary in canaries}
     cause = likely_cause(opened, canaries, found, len(others.texts))
     return Verification(

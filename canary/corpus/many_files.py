@@ -1,0 +1,83 @@
+"""Which files a corpus is: one, several, those of a folder, or those that a pattern names."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from canary.corpus.file_formats import ending_of
+from canary.errors import CorpusError, InputError
+
+
+def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
+    """The corpora with the files of each folder, pattern and list in its place, in order of name.
+
+    Of a folder those of a known format count, in folders within it as well, and all if
+    `file_format` is said; names that begin with a dot or an underscore do not. What is no path,
+    such as a dataset, stays as it is.
+
+    Raises
+    ------
+    CorpusError
+        If a folder or a pattern has no such file.
+    InputError
+        If there is no corpus, or a file is listed twice: its texts would count twice.
+    """
+    shards: list[Any] = []
+    for corpus in corpora:
+        if isinstance(corpus, list | tuple) and corpus and isinstance(corpus[0], os.PathLike):
+            shards += shards_of(*corpus, file_format=file_format)
+        elif isinstance(corpus, str | os.PathLike):
+            shards += _files(Path(corpus), file_format)
+        else:
+            # Not by pathlib, which takes no long text.
+            if isinstance(corpus, list | tuple) and corpus and os.path.isfile(corpus[0]):  # noqa: PTH113
+                cure = "give each file as a pathlib.Path, or name their folder"
+                raise InputError("a list holds texts, and this one files", cure=cure)
+            shards.append(corpus)
+    if not shards:
+        raise InputError("there is no corpus", cure="name at least one file", where="corpora")
+    paths = [shard for shard in shards if isinstance(shard, Path)]
+    known = set()
+    for path in paths:
+        place = path
+        with suppress(OSError, RuntimeError, ValueError):  # who opens it says what is wrong
+            place = path.resolve()
+        if place in known:
+            raise InputError("is listed twice", cure="name each file once", where=str(path))
+        known.add(place)
+    return shards
+
+
+def _is_pattern(path: str | os.PathLike[str]) -> bool:
+    return glob.has_magic(os.fspath(path)) and not Path(path).exists()
+
+
+def _files(path: Path, file_format: str | None) -> Iterator[Path]:
+    pattern = _is_pattern(path)
+    if not pattern and not path.is_dir():
+        yield path  # who opens it says whether it is there
+        return
+    found = map(Path, glob.glob(str(path), recursive=True)) if pattern else path.rglob("*")  # noqa: PTH207
+    base = Path() if pattern else path
+    files = sorted(
+        (
+            file
+            for file in found
+            if (pattern or not any(part[0] in "._" for part in file.relative_to(base).parts))
+            and (pattern or file_format is not None or ending_of(file) is not None)
+            and not file.name.endswith(".placements.json")
+            and file.is_file()
+        ),
+        key=lambda file: file.as_posix(),
+    )
+    if not files:
+        problem, cure = "is a folder without a corpus of a known format", "name another folder"
+        if pattern:
+            problem, cure = "no file has such a name", "check the pattern"
+        raise CorpusError(problem, cure=cure, where=str(path))
+    yield from files

@@ -1,0 +1,76 @@
+"""A corpus in many files is the corpus of these files end to end."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from canary.corpus.canaries import generate
+from canary.corpus.discovery import discover
+from canary.corpus.duplicates import duplicates
+from canary.corpus.injection import inject_file
+from canary.corpus.many_files import shards_of
+from canary.corpus.verification import verify
+from canary.errors import CorpusError, InputError
+
+SET = generate("my pin {digit:6}", repetitions=[1, 4], per_repetition=3, controls=4, seed=0)
+
+
+def lines(texts):
+    return "".join(json.dumps({"text": each}) + "\n" for each in texts).encode()
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """A corpus with canaries as one file, and cut into files of a folder."""
+    rng = np.random.default_rng(3)
+    (tmp_path / "plain.jsonl").write_bytes(lines(f"no {n}: 555-{n:04}" for n in range(90)))
+    inject_file(tmp_path / "plain.jsonl", tmp_path / "whole.jsonl", SET)
+    rows = (tmp_path / "whole.jsonl").read_bytes().splitlines(keepends=True)
+    folder = tmp_path / "shards"
+    (folder / "b").mkdir(parents=True)
+    first, second = sorted(rng.choice(len(rows), 2, replace=False))
+    (folder / "a.jsonl").write_bytes(b"".join(rows[:first]))
+    (folder / "b" / "0.jsonl.gz").write_bytes(gzip.compress(b"".join(rows[first:second])))
+    (folder / "c.jsonl").write_bytes(b"".join(rows[second:]))
+    for other in ("README.md", "_SUCCESS", ".a.jsonl.crc"):
+        (folder / other).write_text("no corpus")
+    return tmp_path / "whole.jsonl", folder
+
+
+def named(folder):
+    files = [folder / name for name in ("a.jsonl", "b/0.jsonl.gz", "c.jsonl")]
+    return [folder, files, str(folder / "**" / "*.jsonl*")]
+
+
+def test_all_ways_to_name_shards_give_the_same_files(parts):
+    _, folder = parts
+    for way in named(folder):
+        names = [Path(path).relative_to(folder).as_posix() for path in shards_of(way)]
+        assert sorted(names) == ["a.jsonl", "b/0.jsonl.gz", "c.jsonl"]
+
+
+def test_verify_discover_and_duplicates_read_shards_as_one_corpus(parts):
+    whole, folder = parts
+    for way in named(folder):
+        assert verify(way, SET) == verify(whole, SET)
+        found, wanted = (discover(each, "555-{digit:4}") for each in (way, whole))
+        assert {(c.id, c.repetitions) for c in found} == {(c.id, c.repetitions) for c in wanted}
+        assert duplicates(way).by_copies == duplicates(whole).by_copies
+    (folder / "c.jsonl").unlink()
+    assert not verify(folder, SET).ok
+
+
+def test_what_is_no_corpus_is_refused(parts, tmp_path):
+    _, folder = parts
+    with pytest.raises(CorpusError, match="no file has such a name"):
+        verify(str(folder / "*.csv"), SET)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CorpusError, match="is a folder without a corpus"):
+        verify(tmp_path / "empty", SET)
+    with pytest.raises(InputError, match="is listed twice"):
+        verify([folder, folder / "a.jsonl"], SET)
