@@ -144,6 +144,13 @@ class Passages(Places):
         """Log-probability of each suffix under the scheme of this number, in nats."""
         return np.array([row[scheme] for row in self.log_probs], np.float64)
 
+    @property
+    def near_log_prob(self) -> Floats:
+        """Estimated log-probability that a sample is near each suffix, in nats."""
+        with np.errstate(divide="ignore"):
+            logs: Floats = np.log(np.minimum([mass for mass, *_ in self.near], 1.0))
+        return logs
+
 
 @dataclass(frozen=True)
 class AfterPrefix(Record):
@@ -319,12 +326,7 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
             cure = "measure again with near, such as near=5"
             raise InputError("near passages were not measured", cure=cure, where="near")
 
-        def hits(kind: Passages) -> NDArray[np.bool_]:
-            with np.errstate(divide="ignore"):
-                logs = np.log(np.minimum([mass for mass, *_ in kind.near], 1.0))
-            return tries_for(logs, chance) <= tries
-
-        return self._share(hits)
+        return self._share(lambda kind: tries_for(kind.near_log_prob, chance) <= tries)
 
     def extractable(self, *, tries: int, chance: float = 0.5) -> Extractable:
         """The share of windows that come out by greedy decoding, or as in `rate` by any scheme."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -116,7 +116,30 @@ def finetune(results: dict[str, Any]) -> str:
     )
 
 
-TABLES = {"runtime": runtime, "knows": knows, "finetune": finetune}
+def repeats(results: dict[str, Any]) -> str:
+    """What comes out of each kind of text, beside the controls; p of the difference to them."""
+    rows = results["repeats"]["rows"]
+
+    def said(one: dict[str, Any]) -> str:
+        return f"{one['hits']} of {one['of']} (up to {100 * one['upper']:.0f} %)"
+
+    def line(name: str, at: Callable[[dict[str, Any]], dict[str, Any]]) -> list[str]:
+        each = [f"{said(at(row)['texts'])}, p = {at(row)['p']}" for row in rows]
+        return [name, *each, said(at(rows[0])["controls"])]
+
+    near = results["repeats"]["near"]
+    measured = {"exactly": "t=1", f"within {near} edit": f"{near} edits"}
+    lines = [line("greedy decoding", lambda row: row["greedy"])]
+    for name, key in measured.items():
+        for n in ("100", "10000"):
+            each = line(f"{name}, {int(n):,} samples", lambda row, key=key, n=n: row[key][n])
+            lines.append(each)
+    lines.append(["longest run, tokens", *(str(row["longest_run"]) for row in rows), ""])
+    names = [*(row["kind"] for row in rows), "controls"]
+    return table(" | ".join(["what comes out", *(f"{name} #" for name in names)]), lines)
+
+
+TABLES = {"runtime": runtime, "knows": knows, "repeats": repeats, "finetune": finetune}
 
 
 def picture(rows: list[dict[str, Any]], out: Path) -> None:
