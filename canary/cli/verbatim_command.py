@@ -35,6 +35,8 @@ from canary.records.validation import brief
     copies="[Long texts] NAME: The field that holds how often the training data have the text, or "
     "the .json file that canary duplicates wrote.  [default: counted in --texts]",
     column="[Long texts] NAME: The field that holds the text.",
+    context="[Long texts] WHAT: document gives the model all of the text before what it has to "
+    "repeat, --prefix tokens at least; long texts are read in pieces of up to 2,048 tokens.",
 )
 def verbatim(
     model: str,

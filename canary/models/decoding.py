@@ -1,7 +1,7 @@
 """Decoding: how a text is drawn from a model, and the probability of tokens that are so drawn.
 
-The processors of `transformers` themselves take tokens away here, so that ties at a limit fall as
-they do in `generate`.
+Ties at a limit fall as they do in `generate`: the processors of `transformers` themselves take
+tokens away, or what finds the same limit sooner.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LETTERS = {"t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p"}
 _CACHED, _ON_GPU = 1 << 19, 1 << 22  # logits that are worked on at a time
+_ROUNDING = 1e-5  # a hundred times that of sums of float32 probabilities
 _CURE = "write it as in t=0.8,k=40,p=0.95,m=0.05: temperature, top-k, top-p and min-p"
 
 
@@ -147,25 +148,16 @@ def decoded_tokens(
     given. About `at_once` logits are worked on at a time, as many as a processor's cache holds
     unless given (on a GPU more); a few copies of these are held.
     """
-    import torch
-
-    warped = [_processors(scheme) for scheme in schemes]
     at_once = at_once or (_CACHED if logits.device.type == "cpu" else _ON_GPU)
     size = max(at_once // logits.shape[-1], 1)
     log_probs = np.empty((len(tokens), len(schemes)), np.float32)
     greedy = np.empty(len(tokens), np.bool_)
-    nothing = torch.zeros((0, 0), dtype=torch.int64)  # the processors ask for tokens before
     for at in range(0, len(tokens), size):
         chosen = slice(at, at + size) if places is None else places[at : at + size]
         part, wanted = logits[chosen].float(), tokens[at : at + size].unsqueeze(1)
         greedy[at : at + size] = (part.argmax(-1, keepdim=True) == wanted)[:, 0].cpu().numpy()
-        for column, processors in enumerate(warped):
-            scores = part
-            for processor in processors:
-                scores = processor(nothing, scores)
-            # Not log_softmax: of the whole vocabulary only one number is wanted.
-            found = scores.gather(1, wanted)[:, 0] - torch.logsumexp(scores, -1)
-            log_probs[at : at + size, column] = found.cpu().numpy()
+        for column, scheme in enumerate(schemes):
+            log_probs[at : at + size, column] = _log_probs(part, wanted, scheme).cpu().numpy()
     return Decoded(log_probs, greedy)
 
 
@@ -177,12 +169,69 @@ def drawn_probabilities(log_probs: FloatArray, scheme: Scheme) -> NDArray[np.flo
     """
     import torch
 
-    scores = torch.from_numpy(np.array(log_probs, np.float32))
-    nothing = torch.zeros((0, 0), dtype=torch.int64)
-    for processor in _processors(scheme):
-        scores = processor(nothing, scores)
+    scores = _warped(torch.from_numpy(np.array(log_probs, np.float32)), scheme)
     drawn: NDArray[np.float64] = torch.softmax(scores.double(), -1).numpy()
     return drawn
+
+
+def _log_probs(logits: torch.Tensor, wanted: torch.Tensor, scheme: Scheme) -> torch.Tensor:
+    """Log-probability, of shape (n,), of the token `wanted`, (n, 1), of each row of logits.
+
+    For top-k and top-p the processors of `transformers` order tokens, and go through the vocabulary
+    several times. Here numpy orders the logits alone, from which the limit and the sum of what is
+    kept follow. Where a tie or rounding at the limit may decide, the processors do.
+    """
+    import torch
+
+    top_p = None if scheme.top_p == 1.0 else scheme.top_p
+    size = logits.shape[-1]
+    kept = min(scheme.top_k or size, size)
+    if (kept == size and top_p is None) or scheme.min_p is not None or logits.device.type != "cpu":
+        return _exactly(logits, wanted, scheme)
+    scores = logits if scheme.temperature == 1.0 else logits / scheme.temperature
+    chosen, unclear = scores.gather(1, wanted), torch.zeros(len(scores), dtype=torch.bool)
+    highest = scores
+    if kept < size:
+        highest = torch.from_numpy(np.partition(scores.numpy(), -kept, axis=-1)[:, -kept:])
+    limit = highest[:, :1]
+    if top_p is None:
+        more = (scores == limit).sum(-1) - (highest == limit).sum(-1)  # all that tie are kept
+        total = torch.logaddexp(highest.logsumexp(-1), limit[:, 0] + more.log())
+    else:
+        ordered = torch.from_numpy(np.sort(highest.numpy(), axis=-1))
+        probs = ordered.softmax(-1)
+        below = probs.cumsum(-1)
+        if kept < size:  # sums of fewer numbers are rounded otherwise
+            unclear = ((below - (1 - top_p)).abs() < _ROUNDING).any(-1)
+            unclear |= (scores >= limit).sum(-1) > kept
+        away = below <= 1 - top_p
+        away[:, -1] = False
+        first = away.sum(-1, keepdim=True)
+        limit = ordered.gather(1, first)
+        total = ordered[:, -1] + (probs.masked_fill(away, 0.0).sum(-1) / probs[:, -1]).log()
+        last_away = ordered.gather(1, (first - 1).clamp(min=0))
+        unclear |= ((first > 0) & (last_away == limit) & (chosen == limit))[:, 0]
+    found = chosen.masked_fill(chosen < limit, -np.inf)[:, 0] - total
+    if unclear.any():
+        found[unclear] = _exactly(logits[unclear], wanted[unclear], scheme)
+    return found
+
+
+def _exactly(logits: torch.Tensor, wanted: torch.Tensor, scheme: Scheme) -> torch.Tensor:
+    """As `_log_probs`, by the processors themselves."""
+    scores = _warped(logits, scheme)
+    # Not log_softmax: of the whole vocabulary only one number is wanted.
+    return scores.gather(1, wanted)[:, 0] - scores.logsumexp(-1)
+
+
+def _warped(scores: torch.Tensor, scheme: Scheme) -> torch.Tensor:
+    """Logits of which `generate` draws, minus infinity for tokens that it does not."""
+    import torch
+
+    nothing = torch.zeros((0, 0), dtype=torch.int64)  # the processors ask for tokens before
+    for processor in _processors(scheme):
+        scores = processor(nothing, scores)
+    return scores
 
 
 def _processors(scheme: Scheme) -> list[Any]:

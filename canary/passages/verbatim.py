@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.passages.near import edits_of, near_columns, near_masses
 from canary.passages.result import AfterPrefix, Passages, Verbatim
-from canary.passages.windows import Grid, Windows, cut, refuse_overlap
+from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, open_run
@@ -24,8 +25,10 @@ from canary.records.validation import built, one_or_more, whole_number
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.statistics.number_checks import check_confidence
+from canary.tokens.candidates import CandidateEncoder
 
 _BLOCK = 1 << 16  # tokens that are scored between two shards
+_PIECE = 2048  # tokens of a document that are read at once
 _BODY = np.dtype("<f8")
 
 
@@ -87,7 +90,10 @@ def verbatim(
     **options
         `start_token` and `batch_size`, as in `canary.scoring.run_options.ScoreOptions`. The start
         token, or what the tokenizer itself puts before a text, comes before each window and is no
-        part of its prefix.
+        part of its prefix. With ``context="document"`` the model is given all of the document
+        before a suffix, at least `prefix` tokens: documents are read in pieces of up to 2,048
+        tokens, or what the model takes, of which each begins with the last prefix of the one
+        before.
 
     Raises
     ------
@@ -101,8 +107,10 @@ def verbatim(
 
     Notes
     -----
-    One row of ``prefix + suffix`` tokens for each window and prefix. With `near` at most about
-    ``suffix * near_width`` tokens more for each, and fewer where few continuations come near.
+    One row of ``prefix + suffix`` tokens for each window and prefix. With whole documents each
+    token once, and a window more for each piece, however small the `stride`. With `near` at most
+    about ``suffix * near_width`` tokens more for each window, and fewer where few continuations
+    come near.
     Memory holds the tokens of all texts, and a few numbers for each window.
 
     Examples
@@ -112,22 +120,27 @@ def verbatim(
     0.0021
     """
     scoring = built(ScoreOptions, options, "verbatim")
-    if scoring.context:
-        cure = "leave it out; the prefix is what comes before a suffix"
-        raise InputError("verbatim takes no context", cure=cure, where="context")
+    whole = scoring.context == "document"
+    if scoring.context and not whole:
+        cure = "leave it out, or give 'document' for all that is before a suffix in its text"
+        raise InputError("verbatim takes no text as context", cure=cure, where="context")
     check_confidence(confidence, "verbatim")
     prefixes = _prefixes(prefix)
     grid = _grid(max(prefixes), suffix, stride)
     edits = None if near is None else edits_of(near, grid.suffix)
     whole_number(near_width, "near_width", at_least=2, cure="give a number of nodes, such as 80")
     asked = _schemes(schemes)
+    if whole and (len(prefixes) > 1 or edits is not None):
+        cure = "give one prefix, the least, and no near; or leave out the context"
+        raise InputError("with whole documents there is one prefix", cure=cure, where="context")
     seam = load(model)
-    encoder = scoring.encoder(seam)
+    encoder = CandidateEncoder(seam.tokenizer, scoring.start_token)
     longest = {"texts": cut(encoder, texts, grid, copies=copies)}
     if controls is not None:
         longest["controls"] = cut(encoder, controls, grid, name="controls")
         refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
     _check_fits(seam, longest["texts"])
+    at_once = _longest_piece(seam, longest["texts"]) if whole else None
     kinds = {name: windows.after(prefixes[0]) for name, windows in longest.items()}
     digests = {name: windows.digest for name, windows in kinds.items()}
     settings: dict[str, Any] = {
@@ -137,6 +150,7 @@ def verbatim(
         "start_token": scoring.start_token,
         **({} if edits is None else {"near": edits, "near_width": near_width}),
         **({} if len(prefixes) == 1 else {"prefixes": list(prefixes)}),
+        **({"context": "document", "context_tokens": at_once} if whole else {}),
     }
     with ExitStack() as held:
         run = None
@@ -146,10 +160,12 @@ def verbatim(
             run = held.enter_context(open_run(parts, {**identity, "schemes": written}))
 
         def passages(name: str, windows: Windows) -> Passages:
-            advance = stage(progress, name, len(windows) * grid.suffix)
+            pieces = windows.pieces(at_once)
+            scored = (pieces.stop - pieces.first).sum() - len(pieces) * windows.grid.prefix
+            advance = stage(progress, name, int(scored))
             batcher = Batcher(seam, batch_size=scoring.batch_size, progress=advance)
             series = None if run is None else run.series(name.replace(" ", "-"))
-            return _measured(batcher, windows, asked, series)
+            return _measured(batcher, windows, pieces, asked, series)
 
         measured = {name: passages(name, windows) for name, windows in kinds.items()}
         others = [
@@ -185,21 +201,33 @@ def verbatim(
 
 
 def _measured(
-    batcher: Batcher, windows: Windows, schemes: tuple[Scheme, ...], shards: Series | None
+    batcher: Batcher,
+    windows: Windows,
+    pieces: Pieces,
+    schemes: tuple[Scheme, ...],
+    shards: Series | None,
 ) -> Passages:
     """The numbers of all windows, block by block; finished blocks are not computed again."""
-    size = max(_BLOCK // (len(windows.before) + windows.grid.width), 1)
-    blocks = [range(at, min(at + size, len(windows))) for at in range(0, len(windows), size)]
-    known = [] if shards is None else _known(shards, blocks, len(schemes) + 3)
-    for block in blocks[len(known) :]:
-        found = batcher.decoded(windows.rows(block), schemes)
-        suffixes = (len(block), windows.grid.suffix)
-        logs = found.log_probs.reshape(*suffixes, -1).sum(axis=1, dtype=np.float64)
+    grid, tokens = windows.grid, pieces.stop - pieces.first
+    number = (np.cumsum(tokens + len(windows.before)) - 1) // _BLOCK
+    begins = np.flatnonzero(np.diff(number, prepend=-1))
+    blocks = [range(*ends) for ends in itertools.pairwise([*begins, len(pieces)])]
+    ends = [int(pieces.windows[block.stop]) for block in blocks]
+    known = [] if shards is None else _known(shards, ends, len(schemes) + 3)
+    for block, end in zip(blocks[len(known) :], ends[len(known) :], strict=True):
+        found = batcher.decoded(windows.rows(block, pieces), schemes)
+        mine = slice(block.start, block.stop)
+        inside = np.arange(pieces.windows[block.start], end)
+        of = np.repeat(np.arange(len(block)), np.diff(pieces.windows)[mine])
+        scored = tokens[mine] - grid.prefix
+        # Where the suffix of each window begins among the scored tokens of the block.
+        at = (np.cumsum(scored) - scored - pieces.first[mine])[of] + windows.position[inside]
+        places = at[:, None] + np.arange(grid.suffix)
+        logs = found.log_probs[places].sum(axis=1, dtype=np.float64)
         # Rounding may bring a log-softmax a little above 0.
-        runs = _runs(found.greedy.reshape(suffixes))
-        known.append(np.column_stack([np.minimum(logs, 0.0), runs]))
+        known.append(np.column_stack([np.minimum(logs, 0.0), _runs(found.greedy[places])]))
         if shards is not None:
-            shards.append({"windows": block.stop}, known[-1].astype(_BODY).tobytes())
+            shards.append({"windows": end}, known[-1].astype(_BODY).tobytes())
     numbers = np.concatenate(known)
     times = windows.copies[np.unique(windows.document)]
     leading, longest, trailing = numbers[:, -3:].astype(np.int64).T
@@ -230,15 +258,20 @@ def _runs(greedy: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dty
     return np.stack([leading, longest, running], axis=1)
 
 
-def _known(shards: Series, blocks: list[range], numbers: int) -> list[Any]:
-    """What an earlier run has finished of these blocks."""
+def _known(shards: Series, ends: list[int], numbers: int) -> list[Any]:
+    """What an earlier run has finished of the blocks with these ends."""
     earlier = list(shards)
-    if [shard.state.get("windows") for shard in earlier] != [b.stop for b in blocks][
-        : len(earlier)
-    ]:
+    if [shard.state.get("windows") for shard in earlier] != ends[: len(earlier)]:
         problem = "holds other blocks of windows than this run has"
         raise RecordError(problem, cure="remove the folder to begin anew", where=str(shards.folder))
     return [np.frombuffer(shard.body, _BODY).reshape(-1, numbers) for shard in earlier]
+
+
+def _longest_piece(model: LanguageModel, windows: Windows) -> int:
+    """Tokens of a document that are read at once: no more than the model takes."""
+    limit, before = model.facts.length_limit, len(windows.before)
+    most = _PIECE if limit is None else min(limit - before, _PIECE)
+    return max(most, windows.grid.width)
 
 
 def _prefixes(given: int | Sequence[int]) -> tuple[int, ...]:

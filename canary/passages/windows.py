@@ -40,6 +40,27 @@ class Grid:
 
 
 @dataclass(frozen=True, eq=False)
+class Pieces:
+    """Pieces of documents, each with one window or several that follow each other.
+
+    Parameters
+    ----------
+    document, first, stop : int64 array of shape (pieces,)
+        Number of the document, and its tokens from `first` to before `stop`.
+    windows : int64 array of shape (pieces + 1,)
+        Number of the first window of each, and that of all windows.
+    """
+
+    document: Ints
+    first: Ints
+    stop: Ints
+    windows: Ints
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+
+@dataclass(frozen=True, eq=False)
 class Windows:
     """The windows of some documents.
 
@@ -86,10 +107,31 @@ class Windows:
         of: NDArray[np.int32] = self.tokens[self.document[window]]
         return of[first : first + self.grid.width]
 
-    def rows(self, part: range) -> Rows:
-        """Some windows as rows of which the suffixes are scored."""
-        before = list(self.before)
-        sequences = [before + self.ids(window).tolist() for window in part]
+    def pieces(self, tokens: int | None = None) -> Pieces:
+        """A piece for each window; or pieces of at most this length, with all that fit.
+
+        In such a piece the prefix of a window is all of the piece before its suffix.
+        """
+        first = np.arange(len(self))
+        if tokens is not None:
+            begins, at = list[int](), 0
+            while at < len(self):
+                begins.append(at)
+                end = int(np.searchsorted(self.document, self.document[at], side="right"))
+                last = self.position[at] + tokens - self.grid.width
+                at += int(np.searchsorted(self.position[at:end], last, side="right"))
+            first = np.array(begins)
+        windows = np.append(first, len(self))
+        stop = self.position[windows[1:] - 1] + self.grid.width
+        return Pieces(self.document[first], self.position[first], stop, windows)
+
+    def rows(self, part: range, pieces: Pieces | None = None) -> Rows:
+        """Some pieces, or windows, as rows of which all behind the first prefix is scored."""
+        before, of = list(self.before), self.pieces() if pieces is None else pieces
+        sequences = [
+            before + self.tokens[of.document[at]][of.first[at] : of.stop[at]].tolist()
+            for at in part
+        ]
         return Rows.of(sequences, len(before) + self.grid.prefix)
 
 

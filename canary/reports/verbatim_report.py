@@ -99,7 +99,8 @@ def verbatim_report(result: Verbatim) -> Report:
                 edits=grid.get("near"),
             ),
             sentence(
-                "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT
+                "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT,
+                whole="context_tokens" in grid, most=int(grid.get("context_tokens", 0)) - suffix,
             ),
         ],
         basis=basis(
@@ -260,6 +261,8 @@ def how(result: Verbatim) -> Iterator[Block]:
     """The windows and the model."""
     names = {"prefix": "Prefix (tokens)", "suffix": "Suffix (tokens)", "stride": "Stride (tokens)"}
     facts = {words: str(result.settings[name]) for name, words in names.items()}
+    if most := result.settings.get("context_tokens"):
+        facts["Prefix (tokens)"] += f" or more, all that is before in a piece of {count(most)}"
     facts["Start token"] = str(result.settings["start_token"] or "none named")
     facts["Confidence of intervals"] = f"{100 * result.confidence:g} %"
     facts["SHA-256 of the texts"] = result.texts.digest

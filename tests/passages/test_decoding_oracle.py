@@ -12,7 +12,7 @@ from scipy.stats import binom
 from small_models import CHARACTERS, build, known
 
 from canary.errors import InputError, UnsupportedError
-from canary.models.decoding import Scheme, TellsDecoding, decoded_tokens
+from canary.models.decoding import Scheme, TellsDecoding, _processors, decoded_tokens
 from canary.models.language_model import Rows
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
@@ -88,6 +88,31 @@ def test_suffixes_have_the_probability_that_enumeration_gives_them(scheme):
         expected.append(chance)
     np.testing.assert_allclose(total, expected, rtol=0, atol=1e-6)
     assert total.sum() == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [None, 1, 2, 7, 40, 10**6])
+@pytest.mark.parametrize("top_p", [None, 0.01, 0.3, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_limits_among_logits_alone_are_those_of_the_processors_of_transformers(
+    top_k, top_p, temperature
+):
+    scheme = Scheme(temperature=temperature, top_k=top_k, top_p=top_p)
+    processors, nothing = _processors(scheme), torch.zeros((0, 0), dtype=torch.int64)
+    source = torch.Generator().manual_seed(7)
+    for trial, size in enumerate([1, 2, 5, 41, 60, 150, 300] * 4):
+        logits = torch.randn(40, size, generator=source) * (0.3 + trial % 5)
+        if trial % 3:  # nearly all tie, or as many as in half precision
+            logits = logits.round() if trial % 3 == 1 else logits.bfloat16().float()
+        if trial % 4 == 0:
+            logits[:, 1:][torch.rand(40, size - 1, generator=source) < 0.3] = -np.inf
+        tokens = torch.randint(0, size, (40,), generator=source)
+        scores = logits
+        for processor in processors:
+            scores = processor(nothing, scores)
+        expected = scores.log_softmax(-1).gather(1, tokens[:, None])[:, 0].numpy()
+        found = decoded_tokens(logits, tokens, [scheme]).log_probs[:, 0]
+        assert (np.isneginf(found) == np.isneginf(expected)).all()
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
 def sampled(name, scheme, count, *, length=3, seed=0):

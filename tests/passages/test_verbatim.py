@@ -63,6 +63,30 @@ def test_windows_are_cut_from_the_tokens_of_the_whole_text(stride):
         assert found.strength[at] == found.trailing[at] / 4
 
 
+@pytest.mark.parametrize("name", ["gpt2", "mamba"])
+@pytest.mark.parametrize(("stride", "most"), [(None, 30), (1, 30), (7, 12), (2, 9), (3, 2048)])
+def test_whole_documents_by_a_loop_over_windows_oracle(name, stride, most, monkeypatch):
+    monkeypatch.setattr("canary.passages.verbatim._PIECE", most)
+    model, texts = known(name), strings(3, (25, 45))
+    schemes, step = [Scheme(), Scheme(temperature=0.6, top_k=8)], stride or 4
+    options = {"schemes": schemes, "stride": stride, "start_token": None, **SMALL}
+    found = verbatim(model, texts, context="document", **options).texts
+    rows, starts, places, first = [], [], [], 0
+    for number, each in enumerate(texts):
+        ids = [CHARACTERS.index(c) for c in each]
+        for at in range(0, len(ids) - 8, step):
+            if at == 0 or at + 9 - first > most:
+                first = at  # the next piece begins with the prefix of this window
+            places.append((number, at))
+            rows.append(ids[first : at + 9])
+            starts.append(at + 5 - first)
+    assert list(zip(found.document, found.position, strict=True)) == places
+    told = Batcher(model).decoded(Rows.of(rows, starts), schemes)
+    logs = told.log_probs.reshape(-1, 4, 2).sum(axis=1, dtype=np.float64)
+    np.testing.assert_allclose(found.log_probs, logs, atol=1e-4)
+    assert (found.greedy == told.greedy.reshape(-1, 4).all(axis=1)).all()
+
+
 @pytest.mark.parametrize("name", ["gpt2", "llama", "mamba"])
 def test_what_a_model_writes_comes_out_and_other_text_does_not(name):
     found = verbatim(known(name), continued(name, 12), strings(12, (25, 26)), stride=99, **SMALL)
@@ -229,7 +253,9 @@ LONG = strings(2, (30, 31), 5)
         (LONG, {"schemes": []}, "Scheme"),
         (LONG, {"schemes": [Scheme(), Scheme()]}, "listed twice"),
         (LONG, {"schemes": "t=1"}, "Scheme"),
-        (LONG, {"context": "a"}, "takes no context"),
+        (LONG, {"context": "a"}, "takes no text as context"),
+        (LONG, {"context": "document", "near": 1}, "with whole documents there is one prefix"),
+        (LONG, {"context": "document", "prefix": [5, 4]}, "there is one prefix"),
         (LONG, {"controls": ["ab"]}, "controls.*none of 1 text"),
         (LONG, {"controls": ["x", "yz" + LONG[1][7:22]], "stride": 1},
          r"9 tokens of controls\[1\], from token 2 on, are in texts\[1\] too, from token 7 on"),
