@@ -28,6 +28,7 @@ class Limits:
     max_epsilon: float | None = None
     delta: float = 0.0
     guesses: Count | None = None
+    mechanism: Literal["any", "gaussian"] = "any"
     trust_injection: bool = False
     require_learned: Count | None = None
     confidence: float | None = None
@@ -88,6 +89,8 @@ class Limits:
     "are given are checked first; without one, nothing is checked.",
     max_epsilon="EPSILON: The verdict is memorized if training is certainly less private than "
     "this. It needs --canaries from canary generate --coin-flips.",
+    mechanism="What the bound on epsilon presumes of the training: nothing, or that its privacy is "
+    "that of normal noise, as for DP-SGD of many steps. That bound is larger, and needs --delta.",
     canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
     repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
     seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",

@@ -132,7 +132,7 @@ PANELS: Mapping[str, str] = {
     "Further evidence": "retrained unseen query_data calibration_data history",
     "Statistics": "exposure_bits power fpr statistic confidence resamples undecided tries chance",
     "Risk scores": "prior bins scale least smooth",
-    "Privacy bound": "coin_flips max_epsilon delta guesses",
+    "Privacy bound": "coin_flips max_epsilon delta guesses mechanism",
     "Names in the report": "model_name corpus_name auditor",
     "Model": "start_token start_texts context tokenizer factory dtype device batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "

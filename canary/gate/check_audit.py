@@ -14,12 +14,12 @@ from typing import Any, Literal, get_args
 from canary.audits.audit_result import Audit
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search
-from canary.corpus.canaries import CanarySet, canary_set
+from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
-from canary.errors import EstimationError, InputError
+from canary.errors import EstimationError
 from canary.gate.baselines import Baseline, baseline_in
 from canary.gate.check_result import Tested, check_tested
-from canary.gate.coins import epsilon_bound, within_epsilon
+from canary.gate.coins import epsilon_judges
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
 from canary.gate.passages_limit import check_passages, check_samples
@@ -40,15 +40,15 @@ from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.records.sealing import sealed
 from canary.records.validation import (
-    as_real,
     of_kind,
     one_of,
     one_or_more,
     some,
     whole_number,
 )
+from canary.statistics.epsilon import Mechanism
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import count, plural
+from canary.statistics.numbers import count
 
 Statistic = Literal["median", "maximum"]
 
@@ -79,6 +79,7 @@ def check(
     canaries: CanarySet | None = None,
     delta: float = 0.0,
     guesses: int | None = None,
+    mechanism: Mechanism = "any",
     repetitions: Sequence[int] | None = None,
     verification: Verification | None = None,
     history: History | str | os.PathLike[str] | None = None,
@@ -130,6 +131,8 @@ def check(
         Of the privacy that `max_epsilon` claims.
     guesses : int, optional
         See `canary.gate.coins.epsilon_bound`.
+    mechanism : {"any", "gaussian"}
+        What `max_epsilon` presumes of the training (`canary.gate.coins.epsilon_bound`).
     repetitions : sequence of int, optional
         Which numbers of copies are looked at, whatever the limit; a bound on epsilon takes one
         of them. All unless given.
@@ -189,7 +192,7 @@ def check(
     Raises
     ------
     InputError
-        If no limit is given, `canaries`, `guesses` or `delta` without `max_epsilon`, one is out
+        If no limit is given, an option of `max_epsilon` without it, one is out
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
         canaries were left out of the corpus on purpose, the verification or the history is of
         another set, the audit extracted nothing and `no_extraction` is given, two audits are of
@@ -245,9 +248,9 @@ def check(
         judges.append(partial(evidence, level=check_level(max_p)))
     if no_extraction:
         judges.append(extracted)
-    judges += _epsilon(
+    judges += epsilon_judges(
         *(max_epsilon, canaries),
-        copies=repetitions, guesses=guesses, delta=delta,
+        copies=repetitions, guesses=guesses, delta=delta, mechanism=mechanism,
         confidence=confidence or _EPSILON_CONFIDENCE,
     )  # fmt: skip
     if not judges and baseline is None:
@@ -342,46 +345,6 @@ def new_baseline(
             if finding.outcome != "passed":
                 raise EstimationError(finding.sentence, cure=finding.cure, where="baseline")
     return Baseline.of(audits)
-
-
-def _epsilon(
-    limit: float | None,
-    canaries: CanarySet | None,
-    *,
-    copies: Sequence[int] | None,
-    guesses: int | None,
-    delta: float,
-    confidence: float,
-) -> list[_Judge]:
-    """What judges a limit on epsilon; nothing where there is none."""
-    coins = {"canaries": canaries, "guesses": guesses, "delta": as_real(delta) or None}
-    names = " and ".join(name for name, value in coins.items() if value is not None)
-    if limit is None and names:
-        raise InputError(
-            f"{names} given, and no limit on epsilon that would heed it",
-            cure=f"give max_epsilon as well, or leave {names} out",
-            where="max_epsilon",
-        )
-    if limit is None:
-        return []
-    if canaries is None:
-        raise InputError(
-            "a limit on epsilon needs the canary set, which holds how the coins fell",
-            cure="give canaries (--canaries FILE)",
-            where="max_epsilon",
-        )
-    asked = [None] if copies is None else sorted(set(copies))
-    if len(asked) != 1:
-        raise InputError(
-            f"a bound on epsilon cannot be of {plural(len(asked), 'number')} of copies",
-            cure="give one number of copies with max_epsilon, or leave repetitions out for all",
-            where="repetitions",
-        )
-    bound = partial(
-        epsilon_bound, canaries=canary_set(canaries),
-        copies=asked[0], guesses=guesses, delta=delta, confidence=confidence,
-    )  # fmt: skip
-    return [lambda audit, _: [within_epsilon(bound(audit), limit)]]
 
 
 def _audits(given: object) -> tuple[Audit, ...]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from canary.audits.audit_result import Audit, median_bits
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import EstimationError, InputError
 from canary.gate.verdict import Finding, Outcome
 from canary.records.record import Record
 from canary.records.validation import as_real
-from canary.statistics.epsilon import bound_in_words, correct_guesses, epsilon_lower_bound
+from canary.statistics.epsilon import (
+    Mechanism,
+    bound_in_words,
+    correct_guesses,
+    epsilon_lower_bound,
+)
 from canary.statistics.number_checks import positive_integer
 from canary.statistics.numbers import Shown, plural
 
@@ -23,7 +30,7 @@ class EpsilonBound(Shown, Record):
 
     Training is not (epsilon', delta)-private for any epsilon' below `epsilon`, as regards all
     copies of a canary together. The bound is above the truth in at most ``1 - confidence``
-    of training runs.
+    of training runs. That presumes a training of this `mechanism`; `epsilon_any` presumes none.
     """
 
     epsilon: float
@@ -34,11 +41,13 @@ class EpsilonBound(Shown, Record):
     correct: int
     copies: int  # the most that hang on one coin
     largest_possible: float  # if every guess were right
+    epsilon_any: float
+    mechanism: Mechanism = "any"
 
     def summary(self) -> str:
-        """The bound, and the guesses that it rests on."""
+        """The bound, the guesses that it rests on, and what it presumes."""
         line = bound_in_words(self.epsilon, self.delta, self.confidence)
-        return f"{line}: {self.correct} of {self.guesses} guesses right"
+        return f"{line}: {self.correct} of {self.guesses} guesses right{_presumed(self)}"
 
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
@@ -52,6 +61,7 @@ def epsilon_bound(
     guesses: int | None = None,
     delta: float = 0.0,
     confidence: float = 0.95,
+    mechanism: Mechanism = "any",
 ) -> EpsilonBound:
     """A lower bound on epsilon, from one training run.
 
@@ -71,6 +81,10 @@ def epsilon_bound(
         How many coins are guessed, half for either side. All unless given. Fix it before
         you see an audit, or it is not a bound.
     delta, confidence : float
+    mechanism : {"any", "gaussian"}
+        "gaussian" presumes that the privacy of the training is that of normal noise, as for
+        DP-SGD of many steps, and needs a `delta` above 0. The bound is then larger [2]_, and void
+        if that is wrong. Choose by how the training was done, not by the result.
 
     Raises
     ------
@@ -84,6 +98,8 @@ def epsilon_bound(
     ----------
     .. [1] Steinke, Nasr and Jagielski, Privacy Auditing with One (1) Training Run, NeurIPS
        2023, arXiv:2305.08846.
+    .. [2] Mahloujifar, Melis and Chaudhuri, Auditing f-Differential Privacy in One Run, ICML
+       2025, arXiv:2410.22235.
     """
     tossed = {c.id: c.tossed for c in canaries if c.tossed is not None}
     if not tossed:
@@ -121,20 +137,31 @@ def epsilon_bound(
     scores = range(0, -len(chosen), -1)
     right = correct_guesses(scores, [not c.control for c in chosen], guesses=made)
 
-    def bound(correct: int) -> float:
-        return epsilon_lower_bound(
-            correct, guesses=made, coins=len(chosen), delta=delta, confidence=confidence
-        )
+    bound = partial(
+        epsilon_lower_bound, guesses=made, coins=len(chosen), delta=delta, confidence=confidence
+    )
 
     return EpsilonBound(
-        epsilon=bound(right),
+        epsilon=bound(right, mechanism=mechanism),
         delta=delta,
         confidence=confidence,
         coins=len(chosen),
         guesses=made,
         correct=right,
         copies=max(tossed[c.id] for c in chosen),
-        largest_possible=bound(made),
+        largest_possible=bound(made, mechanism=mechanism),
+        epsilon_any=bound(right),
+        mechanism=mechanism,
+    )
+
+
+def _presumed(bound: EpsilonBound) -> str:
+    """What a bound presumes, and the bound that presumes nothing; empty for that one."""
+    if bound.mechanism == "any":
+        return ""
+    return (
+        f"; this presumes a {bound.mechanism.capitalize()} mechanism, without which epsilon is at "
+        f"least {bound.epsilon_any:.2f}"
     )
 
 
@@ -157,6 +184,8 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     if bound.epsilon > limit:
         outcome, told = "memorized", f"{told}, above the limit of {limit:g}"
         cure = "look for what the accountant of the training does not see"
+        if bound.epsilon_any <= limit:
+            cure += ", or show that training is no Gaussian mechanism"
     elif bound.largest_possible <= limit:
         outcome, cure = "undecided", "toss coins for more canaries"
         told += f"; no more than {bound.largest_possible:.2f} could have been shown, so the "
@@ -164,9 +193,51 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     else:
         told = f"{told}, which does not contradict the limit of {limit:g}"
     return Finding(
-        *("epsilon", plural(bound.coins, "coin"), outcome, told, cure),
+        *("epsilon", plural(bound.coins, "coin"), outcome, f"{told}{_presumed(bound)}", cure),
         limit=most,
         lower=bound.epsilon,
         confidence=bound.confidence,
         chance=1.0 - bound.confidence,
     )
+
+
+def epsilon_judges(
+    limit: float | None,
+    canaries: CanarySet | None,
+    *,
+    copies: Sequence[int] | None,
+    guesses: int | None,
+    delta: float,
+    mechanism: Mechanism,
+    confidence: float,
+) -> list[Callable[[Audit, object], list[Finding]]]:
+    """What judges a limit on epsilon; nothing where there is none."""
+    coins = {"canaries": canaries is not None, "guesses": guesses is not None}
+    coins |= {"delta": as_real(delta) != 0.0, "mechanism": mechanism != "any"}
+    names = " and ".join(name for name, given in coins.items() if given)
+    if limit is None and names:
+        raise InputError(
+            f"{names} given, and no limit on epsilon that would heed it",
+            cure=f"give max_epsilon as well, or leave {names} out",
+            where="max_epsilon",
+        )
+    if limit is None:
+        return []
+    if canaries is None:
+        raise InputError(
+            "a limit on epsilon needs the canary set, which holds how the coins fell",
+            cure="give canaries (--canaries FILE)",
+            where="max_epsilon",
+        )
+    asked = [None] if copies is None else sorted(set(copies))
+    if len(asked) != 1:
+        raise InputError(
+            f"a bound on epsilon cannot be of {plural(len(asked), 'number')} of copies",
+            cure="give one number of copies with max_epsilon, or leave repetitions out for all",
+            where="repetitions",
+        )
+    bound = partial(
+        epsilon_bound, canaries=canary_set(canaries),
+        copies=asked[0], guesses=guesses, delta=delta, mechanism=mechanism, confidence=confidence,
+    )  # fmt: skip
+    return [lambda audit, _: [within_epsilon(bound(audit), limit)]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import SupportsIndex
+from collections.abc import Callable
+from typing import Literal, SupportsIndex, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,9 @@ from canary.statistics.number_checks import (
 )
 
 _MOST_EPSILON = 700.0
+
+Mechanism = Literal["any", "gaussian"]
+"""What training is presumed to be."""
 
 
 def guessing_p_value(
@@ -48,6 +52,54 @@ def guessing_p_value(
     return min(tail + 2.0 * delta * coins * steepest, 1.0)
 
 
+def too_many_for_gaussian(
+    correct: int, *, guesses: int, coins: int, mu: float, level: float
+) -> bool:
+    """Whether a mu-Gaussian training has this many correct guesses in less than `level` of runs.
+
+    `mu` is what one coin moves the output by, in standard deviations of the noise.
+
+    Notes
+    -----
+    If the chance of v or more correct guesses were `level`, f-DP would bound from below the mean
+    numbers of correct (r) and of wrong guesses (h), each per coin and over the runs that have i
+    or more correct guesses, from i = v down to 0:
+
+        h[i] = max(h[i+1], Phi(Phi^-1(r[i+1]) - mu)),  r[i] = r[i+1] + i/(guesses-i) (h[i]-h[i+1])
+
+    There are ``guesses`` in all, so r[0] + h[0] must not exceed ``guesses / coins`` (algorithm 3
+    of Mahloujifar, Melis and Chaudhuri, Auditing f-Differential Privacy in One Run, ICML 2025,
+    arXiv:2410.22235). O(correct).
+    """
+    from scipy.special import ndtr, ndtri
+
+    most = guesses / coins
+    r, h = level * correct / coins, level * (guesses - correct) / coins
+    for i in range(correct - 1, -1, -1):
+        least = float(ndtr(ndtri(r) - mu))
+        if least <= h:  # then neither changes any more
+            break
+        r, h = r + i / (guesses - i) * (least - h), least
+        if r + h > most:
+            return True
+    return r + h > most
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least epsilon at which a mu-Gaussian mechanism is (epsilon, delta)-private.
+
+    Balle and Wang, Improving the Gaussian Mechanism, ICML 2018, theorem 8; `delta` above 0.
+    """
+    from scipy.special import log_ndtr
+
+    def short(epsilon: float) -> bool:
+        above = float(log_ndtr(mu / 2.0 - epsilon / mu))
+        below = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
+        return below < above and above + math.log1p(-math.exp(below - above)) > math.log(delta)
+
+    return _last(short) if mu > 0.0 else 0.0
+
+
 def epsilon_lower_bound(
     correct: SupportsIndex,
     *,
@@ -55,10 +107,12 @@ def epsilon_lower_bound(
     coins: SupportsIndex,
     delta: float = 0.0,
     confidence: float = 0.95,
+    mechanism: Mechanism = "any",
 ) -> float:
     """The largest epsilon that the correct guesses rule out; 0 if they rule out none.
 
-    It is above the true epsilon in at most ``1 - confidence`` of training runs.
+    It is above the true epsilon in at most ``1 - confidence`` of training runs, if training is
+    such a mechanism.
 
     Parameters
     ----------
@@ -67,13 +121,22 @@ def epsilon_lower_bound(
         an EstimationError is raised. How many guesses are made, and for which canaries, is laid
         down before anything is known of the coins.
     delta : float
-        From 0 to below 1.
+        From 0 to below 1; above 0 for a Gaussian mechanism.
     confidence : float
+    mechanism : {"any", "gaussian"}
+        "any" presumes nothing of the training (`guessing_p_value`). "gaussian" presumes that its
+        privacy is that of normal noise added once, about as for DP-SGD of many steps. Then the
+        bound is larger (`too_many_for_gaussian`), and void if training is something else.
 
     Examples
     --------
     >>> round(epsilon_lower_bound(100, guesses=100, coins=100), 2)
     3.49
+    >>> seen = {"guesses": 200, "coins": 1000, "delta": 1e-5}
+    >>> round(epsilon_lower_bound(178, **seen), 2)
+    1.71
+    >>> round(epsilon_lower_bound(178, **seen, mechanism="gaussian"), 2)
+    2.75
     >>> epsilon_lower_bound(50, guesses=100, coins=100)
     0.0
     """
@@ -94,11 +157,33 @@ def epsilon_lower_bound(
             cure="give the delta of the guarantee, or 0",
             where=where,
         )
+    if mechanism not in get_args(Mechanism):
+        raise EstimationError(
+            f"there is no bound for the mechanism {mechanism!r}",
+            cure='give "gaussian", or "any", whose bound presumes no mechanism',
+            where=where,
+        )
+    counts = {"guesses": made, "coins": tossed}
+    if mechanism == "gaussian":
+        if delta == 0.0:
+            raise EstimationError(
+                "a Gaussian mechanism has no finite epsilon at delta 0",
+                cure='give the delta of the guarantee, such as 1e-5, or take the mechanism "any"',
+                where=where,
+            )
+        level = 1.0 - confidence
+        mu = _last(lambda mu: too_many_for_gaussian(right, **counts, mu=mu, level=level))
+        return gaussian_epsilon(mu, delta)
 
     def excluded(epsilon: float) -> bool:
-        chance = guessing_p_value(right, guesses=made, coins=tossed, epsilon=epsilon, delta=delta)
+        chance = guessing_p_value(right, **counts, epsilon=epsilon, delta=delta)
         return chance <= 1.0 - confidence
 
+    return _last(excluded)
+
+
+def _last(excluded: Callable[[float], bool]) -> float:
+    """The largest number from 0 on that is excluded; 0 if none is."""
     if not excluded(0.0):
         return 0.0
     low, high = 0.0, 1.0

@@ -26,7 +26,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import canary
 from canary.demo import START, characters, prose
-from canary.gate.coins import epsilon_bound
+from canary.gate.coins import EpsilonBound, epsilon_bound
 
 FORMAT = "{letter:12}"
 COINS, GUESSES = 200, 120
@@ -92,8 +92,8 @@ def trained(rows: torch.Tensor, vocabulary: int, *, noise: float, seed: int) -> 
     return model.eval()
 
 
-def bound(seed: int, *, noise: float) -> tuple[float, int]:
-    """The bound on epsilon of one run, and how many coins were guessed right."""
+def bound(seed: int, *, noise: float) -> EpsilonBound:
+    """The bounds on epsilon of one run, and how many coins were guessed right."""
     canaries = canary.generate(
         FORMAT, repetitions=[1], per_repetition=COINS, controls=2, seed=seed, coin_flips=True
     )
@@ -103,8 +103,7 @@ def bound(seed: int, *, noise: float) -> tuple[float, int]:
     model = trained(rows, tokenizer.get_vocab_size(), noise=noise, seed=seed)
     loaded = canary.load(model, tokenizer=tokenizer)
     audit = canary.audit(loaded, canaries, method="sampling", draws=1_000, start_token=START)
-    found = epsilon_bound(audit, canaries, guesses=GUESSES, delta=DELTA)
-    return found.epsilon, found.correct
+    return epsilon_bound(audit, canaries, guesses=GUESSES, delta=DELTA, mechanism="gaussian")
 
 
 def main() -> None:
@@ -122,9 +121,11 @@ def main() -> None:
             {
                 "epsilon": "infinite" if math.isinf(epsilon) else epsilon,
                 "noise": round(noise, 3),
-                "bounds": [round(value, 3) for value, _ in found],
-                "median": round(median(value for value, _ in found), 3),
-                "right": [right for _, right in found],
+                "bounds": [round(one.epsilon_any, 3) for one in found],
+                "median": round(median(one.epsilon_any for one in found), 3),
+                "gaussian_bounds": [round(one.epsilon, 3) for one in found],
+                "gaussian_median": round(median(one.epsilon for one in found), 3),
+                "right": [one.correct for one in found],
                 "seconds_per_run": round((time.process_time() - began) / args.runs, 1),
             }
         )

@@ -114,6 +114,31 @@ def test_verdicts():
     assert with_delta.findings[0].lower < broken.findings[0].lower
 
 
+def test_verdicts_for_a_gaussian_mechanism():
+    canaries = tossed(200)
+    rng = np.random.default_rng(1)
+    learned = [bool(c.repetitions) and rng.random() < 0.6 for c in canaries]
+    audit = audited(canaries, 8.0 * np.array(learned) - np.log2(rng.random(len(canaries))))
+    options = {"canaries": canaries, "guesses": 100, "delta": 1e-5}
+    anyone, gaussian = (epsilon_bound(audit, mechanism=m, **options) for m in ("any", "gaussian"))
+    assert gaussian.epsilon_any == anyone.epsilon_any == anyone.epsilon < gaussian.epsilon
+    assert gaussian.largest_possible > anyone.largest_possible
+    said = "this presumes a Gaussian mechanism, without which epsilon is at least"
+    said = f"{said} {anyone.epsilon:.2f}"
+    assert said in gaussian.summary()
+    assert "presumes" not in anyone.summary()
+    limit = (anyone.epsilon + gaussian.epsilon) / 2
+    assert check(audit, max_epsilon=limit, **options)
+    broken = check(audit, max_epsilon=limit, mechanism="gaussian", **options)
+    assert broken.outcome == "memorized"
+    assert f"above the limit of {limit:g}; {said}" in str(broken)
+    assert "or show that training is no Gaussian mechanism" in broken.reason.cure
+    most = check(audit, max_epsilon=gaussian.largest_possible, mechanism="gaussian", **options)
+    assert most.outcome == "undecided"
+    with pytest.raises(InputError, match="mechanism given, and no limit on epsilon"):
+        check(audit, max_p=0.1, mechanism="gaussian")
+
+
 FIXED = generate(TEXT, repetitions=[1], per_repetition=8, controls=8, seed=0)
 
 
@@ -126,6 +151,9 @@ FIXED = generate(TEXT, repetitions=[1], per_repetition=8, controls=8, seed=0)
         (tossed(), tossed(), {"guesses": 65}, "65 guesses for 64 coins"),
         (tossed(), tossed(), {"delta": math.nan}, "delta must be"),
         (tossed(), tossed(), {"confidence": 1.0}, "confidence must be"),
+        (tossed(), tossed(), {"mechanism": "gaussian"}, "no finite epsilon at delta 0; give"),
+        (tossed(), tossed(), {"mechanism": "laplace"}, "no bound for the mechanism 'laplace'"),
+        (tossed(), tossed(), {"mechanism": "gaussian", "guesses": 65}, "65 guesses for 64 coins"),
     ],
 )
 def test_input(audited_set, given, options, message):

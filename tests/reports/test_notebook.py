@@ -128,7 +128,7 @@ RESULTS = {
     "evaluation": (lambda: canary.evaluate(attacked(), TABLES[0].member[0]), None),
     "risk": (lambda: risk_scores(TABLES[0], shadow=TABLES[1]), 400),
     "risk of classes": (of_classes, 5),
-    "epsilon": (lambda: EpsilonBound(**BOUND, copies=1, largest_possible=2.5), 1),
+    "epsilon": (lambda: EpsilonBound(**BOUND, copies=1, largest_possible=2.5, epsilon_any=1.5), 1),
     "epsilon of attacks": (
         lambda: AttackEpsilon(**BOUND, attacks=1, largest_possible=2.5, notes=()),
         1,
