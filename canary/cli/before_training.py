@@ -11,7 +11,7 @@ import typer
 from canary.cli.command import command
 from canary.cli.console import Bars, emit, show
 from canary.cli.options import whole_numbers
-from canary.cli.outputs import Result, check_name, check_outputs
+from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one
 from canary.cli.server_options import Count, Whole
 from canary.errors import CorpusError, OutputError
 from canary.records.validation import brief
@@ -178,12 +178,13 @@ def generate(
 
 @command(
     "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
-    out="FILE: The new corpus.",
+    out="FILE: The new corpus; a folder for many files.",
+    workers="[Options] N: Processes that work at once, each on one file of many.",
     mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
     check="Check every record, and look for canaries that are already there.",
 )
 def inject(
-    corpus: Path,
+    corpora: list[Path],
     *,
     canaries: Path,
     out: Path,
@@ -191,12 +192,16 @@ def inject(
     mode: Literal["record", "splice"] = "record",
     check: bool = True,
     seed: Whole = 0,
+    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Write a copy of a corpus with the canaries in it.
 
     Each copy of a canary goes to a random place. OUT.placements.json records the places; only you
     can read it. Everyone who can read the old corpus can read the new one.
+
+    For a folder, a pattern or several files, OUT is a folder for files of the same names. If it
+    is stopped, the same command continues after the last finished file.
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
@@ -205,20 +210,22 @@ def inject(
 
     check_name(out)
     places = manifest_of(out)
-    outputs = [(out, CORPORA), (places, (KIND,))]
-    check_outputs(outputs, inputs=[corpus, canaries], force=force)
+    source, outputs = many_or_one(corpora, out, CORPORA, force=force)
+    check_outputs([*outputs, (places, (KIND,))], inputs=[*corpora, canaries], force=force)
     chosen = CanarySet.load(canaries)
-    check_not_injected(corpus)
+    for corpus in corpora:
+        check_not_injected(corpus)
     with alone(out):  # the places, too, are of one run
         with Bars() as bars:
             placements = inject_file(
-                corpus,
+                source,
                 out,
                 chosen,
                 **options.reading(),
                 seed=seed,
                 mode=mode,
                 check=check,
+                workers=workers,
                 progress=bars.stage,
             )
         try:
@@ -237,7 +244,7 @@ def inject(
         f"{plural(len(placements.lines), 'canary', 'canaries')} went into {out}, "
         f"{now or 'within its texts'}"
     )
-    show(f"{out} holds the secrets, and everyone who can read {corpus} can read it")
+    show(f"{out} holds the secrets, and everyone who can read {listed(corpora)} can read it")
     show(f"The place of each copy is in {places}, which only you can read")
     if not copies:
         show(_CONTROLS_ALONE)
@@ -311,20 +318,22 @@ def verify(
             f"{len(verification.departures):,} of {len(verification.canaries):,} canaries and "
             f"controls have the wrong number of copies{causes}",
             cure="inject into a fresh corpus, and do not de-duplicate or filter it afterwards",
-            where=", ".join(map(str, corpora[:3])) + ", …" * (len(corpora) > 3),
+            where=listed(corpora),
         )
 
 
 @command(
     "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
-    out="FILE: The corpus without canaries.",
+    out="FILE: The corpus without canaries; a folder for many files.",
+    workers="[Options] N: Processes that work at once, each on one file of many.",
 )
 def strip(
-    corpus: Path,
+    corpora: list[Path],
     *,
     canaries: Path,
     out: Path,
     options: PlacingOptions,
+    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Remove the canaries from a corpus.
@@ -337,11 +346,15 @@ def strip(
     from canary.corpus.stripping import strip_file
     from canary.records.files import CORPORA
 
-    check_outputs([(out, CORPORA)], inputs=[corpus, canaries], force=force)
+    source, outputs = many_or_one(corpora, out, CORPORA, force=force)
+    check_outputs(outputs, inputs=[*corpora, canaries], force=force)
     chosen = CanarySet.load(canaries)
-    check_same_set(corpus, chosen, canaries)
+    for corpus in corpora:
+        check_same_set(corpus, chosen, canaries)
     with Bars() as bars:
-        gone = strip_file(corpus, out, chosen, **options.reading(), progress=bars.stage)
+        gone = strip_file(
+            source, out, chosen, **options.reading(), workers=workers, progress=bars.stage
+        )
     show(
         f"Removed {plural(gone.records, 'record')} and "
         f"{plural(gone.cuts, 'spliced copy', 'spliced copies')}; {out} has no canary of this set"
@@ -354,46 +367,3 @@ def strip(
         )
     body = {"records": gone.records, "cuts": gone.cuts, "missing": gone.missing}
     return Result("canary strip", {"out": str(out), **body})
-
-
-@command(
-    'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
-    formats="FORMAT...: Text with holes, such as {digit:3}-{digit:4}.",
-    out="FILE: The canary set to write.",
-)
-def discover(
-    corpus: Path,
-    formats: list[str],
-    *,
-    out: Path,
-    options: CorpusOptions,
-    force: bool = False,
-) -> Result:
-    """Find natural secrets in a corpus and count them.
-
-    Only you can read the file, which holds the secrets. An audit measures their exposure but has
-    no p-values for them, because they were not drawn at random.
-    """
-    from canary.corpus.canaries import KIND, CanarySet
-    from canary.corpus.discovery import discover as find
-    from canary.corpus.placements import is_injected, manifest_of
-    from canary.records.versioned_json import kind_of
-
-    check_outputs([(out, (KIND,))], inputs=[corpus], force=force)
-    # What was found can be found again; what was drawn is gone.
-    again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
-    with Bars() as bars:
-        natural = find(corpus, formats, **options.reading(), progress=bars.stage)
-    natural.save(out, force=again)
-    rows = []
-    for number, format in enumerate(natural.formats):
-        copies = [c.repetitions for c in natural if c.format == number]
-        rows.append({"format": format.text, "secrets": len(copies), "copies": sum(copies)})
-        show(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
-    show(f"They are in {out}, which only you can read (mode 600)")
-    if is_injected(corpus):
-        show(
-            f"note: canaries were injected into {corpus} ({manifest_of(corpus)}), so those of "
-            "these formats are among the secrets; search the corpus before canary inject instead"
-        )
-    return Result("canary discover", {"out": str(out), "formats": rows})

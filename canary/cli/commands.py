@@ -13,7 +13,7 @@ from canary.cli import (  # noqa: F401
     before_training,
     check_command,
     command,
-    duplicates_command,
+    corpus_contents,
     membership_commands,
     membership_plan,
     model_commands,

@@ -198,6 +198,33 @@ def check_outputs(
         raise OutputError(problem, cure=cure, where=str(output))
 
 
+def many_or_one(
+    corpora: Sequence[Path], out: Path, replaces: Collection[str], *, force: bool
+) -> tuple[Any, list[Output]]:
+    """What is read, as Python takes it, and the files to check; of many none, but their folder.
+
+    An OutputError if the folder is there, and is not that of a run which stopped.
+    """
+    from canary.corpus.many_files import is_sharded
+
+    source = corpora[0] if len(corpora) == 1 else [*corpora]
+    if not is_sharded(source):
+        return source, [(out, replaces)]
+    stopped = out.with_name(f"{out.name}.parts").is_dir()
+    if not (force or stopped) and out.is_dir() and any(out.iterdir()):
+        raise OutputError(
+            "exists already",
+            cure="name another folder, or replace the files in it with --force",
+            where=str(out),
+        )
+    return source, []
+
+
+def listed(corpora: Sequence[Path]) -> str:
+    """Corpora as messages name them."""
+    return ", ".join(map(str, corpora[:3])) + ", …" * (len(corpora) > 3)
+
+
 def model_files(*models: str | None) -> list[Path]:
     """The files by which models or tokenizers are read, as far as they are here."""
     files = []

@@ -9,23 +9,23 @@ from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
-from canary.corpus.corpora import Corpus, Edits
+from canary.corpus.corpora import Corpus
 from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import regular_size
-from canary.corpus.occurrences import find_canaries
+from canary.corpus.many_files import is_sharded
+from canary.corpus.many_injected import inject_files
 from canary.corpus.placements import Placements, check_drawn
 from canary.corpus.places import (
     Between,
     Guests,
     Homes,
     Hosts,
-    Splicer,
     check_mode,
     check_separators,
-    hostable,
 )
-from canary.errors import CorpusError, InputError
+from canary.corpus.placing import Placing
+from canary.errors import InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import whole_number
@@ -108,7 +108,7 @@ def inject(
     """
     check_mode(mode, separators)
     check_drawn(canaries)
-    if isinstance(corpus, str | os.PathLike):
+    if isinstance(corpus, str | os.PathLike) or is_sharded(corpus):
         if hosts is not None or not isinstance(out, str | os.PathLike):
             raise InputError(
                 "a file is injected into another one, and has no hosts",
@@ -137,7 +137,7 @@ def inject(
 @sealed
 @shows_progress
 def inject_file(
-    source: str | os.PathLike[str],
+    source: Any,
     target: str | os.PathLike[str],
     canaries: CanarySet,
     *,
@@ -148,6 +148,7 @@ def inject_file(
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
     check: bool = True,
+    workers: int = 1,
     progress: Progress = None,
 ) -> Placements:
     """Put canaries into a file, as records of their own or within its texts.
@@ -157,11 +158,13 @@ def inject_file(
 
     Parameters
     ----------
-    source : path-like
-        Of any format in `FILE_FORMATS`; compressed, unless it is Parquet.
+    source : path-like or list of Path
+        Of any format in `FILE_FORMATS`; compressed, unless it is Parquet. A folder, a pattern
+        such as ``"train/*.jsonl"`` or a list of files is one corpus, in order of their names.
     target : path-like
         The file to write, in the same format, compressed as its own name says; it
-        appears when all is done, or not at all. Who may read `source` may read it.
+        appears when all is done, or not at all. Who may read `source` may read it. For many
+        files the folder for files of the same names; each appears when it is done.
     canaries, column, mode, separators, beside, seed
         As for `inject`. A text file has one column, ``"text"``. In CSV, canaries that need
         quotes go into fields that have them already.
@@ -171,6 +174,8 @@ def inject_file(
         Whether every record is checked, and searched for canaries that are there
         already. Without it the records pass through unread, much faster; splicing needs
         it.
+    workers : int
+        Processes that work at a time, each on one of many files; they change no result.
     progress : callable or bool, optional
         Called with bytes, over both passes; see `canary.records.progress.Progress`.
 
@@ -192,12 +197,35 @@ def inject_file(
 
     Notes
     -----
+    Many files: a call that was stopped goes on after the last finished file when it is made
+    again; until then ``TARGET.parts`` notes what is finished. Processes import the running
+    script, which needs ``if __name__ == "__main__":``.
+
     Two passes. Memory holds one record of the corpus (32 MiB of rows for Parquet), some
     hundred bytes for each copy, and eight for each record where canaries are spliced.
     """
-    source, target = Path(source), Path(target)
     check_mode(mode, separators)
     check_drawn(canaries)
+    if mode == "splice" and not check:
+        raise InputError("splicing reads every record", cure="leave check on")
+    if is_sharded(source):
+        return inject_files(
+            source,
+            Path(target),
+            canaries,
+            {
+                "column": column,
+                "file_format": file_format,
+                "mode": mode,
+                "beside": dict(beside or {}),
+            },
+            seed=whole_number(seed, "inject: seed", at_least=0),
+            separators=separators,
+            check=check,
+            workers=workers,
+            progress=progress,
+        )
+    source, target = Path(source), Path(target)
     regular_size(source)
     with new_file(source, target, file_format) as out:
         opened = open_corpus(
@@ -210,8 +238,6 @@ def inject_file(
             passes=2,
         )
         between = check_separators(separators, opened.separators) if mode == "splice" else None
-        if between is not None and not check:
-            raise InputError("splicing reads every record", cure="leave check on")
         _, guests = _put_in(opened, canaries, between, seed=seed, check=check, out=out)
     lines: dict[str, list[int]] = {canary.id: [] for canary in canaries.injected}
     copies = 0
@@ -244,37 +270,18 @@ def _put_in(
 ) -> tuple[Any, Guests]:
     """The corpus with canaries, which are spliced if there are separators; and who went where."""
     copies = [canary.repetitions for canary in canaries.injected]
-    splicer = None if separators is None else Splicer(canaries, separators, corpus.shape)
-    own = [canaries.text(canary) for canary in canaries.injected]
-    texts = own if splicer is None else splicer.texts
-    corpus.check_texts(texts)
-    special = splicer is not None and corpus.needs_quotes(texts)
+    placing = Placing(corpus, canaries, separators)
     seed = whole_number(seed, "inject: seed", at_least=0)
     if isinstance(corpus, StreamRows):
         pool: Between = Hosts(corpus, seed, copies)
     else:
-        pool = (Between if splicer is None else Homes)(corpus, seed, copies)
+        pool = (Between if separators is None else Homes)(corpus, seed, copies)
     if hosts is not None:
         guests = pool.named(hosts)
     else:
         if check:
-            find = find_canaries(canaries, canaries)
-            for position, number, slots in corpus.iterate():
-                for slot in slots:
-                    for _, _, name in find(slot.text):  # copies could not be counted then
-                        raise CorpusError(
-                            f"already holds the text of {name}",
-                            cure="strip the corpus first, or draw canaries with another seed",
-                            where=corpus.place(number),
-                        )
-                if splicer is None or hostable(slots, corpus.shape, special=special):
-                    pool.offer(position)
+            placing.offer(pool)
         else:
             corpus.count()
         guests = pool.guests()
-    if splicer is not None:
-        splicer.guests = guests
-        edits = Edits(decide=splicer, at=guests)
-    else:
-        edits = Edits({at: [own[who] for who, _ in mine] for at, mine in guests.items()})
-    return corpus.rewrite(edits, out), guests
+    return placing.put_in(guests, out), guests

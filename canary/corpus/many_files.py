@@ -53,8 +53,15 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
     return shards
 
 
+def is_sharded(corpus: Any) -> bool:
+    """Whether a corpus is named as a folder, a pattern or a list of files, and not as one file."""
+    if isinstance(corpus, str | os.PathLike):
+        return os.path.isdir(corpus) or _is_pattern(corpus)  # noqa: PTH112 - of a NUL as well
+    return isinstance(corpus, list | tuple) and bool(corpus) and isinstance(corpus[0], os.PathLike)
+
+
 def _is_pattern(path: str | os.PathLike[str]) -> bool:
-    return glob.has_magic(os.fspath(path)) and not Path(path).exists()
+    return glob.has_magic(os.fspath(path)) and not os.path.exists(path)  # noqa: PTH110
 
 
 def _files(path: Path, file_format: str | None) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from canary.corpus.canaries import CanarySet
@@ -20,7 +20,16 @@ SCHEMA = 1
 class Placements(
     Document,
     kind=KIND,
-    written=("column", "seed", "mode", "separators", "total_lines", "fingerprint", "lines"),
+    written=(
+        "column",
+        "seed",
+        "mode",
+        "separators",
+        "total_lines",
+        "fingerprint",
+        "files",
+        "lines",
+    ),
 ):
     """Where the copies went.
 
@@ -29,7 +38,8 @@ class Placements(
     lines : mapping of str to tuple of int
         For each injected canary's id the numbers of its records in the new file, from 1,
         ascending: lines of JSON lines and text, records below the header of CSV, rows of
-        Parquet. A record into which a canary was spliced twice is there twice.
+        Parquet. In many files they are counted on from one file to the next. A record into
+        which a canary was spliced twice is there twice.
     column : str or tuple of str
         What holds the canaries' texts.
     seed : int
@@ -45,6 +55,8 @@ class Placements(
         Columns in which the corpus has text and the canaries' own records have none.
     fingerprint : str or None
         Which set it was (`CanarySet.fingerprint`).
+    files : mapping of str to int
+        Of a corpus in many files: the number of records of each new file, in order.
     """
 
     lines: Mapping[str, tuple[int, ...]]
@@ -55,6 +67,7 @@ class Placements(
     separators: tuple[str, str] | None = None
     empty: tuple[str, ...] = ()
     fingerprint: str | None = None
+    files: Mapping[str, int] = field(default_factory=dict)
 
 
 def manifest_of(corpus: Path) -> Path:
@@ -62,16 +75,17 @@ def manifest_of(corpus: Path) -> Path:
     return corpus.parent / f"{corpus.name}.placements.json"
 
 
-def is_injected(corpus: Path) -> bool:
-    """Whether a manifest beside a corpus says that it holds canaries."""
-    return kind_there(manifest_of(corpus)) == KIND
+def injected_by(corpus: Path) -> Path | None:
+    """The manifest that says that a corpus holds canaries: its own or that of its folder."""
+    beside = (manifest_of(place) for place in (corpus, corpus.parent) if place.name)
+    return next((file for file in beside if kind_there(file) == KIND), None)
 
 
 def check_not_injected(corpus: Path) -> None:
     """Refuse a corpus that holds canaries already, of whatever set, by a CorpusError."""
-    if is_injected(corpus):
+    if manifest := injected_by(corpus):
         raise CorpusError(
-            f"canaries were injected into it already ({manifest_of(corpus)})",
+            f"canaries were injected into it already ({manifest})",
             cure="inject into the corpus without canaries (canary strip gives it back), one set "
             "with all formats (canary generate FORMAT FORMAT); or remove that file, if it is of "
             "an earlier corpus of this name",
@@ -84,9 +98,9 @@ def check_same_set(corpus: Path, canaries: CanarySet, file: Path) -> None:
 
     Of the corpus only the manifest beside it is read.
     """
-    if canaries.natural or not is_injected(corpus):
+    manifest = injected_by(corpus)
+    if canaries.natural or manifest is None:
         return
-    manifest = manifest_of(corpus)
     if load_document(manifest, KIND, SCHEMA).get("fingerprint") != canaries.fingerprint:
         raise CorpusError(
             f"is not the canary set that was injected into {corpus}, as {manifest} says, or was "

@@ -53,7 +53,7 @@ class Between:
         """Who goes where; a CorpusError if no record can take a copy."""
         places, owners = arrange(self.corpus.last, self.owners, self.seed)
         before = places - np.arange(len(places))
-        return _by_place(before.tolist(), owners, np.zeros(len(owners)))
+        return by_place(before.tolist(), owners, np.zeros(len(owners)))
 
     def named(self, rows: Sequence[Any]) -> Guests:
         """Who goes to which of the rows that somebody named, by what they hold."""
@@ -78,19 +78,14 @@ class Homes(Between):
         self._homes.append(position)
 
     def guests(self) -> Guests:
-        homes = np.frombuffer(self._homes, np.int64)
-        if not len(homes):
-            raise CorpusError(
-                "no record can take a canary: none has text in the named columns, or in quotes "
-                "where the canaries need them",
-                cure="name other columns or separators, or inject records (mode='record')",
-            )
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_SPLICES,)))
-        owners = rng.permutation(self.owners)
-        rounds, rest = divmod(len(owners), len(homes))
-        last = rng.choice(len(homes), rest, replace=False, shuffle=False)
-        chosen = np.sort(np.append(np.tile(np.arange(len(homes)), rounds), last).astype(np.int64))
-        return _by_place(homes[chosen].tolist(), owners, rng.random(len(owners)))
+        homes = self.homes
+        chosen, owners, draws = choose_homes(len(homes), self.owners, self.seed)
+        return by_place(homes[chosen].tolist(), owners, draws)
+
+    @property
+    def homes(self) -> NDArray[np.int64]:
+        """The positions of the records, ascending."""
+        return np.frombuffer(self._homes, np.int64)
 
 
 class Hosts(Between):
@@ -160,7 +155,7 @@ class Hosts(Between):
         rng = np.random.default_rng(list(self.key))
         owners = rng.permutation(self.owners)
         places = [hosts[i % len(hosts)] for i in range(len(owners))]
-        return _by_place(places, owners, rng.random(len(owners)))
+        return by_place(places, owners, rng.random(len(owners)))
 
 
 def arrange(
@@ -177,9 +172,32 @@ def arrange(
     return np.sort(places), mixed
 
 
-def _by_place(
+def choose_homes(
+    homes: int, owners: NDArray[np.int64], seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """The homes of copies (numbers from 0, ascending), whose copy each is, and a draw for each.
+
+    A CorpusError if there is no home.
+    """
+    if not homes:
+        raise CorpusError(
+            "no record can take a canary: none has text in the named columns, or in quotes "
+            "where the canaries need them",
+            cure="name other columns or separators, or inject records (mode='record')",
+        )
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_SPLICES,)))
+    owners = rng.permutation(owners)
+    rounds, rest = divmod(len(owners), homes)
+    last = rng.choice(homes, rest, replace=False, shuffle=False)
+    all_of_them = np.arange(homes if rounds else 0)
+    chosen = np.sort(np.append(np.tile(all_of_them, rounds), last).astype(np.int64))
+    return chosen, owners, rng.random(len(owners))
+
+
+def by_place(
     places: Sequence[Position], owners: NDArray[np.int64], draws: NDArray[np.float64]
 ) -> Guests:
+    """Who goes to each place, in the order of the places."""
     guests: dict[Position, list[tuple[int, float]]] = {}
     for place, guest in zip(places, zip(owners.tolist(), draws.tolist(), strict=True), strict=True):
         guests.setdefault(place, []).append(guest)

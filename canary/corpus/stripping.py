@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Edit, Slot, edit_text
+from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text
 from canary.corpus.corpora import Corpus, Edits, Position
 from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import regular_size
+from canary.corpus.many_files import is_sharded
+from canary.corpus.many_written import many_written, open_unchanged
 from canary.corpus.placements import check_drawn
 from canary.corpus.places import Remover, check_separators
 from canary.errors import CorpusError, InputError
@@ -86,7 +88,7 @@ def strip(
     >>> strip(inject(corpus, canaries), canaries)["text"][:]
     ['one', 'two']
     """
-    if isinstance(corpus, str | os.PathLike):
+    if isinstance(corpus, str | os.PathLike) or is_sharded(corpus):
         if not isinstance(out, str | os.PathLike):
             raise InputError(
                 "a file is stripped into another one", cure="name the file to write", where="out"
@@ -103,7 +105,10 @@ def strip(
         return out
     check_drawn(canaries)
     opened = open_corpus(corpus, column, split=split, beside=beside)
-    stripped = _Taken(opened, canaries, separators).out_of(opened)
+    taken = _Taken(opened, canaries, separators)
+    stripped = taken.out_of(opened)
+    if not isinstance(opened, StreamRows):
+        taken.check_any(opened.source)
     result: D = replace_split(corpus, split, stripped)
     return result
 
@@ -111,7 +116,7 @@ def strip(
 @sealed
 @shows_progress
 def strip_file(
-    source: str | os.PathLike[str],
+    source: Any,
     target: str | os.PathLike[str],
     canaries: CanarySet,
     *,
@@ -119,6 +124,7 @@ def strip_file(
     file_format: str | None = None,
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
+    workers: int = 1,
     progress: Progress = None,
 ) -> Stripped:
     """Remove canaries from a file: the result is the corpus that `inject_file` was given.
@@ -127,7 +133,7 @@ def strip_file(
 
     Parameters
     ----------
-    source, target, canaries, column, file_format, beside, progress
+    source, target, canaries, column, file_format, beside, workers, progress
         As for `inject_file`.
     separators : (str, str), optional
         What is before and after a spliced canary; that of the file format unless given.
@@ -164,18 +170,77 @@ def strip_file(
     >>> strip_file(mixed, back, canaries).records
     6
     """
-    source, target = Path(source), Path(target)
     check_drawn(canaries)
+    target = Path(target)
+    given: dict[str, Any] = {
+        "column": column,
+        "file_format": file_format,
+        "beside": dict(beside or {}),
+    }
+    if is_sharded(source):
+        options: dict[str, Any] = {"workers": workers, "progress": progress}
+        return _strip_files(source, target, canaries, given, separators, **options)
+    source = Path(source)
     regular_size(source)
     with new_file(source, target, file_format) as out:
-        opened = open_corpus(
-            source, column, file_format=file_format, beside=beside, progress=progress
-        )
+        opened = open_corpus(source, progress=progress, **given)
         taken = _Taken(opened, canaries, separators)
         taken.out_of(opened, out)
+        taken.check_any(opened.source)
+    return _stripped(canaries, taken.records, taken.cuts, len(opened.shape.names))
+
+
+def _stripped(canaries: CanarySet, records: int, cuts: int, columns: int) -> Stripped:
     copies = sum(canary.repetitions for canary in canaries.injected)
-    pairs = taken.cuts // len(opened.shape.names)
-    return Stripped(taken.records, taken.cuts, copies - taken.records - pairs)
+    return Stripped(records, cuts, copies - records - cuts // columns)
+
+
+def _strip_files(
+    source: Any,
+    target: Path,
+    canaries: CanarySet,
+    given: dict[str, Any],
+    separators: Sequence[str] | None,
+    **options: Any,
+) -> Stripped:
+    """`strip_file` for a folder, a pattern or a list of files."""
+    between = None if separators is None else list(separators)
+    about = {"command": "strip", "canaries": canaries.fingerprint, "separators": between, **given}
+    with many_written(
+        source, target, file_format=given["file_format"], identity=about, **options
+    ) as many:
+        shared = {"canaries": canaries, "given": given, "separators": between}
+        done = many.each("stripped", strip_each, shared, many.jobs())
+        records, cuts = (sum(one[what] for one in done) for what in ("records", "cuts"))
+        if not records + cuts:
+            for file in many.targets:
+                file.unlink()
+            raise _nothing(str(many.sources[0].parent))
+    return _stripped(canaries, records, cuts, len(column_names(given["column"])))
+
+
+def strip_each(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Each file without canaries; how many records and copies went."""
+    answers = []
+    for job in jobs:
+        source, target = Path(job["source"]), Path(job["target"])
+        with new_file(source, target, shared["given"]["file_format"]) as out:
+            opened = open_unchanged(source, shared["given"], job["stamp"])
+            taken = _Taken(opened, shared["canaries"], shared["separators"])
+            taken.out_of(opened, out)
+        size = target.stat().st_size
+        answers.append({"records": taken.records, "cuts": taken.cuts, "bytes": size})
+    return answers
+
+
+def _nothing(where: str) -> CorpusError:
+    return CorpusError(
+        "holds none of the canaries of this set, so there is nothing to strip and other "
+        "canaries would stay in it",
+        cure="name the set that was injected into it, and its column; canary verify says "
+        "whether its texts were changed",
+        where=where,
+    )
 
 
 class _Taken:
@@ -190,20 +255,13 @@ class _Taken:
         self.records = self.cuts = 0
 
     def out_of(self, corpus: Corpus, out: Any = None) -> Any:
-        """A corpus without the canaries.
+        """A corpus without the canaries."""
+        return corpus.rewrite(Edits(decide=self), out)
 
-        A CorpusError if there was nothing to take out: other canaries would stay unnoticed.
-        """
-        stripped = corpus.rewrite(Edits(decide=self), out)
-        if not self.records + self.cuts and not isinstance(corpus, StreamRows):
-            raise CorpusError(
-                "holds none of the canaries of this set, so there is nothing to strip and other "
-                "canaries would stay in it",
-                cure="name the set that was injected into it, and its column; canary verify says "
-                "whether its texts were changed",
-                where=corpus.source,
-            )
-        return stripped
+    def check_any(self, where: str) -> None:
+        """A CorpusError if there was nothing to take out: other canaries would stay unnoticed."""
+        if not self.records + self.cuts:
+            raise _nothing(where)
 
     def __call__(
         self, position: Position, slots: list[Slot], record: Callable[[Position], Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""The command on copies: how often the training data have each text."""
+"""The commands on what a corpus has already: secrets, and how often it has each text."""
 
 from __future__ import annotations
 
@@ -50,3 +50,46 @@ def duplicates(
         show(line)
     show(f"The counts are in {out}")
     return Result(KIND, found.to_dict(), SCHEMA)
+
+
+@command(
+    'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
+    formats="FORMAT...: Text with holes, such as {digit:3}-{digit:4}.",
+    out="FILE: The canary set to write.",
+)
+def discover(
+    corpus: Path,
+    formats: list[str],
+    *,
+    out: Path,
+    options: CorpusOptions,
+    force: bool = False,
+) -> Result:
+    """Find natural secrets in a corpus and count them.
+
+    Only you can read the file, which holds the secrets. An audit measures their exposure but has
+    no p-values for them, because they were not drawn at random.
+    """
+    from canary.corpus.canaries import KIND, CanarySet
+    from canary.corpus.discovery import discover as find
+    from canary.corpus.placements import injected_by
+    from canary.records.versioned_json import kind_of
+
+    check_outputs([(out, (KIND,))], inputs=[corpus], force=force)
+    # What was found can be found again; what was drawn is gone.
+    again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
+    with Bars() as bars:
+        natural = find(corpus, formats, **options.reading(), progress=bars.stage)
+    natural.save(out, force=again)
+    rows = []
+    for number, format in enumerate(natural.formats):
+        copies = [c.repetitions for c in natural if c.format == number]
+        rows.append({"format": format.text, "secrets": len(copies), "copies": sum(copies)})
+        show(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
+    show(f"They are in {out}, which only you can read (mode 600)")
+    if manifest := injected_by(corpus):
+        show(
+            f"note: canaries were injected into {corpus} ({manifest}), so those of "
+            "these formats are among the secrets; search the corpus before canary inject instead"
+        )
+    return Result("canary discover", {"out": str(out), "formats": rows})

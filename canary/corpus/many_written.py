@@ -1,0 +1,203 @@
+"""A corpus in many files, written anew file by file into a folder; a run that stopped goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from canary.corpus.corpora import FileCorpus
+from canary.corpus.file_formats import file_format_of, open_corpus
+from canary.corpus.lines import regular_size
+from canary.corpus.many_files import shards_of
+from canary.errors import CorpusError, InputError, OutputError, ServerError
+from canary.records.files import make_folder
+from canary.records.progress import Progress, stage
+from canary.records.shards import Run, Series, open_run
+from canary.records.validation import whole_number
+from canary.workers.jobs import Lost, Plain, Task
+from canary.workers.local import Here
+from canary.workers.processes import Processes
+
+
+@dataclass(frozen=True)
+class ManyWritten:
+    """The files of a corpus in order of their names, and where each goes.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Relative to the folder that they are read from and to the one that they go to.
+    sources, targets : tuple of Path
+    stamps : tuple of (int, int)
+        Size and time of change of each source when the run began.
+    """
+
+    names: tuple[str, ...]
+    sources: tuple[Path, ...]
+    targets: tuple[Path, ...]
+    stamps: tuple[tuple[int, int], ...]
+    run: Run
+    processes: Processes | Here
+    progress: Progress = field(default=None, repr=False)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """What says to a task which file it reads and writes."""
+        return [
+            {"source": str(source), "target": str(target), "stamp": list(stamp)}
+            for source, target, stamp in zip(self.sources, self.targets, self.stamps, strict=True)
+        ]
+
+    def each(
+        self, series: str, task: Task, shared: Plain, jobs: Sequence[Plain]
+    ) -> list[dict[str, Any]]:
+        """What `task` gives for the job of each file, in order; what was done before is not again.
+
+        Bytes in ``body`` are kept in the run's folder: ``kept`` is their number in the series.
+        Raises what a task raises, and a ServerError if its processes die again and again.
+        """
+        kept = self.run.series(series)
+        advance = stage(self.progress, series, sum(size for size, _ in self.stamps), "B")
+        results: dict[int, dict[str, Any]] = {}
+        for at in range(len(kept)):
+            state = kept[at].state
+            if self._is_there(state):
+                results[state["file"]] = {**state, "kept": at}
+        todo = [number for number in range(len(jobs)) if number not in results]
+        advance(sum(self.stamps[number][0] for number in results))
+        for at, result in self.processes.run(task, shared, [jobs[number] for number in todo]):
+            number = todo[at]
+            if isinstance(result, Lost):
+                raise ServerError(
+                    result.reason,
+                    cure="look for what ends them, mostly too little memory; the same command "
+                    "goes on with what is finished",
+                    where=self.names[number],
+                )
+            state = {name: value for name, value in result.items() if name != "body"}
+            kept.append({"file": number, **state}, result.get("body", b""))
+            results[number] = {"file": number, **state, "kept": len(kept) - 1}
+            advance(self.stamps[number][0])
+        return [results[number] for number in range(len(jobs))]
+
+    def _is_there(self, state: Mapping[str, Any]) -> bool:
+        """Whether what a finished job wrote, if it did, is still there."""
+        target = self.targets[state["file"]]
+        written = state.get("bytes")
+        return written is None or (target.is_file() and target.stat().st_size == written)
+
+
+@contextmanager
+def many_written(
+    source: Any,
+    target: Path,
+    *,
+    file_format: str | None,
+    identity: Mapping[str, Any],
+    workers: int,
+    progress: Progress = None,
+) -> Iterator[ManyWritten]:
+    """Write the files of a corpus anew into the folder `target`.
+
+    What is finished is noted in ``TARGET.parts``, so that the same call goes on where an earlier
+    one of the same `identity` was stopped; the folder is removed when the block ends well.
+
+    Raises
+    ------
+    CorpusError, InputError
+        As `shards_of`; or the files are of different formats, or there are no workers.
+    OutputError
+        If `target` has a file that is none of those to be written, or is among what is read.
+    RecordError
+        If the run that was stopped was another, or the corpus has changed since.
+    """
+    count = whole_number(workers, "workers", at_least=1)
+    files = [Path(file) for file in shards_of(source, file_format=file_format)]
+    root = Path(source) if not isinstance(source, list | tuple) else Path()
+    if not root.is_dir() or isinstance(source, list | tuple):
+        root = _common(files)
+    pairs = sorted((file.relative_to(root).as_posix(), file) for file in files)
+    names, sources = tuple(name for name, _ in pairs), tuple(file for _, file in pairs)
+    formats = sorted({file_format_of(file, file_format) for file in sources})
+    if len(formats) > 1:
+        raise InputError(
+            f"its files are of different formats ({', '.join(formats)})",
+            cure="name those of one format, by a pattern such as 'FOLDER/*.jsonl'",
+            where=str(root),
+        )
+    _check_apart(root, sources, target)
+    stamps = []
+    for file in sources:
+        size = regular_size(file)
+        stamps.append((size, file.stat().st_mtime_ns))
+    listed = repr(list(zip(names, stamps, strict=True))).encode()
+    whole = {**identity, "files": len(names), "corpus": sha256(listed).hexdigest()}
+    with open_run(target.with_name(f"{target.name}.parts"), whole) as run:
+        make_folder(target)
+        _check_free(target, names)
+        for folder in {(target / name).parent for name in names}:
+            make_folder(folder)
+        yield ManyWritten(
+            names,
+            sources,
+            tuple(target / name for name in names),
+            tuple(stamps),
+            run,
+            Processes(count=count) if count > 1 else Here(),
+            progress,
+        )
+        run.discard()
+
+
+def open_unchanged(
+    file: Path, given: Mapping[str, Any], stamp: Sequence[int] | None = None
+) -> FileCorpus:
+    """A file as `open_corpus` opens it; a CorpusError if size or time are not those of `stamp`."""
+    opened = open_corpus(file, **given)
+    assert isinstance(opened, FileCorpus)
+    if stamp is not None and list(opened.stamp[:2]) != list(stamp):
+        raise CorpusError(
+            "changed since the run began",
+            cure="start again with a new folder to write",
+            where=str(file),
+        )
+    return opened
+
+
+def kept_bytes(folder: str, series: str, number: int) -> bytes:
+    """What an earlier task gave as ``body``."""
+    return Series(Path(folder), series)[number].body
+
+
+def _common(files: Sequence[Path]) -> Path:
+    first, *others = (list(file.parent.parts) for file in files)
+    shared = 0
+    while shared < len(first) and all(o[shared : shared + 1] == [first[shared]] for o in others):
+        shared += 1
+    return Path(*first[:shared])
+
+
+def _check_apart(root: Path, sources: Sequence[Path], target: Path) -> None:
+    """Refuse to write into what is read, and to read what was written."""
+    place, read = target.resolve(), root.resolve()
+    if place == read or read in place.parents or any(place in s.resolve().parents for s in sources):
+        raise OutputError(
+            "is in the folder that is read, or the other way round",
+            cure="name a folder beside it",
+            where=str(target),
+        )
+
+
+def _check_free(target: Path, names: Sequence[str]) -> None:
+    known = {*names}
+    for path in sorted(target.rglob("*")):
+        name = path.relative_to(target).as_posix()
+        if path.is_file() and name not in known and not path.name.endswith(".underway.part"):
+            raise OutputError(
+                f"has a file that this run does not write ({name}), and would be a mixture",
+                cure="name a new folder",
+                where=str(target),
+            )
