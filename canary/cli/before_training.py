@@ -272,6 +272,7 @@ def inject(
     "verify corpus.canaried.jsonl --canaries canaries.json --tokenizer ./model",
     tokenizer="PATH: The folder, hub id or tokenizer.json of the tokenizer of the training.",
     context=r"TEXT: Text before every canary, as for canary audit; \n and \t are understood.",
+    workers="[Options] N: Processes that work at once, each on one file of many.",
 )
 def verify(
     corpora: list[Path],
@@ -280,6 +281,7 @@ def verify(
     options: CorpusOptions,
     tokenizer: str | None = None,
     context: str = "",
+    workers: Count = 1,
     as_json: bool = False,
 ) -> None:
     """Count the copies of each canary in a corpus.
@@ -304,6 +306,7 @@ def verify(
             **options.reading(),
             tokenizer=tokenizer,
             context=context,
+            workers=workers,
             progress=bars.stage,
         )
     for line in verification.summary().splitlines():

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from canary.corpus.file_formats import ending_of
-from canary.errors import CorpusError, InputError
+from canary.errors import CorpusError, InputError, ServerError
+from canary.records.progress import Advance
+from canary.records.validation import whole_number
+from canary.workers.jobs import Lost, Plain, Task
+from canary.workers.local import Here
+from canary.workers.processes import Processes
+
+_PARTS = 4
+"""Of a corpus for each worker, so that they end at about the same time."""
 
 
 def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
@@ -88,3 +97,33 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
             problem, cure = "no file has such a name", "check the pattern"
         raise CorpusError(problem, cure=cure, where=str(path))
     yield from files
+
+
+def split_up(shards: Sequence[Any], workers: int) -> tuple[list[Sequence[Any]], Here | Processes]:
+    """Parts of a corpus for some workers, each of files that follow one another; and the workers.
+
+    What is not in files is one part, which this process reads.
+    """
+    count = whole_number(workers, "workers", at_least=1)
+    if count == 1 or len(shards) == 1 or not all(isinstance(shard, Path) for shard in shards):
+        return [shards], Here()
+    parts = min(len(shards), _PARTS * count)
+    ends = [len(shards) * part // parts for part in range(parts + 1)]
+    return [shards[begin:end] for begin, end in pairwise(ends)], Processes(count=count)
+
+
+def in_order(
+    workers: Here | Processes, task: Task, shared: Plain, parts: Sequence[Any], advance: Advance
+) -> list[Plain]:
+    """What `task` gives for each part, in their order; a ServerError if one is lost."""
+    results: dict[int, Plain] = {}
+    for number, result in workers.run(task, shared, [{"shards": part} for part in parts]):
+        if isinstance(result, Lost):
+            raise ServerError(
+                result.reason,
+                cure="look for what ends them, mostly too little memory, and use fewer workers",
+                where="workers",
+            )
+        results[number] = result
+        advance(len(parts[number]))
+    return [results[number] for number in range(len(parts))]

@@ -80,6 +80,16 @@ class Surroundings:
                     self._before[place, slot.text[max(start - _MOST, 0) : start]] += 1
         return counts
 
+    def counted(self) -> tuple[Counter[str], Counter[tuple[str, str]], set[str]]:
+        """What was counted so far, for `add`."""
+        return self.longer, self._before, self._seen
+
+    def add(self, more: tuple[Counter[str], Counter[tuple[str, str]], set[str]]) -> None:
+        """Add what was counted in another part of the corpus, which follows this one."""
+        self.longer.update(more[0])
+        self._before.update(more[1])
+        self._seen |= more[2]
+
     def beginning(self) -> str:
         """What nearly all copies have before them at the beginning of their text, or nothing."""
         for (place, text), most in self._before.most_common(1):

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import shards_of
+from canary.corpus.many_files import in_order, shards_of, split_up
 from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
-from canary.records.progress import Progress, shows_progress
+from canary.records.progress import Progress, shows_progress, stage
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
 from canary.statistics.numbers import Shown, clean, plural
+from canary.workers.local import Here
 
 KIND = "canary verify"
 SCHEMA = 1
@@ -188,6 +189,7 @@ def verify(
     file_format: str | None = None,
     tokenizer: Any = None,
     context: str | None = "",
+    workers: int = 1,
     progress: Progress = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
@@ -210,6 +212,8 @@ def verify(
     context : str, optional
         What the audit will be given as context. For spliced canaries the separator
         before them.
+    workers : int
+        Processes that count at a time, as for `inject_file`; they change no result.
     progress : callable or bool, optional
         Called with the bytes of a file; see `canary.records.progress.Progress`.
 
@@ -235,22 +239,27 @@ def verify(
             cure="count them with discover",
             where="canaries",
         )
-    opened = [
-        open_corpus(shard, column, split=split, file_format=file_format, progress=progress)
-        for shard in shards_of(corpus, file_format=file_format)
-    ]
-    names = opened[0].shape.names
     context = context or ""
-    around, others = Surroundings(canaries, tokenizer, context), Others(canaries)
+    shards = shards_of(corpus, file_format=file_format)
+    given: dict[str, Any] = {"column": column, "split": split, "file_format": file_format}
+    shared = {"canaries": canaries, "tokenizer": tokenizer, "context": context, "given": given}
+    parts, runner = split_up(shards, workers)
+    if here := isinstance(runner, Here):
+        shared["progress"] = progress  # of each file
+    advance = stage(None if here else progress, "verify", len(shards), "files")
+    counted = in_order(runner, count_copies, shared, parts, advance)
+    around, others = Surroundings(canaries), set[str]()
     counts: Counter[tuple[str, str]] = Counter()
-    records = 0
-    for shard in opened:
-        for _, _, slots in shard.iterate():
-            records += 1
-            others.look(slots)
-            counts.update(copies_in(slots, names, around.count))
+    for one in counted:
+        counts.update(one["counts"])
+        around.add(one["around"])
+        others |= one["others"]
+    records = sum(one["records"] for one in counted)
+    names = counted[0]["names"]
+    seen = min(len(others), MOST_OTHERS)
     found = {canary.id: counts[canary.id, "found"] for canary in canaries}
-    cause = likely_cause(opened, canaries, found, len(others.texts))
+    again = [open_corpus(shard, **given) for shard in shards]
+    cause = likely_cause(again, canaries, found, seen)
     return Verification(
         canaries=tuple(
             Count(
@@ -270,5 +279,26 @@ def verify(
         before=around.preceded(context),
         follows=around.beginning(),
         messages=around.in_messages(),
-        others=len(others.texts),
+        others=seen,
     )
+
+
+def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The copies in some shards of a corpus, and what is around them."""
+    answers = []
+    for job in jobs:
+        options = {**shared["given"], "progress": shared.get("progress")}
+        opened = [open_corpus(shard, **options) for shard in job["shards"]]
+        names = opened[0].shape.names
+        around = Surroundings(shared["canaries"], shared["tokenizer"], shared["context"])
+        others = Others(shared["canaries"])
+        counts: Counter[tuple[str, str]] = Counter()
+        records = 0
+        for shard in opened:
+            for _, _, slots in shard.iterate():
+                records += 1
+                others.look(slots)
+                counts.update(copies_in(slots, names, around.count))
+        answer = {"records": records, "names": names, "counts": counts, "others": others.texts}
+        answers.append({**answer, "around": around.counted()})
+    return answers

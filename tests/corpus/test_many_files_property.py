@@ -151,3 +151,12 @@ def test_what_would_mix_or_overwrite_is_refused(tmp_path):
     (folder / "d.txt").write_text("a line\n")
     with pytest.raises(InputError, match="of different formats"):
         inject_file(folder, tmp_path / "new", SET)
+
+
+def test_verify_counts_the_same_with_more_processes(tmp_path):
+    folder = folder_of(tmp_path, [f"text {n}. my pin {n:06}" for n in range(300)], 7)
+    inject_file(folder, tmp_path / "out", SET, mode="splice")
+    assert verify(tmp_path / "out", SET, workers=2) == verify(tmp_path / "out", SET)
+    (tmp_path / "out" / "c1.jsonl").write_text("not JSON\n")
+    with pytest.raises(CorpusError, match="c1.jsonl:1: is not valid JSON"):
+        verify(tmp_path / "out", SET, workers=2)
