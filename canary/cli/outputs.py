@@ -59,7 +59,9 @@ class Names:
 
     def on(self, result: Tested) -> Tested:
         """A result with these names."""
-        return result.named(model=self.model_name, corpus=self.corpus_name, auditor=self.auditor)
+        return result.named(
+            model_name=self.model_name, corpus_name=self.corpus_name, auditor=self.auditor
+        )
 
 
 @dataclass(frozen=True)

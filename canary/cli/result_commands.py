@@ -253,7 +253,7 @@ def forgotten(
                 seed=seed,
                 progress=bars.stage,
             )
-        named = names.on(comparison.named(model=target.name))
+        named = names.on(comparison.named(model_name=target.name))
         result = folder.finish(named, named.to_dict(), SCHEMA)
     answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
     return result if answered else replace(result, code=_UNANSWERED)

@@ -40,10 +40,14 @@ class Named:
     about: About
 
     def named(
-        self, *, model: str | None = None, corpus: str | None = None, auditor: str | None = None
+        self,
+        *,
+        model_name: str | None = None,
+        corpus_name: str | None = None,
+        auditor: str | None = None,
     ) -> Self:
         """The same result with other names in its reports; those that are None stay."""
-        given = {"model": model, "corpus": corpus, "auditor": auditor}
+        given = {"model": model_name, "corpus": corpus_name, "auditor": auditor}
         names = {name: value for name, value in given.items() if value is not None}
         result: Any = self
         renamed: Self = replace(result, about=replace(self.about, **names))

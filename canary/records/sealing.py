@@ -22,6 +22,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_OF_LOADING = ("device", "dtype", "factory", "source_text", "tokenizer", "workers")
 _HEAD = "Frames without their values, which may be secret (most recent call last):\n"
 
 
@@ -39,8 +40,8 @@ def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **options)
         except BaseException as error:
-            if isinstance(error, TypeError) and (near := _meant(function, options)):
-                error.args = (f"{error}; did you mean {' or '.join(near)}?",)
+            if isinstance(error, TypeError) and (cure := _cure(function, options)):
+                error.args = (f"{error}; {cure}",)
             for link in _chain(error, outside):
                 _hide(link, link.__traceback__)
                 link.__traceback__ = None
@@ -49,14 +50,17 @@ def sealed(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return call
 
 
-def _meant(function: Callable[..., object], options: Iterable[str]) -> list[str]:
-    """Keywords near the first one that a function does not have."""
+def _cure(function: Callable[..., object], options: Iterable[str]) -> str:
+    """What to give in place of the first keyword that a function does not have."""
     from inspect import signature
 
     known = [name for name, p in signature(function).parameters.items() if p.kind != p.VAR_KEYWORD]
     open_ended = len(known) < len(signature(function).parameters)
     unknown = [] if open_ended else [name for name in options if name not in known]
-    return near_names(unknown[0], known) if unknown else []
+    if unknown and unknown[0] in _OF_LOADING and "model" in known:
+        return f"give canary.load(model, {unknown[0]}=...) in place of the model"
+    near = near_names(unknown[0], known) if unknown else []
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 def cut_frames(error: BaseException) -> None:

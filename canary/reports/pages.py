@@ -84,7 +84,7 @@ def report(
     PosixPath('plan.html')
     """
     target = file_path(path, "path", cure="give the file that the report is to be in")
-    names = {"model": model_name, "corpus": corpus_name, "auditor": auditor}
+    names = {"model_name": model_name, "corpus_name": corpus_name, "auditor": auditor}
     found = shown(_named(result, names), labels, test_losses)
     atomic_write(target, page_of(report_of(found)), private=True, replaces=PAGES)
     return target
@@ -104,7 +104,7 @@ def _named(result: Any, names: Mapping[str, str | None]) -> Any:
         return replace(result, audits=tuple(_named(result.audits, names)), tested=tested)
     if isinstance(result, Named):
         return result.named(**names)
-    if given := [f"{name}_name" for name in ("model", "corpus") if names[name] is not None]:
+    if given := [name for name in ("model_name", "corpus_name") if names[name] is not None]:
         raise InputError(f"{given[0]} is for the report of a test of a model", cure="omit it")
     return result
 

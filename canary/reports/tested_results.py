@@ -55,7 +55,7 @@ def read_evidence(
         If a file is damaged.
     """
     cure = "give audits, membership or forgetting tests, verdicts, or files of these"
-    names = {"model": model, "corpus": corpus, "auditor": auditor}
+    names = {"model_name": model, "corpus_name": corpus, "auditor": auditor}
     tests: dict[str, Evidence] = {}
     verdicts: list[tuple[str, _Verdict]] = []
     waiting = [*results]

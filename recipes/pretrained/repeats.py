@@ -171,7 +171,7 @@ def main() -> None:
         near=NEAR,
         start_token=START,
         parts=args.parts,
-    ).named(model="SmolLM2-135M-Instruct", corpus=", ".join(kinds))
+    ).named(model_name="SmolLM2-135M-Instruct", corpus_name=", ".join(kinds))
     seconds = round(time.process_time() - began)
     about = {
         "prefix": PREFIX,

@@ -47,7 +47,7 @@ def test_numbers_are_those_of_the_function(command, words):
     assert found == {
         "kind": "canary forgetting",
         "schema": 1,
-        **expected.named(model="target.npz").to_dict(),
+        **expected.named(model_name="target.npz").to_dict(),
     }
     assert json.loads(Path("found/forgetting.json").read_text()) == found
     assert expected.summary() in outcome.err

@@ -92,3 +92,10 @@ def test_what_serves_is_returned_and_plain():
 def test_a_keyword_that_is_not_there_is_answered_with_near_ones(call):
     with pytest.raises(TypeError, match=r"\(\) got an .* 'star_token'; did you mean start_token"):
         call(star_token="x")
+
+
+def test_an_option_of_loading_is_named_where_it_belongs():
+    with pytest.raises(
+        TypeError, match=r"give canary.load\(model, tokenizer=...\) in place of the"
+    ):
+        canary.audit("./model", [], tokenizer="./tokenizer")

@@ -66,12 +66,12 @@ def compared():
 @pytest.fixture
 def files(tmp_path, attacked, compared):
     """The files that commands write, all of one model."""
-    an_audit().named(model="net").save(tmp_path / "audit.json")
+    an_audit().named(model_name="net").save(tmp_path / "audit.json")
     for kind, name, result in (
         (shadow_survey.KIND, "membership.json", attacked),
         (forgetting.KIND, "forgetting.json", compared),
     ):
-        dump_document(tmp_path / name, kind, 1, result.named(model="net").to_dict())
+        dump_document(tmp_path / name, kind, 1, result.named(model_name="net").to_dict())
     return [tmp_path / name for name in ("audit.json", "membership.json", "forgetting.json")]
 
 
@@ -121,7 +121,7 @@ def test_the_label_of_a_membership_test_is_that_of_its_report_theory(known, labe
 
 
 def test_files_and_results_give_the_same_annex(tmp_path, files, attacked, compared):
-    results = [one.named(model="net") for one in (an_audit(), attacked, compared)]
+    results = [one.named(model_name="net") for one in (an_audit(), attacked, compared)]
     in_memory, from_files = (
         re.sub(
             r"given in memory, not read from a file|\S+ \(SHA-256 \w+\)", "FILE", path.read_text()
@@ -263,7 +263,7 @@ def test_a_text_without_metadata_gets_some(tmp_path, files):
 
 def test_names_of_others_are_text(tmp_path):
     evil = "<script>x</script>\n# <!-- canary: end --> {y} | `z` \x1b[31m"
-    audit = an_audit().named(model=evil, corpus=evil, auditor=evil)
+    audit = an_audit().named(model_name=evil, corpus_name=evil, auditor=evil)
     for text in (
         write_annex([audit], tmp_path / "a.md").read_text(),
         write_annex([audit], tmp_path / "a.html").read_text(),
@@ -331,7 +331,7 @@ def test_a_card_that_cannot_be_read_is_left(tmp_path, metadata):
 
 
 def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
-    one, other = (an_audit().named(model=name) for name in "ab")
+    one, other = (an_audit().named(model_name=name) for name in "ab")
     other = replace(other, settings={**other.settings, "seed": 1})
     with pytest.raises(InputError, match="several models: a, b.*--model-name"):
         write_model_card([one, other], tmp_path / "README.md")

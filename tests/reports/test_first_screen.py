@@ -328,7 +328,7 @@ def test_colour_and_label_are_of_the_limit_alone():
 
 
 def test_several_audits_have_one_report():
-    audits = [exact(LEARNED, fingerprint=n * 64).named(model=f"seed {n}") for n in "12"]
+    audits = [exact(LEARNED, fingerprint=n * 64).named(model_name=f"seed {n}") for n in "12"]
     made, text, actions = first_screen(LIMIT(audits))
     assert made.about["Model"] == "seed 1, seed 2"
     assert text.count("4 of 8 planted secrets") == 2
@@ -339,7 +339,7 @@ def test_several_audits_have_one_report():
 
 
 def test_names_are_kept_and_can_be_given_anew(tmp_path, plain):
-    audit = exact(LEARNED).named(model="clinic-7b", corpus="letters of 2025")
+    audit = exact(LEARNED).named(model_name="clinic-7b", corpus_name="letters of 2025")
     audit.save(tmp_path / "audit.json")
     again = type(audit).load(tmp_path / "audit.json")
     assert again.about == audit.about
