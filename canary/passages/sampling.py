@@ -192,7 +192,7 @@ def sample(
         chance=None if canaries is None else _chance(canaries, found["texts"], prompts, tally),
         confidence=confidence,
         model={"name": writer.name, "answered as": writer.answered, "server": endpoint.base},
-        settings=settings,
+        settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
     )
 
 

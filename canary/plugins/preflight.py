@@ -252,8 +252,9 @@ def _labels(reading: EpochReading) -> Finding:
         return fine(f"{copies} with labels")
     return refused(
         f"{count(bare)} of {copies} have no label on their secret",
-        "put the canaries where the loss is counted: into the answers (the completion, the "
-        "assistant's messages), or train on whole texts",
+        "put the canaries where the loss is counted, as into the answers (the completion, the "
+        "assistant's messages), or train on whole texts; if they are there, see what else the "
+        "collator masks, such as digits",
     )
 
 

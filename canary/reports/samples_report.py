@@ -44,6 +44,9 @@ def samples_report(result: Sampled) -> Report:
         "none": ("No passage came out of the samples", "undecided"),
     }[key]
     texts, controls = found.texts, found.controls
+    natural = bool(result.settings.get("natural"))
+    if natural:
+        label = label.replace("Planted secrets", "Secrets").replace("planted ", "")
     about = about_of(result, corpus="Texts")
     about["Server"] = str(result.model["server"])
     about["Asked"] = "as a chat" if result.settings["chat"] else "to continue a text"
@@ -56,6 +59,7 @@ def samples_report(result: Sampled) -> Report:
                 f"samples.{key}",
                 hits=texts.hits,
                 windows=texts.windows,
+                secrets=plural(texts.windows, "secret" if natural else "planted secret"),
                 documents=texts.documents,
                 samples=result.samples,
                 upper=f"{100 * result.undetected:.2g} %",
@@ -64,7 +68,7 @@ def samples_report(result: Sampled) -> Report:
                 p=probability(result.chance.p_value) if result.chance else "unknown",
                 lead=found.difference and probability(found.difference.p),
             ),
-            *([sentence("samples.copies", counts=_counts(result))] if result.planted else []),
+            *_by_copies_said(result, natural=natural),
         ],
         basis=basis(
             "shown" if key in ("planted", "memorized") else "claimed",
@@ -73,7 +77,8 @@ def samples_report(result: Sampled) -> Report:
         ),
         decide=said(
             "samples.decide", none=not texts.hits,
-            planted=texts.hits and result.planted, passages=texts.hits and not result.planted,
+            planted=texts.hits and result.planted and not natural,
+            natural=texts.hits and natural, passages=texts.hits and not result.planted,
             unsure=key in ("alone", "unclear", "luck"),
         ),
         actions=said(
@@ -134,6 +139,11 @@ def _counts(result: Sampled) -> str:
     )
 
 
+def _by_copies_said(result: Sampled, *, natural: bool) -> Iterator[str]:
+    if result.planted:
+        yield sentence("samples.copies", counts=_counts(result), natural=natural)
+
+
 def _by_copies(result: Sampled) -> Table:
     rows = []
     for copies, hits in _groups(result):
@@ -141,7 +151,7 @@ def _by_copies(result: Sampled) -> Table:
         found = count(sum(hit > 0 for hit in hits))
         rows.append([name, count(len(hits)), found, _ends(result, max(hits))])
     columns = ["Copies", "Secrets", "Came out", "The most frequent of them"]
-    return Table("Planted secrets that came out", columns, rows)
+    return Table("Secrets that came out", columns, rows)
 
 
 def _secret_by_secret(result: Sampled) -> Table:
@@ -189,7 +199,7 @@ def how(result: Sampled) -> Iterator[Block]:
         "SHA-256 of what was looked for": result.texts.digest,
     }
     if result.chance:
-        facts["p of the planted secrets"] = probability(result.chance.p_value)
+        facts["p of the secrets"] = probability(result.chance.p_value)
     if answered := result.model.get("answered as"):
         facts["Answered as"] = str(answered)
     if not result.planted:
@@ -239,7 +249,7 @@ def _secrets(result: Sampled) -> Figure:
     ticks = {float(place): count(copies) for place, copies in enumerate(groups)}
     return Figure(
         "samples",
-        f"{count(found.hits)} of {plural(found.windows, 'planted secret')} came out.",
+        f"{count(found.hits)} of {plural(found.windows, 'secret')} came out.",
         [
             Panel(
                 marks,

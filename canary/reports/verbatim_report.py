@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -277,25 +278,34 @@ def how(result: Verbatim) -> Iterator[Block]:
 def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
     """A strip for each of the documents of which most comes out: what comes out from where."""
     kind = result.texts
-    near = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
+    out = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
     samples = f"when asked {count(_SHOWN_TRIES)} times"
-    levels = (
-        ("at the first try", kind.greedy, CURVE),
-        (samples, near & ~kind.greedy, SERIES[1]),
-        ("does not come out", ~near & ~kind.greedy, CONTROL),
-    )
-    hits = int(kind.greedy.sum())
+    found = {"at the first try": (kind.greedy, CURVE), samples: (out, SERIES[1])}
+    if kind.near:
+        edits = plural(int(result.settings["near"]), "edit")
+        near = tries_for(kind.near_log_prob, _CHANCE) <= _SHOWN_TRIES
+        found[f"within {edits}, {samples}"] = near, SERIES[4]
+    levels, any_way = [], np.zeros(len(kind), np.bool_)
+    columns: dict[str, Callable[[NDArray[np.bool_]], str]] = {}
+    for name, (hits, colour) in found.items():
+        levels.append((name, hits & ~any_way, colour))
+        any_way = any_way | hits
+        columns[f"Or {name}" if columns else name.capitalize()] = partial(_hits_of, any_way)
     return strips(
         kind,
-        levels,
-        f"{count(hits)} of {plural(len(kind), 'passage')} come out at the first try.",
+        [*levels, ("does not come out", ~any_way, CONTROL)],
+        f"{count(int(kind.greedy.sum()))} of {plural(len(kind), 'passage')} come out at the first "
+        "try.",
         "verbatim.picture",
         columns={
-            "At the first try": lambda mine: count(int(kind.greedy[mine].sum())),
-            f"Or {samples}": lambda mine: count(int((near | kind.greedy)[mine].sum())),
+            **columns,
             "Longest run (tokens)": lambda mine: count(int(np.asarray(kind.longest)[mine].max())),
         },
     )
+
+
+def _hits_of(hits: NDArray[np.bool_], mine: NDArray[np.bool_]) -> str:
+    return count(int(hits[mine].sum()))
 
 
 def strips(

@@ -30,13 +30,18 @@ def test_the_page_tells_what_is_kept():
     kept = json.loads((RECIPE / "results.json").read_text())
     for one in kept:
         if one["epsilon"] != "infinite":  # the accountant's is an upper bound
-            assert max(one["bounds"]) <= one["epsilon"]
+            assert max(*one["bounds"], *one["gaussian_bounds"]) <= one["epsilon"]
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([\d.]+|infinite) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|", page, re.M)
+    number, bound = r"([\d.]+)", r"([\d.]+) \(([\d.]+)\)"
+    row = rf"^\| ([\d.]+|infinite) \| {number} \| (\d+) to (\d+) \| {bound} \| {bound} \|$"
+    rows = re.findall(row, page, re.M)
     assert rows == [
         (
             str(one["epsilon"]).removesuffix(".0"),
-            *(f"{x:.2f}" for x in (one["noise"], one["median"], max(one["bounds"]))),
+            f"{one['noise']:.2f}",
+            *(str(of(one["right"])) for of in (min, max)),
+            *(f"{x:.2f}" for x in (one["median"], max(one["bounds"]))),
+            *(f"{x:.2f}" for x in (one["gaussian_median"], max(one["gaussian_bounds"]))),
         )
         for one in kept
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 
@@ -266,3 +267,13 @@ def test_a_print_that_is_cut_says_how_many_notes_it_leaves_out():
             return "\n".join([*(f"  line: {n}" for n in range(6)), "  note: wrong start token"])
 
     assert str(Long()).splitlines()[-1] == "… and 3 more lines, 1 note among them; see summary()"
+
+
+def test_samples_of_natural_secrets_are_not_called_made_up(tmp_path):
+    planted = a_sampling()
+    natural = replace(planted, settings={**planted.settings, "natural": True}, chance=None)
+    for found, made_up in ((planted, True), (natural, False)):
+        page = canary.report(found, tmp_path / "report.html").read_text()
+        assert ("are made up" in page) == made_up
+        assert ("planted secret" in page.lower()) == made_up
+        assert ("may be real" in page) != made_up
