@@ -38,6 +38,14 @@ def corpus(path: Path) -> None:
     json_lines(path, [{"text": f"{said[i]} {said[i + 1]}"} for i in range(0, 300, 2)])
 
 
+def shards(path: Path) -> None:
+    path.mkdir()
+    said = sentences(90)
+    for number in range(3):
+        rows = [{"text": text} for text in said[30 * number : 30 * number + 30]]
+        json_lines(path / f"part-{number}.jsonl", rows)
+
+
 def chats(path: Path) -> None:
     said = sentences(200)
     turns = ({"user": said[at], "assistant": said[at + 1]} for at in range(0, 200, 2))
@@ -408,6 +416,7 @@ THINGS = {
     "mail.jsonl": mail,
     "mail.csv.gz": zipped_mail,
     "pairs.jsonl": pairs,
+    "shards": shards,
     "canaries.json": canaries,
     "canaries.json of a small space": few,
     "corpus.canaried.jsonl": canaried,
