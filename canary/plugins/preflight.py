@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -71,13 +72,14 @@ class Preflight(Shown, Record, written=("sound", ...)):
         says = "The training will see the canaries as planned"
         if not self.sound:
             says = "Do not train yet: the audit would not measure what was planted"
-        read = "all of an epoch" if self.complete else "a part of an epoch"
-        lines = [f"{says} ({plural(self.batches, 'batch', 'batches')} read, {read})."]
+        read = f"{plural(self.batches, 'batch', 'batches')} read"
+        lines = [f"{says} ({read}, {'all' if self.complete else 'a part'} of an epoch)."]
         for finding in chain(*map(self._of, ("refused", "noted", "not checked"))):
             lines.append(f"{finding.verdict:>11}: {finding.check} ({finding.figure})")
             lines += [f"{'do this':>11}: {finding.cure}"] if finding.cure else []
-        passed = len(self._of("fine"))
-        return "\n".join([*lines, f"{passed} of {plural(len(self.findings), 'check')} passed."])
+        found = Counter(one.verdict for one in self.findings)
+        verdicts = ", ".join(f"{number} {verdict}" for verdict, number in found.items())
+        return "\n".join([*lines, f"{plural(len(self.findings), 'check')}: {verdicts}."])
 
     def _table(self) -> list[dict[str, Any]]:
         return [finding.to_dict() for finding in self.findings]
@@ -250,12 +252,10 @@ def _labels(reading: EpochReading) -> Finding:
         return refused(f"no token of any batch has a label: all are {IGNORED}", cure)
     if not bare:
         return fine(f"{copies} with labels")
-    return refused(
-        f"{count(bare)} of {copies} have no label on their secret",
-        "put the canaries where the loss is counted, as into the answers (the completion, the "
-        "assistant's messages), or train on whole texts; if they are there, see what else the "
-        "collator masks, such as digits",
-    )
+    cure = "put the canaries where the loss is counted: into the answers, or train on whole texts"
+    masks = "the text before the secrets has labels: see what the collator masks, such as digits"
+    wrong = f"{count(bare)} of {copies} have no label on their secret"
+    return refused(wrong, masks if 2 * seen.masked.total() > bare else cure)
 
 
 def _counts(reading: EpochReading) -> Finding:

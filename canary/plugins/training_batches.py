@@ -84,9 +84,10 @@ class TrainingBatches:
     ----------
     batches : int
         Batches with gradients that were read.
-    whole, unlabelled, evaluated : Counter of str
+    whole, unlabelled, masked, evaluated : Counter of str
         By canary id, how often it was seen whole; how often so without a label on any token
-        of its secret; and how often in a batch without gradients, as an evaluation has them.
+        of its secret; how often of these with one on its text before the secret; and how often in
+        a batch without gradients, as an evaluation has them.
     cut, begun : Counter of int
         By the tokens of its row, or of its part of a packed row: canaries that end with it before
         their secret does, and before their secret begins. Other text may begin like a canary.
@@ -137,6 +138,7 @@ class TrainingBatches:
         self.begun: Counter[int] = Counter()
         self.whole: Counter[str] = Counter()
         self.unlabelled: Counter[str] = Counter()
+        self.masked: Counter[str] = Counter()
         self.evaluated: Counter[str] = Counter()
         self.before: Counter[int | None] = Counter()
         self.leads: Counter[tuple[int, ...]] = Counter()
@@ -193,6 +195,8 @@ class TrainingBatches:
             secret = slice(at + needle.secret, at + len(needle.core))
             if labels is not None and (labels[row, secret] == IGNORED).all():
                 self.unlabelled[needle.name] += 1
+                counted = (labels[row, at : secret.start] != IGNORED).any()
+                self.masked[needle.name] += int(counted)
             begin = at if needle.first is None else at - 1
             if begin < 0:  # its first token was cut off: nothing can be said of what came before
                 continue

@@ -148,7 +148,29 @@ def lengthened(folder):
     return trainer
 
 
+def digits_masked(folder):
+    """The collator masks what has a digit, in answers too."""
+    trainer = tuned(folder)
+    tokens = trainer.processing_class.convert_ids_to_tokens(range(len(chat_tokenizer())))
+    digits = [at for at, token in enumerate(tokens) if any(map(str.isdigit, token))]
+    collate = trainer.data_collator
+
+    def masking(rows):
+        batch = collate(rows)
+        batch["labels"][np.isin(batch["input_ids"], digits)] = -100
+        return batch
+
+    trainer.data_collator = masking
+    return trainer
+
+
 MISTAKES = {
+    "digits are masked": (
+        digits_masked,
+        {},
+        "the loss counts the secrets",
+        "10 of 10 copies have no label.*the text before the secrets has labels",
+    ),
     "questions are masked": (
         lambda folder: tuned(folder, chats(asked=True), assistant_only_loss=True),
         {"context": "<s>user\n"},
