@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 from canary.cli.command import command
 from canary.cli.console import Bars
@@ -34,6 +36,8 @@ from canary.records.validation import brief
     "as --suffix]",
     copies="[Long texts] NAME: The field that holds how often the training data have the text, or "
     "the .json file that canary duplicates wrote.  [default: counted in --texts]",
+    weights="[Long texts] NAME: The field that holds how many texts of the training data the text "
+    "stands for, if it was drawn by its copies; or the .json file of canary duplicates.",
     column="[Long texts] NAME: The field that holds the text.",
     context="[Long texts] WHAT: document gives the model all of the text before what it has to "
     "repeat, --prefix tokens at least; long texts are read in pieces of up to 2,048 tokens.",
@@ -51,6 +55,7 @@ def verbatim(
     near_width: Count = 80,
     stride: Count | None = None,
     copies: str | None = None,
+    weights: str | None = None,
     column: str = "text",
     confidence: float = 0.95,
     names: Names,
@@ -65,7 +70,6 @@ def verbatim(
     resume a run that was stopped; FOLDER/parts keeps what is finished until then. The guide is
     docs/guides/verbatim.md.
     """
-    from canary.corpus.duplicates import Duplicates
     from canary.models.decoding import Scheme
     from canary.passages.result import KIND, SCHEMA
     from canary.passages.verbatim import verbatim as measure
@@ -75,8 +79,8 @@ def verbatim(
     given = {"texts": texts, **({} if controls is None else {"controls": controls})}
     models = model_files(model, options.tokenizer)
     read = [*given.values(), *models, *factory_file(options.factory)]
-    counts = Path(copies) if copies is not None and copies.endswith(".json") else None
-    read += [] if counts is None else [counts]
+    of_texts = {"copies": copies, "weights": weights}
+    read += [Path(named) for named in of_texts.values() if named and named.endswith(".json")]
     with report_folder(
         out, KIND, "verbatim.json", inputs=read, force=force, in_parts=True
     ) as folder:
@@ -84,11 +88,11 @@ def verbatim(
             name: [text for text, _ in read_rows(source, column)[0]]
             for name, source in given.items()
         }
-        numbers = None
-        if counts is not None:
-            numbers = Duplicates.load(counts).of(kinds["texts"])
-        elif copies is not None:
-            numbers = _numbers(texts, copies)
+        numbers: dict[str, list[Any]] = {
+            name: _numbers(texts, named, kinds["texts"], name)
+            for name, named in of_texts.items()
+            if named
+        }
         loaded = options.load(model)
         with resumable(folder.parts), Bars() as bars:
             result = measure(
@@ -97,7 +101,8 @@ def verbatim(
                 kinds.get("controls"),
                 schemes=schemes,
                 prefix=whole_numbers(prefix, "--prefix"),
-                copies=numbers,
+                copies=numbers.get("copies"),
+                weights=numbers.get("weights"),
                 suffix=suffix,
                 stride=stride,
                 near=None if near is None else _near(near),
@@ -111,19 +116,28 @@ def verbatim(
         return folder.finish(result, result.to_dict(), SCHEMA)
 
 
-def _numbers(source: Path, column: str) -> list[int]:
-    """A column of whole numbers; the lines are objects with text already."""
+def _numbers(source: Path, named: str, texts: list[str], what: str) -> list[Any]:
+    """Copies or weights: a column of the texts' file, or what `canary duplicates` counted."""
+    from canary.corpus.duplicates import Duplicates
+
+    if named.endswith(".json"):
+        counted = Duplicates.load(named)
+        return counted.weights(texts) if what == "weights" else counted.of(texts)
+    kind, least = ("number above 0", 0) if what == "weights" else ("whole number of 1 or more", 1)
     found = []
     with source.open("rb") as file:
         for number, raw in enumerate(file, 1):
             if raw.strip():
-                value = json.loads(raw).get(column)
-                if type(value) is not int or value < 1:
+                value = json.loads(raw).get(named)
+                whole = type(value) is int and value >= 1
+                if not whole and (least or type(value) is not float or not 0 < value < math.inf):
                     raise InputError(
-                        f"has no whole number of 1 or more in {column!r}",
-                        cure="name a column that says how often the training data have the text",
+                        f"has no {kind} in {named!r}",
+                        cure="name a column that says how "
+                        + ("often the training data have the text" if least else "many texts of "
+                           "the training data the text stands for"),
                         where=place(source, number),
-                    )
+                    )  # fmt: skip
                 found.append(value)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -92,6 +93,34 @@ class Duplicates(Shown, Document, kind=KIND, schema=SCHEMA):
                 where="copies",
             )
         return found
+
+    def weights(self, texts: Iterable[str]) -> list[float]:
+        """How many different texts of the corpus each of these stands for.
+
+        Groups are those with 1 copy, 2 to 3, 4 to 7 and so on; within a group the texts must have
+        been drawn with the same chance.
+
+        Raises
+        ------
+        InputError
+            If a text was not counted, or a group of the corpus has none of these texts.
+        """
+        given = list(texts)
+        groups = [copies.bit_length() for copies in self.of(given)]
+        drawn = Counter(dict(zip(given, groups, strict=True)).values())
+        there = Counter[int]()
+        for times, different in self.by_copies:
+            there[times.bit_length()] += different
+        if missing := sorted(there.keys() - drawn.keys()):
+            least = 1 << missing[0] - 1
+            copies = "one copy" if least == 1 else f"{least:,} to {2 * least - 1:,} copies"
+            raise InputError(
+                f"the corpus has {plural(there[missing[0]], 'different text')} with {copies}, and "
+                "none of these texts has as many",
+                cure="measure texts of each number of copies, or give weights of your own",
+                where="weights",
+            )
+        return [there[group] / drawn[group] for group in groups]
 
     def summary(self) -> str:
         """A few lines for a terminal."""

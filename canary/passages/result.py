@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +19,7 @@ from canary.records.record import Document, Extended, Record
 from canary.records.validation import brief
 from canary.statistics.clustered import (
     ClusteredShare,
+    Counts,
     ShareDifference,
     clustered_difference,
     clustered_share,
@@ -99,6 +101,9 @@ class Passages(Places):
         How often the training data have each document that has a window; empty if once.
     repeated : int
         Documents that repeat an earlier one, and are measured once.
+    weights : tuple of float
+        How many texts of the training data each document that has a window stands for; empty if
+        each stands for as many.
     """
 
     suffix: int
@@ -109,6 +114,7 @@ class Passages(Places):
     near: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
     copies: tuple[int, ...] = field(default=(), repr=False)
     repeated: int = 0
+    weights: tuple[float, ...] = field(default=(), repr=False)
 
     def _check(self) -> None:
         super()._check()
@@ -117,6 +123,10 @@ class Passages(Places):
             raise ValueError("has no windows, or not all numbers of each")
         if self.copies and (len(self.copies) != len(set(self.document)) or min(self.copies) < 1):
             raise ValueError("has not the copies of each document")
+        if self.weights and (
+            len(self.weights) != len(set(self.document)) or min(self.weights) <= 0
+        ):
+            raise ValueError("has not the weights of each document")
         if any(not 0.0 <= low <= high for _, low, high in self.near):
             raise ValueError("has an interval that is not in order")
 
@@ -221,6 +231,11 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                     f"{kind.repeated:,} of {kind.documents:,} {name} repeat another and were "
                     "measured once"
                 )
+        if weights := self.texts.weights:
+            notes.append(
+                f"shares of texts are weighted: the {plural(len(weights), 'text')} measured stand "
+                f"for {sum(weights):,.0f} of the training data, each for its weight"
+            )
         return tuple(notes)
 
     def summary(self) -> str:
@@ -285,10 +300,11 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         """
         hits, sizes = self.texts.counted(self.texts.greedy)
         copies = np.array(self.texts.copies or (1,) * len(sizes))
+        weights = np.array(self.texts.weights or (1.0,) * len(sizes))
         group = np.frexp(copies)[1]  # 1 for 1, 2 for 2 and 3, ...
         return {
             (int(copies[mine].min()), int(copies[mine].max())): clustered_share(
-                hits[mine], sizes[mine], confidence=self.confidence
+                hits[mine], sizes[mine], weights[mine], confidence=self.confidence
             )
             for mine in (group == one for one in np.unique(group))
         }
@@ -342,10 +358,11 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
 
     def _share(self, hits: Callable[[Passages], ArrayLike]) -> Extractable:
         kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
-        return share_of([kind.counted(hits(kind)) for kind in kinds], self.confidence)
+        counted = [(*kind.counted(hits(kind)), kind.weights or None) for kind in kinds]
+        return share_of(counted, self.confidence)
 
 
-def share_of(counted: Sequence[tuple[ArrayLike, ArrayLike]], confidence: float) -> Extractable:
+def share_of(counted: Sequence[Counts], confidence: float) -> Extractable:
     """The share of hits among windows, by document: of texts, and of controls if they are given."""
     shares = [clustered_share(*counts, confidence=confidence) for counts in counted]
     if len(counted) == 1:
@@ -359,6 +376,8 @@ def said_share(share: ClusteredShare) -> str:
     ends = f"{100 * share.lower:.3g} to {100 * share.upper:.3g} %"
     if not share.hits:
         ends = f"at most {100 * share.upper:.3g} %"
+    elif not math.isclose(share.value, share.hits / share.windows):
+        ends = f"weighted {100 * share.value:.3g} %, {ends}"
     return (
         f"{count(share.hits)} of {plural(share.windows, 'passage')} ({ends} at "
         f"{100 * share.confidence:g} %, over {plural(share.documents, 'document')})"

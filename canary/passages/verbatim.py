@@ -44,6 +44,7 @@ def verbatim(
     suffix: int = 50,
     stride: int | None = None,
     copies: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
     near: float | None = None,
     near_width: int = 80,
     confidence: float = 0.95,
@@ -75,6 +76,12 @@ def verbatim(
     copies : sequence of int, optional
         How often the training data have each text; counted in `texts` unless given. A text that
         repeats another is measured once.
+    weights : sequence of float, optional
+        How many different texts of the training data each text stands for, if some were more
+        likely to be in the sample than others: one over its chance, or for texts that were
+        drawn by groups of copies the texts of its group over those measured, as
+        `canary.corpus.duplicates.Duplicates.weights` gives them. All rates are then those of the
+        training data, with intervals that respect the weights.
     near : int or float, optional
         Also measure how probable it is that a sample under the first scheme comes near a suffix:
         within this number of insertions, deletions and substitutions of tokens, or within this
@@ -135,7 +142,7 @@ def verbatim(
         raise InputError("with whole documents there is one prefix", cure=cure, where="context")
     seam = load(model)
     encoder = CandidateEncoder(seam.tokenizer, scoring.start_token)
-    longest = {"texts": cut(encoder, texts, grid, copies=copies)}
+    longest = {"texts": cut(encoder, texts, grid, copies=copies, weights=weights)}
     if controls is not None:
         longest["controls"] = cut(encoder, controls, grid, name="controls")
         refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
@@ -229,7 +236,8 @@ def _measured(
         if shards is not None:
             shards.append({"windows": end}, known[-1].astype(_BODY).tobytes())
     numbers = np.concatenate(known)
-    times = windows.copies[np.unique(windows.document)]
+    there = np.unique(windows.document)
+    times, weights = windows.copies[there], windows.weights[there]
     leading, longest, trailing = numbers[:, -3:].astype(np.int64).T
     return Passages(
         documents=len(windows.tokens),
@@ -240,6 +248,7 @@ def _measured(
         position=tuple(windows.position.tolist()),
         copies=() if (times == 1).all() else tuple(times.tolist()),
         repeated=int((windows.copies == 0).sum()),
+        weights=() if np.ptp(weights) == 0.0 else tuple(weights.tolist()),
         log_probs=tuple(map(tuple, numbers[:, :-3].tolist())),
         leading=tuple(leading.tolist()),
         longest=tuple(longest.tolist()),

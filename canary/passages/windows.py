@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.models.language_model import Rows
-from canary.records.validation import some, text, whole_number
+from canary.records.validation import as_real, brief, some, text, whole_number
 from canary.scoring.texts import encode_placed
 from canary.statistics.numbers import plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_STANDS = "give for each text how many texts of the training data it stands for, above 0"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class Windows:
         that repeats an earlier one.
     copies : int64 array of shape (documents,)
         How often the training data have each document; 0 where it repeats an earlier one.
+    weights : float64 array of shape (documents,)
+        How many texts of the training data each document stands for.
     document, position : int64 array of shape (windows,)
         Number of the document, from 0, and its token with which the window begins.
     digest : str
@@ -84,6 +89,7 @@ class Windows:
     before: tuple[int, ...]
     tokens: list[NDArray[np.int32]]
     copies: Ints
+    weights: Floats
     document: Ints
     position: Ints
     digest: str
@@ -142,15 +148,18 @@ def cut(
     *,
     name: str = "texts",
     copies: Sequence[int] | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Windows:
     """The windows of texts, cut from the tokens of each whole text; once of those that repeat.
 
     `copies` says how often the training data have each text; counted in `texts` unless given.
+    `weights` says how many texts of the training data each stands for; one unless given.
 
     Raises
     ------
     InputError
-        If `texts` are not texts, none is as long as a window, or `copies` are no numbers of them.
+        If `texts` are not texts, none is as long as a window, or `copies` or `weights` are no
+        numbers of them.
     ModelError
         If the tokenizer cannot represent a text.
     """
@@ -159,7 +168,18 @@ def cut(
         text(each, f"each of {name}", cure="give texts that can be written as UTF-8")
     before: tuple[int, ...] = encoder.start
     tokens = [np.zeros(0, np.int32)] * len(given)
-    times, first = _times(given, copies), dict[str, int]()
+    counted = Counter(given)
+    times = np.array([counted[each] for each in given], np.int64)
+    if copies is not None:
+        cure = "give for each text how often the training data have it"
+        whole = [whole_number(one, "copies", at_least=1, cure=cure) for one in copies]
+        times = np.array(_of_each(given, whole, "copies", cure), np.int64)
+    standing = (
+        [1.0] * len(given)
+        if weights is None
+        else _of_each(given, _positive(weights), "weights", _STANDS)
+    )
+    first = dict[str, int]()
     for at, each in enumerate(given):
         first.setdefault(each, at)
     places = list(first.values())
@@ -181,20 +201,28 @@ def cut(
     digest = hashlib.sha256(json.dumps(given).encode()).hexdigest()
     document = np.repeat(np.arange(len(tokens)), counts)
     held = np.where(np.isin(np.arange(len(given)), places), times, 0)
-    return Windows(grid, before, tokens, held, document, position.astype(np.int64), digest)
+    weight = np.array(standing, np.float64)
+    return Windows(grid, before, tokens, held, weight, document, position.astype(np.int64), digest)
 
 
-def _times(texts: Sequence[str], copies: Sequence[int] | None) -> Ints:
-    """How often the training data have each text."""
-    counted = Counter(texts)
-    if copies is None:
-        return np.array([counted[each] for each in texts], np.int64)
-    cure = "give for each text how often the training data have it"
-    found = [whole_number(one, "copies", at_least=1, cure=cure) for one in copies]
-    if len(found) != len(texts) or len(counted) < len(set(zip(texts, found, strict=True))):
-        problem = "are not one number for each text, the same for equal texts"
-        raise InputError(f"copies {problem}", cure=cure, where="copies")
-    return np.array(found, np.int64)
+def _of_each(
+    texts: Sequence[str], numbers: Sequence[float], name: str, cure: str
+) -> Sequence[float]:
+    """`numbers`, one of each text; equal texts must have the same."""
+    kinds = len(set(zip(texts, numbers, strict=False)))
+    if len(numbers) != len(texts) or len(set(texts)) < kinds:
+        problem = f"{name} are not one number for each text, the same for equal texts"
+        raise InputError(problem, cure=cure, where=name)
+    return numbers
+
+
+def _positive(weights: Sequence[float]) -> list[float]:
+    found = [as_real(one) for one in weights]
+    for given, one in zip(weights, found, strict=True):
+        if not 0.0 < one < np.inf:
+            problem = f"a weight of {brief(given)} makes no sense"
+            raise InputError(problem, cure=_STANDS, where="weights")
+    return found
 
 
 def refuse_overlap(texts: Windows, controls: Windows) -> None:

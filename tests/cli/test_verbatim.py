@@ -59,6 +59,7 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
         (("--texts", "train.jsonl", "--prefix", "99"), "none of 12 texts has the 102 tokens"),
         (("--texts", "train.jsonl", "--column", "body"), "train.jsonl"),
         (("--texts", "train.jsonl", "--copies", "n"), "train.jsonl:1: has no whole number of 1 or"),
+        (("--texts", "train.jsonl", "--weights", "n"), "train.jsonl:1: has no number above 0 in"),
         (("--texts", "train.jsonl", "--prefix", "4,x"), "no list of whole numbers"),
         (("--texts", "nowhere.jsonl"), "nowhere.jsonl"),
     ],
@@ -72,16 +73,20 @@ def test_what_cannot_be_measured_is_refused(command, folder, words, message):
 
 def test_prefixes_and_copies_are_read(command, folder):
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
-    counted = [json.dumps({**row, "times": 1 + at % 3}) for at, row in enumerate(rows)]
+    counted = [
+        json.dumps({**row, "times": 1 + at % 3, "of": 0.5 + at}) for at, row in enumerate(rows)
+    ]
     (folder / "counted.jsonl").write_text("\n\n".join(counted))
     asked = ("verbatim", "model", "--texts", "counted.jsonl", "--out", "v", *SIZES)
-    outcome = command(*asked, "--prefix", "4,2", "--copies", "times", "--near", "1")
+    outcome = command(*asked, "--prefix", "4,2", "--copies", "times", "--near", "1",
+                      "--weights", "of")  # fmt: skip
     assert outcome.code == 0, outcome.err
     result = canary.read("v/verbatim.json")
     assert list(result.by_prefix()) == [2, 4]
     assert result.settings["prefix"] == 4
     assert result.texts.copies == tuple(1 + at % 3 for at in range(12))
     assert list(result.by_copies()) == [(1, 1), (2, 3)]
+    assert result.texts.weights == tuple(0.5 + at for at in range(12))
     assert not (folder / "v" / "parts").exists()
 
 
@@ -100,6 +105,13 @@ def test_copies_are_those_that_duplicates_counted(command, folder):
     outcome = command(*asked, "--out", "v")
     assert outcome.code == 0, outcome.err
     assert canary.read("v/verbatim.json").texts.copies == (7, 6, 6, 1, 1, 1)
+    weighted = (*asked, "--weights", "copies.json", "--out", "w")
+    assert command(*weighted).code == 0
+    # Of four texts with 6 or 7 copies three are measured, and three of the eight with one.
+    assert canary.read("w/verbatim.json").texts.weights == (4 / 3,) * 3 + (8 / 3,) * 3
+    (folder / "sample.jsonl").write_text("\n".join(rows[4:7]))
+    refused = command(*weighted, "--force")
+    assert (refused.code, "4 different texts with 4 to 7 copies" in refused.err) == (2, True)
     for words, message in (
         (("--texts", "other.jsonl"), "12 different texts of 12 not in the corpus"),
         (("--texts", "sample.jsonl", "--column", "a", "--column", "b"), "--texts takes one --col"),

@@ -19,6 +19,7 @@ from canary.passages.result import WITHOUT_CONTROLS, Verbatim
 from canary.passages.tries import chance_within, tries_for
 from canary.passages.verbatim import verbatim
 from canary.scoring.batcher import Batcher
+from canary.statistics.clustered import clustered_share
 
 SMALL = {"prefix": 5, "suffix": 4}
 
@@ -154,6 +155,23 @@ def test_shares_by_copies_are_those_of_each_group():
     assert sum(share.hits for share in groups.values()) == found.greedy_rate().texts.hits > 0
 
 
+def test_rates_are_those_of_what_the_texts_stand_for(tmp_path):
+    model, texts = build("table"), strings(30, (20, 60))
+    weights, small = np.random.default_rng(3).uniform(1, 50, 30), {"prefix": 5, "suffix": 1}
+    found = verbatim(model, texts, strings(4, (20, 30), 1), weights=weights, **small)
+    hits, sizes = found.texts.counted(found.texts.greedy)
+    share = found.greedy_rate().texts
+    assert share.value == pytest.approx(weights @ hits / (weights @ sizes))
+    assert share == clustered_share(hits, sizes, weights)
+    assert share.value == found.by_copies()[1, 1].value
+    assert f"30 texts measured stand for {weights.sum():,.0f} of the training" in found.notes[-1]
+    assert f"weighted {100 * share.value:.3g} %, " in found.summary()
+    bare = verbatim(model, texts, weights=[3] * 30, **small)
+    assert (bare.texts.weights, bare.texts.greedy.tolist()) == ((), found.texts.greedy.tolist())
+    found.save(tmp_path / "v.json")
+    assert canary.read(tmp_path / "v.json").greedy_rate() == found.greedy_rate()
+
+
 def test_rates_rise_with_tries_and_fall_with_the_chance():
     found = verbatim(build("table"), strings(20, (30, 60)), **SMALL)
     logs = found.texts.log_prob(0)
@@ -245,6 +263,10 @@ LONG = strings(2, (30, 31), 5)
         (LONG, {"copies": [1]}, "copies are not one number for each text"),
         (LONG, {"copies": [1, 0]}, "copies must be a whole number of at least 1"),
         ([*LONG, LONG[0]], {"copies": [1, 1, 2]}, "the same for equal texts"),
+        (LONG, {"weights": [1.0]}, "weights are not one number for each text"),
+        (LONG, {"weights": [1.0, 0.0]}, "a weight of 0.0 makes no sense; give for each text how"),
+        (LONG, {"weights": [1.0, "2"]}, "a weight of '2' makes no sense"),
+        ([*LONG, LONG[0]], {"weights": [1, 1, 2]}, "the same for equal texts"),
         (LONG, {"suffix": 1.5}, "suffix"),
         (LONG, {"stride": 0}, "stride"),
         (LONG, {"prefix": 61}, "none of 2 texts"),

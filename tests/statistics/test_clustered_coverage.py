@@ -44,6 +44,74 @@ def test_null_comparisons_alarm_at_their_level():
     assert outside <= 65
 
 
+GROUPS = np.array([1_000_000, 100_000, 20_000, 4_000, 800, 150, 30])
+"""Texts of a source with 1, 2, 4 ... 64 copies."""
+BY_COPIES = {
+    "rising": np.array([1e-4, 1e-3, 0.01, 0.05, 0.2, 0.6, 0.95]),
+    "of the rare ones only": np.array([0, 0, 0, 0, 0.1, 0.5, 0.95]),
+    "half": np.array([0.5, 0.5, 0.5, 0.6, 0.7, 0.8, 0.9]),
+    "flat": np.full(7, 0.05),
+}
+
+
+def drawn(rng, shares, group):
+    """Windows of documents of these groups, of which some documents come out more than others."""
+    sizes = np.maximum(rng.lognormal(1.5, 1.0, len(group)).astype(int), 1)
+    share = shares[group]
+    return rng.binomial(sizes, rng.beta(0.3 * share + 1e-12, 0.3 * (1 - share) + 1e-12)), sizes
+
+
+@pytest.mark.parametrize("chances", ["stratified", "independent"])
+@pytest.mark.parametrize("kind", BY_COPIES)
+def test_intervals_cover_where_chances_are_unequal(kind, chances):
+    """As many of each group; or each document with a chance of its own, so numbers vary too."""
+    shares, rng, covered = BY_COPIES[kind], np.random.default_rng(6), 0
+    truth = GROUPS @ shares / GROUPS.sum()
+    for _ in range(1000):
+        wanted = np.minimum(40, GROUPS)
+        taken = wanted if chances == "stratified" else rng.binomial(GROUPS, wanted / GROUPS)
+        group = np.repeat(np.arange(7), taken)
+        found = clustered_share(*drawn(rng, shares, group), (GROUPS / wanted)[group])
+        covered += found.lower <= truth <= found.upper
+    assert covered >= 935
+
+
+@pytest.mark.parametrize("rarer", [1.0, np.array([0.1, 0.5, 0.4, 0.5, 0.5, 0.75, 1.0])])
+def test_weighted_null_comparisons_alarm_at_their_level(rarer):
+    """What is often in the source is more predictable; without weights nearly all would alarm."""
+    shares = np.array([0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6]) * rarer
+    rng, alarms, outside, unweighted = np.random.default_rng(2), 0, 0, 0
+    for seed in range(300):
+        group = np.repeat(np.arange(7), 20)
+        texts = (*drawn(rng, shares, group), (GROUPS / 20)[group])
+        controls = drawn(rng, shares, rng.choice(7, 100, p=GROUPS / GROUPS.sum()))
+        found = clustered_difference(texts, controls, permutations=99, seed=seed)
+        alarms += found.p <= 0.05
+        outside += not found.lower <= 0.0 <= found.upper
+        if seed < 20:
+            bare = clustered_difference(texts[:2], controls, permutations=99, seed=seed)
+            unweighted += bare.p <= 0.05
+    assert alarms <= 26  # 15 within three standard deviations
+    assert outside <= 15
+    assert unweighted >= 15
+
+
+def test_equal_weights_are_none_and_whole_weights_are_repetitions():
+    hits, sizes = corpus(np.random.default_rng(5), "beta", 60)
+    bare = clustered_share(hits, sizes)
+    assert clustered_share(hits, sizes, np.full(60, 7.0)) == bare
+    times = np.random.default_rng(0).integers(1, 4, 60)
+    again = clustered_share(np.repeat(hits, times), np.repeat(sizes, times))
+    found = clustered_share(hits, sizes, times)
+    assert found.value == pytest.approx(again.value)
+    assert (found.hits, found.documents) == (bare.hits, 60)
+    # Of documents that stand for 1,000 each none has a hit: the others do not bound those.
+    hits, sizes = np.repeat([0, 5], 50), np.full(100, 5)
+    seen = clustered_share(hits, sizes, np.repeat([1000.0, 1.0], 50))
+    assert seen.value == pytest.approx(1 / 1001)
+    assert seen.upper > clustered_share([0] * 50, [5] * 50).upper > 0.07
+
+
 def test_nothing_found_bounds_the_share():
     none, one = ([0] * 50, [10] * 50), ([1] + [0] * 49, [10] * 50)
     bound = 1.0 - 0.025 ** (1 / 50)
@@ -75,3 +143,9 @@ def test_order_changes_nothing_and_a_lead_is_seen():
 def test_what_is_no_count_is_refused(hits, sizes):
     with pytest.raises(EstimationError, match="no counts of the windows"):
         clustered_share(hits, sizes)
+
+
+@pytest.mark.parametrize("weights", [[1.0], [1.0, 0.0], [1.0, float("nan")], [1.0, float("inf")]])
+def test_what_is_no_weight_is_refused(weights):
+    with pytest.raises(EstimationError, match="weights are not one number above 0"):
+        clustered_share([0, 1], [1, 1], weights)
