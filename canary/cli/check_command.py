@@ -75,14 +75,15 @@ class Limits:
     "check audit/audit.json --baseline baseline.json --verification verified.json",
     "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
     "check forgetting.json --min-rho 0.8",
+    "check order.json --max-p 0.01",
     "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
     audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
-    "seeds of the same training. Or one membership.json, models.json, forgetting.json or "
-    "verbatim.json, or the samples.json of canary sample.",
+    "seeds of the same training. Or one membership.json, models.json, order.json, forgetting.json "
+    "or verbatim.json, or the samples.json of canary sample.",
     statistic="Which exposure is limited: the median for each number of copies, or the largest of "
     "all.",
     max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
-    "number of copies look learned at it (Fisher, Holm).",
+    "number of copies look learned at it (Fisher, Holm). Of an order test it is failed at it.",
     no_extraction="The verdict is memorized if the audit extracted a canary from the model.",
     baseline="FILE: The verdict is memorized if canaries are more exposed than in this baseline.",
     update_baseline="Write the audits to --baseline instead of comparing with it. The limits that "
@@ -137,7 +138,7 @@ def check(
 
     Give one limit or more. For audits: --max-exposure-bits, --max-p, --baseline, --max-epsilon or
     --no-extraction. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
-    --forgotten or --min-rho. For tests of passages: --max-extractable. It
+    --forgotten or --min-rho. For order tests: --max-p. For tests of passages: --max-extractable. It
     prints the verdict, a line for each finding, and notes. The guide is docs/guides/gate.md.
 
     Exit codes: 0 passed, 1 memorized or failed, 2 wrong input, 3 undecided.

@@ -17,6 +17,7 @@ from canary.cli import (  # noqa: F401
     membership_commands,
     membership_plan,
     model_commands,
+    order_command,
     result_commands,
     sample_command,
     verbatim_command,

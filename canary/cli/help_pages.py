@@ -21,7 +21,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Decide": ("check",),
     "Forgetting": ("forgotten",),
     "Classifiers and texts": (
-        *(f"membership {name}" for name in ("attack", "risk", "models", "text", "plan")),
+        *(f"membership {name}" for name in ("attack", "risk", "models", "text", "order", "plan")),
     ),
     "Reports and figures": ("report", "plot"),
 }

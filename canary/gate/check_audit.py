@@ -22,6 +22,7 @@ from canary.gate.check_result import Tested, check_tested
 from canary.gate.coins import epsilon_judges
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
+from canary.gate.order_limit import check_order
 from canary.gate.passages_limit import check_passages, check_samples
 from canary.gate.preconditions import (
     controls,
@@ -36,6 +37,7 @@ from canary.gate.subjects import Subject, check_options, nothing_to_check, subje
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.gate.watched import watched
+from canary.membership.order_result import Order
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.records.sealing import sealed
@@ -68,7 +70,7 @@ _NO_START = (
 
 @sealed
 def check(
-    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested | Verbatim | Sampled,
+    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested | Order | Verbatim | Sampled,
     *,
     max_exposure_bits: float | None = None,
     statistic: Statistic = "median",
@@ -105,11 +107,11 @@ def check(
 
     Parameters
     ----------
-    audit : Audit, sequence of Audit, Survey, Forgetting, Verbatim, Sampled, or path of one
+    audit : Audit, sequence of Audit, Survey, Forgetting, Order, Verbatim, Sampled, or path of one
         Several audits are of models that were trained with different seeds. Limits hold for each
         of them. The others are what membership attacks, `canary.forgotten`, `canary.verbatim` and
         `canary.sample` found; their files are ``membership.json``, ``models.json``,
-        ``forgetting.json``, ``verbatim.json`` and ``samples.json``.
+        ``forgetting.json``, ``order.json``, ``verbatim.json`` and ``samples.json``.
     max_exposure_bits : float, optional
         The largest exposure that passes. *memorized* if the lower end of the interval is
         above it, *passed* if the upper end does not, *undecided* otherwise.
@@ -117,7 +119,7 @@ def check(
         Of which exposure: the median of each number of copies, or the largest of all.
     max_p : float, optional
         *memorized* if Fisher's p-value of canaries of any number of copies, adjusted by
-        Holm, is at most this.
+        Holm, is at most this. Of an order test: *failed* if its p-value is, else *undecided*.
     no_extraction : bool
         *memorized* if the audit brought an injected canary out of the model.
     baseline : Baseline or path, optional
@@ -290,6 +292,8 @@ def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
     """The verdict on a result that is no audit."""
     judge: Callable[..., Verdict] = check_tested
     names = ["max_auc", "max_tpr_at_fpr", "forgotten", "min_rho"]
+    if subject == "an order test":
+        return check_order(given["audit"], max_p=given["max_p"], undecided=given["undecided"])
     if subject == "a test of passages":
         judge, names = check_passages, ["max_extractable", "tries", "chance"]
     elif subject == "samples of a server":

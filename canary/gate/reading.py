@@ -19,6 +19,8 @@ from canary.corpus.verification import Verification
 from canary.errors import RecordError
 from canary.gate import baselines
 from canary.gate.baselines import Baseline
+from canary.membership import order_result
+from canary.membership.order_result import Order
 from canary.passages import result as verbatim
 from canary.passages import sampled
 from canary.passages.result import Verbatim
@@ -34,6 +36,7 @@ KINDS: Mapping[str, type[Document]] = {
     audit_result.KIND: Audit,
     history.KIND: History,
     baselines.KIND: Baseline,
+    order_result.KIND: Order,
     verbatim.KIND: Verbatim,
     sampled.KIND: Sampled,
     counted.KIND: Duplicates,
@@ -48,6 +51,7 @@ Saved = (
     | Audit
     | History
     | Baseline
+    | Order
     | Verbatim
     | Sampled
     | Duplicates
@@ -61,11 +65,13 @@ def read(path: str | os.PathLike[str]) -> Saved:
     ----------
     path : path
         A canary set, its placements, a verification (``canary verify --json``), an audit, the
-        history of a training, a baseline, a test of passages, or of samples, or a count of copies.
+        history of a training, a baseline, a test of an order, of passages, or of samples, or a
+        count of copies.
 
     Returns
     -------
-    CanarySet, Placements, Verification, Audit, History, Baseline, Verbatim, Sampled or Duplicates
+    CanarySet, Placements, Verification, Audit, History, Baseline, Order, Verbatim, Sampled, \
+    Duplicates
         What the file says that it is.
 
     Raises

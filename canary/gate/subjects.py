@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from canary.errors import InputError
-from canary.membership import forgetting, models_result, shadow_survey, text_survey
+from canary.membership import forgetting, models_result, order_result, shadow_survey, text_survey
 from canary.membership.forgetting_result import Forgetting
+from canary.membership.order_result import Order
 from canary.membership.survey import Survey
 from canary.passages import result as passages
 from canary.passages import sampled
@@ -20,6 +21,7 @@ Subject = Literal[
     "an audit",
     "a membership test",
     "a forgetting test",
+    "an order test",
     "a test of passages",
     "samples of a server",
 ]
@@ -31,6 +33,7 @@ LIMITS: Mapping[Subject, tuple[str, ...]] = {
     "an audit": ("max_exposure_bits", "max_p", "no_extraction", "baseline", "max_epsilon"),
     "a membership test": ("max_auc", "max_tpr_at_fpr"),
     "a forgetting test": ("forgotten", "min_rho"),
+    "an order test": ("max_p",),
     "a test of passages": ("max_extractable",),
     "samples of a server": ("max_extractable",),
 }
@@ -39,6 +42,7 @@ LIMITS: Mapping[Subject, tuple[str, ...]] = {
 _OTHERS = {
     "a membership test": ("undecided", "trust_members"),
     "a forgetting test": ("undecided",),
+    "an order test": ("undecided",),
     "a test of passages": ("tries", "chance", "trust_members", "undecided"),
     "samples of a server": ("trust_members", "undecided"),
 }
@@ -52,6 +56,7 @@ _OF_OTHERS = (
 
 _EXAMPLES = {
     "max_exposure_bits": "10",
+    "max_p": "0.01",
     "max_auc": "0.6",
     "max_tpr_at_fpr": "0.001=0.02",
     "min_rho": "0.8",
@@ -66,6 +71,8 @@ def subject_of(given: object) -> Subject:
         return "a membership test"
     if isinstance(given, Forgetting) or kind == forgetting.KIND:
         return "a forgetting test"
+    if isinstance(given, Order) or kind == order_result.KIND:
+        return "an order test"
     if isinstance(given, Verbatim) or kind == passages.KIND:
         return "a test of passages"
     if isinstance(given, Sampled) or kind == sampled.KIND:

@@ -23,6 +23,7 @@ _HOMES = {
     "history_report": ("History",),
     "models_report": ("ModelsSurvey",),
     "survey_reports": ("ShadowSurvey", "TextSurvey"),
+    "order_report": ("Order",),
     "samples_report": ("Sampled",),
     "verbatim_report": ("Verbatim",),
     "verdicts": ("Verdict",),

@@ -75,7 +75,7 @@ def read_evidence(
             waiting = [*getattr(result, "audits", ()), *waiting]
             continue
         subject = subject_of(result)
-        if subject in ("a test of passages", "samples of a server"):
+        if subject in ("an order test", "a test of passages", "samples of a server"):
             raise InputError(f"is {subject}, which has a report of its own", cure=cure,
                              where=place)  # fmt: skip
         if subject == "an audit" and place:

@@ -19,6 +19,7 @@ from canary.cli import (
     corpus_contents,
     membership_commands,
     model_commands,
+    order_command,
     result_commands,
     sample_command,
     verbatim_command,
@@ -39,6 +40,7 @@ from canary.gate.verdict import Policy
 from canary.membership.attacks import with_many_models
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
+from canary.membership.order import order
 from canary.membership.risk import BINS, Scale, risk_scores
 from canary.membership.shadow_survey import survey
 from canary.membership.survey import FPRS
@@ -78,6 +80,7 @@ SHARED = [
     (membership_commands.text, measure_texts),
     (membership_commands.text, survey_texts),
     (membership_commands.text, read_texts),
+    (order_command.order, order),
 ]
 
 
@@ -90,7 +93,7 @@ def test_help_lists_every_command(command):
         assert sorted(re.findall(r"^  (\w+(?: \w+)?)  ", listed, re.MULTILINE)) == sorted(COMMANDS)
         assert "..." not in listed  # no description is cut short
     shown = command("membership", "--help").out
-    names = ["attack", "risk", "models", "text", "plan"]
+    names = ["attack", "risk", "models", "text", "order", "plan"]
     assert re.findall(r"^  (\w+)  ", shown, re.MULTILINE) == names
 
 

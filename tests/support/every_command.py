@@ -81,6 +81,10 @@ COMMANDS = {
         *("membership", "text", "<model", "<texts.jsonl", "<others.jsonl", "--attacks", "loss"),
         *("--reference", "<model", "--out", ">attacks/"),
     ),
+    "membership order": (
+        *("membership", "order", "<model", "<texts.jsonl", "--before", "4", "--after", "2"),
+        *("--out", ">order/"),
+    ),
 }
 
 IN_FOLDER = {
@@ -93,6 +97,7 @@ IN_FOLDER = {
     ),
     "attacks/": ("membership.json", "report.html"),
     "models/": ("models.json", "report.html"),
+    "order/": ("order.json", "report.html"),
     "verbatim/": ("verbatim.json", "report.html"),
 }
 """The files that a command writes into a folder, or beside one."""

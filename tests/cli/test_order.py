@@ -1,0 +1,83 @@
+"""`canary membership order`: from a test set to a verdict, by the commands of the guide."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from html_pages import Page, check_page, render
+from texts_and_models import random_words, trained_on, write_texts
+
+import canary
+from canary.gate.verdict import EXIT_CODES
+from canary.membership.order import order
+
+TEXTS = random_words(np.random.default_rng(3), 48, words=5, vocabulary=120)
+QUICK = {"start_token": "\n", "before": 8, "after": 8}
+
+
+@pytest.fixture(scope="module")
+def found():
+    """By one that read the file, and by one that did not; and of a file that is sorted."""
+    seen, other = trained_on(["\n".join(TEXTS)] * 3), trained_on([TEXTS[0]])
+    sorted_texts = sorted(TEXTS)
+    by_heart = trained_on(["\n".join(sorted_texts)] * 3)
+    return {
+        "seen": order(seen, TEXTS, reference=other, **QUICK),
+        "undecided": order(other, TEXTS, **QUICK),
+        "void": order(by_heart, sorted_texts, **QUICK),
+    }
+
+
+WORDS = {
+    "seen": "the model was trained on these texts",
+    "undecided": "never shows that a test set was not in the training data",
+    "void": "order was drawn at random",
+}
+
+
+@pytest.mark.parametrize(("kind", "code"), [("seen", 1), ("undecided", 3), ("void", 3)])
+def test_the_gate_fails_or_is_undecided_and_never_passes(command, workplace, found, kind, code):
+    found[kind].save("order.json")
+    assert found[kind].outcome == kind
+    outcome = command("check", "order.json", "--max-p", "0.01", "--json")
+    assert outcome.code == code
+    verdict = json.loads(outcome.out)
+    assert EXIT_CODES[verdict["outcome"]] == code
+    (finding,) = verdict["findings"]
+    assert WORDS[kind] in f"{finding['sentence']} {finding['cure']}"
+    assert canary.check(found[kind], max_p=0.01).outcome == verdict["outcome"]
+    refused = command("check", "order.json", "--max-auc", "0.9")
+    assert refused.code == 2
+    assert "order test" in refused.err
+    assert command("check", "order.json").code == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [
+        ("seen", "The model was trained on this test set"),
+        ("undecided", "nothing shows that the model read"),
+        ("void", "the order of the test set is not random"),
+    ],
+)
+def test_the_page_says_it(found, kind, label):
+    page = render(found[kind])
+    check_page(Page(page))
+    assert label in page
+    assert not any(text in page for text in TEXTS)
+
+
+def test_the_command_writes_it(command, workplace, model):
+    write_texts("testset.jsonl", [text[:30] for text in TEXTS[:12]])
+    words = ("membership", "order", model, "testset.jsonl", "--before", "6")
+    outcome = command(*words, "--after", "3", "--start-token", "none", "--out", "o", "--json")
+    assert outcome.code == 0, outcome.err
+    written = json.loads(outcome.out)
+    assert written["preference"]["p"] == canary.read("o/order.json").preference.p
+    assert "p = " in outcome.err
+    write_texts("few.jsonl", TEXTS[:3])
+    refused = command("membership", "order", model, "few.jsonl", "--out", "p")
+    assert refused.code == 2
+    assert "too few" in refused.err
