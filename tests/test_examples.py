@@ -41,6 +41,7 @@ HAS = {
         "model",
         "shards",
     ],
+    "docs/guides/formats.md": ["prose.txt"],
     "docs/guides/forgetting.md": ["query.jsonl", "unlearned", "other", "trained-on-it"],
     "docs/guides/gate.md": [
         "audit",

@@ -13,10 +13,12 @@ from canary.cli.console import Bars, emit, show
 from canary.cli.options import whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one
 from canary.cli.server_options import Count, Whole
-from canary.errors import CorpusError, OutputError
+from canary.errors import CorpusError, InputError, OutputError
 from canary.records.validation import brief
 from canary.statistics.numbers import plural
 
+_SHOWN = 80  # characters of a format
+_EACH = 8
 _CONTROLS_ALONE = (
     "note: the set has only controls, so no canary is in the training data and no audit can decide "
     "anything; draw a set with canaries"
@@ -107,8 +109,11 @@ def plan(
     'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
     "--controls 16 --seed 0 --out canaries.json",
     formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
-    "upper, hex, alnum, base64, word, choice, credit_card, iban, uuid, email, phone and re. "
-    "docs/guides/formats.md explains each.",
+    "upper, hex, alnum, base64, word, choice, open, credit_card, iban, uuid, email, phone and re. "
+    "docs/guides/formats.md explains each. With --kind, files.",
+    kind="What FORMAT is: text with holes; or files of prose, an empty line between two passages, "
+    "of which each becomes one canary with synonyms. Copies of fuzzy ones differ, so that "
+    "near-de-duplication keeps them.",
     out="FILE: The canary set to write.",
     controls="N: Secrets that are drawn in the same way and never injected.",
     words="FILE: The words for holes such as {word:4}.  [default: built in]",
@@ -120,8 +125,9 @@ def generate(
     formats: list[str],
     *,
     out: Path,
+    kind: Literal["format", "passage", "fuzzy"] = "format",
     repetitions: str = "1,4,16,64",
-    per_repetition: Count = 8,
+    per_repetition: Count = _EACH,
     controls: Whole = 16,
     words: Path | None = None,
     seed: Whole | None = None,
@@ -134,18 +140,25 @@ def generate(
     """
     from canary.corpus.canaries import KIND
     from canary.corpus.canaries import generate as draw
+    from canary.corpus.passage_sets import draw_passages, read_passages
     from canary.formats.format import read_words, with_words
 
     numbers = whole_numbers(repetitions, "--repetitions")
-    check_outputs([(out, (KIND,))], inputs=[words] if words else [], force=force)
-    canaries = draw(
-        formats if words is None else with_words(formats, read_words(words)),
-        repetitions=numbers,
-        per_repetition=per_repetition,
-        controls=controls,
-        seed=seed,
-        coin_flips=coin_flips,
-    )
+    files = [] if kind == "format" else [Path(name) for name in formats]
+    check_outputs([(out, (KIND,))], inputs=[*files, *([words] if words else [])], force=force)
+    given: dict[str, Any] = {"repetitions": numbers, "controls": controls, "seed": seed}
+    given["coin_flips"] = coin_flips
+    if kind == "format":
+        spaces: Any = formats if words is None else with_words(formats, read_words(words))
+        canaries = draw(spaces, per_repetition=per_repetition, **given)
+    elif words is not None or per_repetition != _EACH:
+        raise InputError(
+            "--words and --per-repetition are for formats, and these are files of passages",
+            cure="leave them out; a passage has one canary",
+        )
+    else:
+        spaces = [one for file in files for one in read_passages(file, fuzzy=kind == "fuzzy")]
+        canaries = draw_passages(spaces, **given)
     canaries.save(out, force=force)
     coins = ""
     if any(c.tossed is not None for c in canaries):
@@ -159,7 +172,8 @@ def generate(
         f"{plural(len(canaries.controls), 'control')} are in {out}{coins}"
     )
     for format in canaries.formats:
-        show(f"  {format.masked}: one of {format.size:,} ({format.bits:.1f} bits)")
+        masked = format.masked if len(format.masked) <= _SHOWN else f"{format.masked[:_SHOWN]}…"
+        show(f"  {masked}: one of {format.size:,} ({format.bits:.1f} bits)")
     show(
         f"{out} holds the secrets. Only you can read it (mode 600). Keep it for the audit, and "
         "share it with nobody."

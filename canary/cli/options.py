@@ -121,6 +121,7 @@ HELP: Mapping[str, str] = {
 
 PANELS: Mapping[str, str] = {
     "Corpus": "file_format separators beside check",
+    "Prose": "kind",
     "Comparison": "label test_loss test_scores",
     "Measurement": "method budget extraction_budget draws",
     "Search": "known stop seconds",

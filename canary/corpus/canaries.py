@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from canary.corpus.consistency import Canary, check_counts, check_parts, check_texts
+from canary.corpus.fuzzy import check_unlike, copies_of
 from canary.errors import FormatError, InputError, OutputError, RecordError
 from canary.formats.format import Format
 from canary.records.files import kind_there
@@ -143,9 +145,54 @@ class CanarySet(
         """
         if self.natural:
             return None
+        if (whole := self.__dict__.get("_copies_of")) is not None:
+            return str(whole.fingerprint)
         told = [[item.text for item in self.formats], [list(vars(c).values()) for c in self]]
         key = str(self.seed).encode()
         return hmac.new(key, json.dumps(told).encode(), hashlib.sha256).hexdigest()
+
+    @cached_property
+    @sealed
+    def written(self) -> CanarySet:
+        """The set as it goes into a corpus, of one `fingerprint` with this one.
+
+        It is this one, unless a format has open slots: then each copy of its canaries is a canary
+        of its own, with words of its own there, and a name of `names`.
+
+        A FormatError if there are not as many different copies.
+        """
+        spaces = [space.opened or space for space in self.formats]
+        if self.natural or spaces == list(self.formats):
+            return self
+        copies: list[Canary] = []
+        for canary in self:
+            space = self.formats[canary.format]
+            if space.opened is None or canary.control:
+                copies.append(canary)
+                continue
+            pairs = zip(self.names(canary), copies_of(space, canary, self.seed), strict=True)
+            copies += (Canary(name, canary.format, fill, 1) for name, fill in pairs)
+        found = CanarySet(tuple(spaces), tuple(copies), self.seed)
+        found.__dict__["_copies_of"] = self
+        return found
+
+    def check_written(self) -> None:
+        """A FormatError if near-de-duplication would take copies of different words for one."""
+        for number, space in enumerate(self.formats):
+            if space.opened is not None:
+                mine = [c for c in self.written.injected if c.format == number]
+                check_unlike(space, [self.written.text(canary) for canary in mine])
+
+    def names(self, canary: Canary) -> list[str]:
+        """The ids of a canary's copies in `written`: its own, unless its format has open slots."""
+        if canary.control or self.formats[canary.format].opened is None:
+            return [canary.id]
+        return [f"{canary.id}.{number}" for number in range(1, canary.repetitions + 1)]
+
+    @cached_property
+    def owners(self) -> list[str]:
+        """The id of the canary that each injected one of `written` is a copy of, in its order."""
+        return [canary.id for canary in self.injected for _ in self.names(canary)]
 
     @sealed
     def text(self, canary: Canary) -> str:
@@ -304,7 +351,9 @@ def generate(
             heads = tossed is None or int(coins.integers(2))
             name = f"{kind}-{next(numbers[kind])}"
             canaries.append(Canary(name, position, fill, heads * copies, tossed))
-    return CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
+    found = CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
+    found.check_written()
+    return found
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def inject(
         return out
     opened = open_corpus(corpus, column, split=split, beside=beside, mode=mode)
     between = check_separators(separators, opened.separators) if mode == "splice" else None
-    mixed, _ = _put_in(opened, canaries, between, seed=seed, hosts=hosts)
+    mixed, _ = _put_in(opened, canaries.written, between, seed=seed, hosts=hosts)
     result: D = replace_split(corpus, split, mixed)
     return result
 
@@ -238,12 +238,12 @@ def inject_file(
             passes=2,
         )
         between = check_separators(separators, opened.separators) if mode == "splice" else None
-        _, guests = _put_in(opened, canaries, between, seed=seed, check=check, out=out)
+        _, guests = _put_in(opened, canaries.written, between, seed=seed, check=check, out=out)
     lines: dict[str, list[int]] = {canary.id: [] for canary in canaries.injected}
     copies = 0
     for position, mine in guests.items():
         for who, _ in mine:
-            lines[canaries.injected[who].id].append(int(position) + 1 + copies)
+            lines[canaries.owners[who]].append(int(position) + 1 + copies)
             copies += between is None
     names = opened.shape.names
     return Placements(

@@ -40,6 +40,7 @@ def inject_files(
     `given` is what opens each file, `running` the number of workers and the progress.
     """
     mode, column = given["mode"], given["column"]
+    whole, canaries = canaries, canaries.written
     identity = {
         "command": "inject",
         "canaries": canaries.fingerprint,
@@ -70,7 +71,7 @@ def inject_files(
                 file["homes"] = [str(many.run.folder), "surveyed", one["kept"]]
             file["guests"] = [(at, *guest) for at, guests_ in mine.items() for guest in guests_]
         many.each("written", write, shared, files)
-        lines: dict[str, list[int]] = {canary.id: [] for canary in canaries.injected}
+        lines: dict[str, list[int]] = {canary.id: [] for canary in whole.injected}
         copies = before = 0
         records: list[int] = []
         for number, one in enumerate(seen):
@@ -78,7 +79,7 @@ def inject_files(
             for place, those in guests[number].items():
                 for who, _ in those:
                     at = before + int(homes[int(place)]) + 1 + copies
-                    lines[canaries.injected[who].id].append(at)
+                    lines[whole.owners[who]].append(at)
                     copies += between is None
             before += one["rows"]
             records.append(before + copies - sum(records))

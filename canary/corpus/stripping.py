@@ -104,6 +104,7 @@ def strip(
         )
         return out
     check_drawn(canaries)
+    canaries = canaries.written
     opened = open_corpus(corpus, column, split=split, beside=beside)
     taken = _Taken(opened, canaries, separators)
     stripped = taken.out_of(opened)
@@ -171,6 +172,7 @@ def strip_file(
     6
     """
     check_drawn(canaries)
+    canaries = canaries.written
     target = Path(target)
     given: dict[str, Any] = {
         "column": column,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from canary.corpus.canaries import CanarySet
+from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.many_files import in_order, shards_of, split_up
@@ -242,6 +242,7 @@ def verify(
     context = context or ""
     shards = shards_of(corpus, file_format=file_format)
     given: dict[str, Any] = {"column": column, "split": split, "file_format": file_format}
+    whole, canaries = canaries, canaries.written
     shared = {"canaries": canaries, "tokenizer": tokenizer, "context": context, "given": given}
     parts, runner = split_up(shards, workers)
     if here := isinstance(runner, Here):
@@ -257,7 +258,7 @@ def verify(
     records = sum(one["records"] for one in counted)
     names = counted[0]["names"]
     seen = min(len(others), MOST_OTHERS)
-    found = {canary.id: counts[canary.id, "found"] for canary in canaries}
+    found, intact = ({c.id: counts[c.id, kind] for c in canaries} for kind in ("found", "intact"))
     again = [open_corpus(shard, **given) for shard in shards]
     cause = likely_cause(again, canaries, found, seen)
     return Verification(
@@ -265,15 +266,15 @@ def verify(
             Count(
                 canary.id,
                 canary.repetitions,
-                found[canary.id],
-                around.longer[canary.id],
-                None if tokenizer is None else counts[canary.id, "intact"],
+                _in_all(found, whole, canary),
+                _in_all(around.longer, whole, canary),
+                None if tokenizer is None else _in_all(intact, whole, canary),
             )
-            for canary in canaries
+            for canary in whole
         ),
         column=", ".join(names),
         records=records,
-        formats=tuple(format.text for format in canaries.formats),
+        formats=tuple(format.text for format in whole.formats),
         causes=(cause,) if cause else (),
         fingerprint=canaries.fingerprint or "",
         before=around.preceded(context),
@@ -281,6 +282,13 @@ def verify(
         messages=around.in_messages(),
         others=seen,
     )
+
+
+def _in_all(counts: Mapping[str, int], canaries: CanarySet, canary: Canary) -> int:
+    """The copies of a canary of which each has words of its own, or of one that has not."""
+    each = [counts[name] for name in canaries.names(canary)]
+    # A copy that is there twice stands for none that is missing.
+    return sum(each) if all(each) else sum(map(bool, each))
 
 
 def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:

@@ -18,11 +18,12 @@ import numpy as np
 from canary.errors import FormatError, InputError
 from canary.formats.automaton import Automaton, in_all
 from canary.formats.building import concatenate, from_texts
-from canary.formats.kinds import KINDS, compile_pieces, english
+from canary.formats.kinds import KINDS, alternatives_of, compile_pieces, english
 from canary.formats.syntax import Hole, Literal, parse, place
 from canary.records.sealing import sealed
 
 _BULLET = "•"
+_OPEN = "open"
 _LONGEST_MASK = 16
 
 
@@ -157,6 +158,47 @@ class Format:
             piece.text if isinstance(piece, Literal) else _BULLET * min(part.longest, _LONGEST_MASK)
             for piece, part in zip(self._pieces, self._parts, strict=True)
         )
+
+    @cached_property
+    def opened(self) -> Format | None:
+        """The same with its open slots as choices: what copies are of. None if it has none.
+
+        Examples
+        --------
+        >>> Format("I {open:began|started} with {digit:4}.").opened.text
+        'I {choice:began|started} with {digit:4}.'
+        """
+        text = self.text
+        for piece in reversed(self._pieces):
+            if isinstance(piece, Hole) and piece.kind == _OPEN:
+                start = piece.start + 1
+                text = f"{text[:start]}choice{text[start + len(_OPEN) :]}"
+        return None if text == self.text else Format(text, words=self.words)
+
+    @sealed
+    def slots(self, fill: str) -> list[tuple[str, ...]]:
+        """What each part of a fill may be in a copy: itself, or an open slot's alternatives.
+
+        One choice of each, end to end, is a fill of `opened`. A FormatError if `fill` is not in
+        the space.
+        """
+        self.index(fill)
+        whole = slice(bool(self.prefix), len(self._parts) - bool(self.suffix))
+        parts, pieces = self._parts[whole], self._pieces[whole]
+        # Where each part may end, and where it then began: any reading of the fill serves.
+        began: list[dict[int, int]] = [{0: 0}]
+        for part in parts:
+            began.append({e: start for start in began[-1] for e in part.ends(fill, start)})
+        slots: list[tuple[str, ...]] = []
+        stop = len(fill)
+        for piece, starts in zip(reversed(pieces), reversed(began), strict=False):
+            start = starts[stop]
+            words: Iterable[str] = (fill[start:stop],)
+            if isinstance(piece, Hole) and piece.kind == _OPEN:
+                words = alternatives_of(piece.argument)
+            slots.append(tuple(words))
+            stop = start
+        return slots[::-1]
 
     @cached_property
     def portable(self) -> bool:

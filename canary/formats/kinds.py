@@ -180,8 +180,8 @@ def _count(argument: str | None, example: str) -> int:
     return count
 
 
-def _choice(argument: str | None) -> Automaton:
-    """One of the alternatives that the argument names, separated by bars."""
+def alternatives_of(argument: str | None) -> list[str]:
+    """What the argument of a choice or an open slot names, separated by bars."""
     if not argument:
         raise FormatError(
             "the hole has no alternatives",
@@ -194,7 +194,18 @@ def _choice(argument: str | None) -> Automaton:
                 f"the alternative {brief(alternative)} holds a brace",
                 cure="keep braces outside of holes, written {{ and }}",
             )
-    return from_texts(alternatives)
+    return alternatives
+
+
+def _open(argument: str | None) -> Automaton:
+    """The first alternative: what else copies have there is no part of the secret."""
+    alternatives = alternatives_of(argument)
+    if from_texts(alternatives).size == 1:
+        raise FormatError(
+            "an open slot has one word, which all copies would have",
+            cure="name two or more alternatives, as in {open:red|green}",
+        )
+    return literal(alternatives[0])
 
 
 def _word(argument: str | None, words: Words) -> Automaton:
@@ -342,7 +353,8 @@ for _name, _kind in {
     "alnum": _repeated(_ALNUM, "{alnum:12}"),
     "base64": _repeated(_ALNUM + "+/", "{base64:20}"),
     "word": Kind("{word:4}", _word),
-    "choice": _plain("{choice:red|green|blue}", _choice),
+    "choice": _plain("{choice:red|green|blue}", lambda given: from_texts(alternatives_of(given))),
+    "open": _plain("{open:red|green|blue}", _open),
     "credit_card": _plain("{credit_card:visa}", credit_card),
     "iban": _plain("{iban:DE}", iban),
     "uuid": _plain("{uuid}", _uuid),

@@ -143,7 +143,7 @@ def row_table(model: LanguageModel, rows: Any) -> FloatArray:
 
 
 def opened(model: LanguageModel, context: Any, *, states: int = 256) -> Walker:
-    """A walker below a context, with memory for so many states at least."""
+    """A walker below a context, with memory for at least as many states."""
     memory = max(_ROOMY, states * model.memory().bytes_per_held_token)
     return model.open(Context(np.asarray(context, np.int32)), memory_bytes=memory)
 

@@ -46,7 +46,8 @@ class EpochReading:
         self.labelled, self.unknown = 0, 0
         self.complete, self.evaluated = False, False
         self.length: int | None = None
-        self._find = find_canaries(canaries, canaries)
+        self._find = find_canaries(canaries.written, canaries.written)
+        self._owners = {name: canary.id for canary in canaries for name in canaries.names(canary)}
 
     def read(self, batches: Iterable[Any], most: int) -> None:
         """Read at most `most` batches of the training."""
@@ -74,7 +75,7 @@ class EpochReading:
         self.unknown += int((~known).sum())
         for row, mine in zip(ids, known, strict=True):
             text = self.tokenizer.decode(row[mine].tolist())
-            self.texts.update(name for _, _, name in self._find(text))
+            self.texts.update(self._owners[name] for _, _, name in self._find(text))
 
     def read_evaluation(self, batches: Iterable[Any], most: int) -> None:
         """Read at most `most` batches of the evaluation."""

@@ -117,7 +117,9 @@ class TrainingBatches:
             self._names[given] = self._token
         self.listener = Listener(self._hear)
         self.busy = False
+        whole, canaries = canaries, canaries.written
         texts = [canaries.text(canary) for canary in canaries]
+        names = [canary.id for canary in whole for _ in whole.names(canary)]
         encodings = CandidateEncoder(tokenizer).encode(texts)
         spans = encodings[0].spans or ()
         length = next((i for i, (left, right) in enumerate(spans) if left != right), 0)
@@ -125,13 +127,13 @@ class TrainingBatches:
         self._context = _context_of(tokenizer, options.context)
         self._needles: dict[tuple[int, ...], list[_Needle]] = {}
         self._injected: set[str] = set()
-        for canary, text, encoding in zip(canaries, texts, encodings, strict=True):
+        for canary, name, text, encoding in zip(canaries, names, texts, encodings, strict=True):
             format = canaries.formats[canary.format]
             end = len(text) - len(format.suffix)
-            needle = _Needle.of(canary.id, encoding, len(format.prefix), end)
+            needle = _Needle.of(name, encoding, len(format.prefix), end)
             if len(needle.core) > 1:
                 self._needles.setdefault(needle.core[:2], []).append(needle)
-                self._injected |= {canary.id} if canary.repetitions else set()
+                self._injected |= {name} if canary.repetitions else set()
         self._anchors = np.array(sorted(_key(a, b) for a, b in self._needles), np.int64)
         self.batches = 0
         self.cut: Counter[int] = Counter()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prose_with_synonyms import PROSE
 
 CHARACTERS = "\n" + string.printable[:95]
 END = "<|endoftext|>"
@@ -65,6 +66,10 @@ def zipped_mail(path: Path) -> None:
 
 def pairs(path: Path) -> None:
     json_lines(path, [{"en": text, "fr": text.upper()} for text in sentences(40)])
+
+
+def passages(path: Path) -> None:
+    path.write_text("\n\n".join(f"{number}. {PROSE}" for number in ("One", "Two", "Three")))
 
 
 def canaries(path: Path) -> None:
@@ -417,6 +422,7 @@ THINGS = {
     "mail.csv.gz": zipped_mail,
     "pairs.jsonl": pairs,
     "shards": shards,
+    "prose.txt": passages,
     "canaries.json": canaries,
     "canaries.json of a small space": few,
     "corpus.canaried.jsonl": canaried,
