@@ -27,6 +27,7 @@ from canary.audits.by_skew_normal import SkewNormal
 from canary.audits.cut_secrets import noting_cuts
 from canary.audits.exposure_result import Exposures
 from canary.audits.method import Cost, Method, Unfit
+from canary.audits.pacing import say_expected, within_seconds
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_notes import StartChoice
 from canary.audits.start_search import started
@@ -67,6 +68,7 @@ def exposure(
     method: str = "auto",
     budget: int = 1_000_000,
     draws: int = 20_000,
+    seconds: float | None = None,
     seed: int = 0,
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
@@ -78,11 +80,11 @@ def exposure(
 
     Parameters
     ----------
-    model, canaries, method, budget, draws, seed, start_token, start_texts, context, batch_size
+    model, canaries, method, budget, draws, seconds, seed, start_token
         As for `canary.audit`. Besides, `method` may be ``"skew-normal"``: the estimate that
         an audit gives beside each exposure becomes the exposure. It has no p-value.
-    progress : callable or bool, optional
-        See `canary.records.progress.Progress`.
+    start_texts, context, batch_size, progress
+        As for `canary.audit`.
 
     Returns
     -------
@@ -114,6 +116,7 @@ def exposure(
         method=method,
         budget=budget,
         draws=draws,
+        seconds=seconds,
         seed=seed,
         start_token=start_token,
         start_texts=start_texts,
@@ -148,6 +151,7 @@ def audit(
     method: str = "auto",
     budget: int = 1_000_000,
     draws: int = 20_000,
+    seconds: float | None = None,
     seed: int = 0,
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
@@ -183,6 +187,8 @@ def audit(
     draws : int
         Candidates drawn for each format. If all candidates are priced, the draws only serve
         to fit the skew-normal curve.
+    seconds : float, optional
+        The budget is no larger than what this model does in that time, by a few timed batches.
     seed : int
         Seed of the draws.
     start_token : str, optional
@@ -228,13 +234,12 @@ def audit(
         injected: p = 1.1e-08 (Fisher)
         controls: p = 0.52 (Fisher)
           1 copy: 8 canaries, median 4.17 bits
-        controls: 16 canaries, median 0.97 bits
-          method: enumeration (all 10,000 candidates fit the budget)
     """
     options = AuditOptions(
         method=method,
         budget=budget,
         draws=draws,
+        seconds=seconds,
         seed=seed,
         start_token=start_token,
         start_texts=start_texts,
@@ -319,7 +324,7 @@ def _measured(
     model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None = None
 ) -> tuple[tuple[CanaryResult, ...], tuple[FormatResult, ...]]:
     """Results of all canaries in the order of the set, and of all formats."""
-    questions = questions_of(model, canaries, options, run)
+    questions = [within_seconds(q, run) for q in questions_of(model, canaries, options, run)]
     rows = any(question.prices_rows for question in questions)
     announce(
         model,
@@ -334,6 +339,7 @@ def _measured(
             start_token=questions[0].encoder.start_token,
         )
         on_model = (*notes_on_model(model), *read, *filter(None, [note_on_vocabulary(model)]))
+    say_expected(questions, lambda: [(q, *choose(q)) for q in questions])
     results: dict[str, CanaryResult] = {}
     formats = [_measured_format(question, results) for question in questions]
     most = max(c.repetitions for c in canaries)

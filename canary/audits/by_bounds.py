@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from canary.audits.by_rank import exposures_by_bounds
-from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import Question
 from canary.errors import UnsupportedError
 from canary.search.pricing import Priced
@@ -41,6 +41,10 @@ class Bounds(Method):
             return Unfit(error.problem, error)
         reason = "the server reports only the most likely next tokens"
         return Cost(reason, question.options.budget, 0, question.sizes(tree), tree.certificate)
+
+    def stages(self, question: Question, cost: Cost) -> tuple[Stage, ...]:
+        """A search within the budget."""
+        return (Stage("search", cost.queries, at_most=True),)
 
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Search until ranks are known or the budget is spent."""

@@ -9,12 +9,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.audits.method import Cost, Measured, Method
+from canary.audits.method import Cost, Measured, Method, Stage
 from canary.audits.question import DRAWS_STREAM, Question, Sizes, longest
 from canary.errors import EstimationError, UnsupportedError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
-from canary.search.pricing import ListedRows, Pricer, StatesError
+from canary.search.pricing import FILLS_AT_ONCE, ListedRows, Pricer, StatesError
 from canary.search.ranking import draw
 from canary.statistics.exposures import (
     ENUMERATION,
@@ -26,7 +26,9 @@ from canary.statistics.exposures import (
 from canary.statistics.extrapolation import skew_normal_bits
 from canary.statistics.histogram import HistogramBuilder
 from canary.statistics.number_checks import LARGEST_BITS
+from canary.tokens.arrays import branches
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.tree import leaf_numbers
 
 Floats = NDArray[np.float64]
 
@@ -47,6 +49,10 @@ class UniformDraws(Method):
             return drawing_cost(question, reason, question.sizes())  # those drawn may be shorter
         return drawing_cost(question, reason, question.sizes(tree), tree.certificate)
 
+    def stages(self, question: Question, cost: Cost) -> tuple[Stage, ...]:
+        """The draws; those of an audit share their beginnings."""
+        return (drawing_stage(question, cost),)
+
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Compare the canaries with the draws, as whole rows where held states do not serve."""
         sizes = cost.sizes
@@ -66,6 +72,21 @@ def drawing_cost(
     """What uniform draws cost, of a method that begins with them."""
     rows = len(question.fills) + question.draws
     return Cost(reason, question.draws * sizes.below, rows, sizes, certificate)
+
+
+def drawing_stage(question: Question, cost: Cost) -> Stage:
+    """The draws of a question, and the queries that they take where they share beginnings."""
+    tree = cost.sizes.tree
+    if tree is None:
+        return Stage("draws", cost.queries)
+    drawn = question.format.sample(question.draws, rng=question.rng(DRAWS_STREAM))
+    drawn.sort()
+    queries = 0
+    for first in range(0, len(drawn), FILLS_AT_ONCE):
+        block = drawn[first : first + FILLS_AT_ONCE]
+        numbers = leaf_numbers(tree, question.format, question.encoder, block)
+        queries += branches(tree, np.unique(numbers.astype(tree.leaves.dtype))).queries()
+    return Stage("draws", queries)
 
 
 def measure_draws(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import DRAWS_STREAM, Question
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import draw_indices
@@ -40,6 +40,10 @@ class Enumeration(Method):
             cure=f"give a budget of at least {queries}, or use --method sampling or rank",
         )
         return Unfit(reason, error)
+
+    def stages(self, question: Question, cost: Cost) -> tuple[Stage, ...]:
+        """One walk over all leaves."""
+        return (Stage("leaves", cost.queries),)
 
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Count the candidates before each canary."""

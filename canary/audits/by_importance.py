@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from canary.audits.by_draws import drawing_cost, measure_draws
-from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.by_draws import drawing_cost, drawing_stage, measure_draws
+from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
 from canary.search.pricing import Pricer
+from canary.search.rank_counter import nodes_by_level
 from canary.search.ranking import rank_by_importance
 from canary.statistics.exposures import IMPORTANCE, Exposure
 from canary.statistics.importance import exposure_by_importance
@@ -31,6 +32,15 @@ class Importance(Method):
         sizes = question.sizes(tree)
         reason = f"importance draws were asked for, {_width(question, sizes):,} nodes per level"
         return drawing_cost(question, reason, sizes, tree.certificate)
+
+    def stages(self, question: Question, cost: Cost) -> tuple[Stage, ...]:
+        """Uniform draws, and the nodes of each level that are entered."""
+        assert cost.sizes.tree is not None
+        width = _width(question, cost.sizes)
+        entered = sum(min(width, nodes) for nodes in nodes_by_level(cost.sizes.tree))
+        own = len(question.fills) * cost.sizes.below
+        queries = min(entered + own, question.options.budget)
+        return (drawing_stage(question, cost), Stage("draws", queries))
 
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Weight the sample; canaries of which it says nothing keep their uniform draws."""

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.audits.by_draws import drawing_cost, measure_draws
+from canary.audits.by_draws import drawing_cost, drawing_stage, measure_draws
 from canary.audits.by_importance import is_silent, sample
-from canary.audits.method import Cost, Measured, Method, Unfit
+from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import Question, Sizes
 from canary.errors import UnsupportedError
 from canary.search.pricing import Pricer
@@ -52,6 +52,11 @@ class Rank(Method):
             return Unfit(tree.problem, tree)
         sizes = question.sizes(tree)
         return drawing_cost(question, "ranks were asked for", sizes, tree.certificate)
+
+    def stages(self, question: Question, cost: Cost) -> tuple[Stage, ...]:
+        """Draws, and what follows within the budget."""
+        search = Stage("search", question.options.budget, at_most=True)
+        return (drawing_stage(question, cost), search)
 
     def measure(self, question: Question, cost: Cost) -> Measured:
         """Draw, and rank exactly or with certain bounds where the budget ends before."""

@@ -44,6 +44,18 @@ class Cost:
 
 
 @dataclass(frozen=True)
+class Stage:
+    """Work of one kind, and its queries; `at_most` if it may end before.
+
+    Kinds are ``"leaves"`` (a walk over all leaves), ``"draws"`` and ``"search"``.
+    """
+
+    kind: str
+    queries: int
+    at_most: bool = False
+
+
+@dataclass(frozen=True)
 class Unfit:
     """Why a method cannot be had: a clause, and the error where the user asked for it."""
 
@@ -123,6 +135,10 @@ class Method(ABC):
     @abstractmethod
     def cost(self, question: Question) -> Cost | Unfit:
         """What it takes for a question, or why it cannot be had."""
+
+    def stages(self, question: Question, cost: Cost) -> tuple[Stage, ...]:
+        """What it does, in order, without the canaries; draws unless a method says otherwise."""
+        return (Stage("draws", cost.queries),)
 
     @abstractmethod
     def measure(self, question: Question, cost: Cost) -> Measured:

@@ -14,7 +14,7 @@ from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.records.shards import Run, Series
-from canary.records.validation import versions
+from canary.records.validation import real_number, versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
 from canary.search.pricing import Pricer
@@ -43,21 +43,29 @@ class AuditOptions(RunOptions):
         Queries that a search may take for each format.
     draws : int
         Candidates drawn uniformly from each format.
+    seconds : float, optional
+        Of a search for each format: the budget is no larger than what the model does in this time.
     """
 
     method: str = "auto"
     budget: int = 1_000_000
     draws: int = 20_000
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         self._whole("budget", 1)
         self._whole("draws", 1)
+        if self.seconds is not None:
+            cure = "give a number of seconds above 0, or leave it out"
+            value = real_number(self.seconds, "seconds", cure=cure, above=0.0)
+            object.__setattr__(self, "seconds", value)
         super().__post_init__()
 
     def asked(self) -> dict[str, Any]:
         """What two runs must have in common to give the same numbers, as plain data."""
         names = ("method", "budget", "draws", "seed", "start_token", "context")
-        return {name: getattr(self, name) for name in names}
+        limit = {} if self.seconds is None else {"seconds": self.seconds}
+        return {**{name: getattr(self, name) for name in names}, **limit}
 
     def to_dict(self) -> dict[str, Any]:
         """The options as plain data, with the versions of what computes."""

@@ -1,4 +1,4 @@
-"""The commands before training: plan, generate, inject, verify, strip, discover."""
+"""The commands before training: generate, inject, verify, strip, discover."""
 
 from __future__ import annotations
 
@@ -57,52 +57,6 @@ class PlacingOptions(CorpusOptions):
                 )
             texts[name] = text
         return {**super().reading(), "separators": self.separators, "beside": texts}
-
-
-@command(
-    'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 10',
-    'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
-    format="FORMAT: Text with holes, such as {digit:9}, as for canary generate.",
-    draws="N: Candidates that canaries will be compared with.  [default: exact ranks]",
-    max_p="P: The level of the test of evidence, as in canary check.",
-    max_exposure_bits="BITS: A limit on the median exposure, as in canary check.",
-    exposure_bits="BITS: A median exposure to detect: how likely that is, and how many canaries it "
-    "takes.",
-    confidence="LEVEL: The confidence of a verdict on the limit, between 0 and 1.",
-    power="P: The chance wanted of detecting that exposure.",
-)
-def plan(
-    format: str,
-    *,
-    repetitions: str = "1,4,16,64",
-    per_repetition: Count = 8,
-    draws: Count | None = None,
-    max_p: float = 0.001,
-    max_exposure_bits: float | None = None,
-    exposure_bits: float | None = None,
-    confidence: float = 0.9,
-    power: float = 0.9,
-) -> Result:
-    """Show what a set of canaries can detect.
-
-    It also shows how many canaries a limit takes. Nothing is trained or loaded.
-    """
-    from canary.gate.planning import plan as planned
-
-    planning = planned(
-        format,
-        repetitions=whole_numbers(repetitions, "--repetitions"),
-        per_repetition=per_repetition,
-        draws=draws,
-        max_p=max_p,
-        max_exposure_bits=max_exposure_bits,
-        exposure_bits=exposure_bits,
-        confidence=confidence,
-        power=power,
-    )
-    for line in planning.summary().splitlines():
-        show(line)
-    return Result("canary plan", planning.to_dict())
 
 
 @command(

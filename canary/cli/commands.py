@@ -18,6 +18,7 @@ from canary.cli import (  # noqa: F401
     membership_plan,
     model_commands,
     order_command,
+    plan_command,
     result_commands,
     sample_command,
     verbatim_command,

@@ -259,7 +259,7 @@ def exposure(
     "characters as text.",
     top="N: The number of candidates to find.",
     budget="[Options] N: The most queries (tokens computed) for the search.",
-    seconds="SECONDS: The longest time for the search, above 0.  [default: no limit]",
+    seconds="[Search] SECONDS: The longest time for the search, above 0.  [default: no limit]",
     stop="proof searches until no other candidate can be more likely; paper, for comparison, stops "
     "after twice the batches that the first candidate took.",
     known="N: Also complete each secret from its first N characters, greedily and by beam search. "

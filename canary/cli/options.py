@@ -52,6 +52,8 @@ HELP: Mapping[str, str] = {
     "bound and importance draws together. Canaries and uniform draws cost extra.",
     "draws": "N: Candidates drawn per format, for the skew-normal curve and, without enumeration, "
     "for comparison.",
+    "seconds": "SECONDS: The most time for the search of each format: the budget becomes what this "
+    "model does in that time.  [default: no limit]",
     "start_texts": "FILE: Training texts without canaries, one on each line, for --start-token "
     "auto.  [default: the format's fixed text and ordinary English sentences]",
     "audit_files": "AUDIT...: One or more audit.json files, or one canary_history.json of a "
@@ -123,8 +125,8 @@ PANELS: Mapping[str, str] = {
     "Corpus": "file_format separators beside check",
     "Prose": "kind",
     "Comparison": "label test_loss test_scores",
-    "Measurement": "method budget extraction_budget draws",
-    "Search": "known stop seconds",
+    "Measurement": "method budget extraction_budget seconds draws",
+    "Search": "known stop",
     "Attacks": "reference reference_start_token masked neighbours masked_share share rule alphas",
     "Long texts": "window overlap",
     "Figure": "format skew_normal",
@@ -243,12 +245,13 @@ class MeasuringOptions(FindingOptions):
 
     method: str = "auto"
     budget: Count = 1_000_000
+    seconds: float | None = None
     draws: Count = 20_000
     seed: Whole = 0
 
     def running(self) -> dict[str, Any]:
         """As `FindingOptions.running`, with how exposure is measured."""
-        own = {"method": self.method, "budget": self.budget, "draws": self.draws}
+        own = {name: getattr(self, name) for name in ("method", "budget", "draws", "seconds")}
         return {**super().running(), **own, "seed": self.seed}
 
 

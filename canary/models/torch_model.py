@@ -39,6 +39,7 @@ from canary.models.torch_support import (
     dtype_at_work,
     fingerprint,
     free_bytes,
+    peak_bytes,
 )
 from canary.statistics.number_checks import softmaxed
 from canary.tokens.tokenizer import Tokenizer
@@ -111,6 +112,10 @@ class TorchModel(ABC):
     def memory(self) -> Memory:
         """Free bytes on the tightest of its devices, and the size of one held state."""
         return Memory(free_bytes(*self._devices), self.bytes_per_held_token)
+
+    def peak_device_bytes(self) -> int:
+        """The most memory that tensors took on its GPUs so far; 0 without one."""
+        return sum(peak_bytes(device) for device in self._devices)
 
     def fingerprint(self) -> str:
         """SHA-256 of the parameters, and of what else the numbers depend on."""

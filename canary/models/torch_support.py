@@ -157,6 +157,11 @@ def _free(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
+def peak_bytes(device: torch.device) -> int:
+    """The most memory that tensors took on a GPU so far; 0 for what is none."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0
+
+
 def slab_capacity(memory_bytes: int, bytes_per_state: int) -> int:
     """Number of states that fit into `memory_bytes`; a ModelError if not even a handful does."""
     capacity = memory_bytes // max(bytes_per_state, 1)

@@ -37,6 +37,17 @@ def stage(progress: Progress, name: str, total: int, unit: str = "tokens") -> Ad
     return progress(name, total, unit) if callable(progress) else lambda done: None
 
 
+def remark(progress: Progress, text: str = "") -> bool:
+    """Say a line where progress is shown, if that is a place for lines; gives whether it is.
+
+    A function that is a method of an object with a method `say` has such a place.
+    """
+    say = getattr(getattr(progress, "__self__", None), "say", None)
+    if say is not None and text:
+        say(text)
+    return say is not None
+
+
 def shows_progress(function_of_canary: Callable[_P, _R]) -> Callable[_P, _R]:
     """The function, whose keyword ``progress`` may be a switch as well as a function.
 
@@ -94,6 +105,12 @@ class Bars:
         advance: Advance = self._open(name, total, unit).update
         return advance
 
+    def say(self, text: str) -> None:
+        """One line for people, in the place of the bar."""
+        self._close()
+        if self._shown and sys.stderr is not None:
+            sys.stderr.write(f"{shown_name(text, most=1_000)}\n")
+
     def _open(self, name: str, total: int | None, unit: str, **options: Any) -> Any:
         from tqdm import tqdm
 
@@ -118,9 +135,9 @@ class Bars:
         self._bar = None
 
 
-def shown_name(name: str) -> str:
+def shown_name(name: str, most: int = _NAME_WIDTH) -> str:
     """A stage's name as a bar shows it: in one line, without what moves the cursor."""
-    return "".join(filter(str.isprintable, name))[:_NAME_WIDTH]
+    return "".join(filter(str.isprintable, name))[:most]
 
 
 def _width() -> dict[str, Any]:

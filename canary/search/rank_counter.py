@@ -212,6 +212,22 @@ def tokens_below(tree: TokenTree) -> int:
         depth = longer
 
 
+def nodes_by_level(tree: TokenTree) -> list[int]:
+    """Inner nodes at each depth below the root, each counted with the tokens forced before it."""
+    inner = np.flatnonzero(tree.targets != LEAF)
+    owners = np.repeat(np.arange(len(tree.leaves)), tree.degrees)[inner]
+    targets, tokens = tree.targets[inner], 1 + np.diff(tree.forced_offsets)[inner]
+    here: Floats = np.zeros(len(tree.leaves))
+    levels: list[int] = []
+    here[0] = 1.0
+    while True:
+        reached = here[owners]
+        levels.append(int((reached * tokens).sum()))
+        here = np.bincount(targets, weights=reached, minlength=len(here)).astype(np.float64)
+        if not here.any():
+            return levels[:-1]
+
+
 def most_leaves(bits: Floats, leaves: Ints, *, excess_bits: float) -> Ints:
     """At least as many leaves below a node as can cost at most so many bits below it.
 

@@ -60,6 +60,20 @@ def plural(number: int, singular: str, many: str = "") -> str:
     return f"{count(number)} {singular if number == 1 else many or singular + 's'}"
 
 
+def duration(seconds: float) -> str:
+    """``0.4 s``, ``12 min``, ``3.5 hours``: two digits, in the unit that people would use."""
+    for length, unit in ((86_400 * 2, "days"), (7_200, "hours"), (120, "min")):
+        if seconds >= length:
+            value = seconds / {"days": 86_400, "hours": 3_600, "min": 60}[unit]
+            return f"{value:.2g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+def gigabytes(size: int) -> str:
+    """``540 MB``, ``1.2 GB``."""
+    return f"{size / 1e6:,.0f} MB" if size < 1e9 else f"{size / 1e9:,.1f} GB"
+
+
 def copies(repetitions: int) -> str:
     """``once``, ``twice``, ``16 times``."""
     return {1: "once", 2: "twice"}.get(repetitions, f"{count(repetitions)} times")

@@ -1,0 +1,235 @@
+"""What an audit will take, said before it: queries, seconds and bytes, from a few batches of it."""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from canary.audits.auditing import METHODS, choose
+from canary.audits.method import Method, Unfit
+from canary.audits.pacing import LOOK, Probes
+from canary.audits.question import AuditOptions, Question, questions_of
+from canary.audits.start_search import started
+from canary.corpus.canaries import Canary, CanarySet
+from canary.formats.format import Format
+from canary.models.language_model import LanguageModel
+from canary.models.loading import load
+from canary.records.record import Record
+from canary.records.sealing import sealed
+from canary.search.pricing import walk_memory
+from canary.statistics.numbers import Shown, duration, gigabytes, plural
+
+_STREAM = 0x666F7265
+
+
+@dataclass(frozen=True)
+class MethodForecast(Record):
+    """What one method takes for all formats.
+
+    Parameters
+    ----------
+    method : str
+    queries : int
+        Tokens computed below the contexts, those of the canaries included.
+    seconds, processor_seconds : float
+        On the clock, and of all processors together, which other work on the machine hardly
+        changes. Neither counts loading the model and choosing the start token.
+    bytes : int
+        Peak memory: of the process on a CPU, of the model's devices elsewhere.
+    at_most : bool
+        Whether the search may end before.
+    chosen : bool
+        Whether ``"auto"`` takes it.
+    reason : str
+        Why it cannot be had; empty if it can.
+    """
+
+    method: str
+    queries: int = 0
+    seconds: float = 0.0
+    processor_seconds: float = 0.0
+    bytes: int = 0
+    at_most: bool = False
+    chosen: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Forecast(Shown, Record):
+    """What an audit takes under a model, by each method.
+
+    Parameters
+    ----------
+    model : dict
+        The facts of the model.
+    formats, canaries, draws, budget : int
+        Of the audit; the budget is that of each format.
+    context_seconds : float
+        Part of all `seconds`: the context is read, and the canaries are priced.
+    methods : tuple of MethodForecast
+    """
+
+    model: dict[str, Any]
+    formats: int
+    canaries: int
+    draws: int
+    budget: int
+    context_seconds: float
+    methods: tuple[MethodForecast, ...]
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [vars(method) for method in self.methods]
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """A line for each method that can be had: its name, queries, time, and memory."""
+        return [
+            (
+                f"{method.method}{' (auto)' if method.chosen else ''}",
+                *(
+                    f"{'up to ' if method.at_most else ''}{shown}"
+                    for shown in (
+                        f"{method.queries:,}",
+                        duration(method.seconds),
+                        duration(method.processor_seconds),
+                        gigabytes(method.bytes),
+                    )
+                ),
+            )
+            for method in self.methods
+            if not method.reason
+        ]
+
+    def summary(self) -> str:
+        """The forecast in lines."""
+        about = (
+            f"{plural(self.canaries, 'canary or control', 'canaries and controls')} of "
+            f"{plural(self.formats, 'format')}, {plural(self.draws, 'draw')}, a budget of "
+            f"{plural(self.budget, 'query', 'queries')} per format, on {self.model['device']}"
+        )
+        told = [
+            f"{name}: {queries} queries, {clock} ({processor} of processors), {memory}"
+            for name, queries, clock, processor, memory in map(tuple, self.rows())
+        ]
+        unfit = [f"{m.method}: not possible, {m.reason}" for m in self.methods if m.reason]
+        return "\n".join([about, *told, *unfit])
+
+
+@sealed
+def forecast(
+    model: Any,
+    canaries: CanarySet | Format | str,
+    options: AuditOptions | None = None,
+    *,
+    count: int = 48,
+    probe_seconds: float | None = None,
+) -> Forecast:
+    """Queries, seconds and bytes of an audit by each method, measured on a few batches.
+
+    Parameters
+    ----------
+    model : LanguageModel, or what `canary.load` takes
+    canaries : CanarySet, Format or str
+        Of a format, `count` candidates are drawn in the place of canaries and controls.
+    options : AuditOptions, optional
+        Draws, budget and what is said before each candidate. The budget bounds searches; a larger
+        one shows what enumerating a larger space takes.
+    probe_seconds : float, optional
+        Of the processors, for each probe: a format takes up to three, and reading the context
+        besides.
+
+    Returns
+    -------
+    Forecast
+
+    Raises
+    ------
+    InputError, FormatError, ModelError
+        As for `canary.audit`.
+
+    Examples
+    --------
+    >>> print(forecast("./model", "The code is {digit:6}"))  # doctest: +SKIP
+    """
+    seam = load(model)
+    if not isinstance(canaries, CanarySet):
+        canaries = _stand_ins(Format.of(canaries), count)
+    options = options or AuditOptions()
+    options, _ = started(seam, canaries.formats, options, canaries=None, draws=options.draws)
+    methods = [m for m in METHODS.values() if m.has_p_values]
+    parts: dict[str, list[MethodForecast]] = {method.name: [] for method in methods}
+    auto, reading = "", 0.0
+    for question in questions_of(seam, canaries, replace(options, method="auto")):
+        question.format.check_prefix_free()
+        probes = Probes(question, LOOK if probe_seconds is None else probe_seconds)
+        if question.prices_rows:
+            auto, reading = choose(question)[0].name, reading + probes.canaries.seconds
+        for method in methods:
+            parts[method.name].append(_of_method(method, question, probes))
+    return Forecast(
+        model=seam.facts.to_dict(),
+        formats=len(canaries.formats),
+        canaries=len(canaries),
+        draws=options.draws,
+        budget=options.budget,
+        context_seconds=reading,
+        methods=tuple(
+            replace(_together(found), chosen=name == auto) for name, found in parts.items()
+        ),
+    )
+
+
+def _stand_ins(format: Format, count: int) -> CanarySet:
+    fills = format.sample(min(count, format.size), rng=np.random.default_rng(_STREAM))
+    drawn = tuple(Canary(f"c{n}", 0, fill, 1) for n, fill in enumerate(fills))
+    return CanarySet(formats=(format,), canaries=drawn, seed=0, natural=True)
+
+
+def _of_method(method: Method, question: Question, probes: Probes) -> MethodForecast:
+    if method.whole_rows != question.prices_rows:
+        return MethodForecast(method.name, reason="the model gives other numbers than it needs")
+    cost = method.cost(question)
+    if isinstance(cost, Unfit):
+        return MethodForecast(method.name, reason=cost.reason)
+    stages = method.stages(question, cost)
+    taken, held = probes.canaries, 0
+    for stage in stages:
+        taken += probes.pace(stage.kind, cost).of(stage.queries)
+        if stage.kind == "search":
+            room = walk_memory(question.model)
+            held = min(stage.queries * question.model.memory().bytes_per_held_token, room)
+    return MethodForecast(
+        method=method.name,
+        queries=taken.queries,
+        seconds=taken.seconds,
+        processor_seconds=taken.processor,
+        bytes=peak_bytes(question.model) + held,
+        at_most=any(stage.at_most for stage in stages),
+    )
+
+
+def _together(found: Sequence[MethodForecast]) -> MethodForecast:
+    """One method for all formats, one after the other."""
+    for each in found:
+        if each.reason:
+            return each
+    return replace(
+        found[0],
+        queries=sum(each.queries for each in found),
+        seconds=sum(each.seconds for each in found),
+        processor_seconds=sum(each.processor_seconds for each in found),
+        bytes=max(each.bytes for each in found),
+        at_most=any(each.at_most for each in found),
+    )
+
+
+def peak_bytes(model: LanguageModel) -> int:
+    """The most memory that was in use so far: of the model's devices, or of this process."""
+    told = getattr(model, "peak_device_bytes", None)
+    on_device: int = told() if told else 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return on_device or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,233 @@
+"""How fast a model does the work of an audit, measured on a part of it before the rest is begun.
+
+A probe does what the audit would do: the walk over all leaves, draws, the search for ranks, or
+whole rows. The later part of the probe gives the pace, when the batch size has been found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from canary.audits.method import Cost, Method
+from canary.audits.question import Question
+from canary.errors import CanaryError
+from canary.records.progress import remark
+from canary.records.shards import Run
+from canary.scoring.batcher import Batcher
+from canary.search.bounded import BoundedWalk
+from canary.search.enumerate import enumerate_leaves
+from canary.search.pricing import FILLS_AT_ONCE, Pricer, price_rows
+from canary.statistics.number_checks import LN2
+from canary.statistics.numbers import duration, plural
+from canary.tokens.arrays import branches
+
+LOOK = 3.0
+"""Processor seconds of a probe."""
+
+_LONG = 60.0  # seconds from which on an audit says how long it takes
+_GLANCE = 0.25  # seconds of a probe of whether it takes that long
+_BUSY = 3.0  # times a probe's seconds on the clock, where other work takes the processors
+_STEPS, _LONGER = 24, 4.0  # fewer batches than these are given as many times the seconds
+_LATER = 0.4  # of a probe's time has passed when its pace is taken
+_SEARCHED = 8  # candidates that the probe of a search ranks
+_FEWEST = 64  # queries of the first step of that probe
+_STREAM = 0x666F7265
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What some work took: queries, seconds on the clock, and of the processors together."""
+
+    queries: int = 0
+    seconds: float = 0.0
+    processor: float = 0.0
+
+    def of(self, queries: int) -> Pace:
+        """What this number of queries takes at this pace."""
+        share = queries / max(self.queries, 1)
+        return Pace(queries, share * self.seconds, share * self.processor)
+
+    def __add__(self, other: Pace) -> Pace:
+        return Pace(
+            self.queries + other.queries,
+            self.seconds + other.seconds,
+            self.processor + other.processor,
+        )
+
+
+class Probes:
+    """How fast a model does each kind of work for a question, measured when it is first asked."""
+
+    def __init__(self, question: Question, seconds: float) -> None:
+        self._question, self._seconds = question, seconds
+        self._paces: dict[tuple[str, bool], Pace] = {}
+        self._canaries: Pace | None = None
+
+    @property
+    def canaries(self) -> Pace:
+        """What reading the context and pricing the canaries take."""
+        if self._canaries is None:
+            question = self._question
+            tree = question.certified_tree
+            sizes = question.sizes(None if isinstance(tree, Exception) else tree)
+            began = _clocks()
+            with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
+                _, queries = pricer.canaries(self._batcher(), question.fills)
+            self._canaries = _since(began, queries)
+        return self._canaries
+
+    def pace(self, kind: str, cost: Cost) -> Pace:
+        """How fast the model does one kind of work."""
+        key = (kind, cost.sizes.tree is None)
+        if key not in self._paces:
+            with self._question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
+                if not pricer.walks:
+                    steps = self._rows()
+                elif kind == "search":
+                    steps = self._searched(pricer)
+                else:
+                    steps = self._walked(pricer, drawn=kind == "draws")
+                self._paces[key] = _pace(steps, self._seconds)
+        return self._paces[key]
+
+    def _batcher(self) -> Batcher:
+        return Batcher(self._question.model, batch_size=self._question.options.batch_size)
+
+    def _fills(self, most: int) -> list[str]:
+        format = self._question.format
+        rng = np.random.default_rng([_STREAM, self._question.options.seed])
+        return format.sample(min(most, format.size), rng=rng)
+
+    def _rows(self) -> Iterator[int]:
+        question, batcher, size = self._question, self._batcher(), 8
+        for _ in range(30):
+            fills = self._fills(min(size, FILLS_AT_ONCE))
+            yield price_rows(batcher, question.format, question.encoder, fills)[1]
+            size *= 2
+
+    def _walked(self, pricer: Pricer, *, drawn: bool) -> Iterator[int]:
+        tree = pricer.tree
+        assert tree is not None
+        if drawn:
+            # One block of the draws, which share their beginnings as those of an audit do.
+            fills = sorted(self._fills(self._question.draws))[:FILLS_AT_ONCE]
+            chosen = np.unique(np.asarray(pricer.leaves(fills), tree.leaves.dtype))
+            tree = replace(branches(tree, chosen), canonical=True)
+        for _, spent in enumerate_leaves(tree, pricer.walker, self._batcher()):
+            yield spent
+
+    def _searched(self, pricer: Pricer) -> Iterator[int]:
+        """Ranks of candidates that are far back, so that the search has work to do."""
+        tree, batcher = pricer.tree, self._batcher()
+        assert tree is not None
+        fills = self._fills(_SEARCHED)
+        costs = pricer.price(batcher, fills)[0].px_bits * LN2
+        walk = BoundedWalk(
+            tree,
+            pricer.walker,
+            batcher,
+            numbers=pricer.leaves(fills),
+            costs=costs,
+            noise_bits=pricer.noise_bits,
+        )
+        spent, step, done = walk.bounds().queries, _FEWEST, False
+        while not done:
+            done = walk.run(budget=step)
+            now = walk.bounds().queries
+            yield now - spent
+            spent, step = now, 2 * step
+        walk.close()
+
+
+def _pace(steps: Iterator[int], limit: float) -> Pace:
+    """The pace of the later part of some steps, or of all of them if they end within the limit."""
+    began, taken = _clocks(), [Pace()]
+    for queries in steps:
+        taken.append(replace(_since(began, queries), queries=taken[-1].queries + queries))
+        # On a busy machine the clock says little of what was done; of a large model, few batches
+        # have not found their size.
+        few = _LONGER if len(taken) <= _STEPS else 1.0
+        if taken[-1].processor >= few * limit or taken[-1].seconds >= few * _BUSY * limit:
+            break
+    else:
+        return taken[-1]
+    last = taken[-1]
+    first = next(p for p in taken if p.seconds >= _LATER * last.seconds or p is taken[-2])
+    return Pace(
+        last.queries - first.queries,
+        last.seconds - first.seconds,
+        last.processor - first.processor,
+    )
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(began: tuple[float, float], queries: int) -> Pace:
+    now = _clocks()
+    return Pace(queries, now[0] - began[0], now[1] - began[1])
+
+
+Work = Sequence[tuple[Question, Method, Cost]]
+
+
+def expected(work: Work, limit: float) -> tuple[Pace, bool]:
+    """What is left of some formats by the chosen methods, and whether that is a bound."""
+    total, at_most = Pace(), False
+    for question, method, cost in work:
+        kept = question.series()
+        left = 1.0 - sum(piece.state["share"] for piece in kept) if kept else 1.0
+        probes = Probes(question, limit)
+        for stage in method.stages(question, cost):
+            at_most = at_most or stage.at_most
+            total += probes.pace(stage.kind, cost).of(round(left * stage.queries))
+    return total, at_most
+
+
+def say_expected(questions: Sequence[Question], work: Callable[[], Work]) -> None:
+    """Say how long an audit will take, if it is more than a minute and there is who reads it."""
+    progress = questions[0].options.progress
+    if not remark(progress) or questions[0].model.facts.device == "served":
+        return
+    try:
+        chosen = work()
+        if expected(chosen, _GLANCE)[0].seconds < _LONG:
+            return
+        total, at_most = expected(chosen, LOOK)
+    except CanaryError:  # the audit itself says what is wrong
+        return
+    most = "at most" if at_most else "about"
+    remark(
+        progress,
+        f"The measurement takes {most} {duration(total.seconds)} here, for {most} "
+        f"{plural(total.queries, 'query', 'queries')}; less with a smaller --budget, fewer "
+        "--draws, or --seconds",
+    )
+
+
+def within_seconds(question: Question, run: Run | None) -> Question:
+    """The question, its budget no larger than the queries that its seconds allow.
+
+    A run that goes on keeps the budget that it was begun with.
+    """
+    options = question.options
+    if options.seconds is None or not question.prices_rows:
+        return question
+    kept = None if run is None else run.series(f"budget-{question.number}")
+    if kept:
+        budget = int(kept[0].state["queries"])
+    else:
+        tree = question.certified_tree
+        sizes = question.sizes(None if isinstance(tree, Exception) else tree)
+        probes = Probes(question, min(LOOK, options.seconds / 4))
+        pace = probes.pace("leaves", Cost("", 0, 0, sizes))
+        budget = max(int(options.seconds * pace.queries / max(pace.seconds, 1e-9)), 1)
+        budget = min(options.budget, budget)
+        if kept is not None:
+            kept.append({"queries": budget})
+    return replace(question, options=replace(options, budget=budget))

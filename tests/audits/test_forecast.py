@@ -1,0 +1,127 @@
+"""What is said before an audit of its queries is what it takes; time bounds a search."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_models import character_tokenizer, recurrent_module
+
+from canary import audit, generate
+from canary.audits import pacing
+from canary.audits.auditing import METHODS
+from canary.audits.forecast import forecast
+from canary.audits.question import AuditOptions, questions_of
+from canary.errors import InputError
+from canary.models.loading import load
+from canary.records.progress import Bars, remark
+from canary.search.rank_counter import nodes_by_level
+
+FORMAT = "12 {digit:5}"
+OPTIONS = AuditOptions(draws=700, budget=20_000, start_token=None)
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(3)
+    return load(recurrent_module("LSTM"), tokenizer=character_tokenizer())
+
+
+@pytest.fixture(scope="module")
+def canaries():
+    return generate(FORMAT, repetitions=(1,), per_repetition=4, controls=4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def said(model, canaries):
+    return forecast(model, canaries, OPTIONS, probe_seconds=0.05)
+
+
+def test_queries_are_those_that_are_taken_afterwards(model, canaries, said):
+    by_name = {found.method: found for found in said.methods}
+    for name, within in (("enumeration", 0.0), ("uniform draws", 0.0), ("importance", 0.1)):
+        method = next(m for m in METHODS.values() if name in m.name)
+        options = replace(OPTIONS, method=method.answers[0])
+        (question,) = questions_of(model, canaries, options)
+        taken = method.measure(question, method.cost(question)).queries
+        assert by_name[method.name].queries == pytest.approx(taken, rel=within)
+        assert by_name[method.name].seconds > 0
+        assert by_name[method.name].processor_seconds > 0
+        assert by_name[method.name].bytes > 10_000_000  # Python itself takes more
+        assert not by_name[method.name].at_most
+
+
+def test_a_search_has_a_bound_and_auto_is_marked(said):
+    (rank,) = (found for found in said.methods if found.method == "rank")
+    assert rank.at_most
+    assert rank.queries >= OPTIONS.budget
+    assert [found.method for found in said.methods if found.chosen] == ["enumeration"]
+    assert "enumeration (auto): " in said.summary()
+    assert len(said.rows()) == sum(not found.reason for found in said.methods)
+
+
+def test_what_cannot_be_had_says_why(model, canaries):
+    small = forecast(model, canaries, replace(OPTIONS, budget=100), probe_seconds=0.01)
+    (found,) = (found for found in small.methods if found.method == "enumeration")
+    assert "the budget is 100" in found.reason
+    assert "not possible" in small.summary()
+
+
+def test_levels_hold_all_queries_of_a_tree(model, canaries):
+    (question,) = questions_of(model, canaries, OPTIONS)
+    tree = question.certified_tree
+    levels = nodes_by_level(tree)
+    assert sum(levels) == tree.queries()
+    assert levels[-4:] == [10, 100, 1_000, 10_000]
+
+
+def test_pace_is_that_of_the_later_part(monkeypatch):
+    """Steps that grow faster: the first ones do not count."""
+    clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
+    monkeypatch.setattr(pacing, "_clocks", lambda: (next(clock), 0.0))
+    monkeypatch.setattr(pacing, "_BUSY", 1.0)
+    pace = pacing._pace(iter([1] * 10 + [100] * 80), 5.0)
+    assert pace.queries / pace.seconds == pytest.approx(1_000)
+    clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
+    assert pacing._pace(iter([1, 2, 3]), 5.0).queries == 6  # it ended: all of it
+
+
+def test_seconds_make_the_budget_smaller_and_a_run_keeps_it(model, canaries, tmp_path, monkeypatch):
+    slow = pacing.Pace(queries=50, seconds=1.0)  # five seconds are 250 queries
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost: slow)
+    asked = {"draws": 50, "start_token": None, "seconds": 5.0}
+    found = audit(model, canaries, **asked, parts=tmp_path / "parts")
+    assert "the budget is 250" in found.formats[0].reason
+    assert found.settings["seconds"] == 5.0
+    faster = pacing.Pace(queries=5_000, seconds=1.0)
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost: faster)
+    again = audit(model, canaries, **asked, parts=tmp_path / "parts")
+    assert [c.exposure for c in again.canaries] == [c.exposure for c in found.canaries]
+    assert "the budget is 250" in again.formats[0].reason
+    with pytest.raises(InputError, match="above 0"):
+        audit(model, canaries, seconds=0.0)
+
+
+def test_long_audits_say_how_long_they_take(model, canaries, monkeypatch, capsys):
+    heard = []
+
+    class Listener:
+        say = staticmethod(heard.append)
+
+        def stage(self, name, total, unit):
+            return lambda done: None
+
+    asked = {"draws": 50, "start_token": None, "budget": 500}
+    audit(model, canaries, **asked, progress=Listener().stage)
+    assert heard == []
+    slow = pacing.Pace(queries=1, seconds=1.0, processor=1.0)
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost: slow)
+    audit(model, canaries, **asked, progress=Listener().stage)
+    assert len(heard) == 1
+    assert "at most" in heard[0]
+    assert " min here" in heard[0]
+    with Bars(shown=True) as bars:
+        assert remark(bars.stage, "a line")
+    assert capsys.readouterr().err == "a line\n"
+    assert not remark(None)
