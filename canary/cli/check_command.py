@@ -83,7 +83,8 @@ class Limits:
     statistic="Which exposure is limited: the median for each number of copies, or the largest of "
     "all.",
     max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
-    "number of copies look learned at it (Fisher, Holm). Of an order test it is failed at it.",
+    "number of copies look learned at it (Fisher, Holm). Of an order test, or all members "
+    "of a test of texts, the verdict is failed at it.",
     no_extraction="The verdict is memorized if the audit extracted a canary from the model.",
     baseline="FILE: The verdict is memorized if canaries are more exposed than in this baseline.",
     update_baseline="Write the audits to --baseline instead of comparing with it. The limits that "

@@ -18,11 +18,12 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError
 from canary.gate.baselines import Baseline, baseline_in
-from canary.gate.check_result import Tested, check_tested
+from canary.gate.check_result import Tested, check_attacks
 from canary.gate.coins import epsilon_judges
+from canary.gate.dataset_limit import check_order
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import extracted
-from canary.gate.order_limit import check_order
+from canary.gate.forgetting_limit import check_forgetting
 from canary.gate.passages_limit import check_passages, check_samples
 from canary.gate.preconditions import (
     controls,
@@ -119,7 +120,8 @@ def check(
         Of which exposure: the median of each number of copies, or the largest of all.
     max_p : float, optional
         *memorized* if Fisher's p-value of canaries of any number of copies, adjusted by
-        Holm, is at most this. Of an order test: *failed* if its p-value is, else *undecided*.
+        Holm, is at most this. Of an order test, or a membership test of texts (all
+        members at once): *failed* if its p-value is, else *undecided*.
     no_extraction : bool
         *memorized* if the audit brought an injected canary out of the model.
     baseline : Baseline or path, optional
@@ -290,15 +292,15 @@ def check(
 
 def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
     """The verdict on a result that is no audit."""
-    judge: Callable[..., Verdict] = check_tested
-    names = ["max_auc", "max_tpr_at_fpr", "forgotten", "min_rho"]
-    if subject == "an order test":
-        return check_order(given["audit"], max_p=given["max_p"], undecided=given["undecided"])
-    if subject == "a test of passages":
-        judge, names = check_passages, ["max_extractable", "tries", "chance"]
-    elif subject == "samples of a server":
-        judge, names = check_samples, ["max_extractable"]
-    return judge(given["audit"], **{n: given[n] for n in (*names, "trust_members", "undecided")})
+    judges: Mapping[Subject, tuple[Callable[..., Verdict], str]] = {
+        "a membership test": (check_attacks, "max_auc max_p max_tpr_at_fpr trust_members"),
+        "a forgetting test": (check_forgetting, "forgotten min_rho"),
+        "an order test": (check_order, "max_p"),
+        "a test of passages": (check_passages, "max_extractable tries chance trust_members"),
+        "samples of a server": (check_samples, "max_extractable trust_members"),
+    }
+    judge, names = judges[subject]
+    return judge(given["audit"], **{n: given[n] for n in (*names.split(), "undecided")})
 
 
 def _asked(given: Mapping[str, object]) -> list[str]:

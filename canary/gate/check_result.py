@@ -10,13 +10,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from canary.errors import InputError, RecordError
-from canary.gate.subjects import SURVEYS, nothing_to_check, subject_of
+from canary.gate.dataset_limit import all_members
+from canary.gate.exposure_limit import check_level
+from canary.gate.subjects import SURVEYS, nothing_to_check
 from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict
 from canary.membership import forgetting, survey
-from canary.membership.forgetting_result import LEVEL, Forgetting
+from canary.membership.forgetting_result import Forgetting
 from canary.membership.samples_needed import checked_rates, needed_for
 from canary.membership.survey import Survey
 from canary.records.about import About, Named
@@ -31,7 +33,6 @@ _NARROWER = (
     "attack more members and non-members (four times as many halve the interval), or more models "
     "if the intervals are over fleets"
 )
-_UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 _TRAIN = (
     "train again so that less is memorized (fewer epochs, more regularization, no duplicates, "
     "differential privacy), and repeat the attacks on the new model"
@@ -96,6 +97,14 @@ class Attack(Part):
 
 
 @dataclass(frozen=True)
+class DataSet(Part):
+    """A test of all members of a file at once."""
+
+    outcome: Literal["seen", "undecided", "void"]
+    p: float
+
+
+@dataclass(frozen=True)
 class Attacks(Named, Part):
     """A membership test."""
 
@@ -106,6 +115,7 @@ class Attacks(Named, Part):
     notes: tuple[str, ...]
     warning: str | None = None
     length_warning: str | None = None
+    dataset: DataSet | None = None
     about: About = field(default_factory=About)
 
     def _check(self) -> None:
@@ -113,41 +123,20 @@ class Attacks(Named, Part):
             raise ValueError("holds no attacks, or no confidence between 0 and 1")
 
 
-@dataclass(frozen=True)
-class Compared(Named, Part):
-    """A forgetting test."""
-
-    void: bool
-    surpasses: bool
-    rho: float
-    lower: float
-    upper: float | None
-    confidence: float
-    p_unlike: float | None
-    auc: Interval | None
-    notes: tuple[str, ...]
-    about: About = field(default_factory=About)
-
-    def _check(self) -> None:
-        if not self.lower <= self.rho <= (math.inf if self.upper is None else self.upper):
-            raise ValueError("is no interval of rho")
-
-
 Tested = Survey[Any] | Forgetting
 """A result that is no audit and can be judged."""
 
 
-def check_tested(
+def check_attacks(
     result: object,
     *,
     max_auc: float | None,
+    max_p: float | None,
     max_tpr_at_fpr: Mapping[float, float] | None,
-    forgotten: bool,
-    min_rho: float | None,
     trust_members: bool,
     undecided: Policy,
 ) -> Verdict:
-    """The verdict on a membership or a forgetting test; see `canary.check`.
+    """The verdict on a membership test; see `canary.check`.
 
     Raises
     ------
@@ -156,32 +145,28 @@ def check_tested(
     RecordError
         If a file is damaged, too new, or of a version that did not write what a limit needs.
     """
-    subject, document, file = subject_of(result), *document_of(result)
-    about = {"Result": clean(file) if file else "not named"}
-    if subject == "a forgetting test":
-        least = _checked_rho(forgotten=forgotten, least=min_rho)
-        compared = read_part(Compared, document, file)
-        about["Limit"] = f"the query set is forgotten (rho of {least:g} or more)"
-        return Verdict(
-            (_forgotten(compared, least),), undecided, compared.notes,
-            title="Check of a forgetting test", about=about, tested=compared,
-            digests=(digest_of(document),),
-        )  # fmt: skip
+    document, file = document_of(result)
     rates = checked_rates(max_tpr_at_fpr)
     largest = None if max_auc is None else _checked_auc(max_auc)
-    if largest is None and not rates:
-        raise nothing_to_check(subject)
+    level = None if max_p is None else check_level(max_p)
+    if largest is None and level is None and not rates:
+        raise nothing_to_check("a membership test")
     found = read_part(Attacks, document, file)
-    findings = _doubted(found)
-    if not findings:
-        findings += [] if largest is None else [_auc_within(found, largest)]
-        there = _nonmembers(document)
-        findings += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
-        findings += [] if trust_members else _unseen(found)
-    words = [] if largest is None else [f"AUC of at most {largest:g}"]
+    findings = [] if level is None else [all_members(found, level)]
+    if largest is not None or rates:
+        doubted, there = _doubted(found), _nonmembers(document)
+        within = [] if largest is None else [_auc_within(found, largest)]
+        within += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
+        findings += doubted or [*within, *([] if trust_members else _unseen(found))]
+    words = [] if level is None else [f"p-value of all members at once above {level:g}"]
+    words += [] if largest is None else [f"AUC of at most {largest:g}"]
     words += [f"true positive rate of at most {limit:g} at a false positive rate of {fpr:g}"
               for fpr, limit in rates.items()]  # fmt: skip
-    about |= {"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)}
+    about = {
+        "Result": clean(file) if file else "not named",
+        "Attacks": ", ".join(one.name for one in found.attacks),
+        "Limit": "; ".join(words),
+    }
     notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
     if all(one.outcome == "passed" for one in findings):
         notes.append(_RESTS_ON_FLAGS)
@@ -220,25 +205,6 @@ def _checked_auc(limit: float) -> float:
         f"a limit of {brief(limit)} on the AUC makes no sense",
         cure="give a number from 0.5, which is what guessing reaches, to below 1",
         where="max_auc",
-    )
-
-
-def _checked_rho(*, forgotten: bool, least: float | None) -> float:
-    if forgotten and least is not None:
-        raise InputError(
-            "forgotten=True asks for a rho of 1, and min_rho for another", cure="give one of them"
-        )
-    if forgotten:
-        return 1.0
-    if least is None:
-        raise nothing_to_check("a forgetting test")
-    if 0.0 < (value := as_real(least)) <= 1.0:
-        return value
-    raise InputError(
-        f"a limit of {brief(least)} on rho makes no sense",
-        cure="give a number above 0, which is a model that knows the query set, up to 1, which is "
-        "what models have that never saw it",
-        where="min_rho",
     )
 
 
@@ -338,49 +304,4 @@ def _within(
         *(check, what, outcome, sentence, then),
         limit=limit, value=best.value, lower=best.lower, upper=best.upper,
         confidence=(1.0 + confidence) / 2.0,
-    )  # fmt: skip
-
-
-def _forgotten(found: Compared, least: float) -> Finding:
-    """Whether rho is at its limit or above; undecided where another test contradicts it."""
-    highest = math.inf if found.upper is None else found.upper
-    upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
-    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}), and the limit is {least:g}"
-    attacked = found.auc is not None and found.auc.lower > 0.5
-    outcome: Outcome = "undecided"
-    if found.void:
-        told = "models that know the query set answer on it as those do that never saw it"
-        cure = "repeat the test with query models that were trained longer, or with more samples"
-    elif found.surpasses:
-        outcome, cure = "failed", _UNLEARN
-        told = "the target's losses on the query set are below those of the query model"
-    elif highest < least and found.auc is not None and not attacked:
-        told = "by rho the query set is not forgotten, and the membership attack finds nothing"
-        cure = (
-            "if the target was trained on other data of this kind, train the calibration models "
-            "on such data too, and repeat the test"
-        )
-    elif highest < least:
-        outcome, told, cure = "failed", "the query set is not forgotten", _UNLEARN
-    elif attacked:
-        told = "the membership attack finds samples of the query set"
-        cure = (
-            "unlearn further or train again without the query set; if its samples are easier than "
-            "the unseen ones, repeat the test with others (--unseen)"
-        )
-    elif found.lower < least:
-        told = "the interval of rho contains the limit"
-        cure = (
-            "give more samples of the query set, or several query models; a target that never saw "
-            "it has a rho of about 1, so it needs a limit below (min_rho 0.8 or so)"
-        )
-    elif found.p_unlike is not None and found.p_unlike <= LEVEL:
-        told = "by rho it is forgotten, and the target differs from models that never saw it"
-        cure = "compare with models that were trained again without the query set (--retrained)"
-    else:
-        outcome, told, cure = "passed", "the query set is forgotten", ""
-    return Finding(
-        *("forgetting", "query set", outcome, f"{told}: {rho}", cure),
-        limit=least, value=found.rho, lower=found.lower, upper=found.upper,
-        confidence=(1.0 + found.confidence) / 2.0,
     )  # fmt: skip

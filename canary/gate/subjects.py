@@ -31,7 +31,7 @@ SURVEYS = (shadow_survey.KIND, text_survey.KIND, models_result.KIND)
 
 LIMITS: Mapping[Subject, tuple[str, ...]] = {
     "an audit": ("max_exposure_bits", "max_p", "no_extraction", "baseline", "max_epsilon"),
-    "a membership test": ("max_auc", "max_tpr_at_fpr"),
+    "a membership test": ("max_auc", "max_tpr_at_fpr", "max_p"),
     "a forgetting test": ("forgotten", "min_rho"),
     "an order test": ("max_p",),
     "a test of passages": ("max_extractable",),
@@ -56,7 +56,7 @@ _OF_OTHERS = (
 
 _EXAMPLES = {
     "max_exposure_bits": "10",
-    "max_p": "0.01",
+    "max_p": "0.001",
     "max_auc": "0.6",
     "max_tpr_at_fpr": "0.001=0.02",
     "min_rho": "0.8",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from canary.membership.survey import (
     rates_of,
     rows_of,
 )
-from canary.membership.words_alone import FOLDS, WordsAlone, words_alone
+from canary.membership.words_alone import FOLDS, WordsAlone, by_columns, words_alone
 from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import TextTable
@@ -30,6 +30,12 @@ from canary.statistics.numbers import probability
 from canary.statistics.roc import Estimate, balanced_accuracy, roc
 
 KIND = "canary membership text"
+
+LEVEL = 0.01
+"""p-values up to this say that members as a whole look different to the model."""
+
+DEALINGS = 999
+"""Times that the flags are dealt anew for the p-value of all members together."""
 
 _MOST = 20
 
@@ -40,7 +46,9 @@ class TextSurvey(OneTargetSurvey):
 
     AUC and rates of an attack are for all texts. Its balanced accuracy is for one half of them,
     with a threshold learned on the other half. `words` is the result of a bag-of-words classifier
-    that sees no model; `length` says how well the number of tokens separates members. `lines` of
+    that sees no model; `length` says how well the number of tokens separates members. `together`
+    is the same regression on the signals, a test of all members at once; None of too few signals.
+    `lines` of
     shape (samples,) names each text by its line or position.
     """
 
@@ -48,6 +56,7 @@ class TextSurvey(OneTargetSurvey):
     words: WordsAlone
     length: Evaluation
     lines: NDArray[np.int64]
+    together: WordsAlone | None = None
 
     @property
     def member(self) -> NDArray[np.bool_]:
@@ -76,6 +85,19 @@ class TextSurvey(OneTargetSurvey):
         if self.differ_without_model() and self.no_better_than_words():
             return "void"
         return "undecided" if self.told_apart() and self.doubted() else super().outcome()
+
+    def dataset(self) -> Literal["seen", "undecided", "void"] | None:
+        """Whether the file of members, as a whole, was in the training data (Maini et al. 2024).
+
+        *Void* if words alone separate the files, and *undecided* also if lengths do, or there are
+        doubts. It is never that it was not. None without `together`.
+        """
+        if self.together is None:
+            return None
+        if self.differ_without_model():
+            return "void"
+        shown = self.together.p <= LEVEL and not self.doubts and not self.differ_in_length()
+        return "seen" if shown else "undecided"
 
     def warning(self) -> str | None:
         """What a reader must know of words alone before believing an attack; None if nothing."""
@@ -140,6 +162,14 @@ class TextSurvey(OneTargetSurvey):
                 "differ_without_model": self.differ_without_model(),
                 "no_better_than_words": self.no_better_than_words(),
             },
+            "dataset": None
+            if self.together is None
+            else {
+                "outcome": self.dataset(),
+                "auc": plain(self.together.auc),
+                "p": self.together.p,
+                "permutations": self.together.permutations,
+            },
             "length": {"auc": plain(self.length.auc), "differ_in_length": self.differ_in_length()},
             "warning": self.warning(),
             "length_warning": self.length_warning(),
@@ -196,8 +226,16 @@ def survey_texts(
     others = int((~member).sum())
     rates, notes = rates_of(fprs, others, confidence=confidence, attacks=len(names))
     chosen = [texts[at] for at in measured.kept.tolist()]
-    done = stage(progress, "attacks", FOLDS + len(names), "rounds")
+    taught = [name for name in names if TEXT_SIGNALS[name].sees != "length"]
+    done = stage(progress, "attacks", FOLDS * (1 + bool(taught)) + len(names), "rounds")
     words = words_alone(chosen, member, seed=seed, confidence=confidence, done=done)
+    together = None
+    if taught:
+        columns = np.stack([table.signal(name)[0] for name in taught], axis=1)
+        together = by_columns(
+            chosen, columns, member,
+            seed=seed, confidence=confidence, permutations=DEALINGS, done=done,
+        )  # fmt: skip
     teaching, judged = _halves(member, seed)
     attacked = []
     for name in names:
@@ -230,6 +268,7 @@ def survey_texts(
         confidence=confidence,
         seed=seed,
         lines=measured.kept if lines is None else lines[measured.kept],
+        together=together,
         notes=tuple(dict.fromkeys((*measured.notes, *notes, *doubts))),
         doubts=doubts,
     )

@@ -9,12 +9,12 @@ from typing import Any
 
 from canary.gate.check_result import (
     Attacks,
-    Compared,
     Interval,
     Part,
     document_of,
     read_part,
 )
+from canary.gate.forgetting_limit import Compared
 from canary.gate.subjects import subject_of
 from canary.membership.forgetting_result import Answer
 from canary.records.about import About

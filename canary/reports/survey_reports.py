@@ -324,6 +324,20 @@ def words(survey: TextSurvey) -> Iterator[Block]:
     )
 
 
+@section(TextSurvey, "All members at once", before="text_attacks")
+def together(survey: TextSurvey) -> Iterator[Block]:
+    """Whether the file of members was in the training data."""
+    if survey.together is not None:
+        found = survey.together
+        yield from said(
+            "texts.dataset",
+            **{str(survey.dataset()): True},
+            p=probability(found.p),
+            auc=interval_of(found.auc),
+            dealings=found.permutations + 1,
+        )
+
+
 @section(TextSurvey, "Who is most at risk", before="text_attacks")
 def surest(survey: TextSurvey) -> Iterator[Block]:
     """The members that the strongest attack is surest of, by their lines."""

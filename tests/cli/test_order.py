@@ -32,7 +32,7 @@ def found():
 
 WORDS = {
     "seen": "the model was trained on these texts",
-    "undecided": "never shows that a test set was not in the training data",
+    "undecided": "never shows that texts were not in the training data",
     "void": "order was drawn at random",
 }
 

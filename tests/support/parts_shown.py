@@ -148,7 +148,7 @@ PACKAGES = {
         "membership.analysis: ClassRisks class_risks possible_class_risks RiskBand by_risk risk_at "
         "Guesses sensitivity precision_recall Leakage leakage FeatureDistances feature_distances",
         "membership.neural: NEURAL neural_attack white_box_attack arranged",
-        "membership.words_alone: WordsAlone words_alone word_scores",
+        "membership.words_alone: WordsAlone words_alone word_scores by_columns",
         "membership.sharing: SharedRows shared_rows check_two_models check_references Repeat "
         "repeated_models row_marks",
         "membership.samples_needed: AttackPlan plan_attacks",

@@ -1,4 +1,4 @@
-"""A limit on the p-value of an order test: was a test set in the training data?"""
+"""Limits on p-values of whole files: was a test set in the training data?"""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from canary.membership.order_result import RANDOM, Order
 from canary.records.versioned_json import digest_of
 from canary.statistics.numbers import clean, probability
 
-_NO_PROOF = (
-    "this test never shows that a test set was not in the training data, only that its order was "
-    "not learned; let undecided pass (--undecided pass) if that is enough, and test its texts as "
-    "well (canary membership text)"
+REMOVE = (
+    "do not report results of the model on these texts; remove them from the training data, or "
+    "test on others"
+)
+NO_PROOF = (
+    "such a test never shows that texts were not in the training data: give more of them, and "
+    "decide whether undecided passes (--undecided pass)"
 )
 
 
@@ -36,16 +39,13 @@ def check_order(given: Any, *, max_p: float | None, undecided: Policy) -> Verdic
     outcome: Outcome = "undecided"
     told = f"the p-value of the order of the test set is {probability(p)}"
     if p > level:
-        told, cure = f"{told}, above the limit of {level:g}", _NO_PROOF
+        told, cure = f"{told}, above the limit of {level:g}", NO_PROOF
     elif result.alarms:
         told, cure = f"{told}, but {result.alarms[0]}", RANDOM
     else:
         outcome = "failed"
         told += f", at most the limit of {level:g}: the model was trained on these texts"
-        cure = (
-            "do not report results of the model on this test set; remove it from the training "
-            "data, or give another test set"
-        )
+        cure = REMOVE
     finding = Finding(
         "membership", "order of the test set", outcome, told, cure, limit=level, value=p
     )
@@ -58,3 +58,27 @@ def check_order(given: Any, *, max_p: float | None, undecided: Policy) -> Verdic
         },
         tested=result, digests=(digest_of(result.to_dict()),),
     )  # fmt: skip
+
+
+def all_members(found: Any, level: float) -> Finding:
+    """Whether texts of the members' file were in the training data. It never passes.
+
+    `found` are the `canary.gate.check_result.Attacks` of a test.
+    """
+    told, p = "the result has no test of all members at once", None
+    cure = "repeat canary membership text with this version of canary"
+    outcome: Outcome = "undecided"
+    if (test := found.dataset) is not None:
+        p = test.p
+        told = f"the p-value of all members at once is {probability(p)}"
+        against = (*found.doubts, found.warning if test.outcome == "void" else None)
+        doubt = next(filter(None, (*against, found.length_warning)), None)
+        if p > level:
+            told, cure = f"{told}, above the limit of {level:g}", NO_PROOF
+        elif doubt is not None:
+            told += f", but: {doubt.removesuffix('.')}"
+            cure = "correct the input as this says, and repeat the attacks"
+        else:
+            told += f", at most the limit of {level:g}: the model was trained on texts of this file"
+            outcome, cure = "failed", REMOVE
+    return Finding("membership", "all members", outcome, told, cure, limit=level, value=p)

@@ -1,0 +1,118 @@
+"""A limit on rho of a forgetting test."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from canary.errors import InputError
+from canary.gate.check_result import Interval, Part, document_of, read_part
+from canary.gate.subjects import nothing_to_check
+from canary.gate.verdict import Finding, Outcome, Policy, Verdict
+from canary.membership.forgetting_result import LEVEL
+from canary.records.about import About, Named
+from canary.records.validation import as_real, brief
+from canary.records.versioned_json import digest_of
+from canary.statistics.numbers import clean
+
+_UNLEARN = "train again without the query set or unlearn further, and repeat the test"
+
+
+@dataclass(frozen=True)
+class Compared(Named, Part):
+    """A forgetting test."""
+
+    void: bool
+    surpasses: bool
+    rho: float
+    lower: float
+    upper: float | None
+    confidence: float
+    p_unlike: float | None
+    auc: Interval | None
+    notes: tuple[str, ...]
+    about: About = field(default_factory=About)
+
+    def _check(self) -> None:
+        if not self.lower <= self.rho <= (math.inf if self.upper is None else self.upper):
+            raise ValueError("is no interval of rho")
+
+
+def check_forgetting(
+    result: object, *, forgotten: bool, min_rho: float | None, undecided: Policy
+) -> Verdict:
+    """The verdict on a forgetting test; errors as of `check_attacks`."""
+    document, file = document_of(result)
+    least = _checked_rho(forgotten=forgotten, least=min_rho)
+    compared = read_part(Compared, document, file)
+    about = {"Result": clean(file) if file else "not named"}
+    about["Limit"] = f"the query set is forgotten (rho of {least:g} or more)"
+    return Verdict(
+        (_forgotten(compared, least),), undecided, compared.notes,
+        title="Check of a forgetting test", about=about, tested=compared,
+        digests=(digest_of(document),),
+    )  # fmt: skip
+
+
+def _checked_rho(*, forgotten: bool, least: float | None) -> float:
+    if forgotten and least is not None:
+        raise InputError(
+            "forgotten=True asks for a rho of 1, and min_rho for another", cure="give one of them"
+        )
+    if forgotten:
+        return 1.0
+    if least is None:
+        raise nothing_to_check("a forgetting test")
+    if 0.0 < (value := as_real(least)) <= 1.0:
+        return value
+    raise InputError(
+        f"a limit of {brief(least)} on rho makes no sense",
+        cure="give a number above 0, which is a model that knows the query set, up to 1, which is "
+        "what models have that never saw it",
+        where="min_rho",
+    )
+
+
+def _forgotten(found: Compared, least: float) -> Finding:
+    """Whether rho is at its limit or above; undecided where another test contradicts it."""
+    highest = math.inf if found.upper is None else found.upper
+    upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
+    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}), and the limit is {least:g}"
+    attacked = found.auc is not None and found.auc.lower > 0.5
+    outcome: Outcome = "undecided"
+    if found.void:
+        told = "models that know the query set answer on it as those do that never saw it"
+        cure = "repeat the test with query models that were trained longer, or with more samples"
+    elif found.surpasses:
+        outcome, cure = "failed", _UNLEARN
+        told = "the target's losses on the query set are below those of the query model"
+    elif highest < least and found.auc is not None and not attacked:
+        told = "by rho the query set is not forgotten, and the membership attack finds nothing"
+        cure = (
+            "if the target was trained on other data of this kind, train the calibration models "
+            "on such data too, and repeat the test"
+        )
+    elif highest < least:
+        outcome, told, cure = "failed", "the query set is not forgotten", _UNLEARN
+    elif attacked:
+        told = "the membership attack finds samples of the query set"
+        cure = (
+            "unlearn further or train again without the query set; if its samples are easier than "
+            "the unseen ones, repeat the test with others (--unseen)"
+        )
+    elif found.lower < least:
+        told = "the interval of rho contains the limit"
+        cure = (
+            "give more samples of the query set, or several query models; a target that never saw "
+            "it has a rho of about 1, so it needs a limit below (min_rho 0.8 or so)"
+        )
+    elif found.p_unlike is not None and found.p_unlike <= LEVEL:
+        told = "by rho it is forgotten, and the target differs from models that never saw it"
+        cure = "compare with models that were trained again without the query set (--retrained)"
+    else:
+        outcome, told, cure = "passed", "the query set is forgotten", ""
+    return Finding(
+        *("forgetting", "query set", outcome, f"{told}: {rho}", cure),
+        limit=least, value=found.rho, lower=found.lower, upper=found.upper,
+        confidence=(1.0 + found.confidence) / 2.0,
+    )  # fmt: skip
