@@ -30,7 +30,8 @@ from canary.records.validation import brief
     "show what that changes; rates are after the first.",
     suffix="TOKENS: The tokens after these, which it has to repeat.",
     near="[Measurement] EDITS: Also measure how probable it is that a sample comes within this "
-    "number of edits (tokens) of what it has to repeat, or a share of it such as 10%.",
+    "number of edits (tokens) of what it has to repeat, a share of it such as 10%, or a number of "
+    "characters such as 10c.",
     near_width="[Measurement] N: Nodes of a level that --near enters; more make it surer.",
     stride="[Long texts] TOKENS: From the beginning of a passage to that of the next.  [default: "
     "as --suffix]",
@@ -142,15 +143,20 @@ def _numbers(source: Path, named: str, texts: list[str], what: str) -> list[Any]
     return found
 
 
-def _near(written: str) -> float:
-    """A number of edits, or a share of the suffix."""
+def _near(written: str) -> float | str:
+    """A number of edits, a share of the suffix, or a number of characters."""
     number = written.strip()
+    if number.endswith("c") and number[:-1].isdecimal():
+        return number
     try:
-        share = number.endswith("%")
-        return float(number[:-1]) / 100 if share else int(number)
+        if not number.endswith("%"):
+            return int(number)
+        if not 0.0 <= (share := float(number[:-1]) / 100) < 1.0:  # 200 % are no 2 edits
+            raise ValueError
+        return share
     except ValueError:
         raise InputError(
-            f"{brief(written)} is neither a number of edits nor a share",
-            cure="give 5 or 10%, for example",
+            f"{brief(written)} is no number of edits, share, or number of characters",
+            cure="give 5, 10% or 10c, for example",
             where="--near",
         ) from None

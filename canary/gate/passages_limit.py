@@ -49,6 +49,7 @@ def check_passages(
     found = result.extractable(tries=tries, chance=chance)
     schemes = "; ".join(map(str, result.schemes))
     how = f"by greedy decoding or within {plural(tries, 'sample')} ({schemes})"
+    how += f", with up to {result.near_edits}" if result.texts.near else ""
     finding = _judged(found, most, how, trusted=trust_members)
     notes = list(result.notes)
     if trust_members and finding.outcome == "passed" and not _recognized(found):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,13 +11,17 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError
 from canary.models.decoding import Scheme
-from canary.models.language_model import Context
-from canary.passages.near_walk import Automaton, near_mass
+from canary.models.language_model import Context, LanguageModel
+from canary.passages.edits import Automaton, Edits
+from canary.passages.near_walk import near_mass
+from canary.passages.text_edits import TextAutomaton, Vocabulary
 from canary.passages.windows import Windows
 from canary.records.shards import Series
 from canary.records.validation import as_real, brief
 from canary.scoring.batcher import Batcher
 from canary.search.pricing import walk_memory
+from canary.statistics.numbers import plural
+from canary.tokens.token_bytes import token_bytes
 
 Floats = NDArray[np.float64]
 
@@ -23,30 +29,70 @@ _BODY = np.dtype("<f8")
 _SEED = int.from_bytes(b"near", "big")
 
 
-def edits_of(near: int | float, suffix: int) -> int:
-    """The number of edits that `near` allows: itself, or a share of the suffix's tokens.
+CHARACTERS = "c"
+"""What a number of edits ends with that are counted in characters."""
+
+
+def edits_of(near: float | str, suffix: int) -> int:
+    """The number of edits that `near` allows: itself, a share of the suffix's tokens, or as "10c".
 
     Raises
     ------
     InputError
-        If it is neither, or so large that every sample is near.
+        If it is none of these, or so large that every sample is near.
     """
-    value = as_real(near)
+    if isinstance(near, str):
+        number = near.removesuffix(CHARACTERS)
+        if number != near and number.isdecimal():
+            return int(number)
+        value = math.nan
+    else:
+        value = as_real(near)
     share = isinstance(near, float) and 0.0 < value < 1.0
     edits = np.floor(value * suffix + 1e-9) if share else value
     if not (0 <= edits < suffix and edits == np.floor(edits)):
         raise InputError(
             f"near={brief(near)} makes no sense for a suffix of {suffix} tokens",
-            cure=f"give a number of edits below {suffix}, or a share such as 0.1",
+            cure=f"give a number of edits below {suffix}, a share such as 0.1, or a number of "
+            "characters such as '10c'",
             where="near",
         )
     return int(edits)
 
 
+def automata(
+    model: LanguageModel, kinds: Mapping[str, Windows], edits: int, *, text: bool
+) -> Callable[[NDArray[np.int32]], Edits]:
+    """What counts the edits of a suffix: in tokens, or in bytes of its text.
+
+    Raises
+    ------
+    InputError
+        If all text is near that of a suffix.
+    UnsupportedError
+        If the tokenizer does not show what its tokens write.
+    """
+    if not text:
+        return lambda suffix: Automaton(suffix, edits)
+    vocabulary = Vocabulary(token_bytes(model.tokenizer, model.facts.vocabulary))
+    for name, windows in kinds.items():
+        for window in range(len(windows)):
+            size = int(vocabulary.lengths[windows.ids(window)[windows.grid.prefix :]].sum())
+            if size <= edits:
+                raise InputError(
+                    f"{plural(edits, 'edit')} of characters make no sense for a suffix with "
+                    f"{plural(size, 'byte')} of text, as in {name}[{windows.document[window]}], "
+                    f"from token {windows.position[window]} on",
+                    cure="allow fewer edits, or give a longer suffix",
+                    where="near",
+                )
+    return lambda suffix: TextAutomaton(suffix, edits, vocabulary)
+
+
 def near_masses(
     batcher: Batcher,
     windows: Windows,
-    edits: int,
+    automaton: Callable[[NDArray[np.int32]], Edits],
     scheme: Scheme,
     *,
     width: int,
@@ -67,7 +113,7 @@ def near_masses(
         rng = np.random.default_rng([_SEED, window])
         with batcher.model.open(context, memory_bytes=walk_memory(batcher.model)) as walker:
             mass = near_mass(
-                walker, batcher, Automaton(suffix, edits), scheme=scheme, log_probs=logs,
+                walker, batcher, automaton(suffix), scheme=scheme, log_probs=logs,
                 width=width, rng=rng,
             )  # fmt: skip
         found.append(np.array([mass.mass, *mass.interval(confidence)], np.float64))

@@ -5,6 +5,7 @@ and substitutions of tokens turn it into the suffix (Levenshtein). The row of th
 distances after some tokens is all that matters of them, so nodes of the model's tree from which
 no continuation can be near are left out, and those below which all are near are counted whole.
 Tokens that match nothing nearby have one row in common, and so one probability in sum.
+`canary.passages.text_edits` has another automaton, of the text that tokens write.
 
 Of the other nodes of a level a limited number is entered, each with a known chance, and stands for
 one over the chance of its path. The estimate has no bias, whatever the chances are.
@@ -12,8 +13,7 @@ one over the chance of its path. The estimate has no bias, whatever the chances 
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from canary.models.decoding import Scheme, drawn_probabilities
 from canary.models.language_model import Children, Nodes, Walker
+from canary.passages.edits import Edits, Moves
 from canary.scoring.batcher import Batcher
 from canary.search.node_sampling import systematic
 from canary.statistics.importance import count_deviation, weighted_interval
@@ -47,6 +48,8 @@ class NearMass:
         The largest part of the estimate that one node has that might have been missed.
     queries : int
         Tokens computed below the prefix.
+    exact : bool
+        Whether all that might be near was entered.
     """
 
     mass: float
@@ -55,11 +58,12 @@ class NearMass:
     most: float
     heaviest: float
     queries: int
+    exact: bool
 
     def interval(self, confidence: float) -> tuple[float, float]:
-        """Ends of the interval, each for half of the error."""
-        if self.deviation <= 0.0 or self.mass <= 0.0:
-            return self.least, self.most if self.mass <= 0.0 < self.deviation else self.least
+        """Ends of the interval, each for half of the error; what is certain if no draw hit."""
+        if self.exact or self.deviation <= 0.0 or self.mass <= 0.0:
+            return self.least, self.least if self.exact else self.most
         seen = self.mass, self.deviation
         low, high = weighted_interval(seen, self.heaviest, (1.0 - confidence) / 2.0)
         low = min(max(low, self.least), self.most)
@@ -81,43 +85,22 @@ class _Level:
     masses: Floats
     number: int
 
-
-class Automaton:
-    """Levenshtein's automaton of a suffix, for samples of its length."""
-
-    def __init__(self, suffix: NDArray[np.int32], edits: int) -> None:
-        self.suffix, self.edits = suffix, edits
-        self.places = np.arange(len(suffix) + 1)
-        self.start = np.minimum(self.places, edits + 1)[None]
-
-    def after(self, rows: Ints, matches: Bools) -> Ints:
-        """The rows after one more token; `matches` says of which tokens of the suffix it is one."""
-        best = np.minimum(rows[:, :-1] + ~matches, rows[:, 1:] + 1)
-        new = np.column_stack([rows[:, :1] + 1, best]) - self.places
-        return np.minimum(np.minimum.accumulate(new, axis=1) + self.places, self.edits + 1)
-
-    def least(self, rows: Ints, done: int) -> Ints:
-        """Fewest edits that a sample can end with after `done` tokens."""
-        fewest: Ints = (rows + np.abs(self.places - done)).min(axis=1)
-        return fewest
-
-    def most(self, rows: Ints, done: int) -> Ints:
-        """Most edits that it can end with."""
-        left = len(self.suffix) - np.minimum(self.places, done)
-        largest: Ints = (rows + left).min(axis=1)
-        return largest
-
-    def known(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Nodes, and tokens that change their rows in another way than all others do."""
-        nodes, places = np.nonzero(rows[:, :-1] <= self.edits)
-        pairs = np.unique(np.column_stack([nodes, self.suffix[places]]), axis=0)
-        return pairs[:, 0], pairs[:, 1]
+    def chosen(self, places: Ints) -> _Level:
+        """Some of its nodes, with the number of the level."""
+        return _Level(
+            self.paths[places],
+            self.handles[places],
+            self.rows[places],
+            self.weights[places],
+            self.masses[places],
+            self.number,
+        )
 
 
 def near_mass(
     walker: Walker,
     batcher: Batcher,
-    automaton: Automaton,
+    automaton: Edits,
     *,
     scheme: Scheme,
     log_probs: Floats,
@@ -130,7 +113,7 @@ def near_mass(
     ----------
     walker, batcher
         A model below the prefix, and what asks it.
-    automaton : Automaton
+    automaton : Automaton or TextAutomaton
         Of the suffix, m tokens, and of the edits that make a sample near.
     scheme : Scheme
         How the sample is drawn.
@@ -151,46 +134,51 @@ def near_mass(
     probability that it is missed after the true ones. Tokens that match nothing are drawn from
     the model itself. The suffix is always entered.
     """
-    suffix, edits, length = automaton.suffix, automaton.edits, len(automaton.suffix)
-    ahead = _ahead(log_probs, edits)
+    guide = automaton.guide(log_probs)
     vocabulary = Children(np.arange(batcher.model.facts.vocabulary, dtype=np.int32))
     level = _Level(
         np.zeros((1, 0), np.int32), np.full(1, -1), automaton.start, np.ones(1), np.ones(1), 0
     )
     above, counts = [np.zeros(1, np.int64)], list[Floats]()
-    weights, levels, queries, dead = [level.weights], list[int](), 0, 0.0
+    weights, levels, queries, dead, exact = [level.weights], list[int](), 0, 0.0, True
     held = np.zeros(0, np.int64)
-    for done in range(1, length + 1):
-        size = len(level.weights)
-        levels.append(size)
+    for done in range(1, automaton.levels + 2):
+        levels.append(len(level.weights))
+        # What was drawn unseen may turn out to be near, or not to come near any more.
+        near = automaton.near(level.rows, done - 1)
+        counts.append(np.where(near, level.masses, 0.0))
+        far = automaton.least(level.rows, done - 1) > automaton.edits
+        dead += float(level.masses[far & ~near].sum())
+        places = np.flatnonzero(~near & ~far)
+        if not len(places):
+            break
+        level, size = level.chosen(places), len(places)
         lengths = np.full(size, done - 1)
         nodes = Nodes(level.paths, lengths, lengths, level.handles)
-        found = batcher.expand(walker, nodes, vocabulary, keep=done < length)
+        found = batcher.expand(walker, nodes, vocabulary, keep=done < automaton.levels)
         queries += found.queries
         walker.release(held)
         held = found.handles[found.handles >= 0]
         chances = drawn_probabilities(found.log_probs, scheme)
-        children = _children_of(level, chances, automaton)
-        least = automaton.least(children.rows, done)
-        near = automaton.most(children.rows, done) <= edits
-        counts.append(
-            np.bincount(children.above[near], children.masses[near], size).astype(np.float64)
-        )
-        dead += float(children.masses[least > edits].sum())
-        here = (least <= edits) & ~near & (children.masses > 0.0)
+        moves = automaton.moves(level.rows, done)
+        masses = level.masses[moves.above] * _shares(moves, chances)
+        mine = np.bincount(moves.above[moves.near], masses[moves.near], size)
+        counts[-1][places] = mine
+        dead += float(masses[moves.least > automaton.edits].sum())
+        here = (moves.least <= automaton.edits) & ~moves.near & (masses > 0.0)
         if not here.any():
             break
-        children = children.chosen(here)
-        guess = np.sqrt(np.maximum(ahead[done, edits - least[here]], _LEAST_AHEAD))
-        true = children.choices == suffix[done - 1]
-        true &= (level.paths[children.above] == suffix[: done - 1]).all(axis=1)
-        worth = level.weights[children.above] * children.masses * guess
-        copies = _copies(worth, children.choices >= 0, true, width)
-        chances[automaton.known(level.rows)] = 0.0
-        entered = _entered(copies, children, chances, rng)
-        above.append(level.number + children.above[entered.children])
-        weights.append(level.weights[children.above[entered.children]] / entered.chances)
-        level = _below(level, found.handles, children, entered, chances)
+        moves, masses = moves.chosen(here), masses[here]
+        guess = np.sqrt(np.maximum(automaton.guess(guide, moves, done), _LEAST_AHEAD))
+        worth = level.weights[moves.above] * masses * guess
+        true = _true(level, moves, automaton.suffix, done)
+        copies = _copies(worth, moves.choices >= 0, true, width)
+        entered = _entered(copies, moves, chances, rng)
+        exact &= entered.all
+        above.append(level.number + places[moves.above[entered.children]])
+        weights.append(level.weights[moves.above[entered.children]] / entered.chances)
+        first, level = level.number + levels[-1], replace(level, handles=found.handles)
+        level = replace(_below(level, moves, (masses, chances), entered, automaton), number=first)
         kept = np.intersect1d(held, level.handles)
         walker.release(np.setdiff1d(held, kept))
         held = kept
@@ -204,75 +192,63 @@ def near_mass(
         most=max(1.0 - dead, float(each.sum())),
         heaviest=float(parts[together > 1.0].max(initial=0.0)),
         queries=queries,
+        exact=exact,
     )
 
 
-class _Children(NamedTuple):
-    """Children of a level: one for each token that is known to its node, and one for all others.
-
-    Positions of the nodes above, tokens (-1 for all others), rows, and probabilities of the paths.
-    """
-
-    above: Ints
-    choices: Ints
-    rows: Ints
-    masses: Floats
-
-    def chosen(self, which: Bools) -> _Children:
-        return _Children(
-            self.above[which], self.choices[which], self.rows[which], self.masses[which]
-        )
-
-
 class _Entered(NamedTuple):
-    """Positions among the children, tokens, and the chances of having been entered."""
+    """Positions among the moves, tokens, the chances of having been entered, and if all were."""
 
     children: Ints
     choices: Ints
     chances: Floats
+    all: bool
 
 
-def _children_of(level: _Level, chances: Floats, automaton: Automaton) -> _Children:
-    nodes, tokens = automaton.known(level.rows)
-    size = len(level.weights)
-    shares = chances[nodes, tokens]
-    rest = np.maximum(1.0 - np.bincount(nodes, shares, size), 0.0)
-    none = np.zeros((size, len(automaton.suffix)), np.bool_)
-    rows = automaton.after(level.rows[nodes], automaton.suffix == tokens[:, None])
-    above = np.concatenate([nodes, np.arange(size)])
-    return _Children(
-        above,
-        np.concatenate([tokens, np.full(size, -1)]),
-        np.concatenate([rows, automaton.after(level.rows, none)]),
-        level.masses[above] * np.concatenate([shares, rest]),
-    )
+def _shares(moves: Moves, chances: Floats) -> Floats:
+    """The probability of each move below its node; those of known tokens become 0 in `chances`."""
+    single = moves.choices >= 0
+    known = moves.above[single], moves.choices[single]
+    shares = np.empty(len(single))
+    shares[single] = chances[known]
+    chances[known] = 0.0
+    shares[~single] = chances[moves.above[~single]].sum(axis=1)
+    return shares
+
+
+def _true(level: _Level, moves: Moves, suffix: NDArray[np.int32], done: int) -> Bools:
+    """Which move is that of the suffix itself."""
+    if done > len(suffix):
+        return np.zeros(len(moves.choices), np.bool_)
+    same = (level.paths == suffix[: done - 1]).all(axis=1)
+    found: Bools = (moves.choices == suffix[done - 1]) & same[moves.above]
+    return found
 
 
 def _below(
-    level: _Level, handles: Ints, children: _Children, entered: _Entered, others: Floats
+    level: _Level,
+    moves: Moves,
+    known: tuple[Floats, Floats],
+    entered: _Entered,
+    automaton: Edits,
 ) -> _Level:
-    """The next level; `others` are the probabilities of tokens that are not known to a node."""
+    """The next level, with the number of this one.
+
+    `known` are the probabilities of the moves, and those of the other tokens of each node.
+    """
+    masses, others = known
     chosen = entered.children
-    at = children.above[chosen]
-    drawn = level.masses[at] * others[at, entered.choices]
+    at, rows, drawn = moves.above[chosen], moves.rows[chosen], moves.choices[chosen] < 0
+    rows[drawn] = automaton.entered(level.rows[at[drawn]], entered.choices[drawn], rows[drawn])
+    unseen = level.masses[at] * others[at, entered.choices]
     return _Level(
         paths=np.column_stack([level.paths[at], entered.choices.astype(np.int32)]),
-        handles=handles[at],
-        rows=children.rows[chosen],
+        handles=level.handles[at],
+        rows=rows,
         weights=level.weights[at] / entered.chances,
-        masses=np.where(children.choices[chosen] >= 0, children.masses[chosen], drawn),
-        number=level.number + len(level.weights),
+        masses=np.where(drawn, unseen, masses[chosen]),
+        number=level.number,
     )
-
-
-def _ahead(log_probs: Floats, edits: int) -> Floats:
-    """The chance of at most r misses from each place on, of shape (m + 1, edits + 1)."""
-    table = np.ones((len(log_probs) + 1, edits + 1))
-    for at in range(len(log_probs) - 1, -1, -1):
-        hit = math.exp(min(log_probs[at], 0.0))
-        table[at] = hit * table[at + 1]
-        table[at, 1:] += (1.0 - hit) * table[at + 1, :-1]
-    return table
 
 
 def _copies(worth: Floats, single: Bools, certain: Bools, width: int) -> Floats:
@@ -290,22 +266,22 @@ def _copies(worth: Floats, single: Bools, certain: Bools, width: int) -> Floats:
         full |= more
 
 
-def _entered(
-    copies: Floats, children: _Children, others: Floats, rng: np.random.Generator
-) -> _Entered:
-    """The children that are entered.
+def _entered(copies: Floats, moves: Moves, others: Floats, rng: np.random.Generator) -> _Entered:
+    """The moves that are entered.
 
     One without a token of its own stands for the `others` of its node, of which as many are drawn
     as it is to give.
     """
-    several = (children.choices < 0) & (copies > 1.0)
+    several = (moves.choices < 0) & (copies > 1.0)
     once = np.flatnonzero(~several & (copies > 0.0))
     once = once[systematic(np.minimum(copies[once], 1.0), rng)]
-    single = once[children.choices[once] >= 0]
-    found = [_Entered(single, children.choices[single], np.minimum(copies[single], 1.0))]
-    together = np.concatenate([once[children.choices[once] < 0], np.flatnonzero(several)])
+    single = once[moves.choices[once] >= 0]
+    found = [(single, moves.choices[single], np.minimum(copies[single], 1.0))]
+    whole = len(single) == np.count_nonzero(moves.choices >= 0)
+    together = np.concatenate([once[moves.choices[once] < 0], np.flatnonzero(several)])
+    whole &= len(together) == np.count_nonzero(moves.choices < 0)
     for child in together.tolist():
-        shares = others[children.above[child]]
+        shares = others[moves.above[child]]
         total = float(shares.sum())
         if total <= 0.0:  # what seemed to be left is rounding
             continue
@@ -314,5 +290,7 @@ def _entered(
             picked = np.flatnonzero(systematic(chances, rng))
         else:
             picked = np.array([int(rng.choice(len(shares), p=shares / total))])
-        found.append(_Entered(np.full(len(picked), child), picked, chances[picked]))
-    return _Entered(*map(np.concatenate, zip(*found, strict=True)))
+        found.append((np.full(len(picked), child), picked, chances[picked]))
+        whole &= bool((chances[shares > 0.0] >= 1.0).all())
+    children, choices, entered = map(np.concatenate, zip(*found, strict=True))
+    return _Entered(children, choices, entered, whole and bool((entered >= 1.0).all()))

@@ -344,14 +344,25 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
 
         return self._share(lambda kind: tries_for(kind.near_log_prob, chance) <= tries)
 
+    @property
+    def near_edits(self) -> str:
+        """How far from a suffix a near sample may be, in words."""
+        unit = " of characters" if self.settings.get("near_unit") else ""
+        return plural(int(self.settings["near"]), "edit") + unit
+
     def extractable(self, *, tries: int, chance: float = 0.5) -> Extractable:
-        """The share of windows that come out by greedy decoding, or as in `rate` by any scheme."""
+        """The share of windows that come out by greedy decoding, or as in `rate` by any scheme.
+
+        Where near passages were measured, what comes near counts too, as in `near_rate`.
+        """
         chance_within(0.0, tries)
 
         def hits(kind: Passages) -> NDArray[np.bool_]:
             found = kind.greedy
             for at in range(len(self.schemes)):
                 found = found | (tries_for(kind.log_prob(at), chance) <= tries)
+            if kind.near:
+                found = found | (tries_for(kind.near_log_prob, chance) <= tries)
             return found
 
         return self._share(hits)

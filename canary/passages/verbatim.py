@@ -15,7 +15,7 @@ from canary.errors import InputError, RecordError
 from canary.models.decoding import Scheme
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
-from canary.passages.near import edits_of, near_columns, near_masses
+from canary.passages.near import automata, edits_of, near_columns, near_masses
 from canary.passages.result import AfterPrefix, Passages, Verbatim
 from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, shows_progress, stage
@@ -45,7 +45,7 @@ def verbatim(
     stride: int | None = None,
     copies: Sequence[int] | None = None,
     weights: Sequence[float] | None = None,
-    near: float | None = None,
+    near: float | str | None = None,
     near_width: int = 80,
     confidence: float = 0.95,
     parts: str | os.PathLike[str] | None = None,
@@ -82,10 +82,12 @@ def verbatim(
         drawn by groups of copies the texts of its group over those measured, as
         `canary.corpus.duplicates.Duplicates.weights` gives them. All rates are then those of the
         training data, with intervals that respect the weights.
-    near : int or float, optional
+    near : int, float or str, optional
         Also measure how probable it is that a sample under the first scheme comes near a suffix:
         within this number of insertions, deletions and substitutions of tokens, or within this
-        share of its tokens.
+        share of its tokens. As "10c" it is that of characters (bytes of UTF-8): then the text of
+        a sample, which may be that many tokens longer, has to begin with a text so near that of
+        the suffix, whatever its tokens are.
     near_width : int
         Nodes of a level that this enters, about: four times as many halve its intervals.
     confidence : float
@@ -134,7 +136,7 @@ def verbatim(
     check_confidence(confidence, "verbatim")
     prefixes = _prefixes(prefix)
     grid = _grid(max(prefixes), suffix, stride)
-    edits = None if near is None else edits_of(near, grid.suffix)
+    edits, of_text = None if near is None else edits_of(near, grid.suffix), isinstance(near, str)
     whole_number(near_width, "near_width", at_least=2, cure="give a number of nodes, such as 80")
     asked = _schemes(schemes)
     if whole and (len(prefixes) > 1 or edits is not None):
@@ -146,7 +148,9 @@ def verbatim(
     if controls is not None:
         longest["controls"] = cut(encoder, controls, grid, name="controls")
         refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
-    _check_fits(seam, longest["texts"])
+    longer = edits if edits and of_text else 0
+    _check_fits(seam, longest["texts"], longer)
+    counting = None if edits is None else automata(seam, longest, edits, text=of_text)
     at_once = _longest_piece(seam, longest["texts"]) if whole else None
     kinds = {name: windows.after(prefixes[0]) for name, windows in longest.items()}
     digests = {name: windows.digest for name, windows in kinds.items()}
@@ -156,6 +160,7 @@ def verbatim(
         "stride": grid.stride,
         "start_token": scoring.start_token,
         **({} if edits is None else {"near": edits, "near_width": near_width}),
+        **({"near_unit": "characters"} if of_text else {}),
         **({} if len(prefixes) == 1 else {"prefixes": list(prefixes)}),
         **({"context": "document", "context_tokens": at_once} if whole else {}),
     }
@@ -183,13 +188,14 @@ def verbatim(
             for tokens in prefixes[1:]
         ]
         for name, windows in kinds.items():
-            if edits is None:
+            if counting is None:
                 break
-            advance = stage(progress, f"near {name}", len(windows) * grid.suffix * near_width)
+            sample = grid.suffix + longer
+            advance = stage(progress, f"near {name}", len(windows) * sample * near_width)
             masses = near_masses(
                 Batcher(seam, batch_size=scoring.batch_size, progress=advance),
                 windows,
-                edits,
+                counting,
                 asked[0],
                 width=near_width,
                 confidence=confidence,
@@ -303,16 +309,18 @@ def _schemes(given: Scheme | Sequence[Scheme]) -> tuple[Scheme, ...]:
     found = one_or_more(given, Scheme, "a Scheme or several", cure=cure)
     if not found or len(set(found)) < len(found):
         problem = "is listed twice" if found else "is missing"
-        raise InputError(f"a decoding scheme {problem}", cure=cure, where="schemes")
+        cure = "list each scheme once" if found else cure
+        raise InputError(f"a decoding scheme {problem}", cure=cure, where="scheme")
     return found
 
 
-def _check_fits(model: LanguageModel, windows: Windows) -> None:
-    """Refuse windows that are longer than the model takes."""
-    limit, tokens = model.facts.length_limit, len(windows.before) + windows.grid.width
+def _check_fits(model: LanguageModel, windows: Windows, longer: int = 0) -> None:
+    """Refuse windows that are longer than the model takes, or samples that are `longer`."""
+    limit, tokens = model.facts.length_limit, len(windows.before) + windows.grid.width + longer
     if limit is not None and tokens > limit:
         raise InputError(
-            f"a window of {tokens} tokens (prefix, suffix and start token) is longer than the "
+            f"a window of {tokens} tokens (prefix, suffix, start token"
+            f"{', edits' if longer else ''}) is longer than the "
             f"{limit} that the model takes",
             cure="give a shorter prefix or suffix",
             where="prefix",

@@ -64,8 +64,8 @@ class VerbatimMonitor:
     clock : callable
         Seconds, for tests.
     **options
-        As in `canary.verbatim`: `schemes`, `prefix`, `suffix`, `stride`, `confidence`,
-        `start_token` and `batch_size`.
+        As in `canary.verbatim`: `schemes`, `prefix`, `suffix`, `stride`, `copies`, `weights`,
+        `near`, `near_width`, `confidence`, `start_token`, `context` and `batch_size`.
 
     Raises
     ------

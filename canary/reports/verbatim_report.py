@@ -45,6 +45,7 @@ _FEW = 0.01
 def verbatim_report(result: Verbatim) -> Report:
     """What there is to say about the passages that a model repeats."""
     found, grid = result.greedy_rate(), result.settings
+    characters = "near_unit" in grid
     drawn = result.rate(tries=_SHOWN_TRIES, chance=_CHANCE)
     near = result.near_rate(tries=_SHOWN_TRIES, chance=_CHANCE) if result.texts.near else None
     million = result.rate(tries=_TRIES[-1], chance=_CHANCE)
@@ -96,7 +97,8 @@ def verbatim_report(result: Verbatim) -> Report:
                 alike=alike,
                 drawn_others=drawn.controls and _of(drawn.controls),
                 million_others=million.controls and _of(million.controls),
-                near=near and count(near.texts.hits),
+                near=near and not characters and count(near.texts.hits),
+                near_text=near and characters and count(near.texts.hits),
                 edits=grid.get("near"),
             ),
             sentence(
@@ -182,7 +184,9 @@ def _percent(share: float) -> str:
 def rates(result: Verbatim) -> Iterator[Block]:
     """The share of passages by greedy decoding, and within numbers of samples."""
     yield _rates(result, tested=False)
-    yield from said("verbatim.rates", near=bool(result.texts.near))
+    characters = "near_unit" in result.settings
+    near = bool(result.texts.near) and not characters
+    yield from said("verbatim.rates", near=near, near_text=characters)
 
 
 def _rates(result: Verbatim, *, tested: bool = True) -> Table:
@@ -192,7 +196,7 @@ def _rates(result: Verbatim, *, tested: bool = True) -> Table:
             named = f"asked {plural(tries, 'time')} ({scheme})"
             found[named] = result.rate(scheme, tries=tries, chance=_CHANCE)
     for tries in _TRIES if result.texts.near else ():
-        edits = plural(int(result.settings["near"]), "edit")
+        edits = result.near_edits
         named = f"asked {plural(tries, 'time')} ({result.schemes[0]}), within {edits}"
         found[named] = result.near_rate(tries=tries, chance=_CHANCE)
     columns = ["How", "Texts"]
@@ -282,7 +286,7 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
     samples = f"when asked {count(_SHOWN_TRIES)} times"
     found = {"at the first try": (kind.greedy, CURVE), samples: (out, SERIES[1])}
     if kind.near:
-        edits = plural(int(result.settings["near"]), "edit")
+        edits = result.near_edits
         near = tries_for(kind.near_log_prob, _CHANCE) <= _SHOWN_TRIES
         found[f"within {edits}, {samples}"] = near, SERIES[4]
     levels, any_way = [], np.zeros(len(kind), np.bool_)

@@ -74,6 +74,12 @@ class FastTokenizer:
         return 1 + max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @property
+    def names(self) -> dict[int, str]:
+        """The name of each token, added and special ones included."""
+        known = self._backend.get_vocab(with_added_tokens=True)
+        return {token: name for name, token in known.items()}
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides how it encodes."""
         about = [self.spec, True] if self.splits_special else self.spec

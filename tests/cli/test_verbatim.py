@@ -61,6 +61,8 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
         (("--texts", "train.jsonl", "--copies", "n"), "train.jsonl:1: has no whole number of 1 or"),
         (("--texts", "train.jsonl", "--weights", "n"), "train.jsonl:1: has no number above 0 in"),
         (("--texts", "train.jsonl", "--prefix", "4,x"), "no list of whole numbers"),
+        (("--texts", "train.jsonl", "--near", "200%"), "'200%' is no number of edits, share, or"),
+        (("--texts", "train.jsonl", "--scheme", "t=1", "--scheme", "t=1.0"), "--scheme: a decod"),
         (("--texts", "nowhere.jsonl"), "nowhere.jsonl"),
     ],
 )

@@ -91,6 +91,24 @@ def test_what_is_not_finite_is_said_and_with_a_limit_an_error(caplog):
         monitor.finish(module)
 
 
+def test_weights_and_near_passages_are_those_of_the_test():
+    model, texts, weights = known("gpt2").module, repeated(6), [1, 2, 3, 4, 5, 6]
+    options = {"weights": weights, "near": "1c", "near_width": 4, "stride": 99, **SMALL}
+    monitor = VerbatimMonitor(
+        texts, strings(6), tokenizer=TOKENIZER, max_extractable=0.1, tries=100, **options
+    )
+    found = monitor.start(model)
+    seam = canary.load(model, tokenizer=TOKENIZER)
+    alone = canary.verbatim(seam, texts, strings(6), **options)
+    assert found.texts == alone.texts
+    assert found.texts.weights == tuple(map(float, weights))
+    assert len(found.texts.near) == 6
+    verdict = canary.check(found, max_extractable=0.1, tries=100)
+    assert "with up to 1 edit of characters" in verdict.reason.sentence
+    assert monitor.exceeded is (verdict.outcome == "failed")
+    monitor.finish(model)
+
+
 def test_it_stays_within_its_share_of_the_time(monkeypatch):
     now = [0.0]
 

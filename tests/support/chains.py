@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cache
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -43,6 +44,18 @@ def chain_model(rng, *, length, vocabulary=30, states=40, sure=0.8, back=0.5):
     return model, suffix
 
 
+@cache
+def distance(one, other):
+    """Levenshtein's distance, from its definition."""
+    if not one or not other:
+        return len(one) + len(other)
+    return min(
+        distance(one[1:], other) + 1,
+        distance(one, other[1:]) + 1,
+        distance(one[1:], other[1:]) + (one[0] != other[0]),
+    )
+
+
 def exact_mass(model, suffix, edits, scheme=Scheme()):  # noqa: B008 - frozen
     """The probability that a sample of its length is within some edits of the suffix.
 
@@ -66,3 +79,33 @@ def exact_mass(model, suffix, edits, scheme=Scheme()):  # noqa: B008 - frozen
                     after[int(transitions[state, token]), tuple(new)] += mass * share
         masses = after
     return sum(mass for (_, row), mass in masses.items() if row[-1] <= edits)
+
+
+def exact_text_mass(model, suffix, edits, written, scheme=Scheme()):  # noqa: B008 - frozen
+    """The probability that the text of a sample begins within some edits of the suffix's text.
+
+    A sample is as many tokens as the suffix has, and `edits` more; it ends at a token of which
+    nothing is `written`. It goes through all states of the model and all rows of the table.
+    """
+    transitions, shares = model._transitions, drawn_probabilities(model._log_probs, scheme)
+    text, cap = b"".join(written[token] for token in suffix), edits + 1
+    masses, near = {(1, tuple(min(j, cap) for j in range(len(text) + 1))): 1.0}, 0.0
+    for _ in range(len(suffix) + edits):
+        after = defaultdict(float)
+        for (state, row), mass in masses.items():
+            for token, share in enumerate(shares[state]):
+                here = row
+                for byte in written[token] or b"":
+                    new = [min(here[0] + 1, cap)]
+                    for j in range(1, len(text) + 1):
+                        other = here[j - 1] + (byte != text[j - 1])
+                        new.append(min(here[j] + 1, new[-1] + 1, other, cap))
+                    here = tuple(new)
+                    if here[-1] <= edits:
+                        near += mass * share
+                        break
+                else:
+                    if written[token] and min(here) <= edits:
+                        after[int(transitions[state, token]), here] += mass * share
+        masses = after
+    return near
