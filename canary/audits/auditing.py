@@ -73,6 +73,7 @@ def exposure(
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
     context: str | None = "",
+    chat_template: str | None = AUTO,
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> Exposures:
@@ -83,7 +84,7 @@ def exposure(
     model, canaries, method, budget, draws, seconds, seed, start_token
         As for `canary.audit`. Besides, `method` may be ``"skew-normal"``: the estimate that
         an audit gives beside each exposure becomes the exposure. It has no p-value.
-    start_texts, context, batch_size, progress
+    start_texts, context, chat_template, batch_size, progress
         As for `canary.audit`.
 
     Returns
@@ -121,6 +122,7 @@ def exposure(
         start_token=start_token,
         start_texts=start_texts,
         context=context or "",
+        chat_template=chat_template,
         batch_size=batch_size,
         progress=progress,
     )
@@ -156,6 +158,7 @@ def audit(
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
     context: str | None = "",
+    chat_template: str | None = AUTO,
     batch_size: int | None = None,
     progress: Progress = None,
     parts: str | os.PathLike[str] | None = None,
@@ -197,11 +200,11 @@ def audit(
         no token.
     start_texts : sequence of str, optional
         Training texts without a canary, by which ``"auto"`` chooses.
-    context : str, optional
-        Text before each candidate; see `canary.tokens.candidates.CandidateEncoder`.
+    context, chat_template : str, optional
+        Text before each candidate, or what renders it: see `canary.scoring.run_options.RunOptions`.
     batch_size : int, optional
-        Found by trial unless given. It changes results within the model's noise only.
-    progress : callable or bool, optional
+        Found by trial unless given.
+    progress
         See `canary.records.progress.Progress`.
     parts : path-like, optional
         A folder for finished pieces. An audit that was killed continues from there when it
@@ -244,6 +247,7 @@ def audit(
         start_token=start_token,
         start_texts=start_texts,
         context=context or "",
+        chat_template=chat_template,
         batch_size=batch_size,
         progress=progress,
     )

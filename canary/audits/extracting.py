@@ -53,6 +53,7 @@ def extract(
     start_token: str | None = AUTO,
     start_texts: Sequence[str] | None = None,
     context: str | None = "",
+    chat_template: str | None = AUTO,
     batch_size: int | None = None,
     progress: Progress = None,
 ) -> Extraction:
@@ -89,7 +90,7 @@ def extract(
     most_open : int
         How many open nodes are kept. If more are open, the most expensive are dropped, and
         the answer is proven up to their cost only.
-    start_token, start_texts, context, batch_size, progress
+    start_token, start_texts, context, chat_template, batch_size, progress
         As for `canary.audit`; `start_texts` must not hold a canary.
 
     Returns
@@ -125,6 +126,7 @@ def extract(
         start_token=start_token,
         start_texts=start_texts,
         context=context or "",
+        chat_template=chat_template,
         batch_size=batch_size,
         progress=progress,
     )

@@ -90,10 +90,11 @@ class StartChoice(Record, written=(..., "settled")):
     token : str or None
         The start token; None for nothing but what the tokenizer itself puts there.
     why : str
-        ``"asked"``; ``"tokenizer"``: it puts `own` before each text itself; ``"alone"``: there
-        is nothing else to choose from; ``"evidence"``: `tried` speaks for it; ``"floors"``: the
-        same with lower bounds of bits, off the most likely tokens; ``"unpriced"``: there was no
-        evidence to be had, so that it is not known.
+        ``"asked"``; ``"template"``: `context` is what a chat template puts there; ``"tokenizer"``:
+        it puts `own` before each text itself; ``"alone"``: there is nothing else to choose from;
+        ``"evidence"``: `tried` speaks for it; ``"floors"``: the same with lower bounds of bits, off
+        the most likely tokens; ``"unpriced"``: there was no evidence to be had, so that it is not
+        known.
     own, context : str, bool
         What the tokenizer itself puts before a text, if anything, and whether a text comes
         before each candidate.
@@ -106,7 +107,7 @@ class StartChoice(Record, written=(..., "settled")):
     """
 
     token: str | None
-    why: Literal["asked", "tokenizer", "alone", "evidence", "floors", "unpriced"]
+    why: Literal["asked", "template", "tokenizer", "alone", "evidence", "floors", "unpriced"]
     own: str = ""
     context: bool = False
     texts: int = 0
@@ -122,7 +123,7 @@ class StartChoice(Record, written=(..., "settled")):
     @property
     def tested(self) -> bool:
         """Whether it was named, and the canaries are not more exposed after anything else tried."""
-        return self.why == "asked" and bool(self.compared) and not self.rivals
+        return self.why in ("asked", "template") and bool(self.compared) and not self.rivals
 
     @property
     def flag(self) -> str:
@@ -162,6 +163,8 @@ class StartChoice(Record, written=(..., "settled")):
         bare = self.token is None and not self.own and not self.context
         if self.why == "tokenizer":
             return f"Before each candidate comes {self.own}, which the tokenizer puts there."
+        if self.why == "template":
+            return f"{_TEMPLATE} {self._asked_note(bare=bare)}".rstrip()
         if self.why == "asked":
             return self._asked_note(bare=bare)
         if self.why == "alone":
@@ -232,6 +235,10 @@ class StartChoice(Record, written=(..., "settled")):
             raise ValueError("the start token is not one of those that were tried")
 
 
+_TEMPLATE = (
+    "Before each candidate comes what the chat template of the tokenizer puts before such a "
+    "message (its settings hold the text, as context)."
+)
 _NOTHING_ASKED = (
     "No start token was put before each candidate, as you asked, so the first token of each was "
     "not counted and the rest was priced as if nothing came before. If training put a token "

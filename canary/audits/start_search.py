@@ -66,6 +66,8 @@ def started(
     An InputError is raised if a start text holds a canary (a choice that depends on secrets
     would make p-values wrong), there are none, or the start token was named besides.
     """
+    asked, role = options, "" if canaries is None else canaries.role
+    options = options.in_chat(model.tokenizer, formats, role)
     texts = options.start_texts
     if texts is not None and canaries is not None and canaries.canaries:
         find = find_canaries(canaries, canaries.canaries)
@@ -90,7 +92,10 @@ def started(
         plain = CandidateEncoder(model.tokenizer, None, options.context)
         own = starts.own_start(plain, formats[0].candidate(formats[0].unrank(0))) or ""
         named = named_start(options.start_token)
-        start = StartChoice(named, "asked", own=own, context=bool(options.context))
+        why: Literal["asked", "template"] = "asked"
+        if options.context != asked.context:
+            why = "template"
+        start = StartChoice(named, why, own=own, context=bool(options.context))
     options = replace(options, start_token=start.token, start_texts=None)
     if canaries is not None:
         start = _with_rivals(model, canaries, start, options, draws=draws)
@@ -266,7 +271,10 @@ def _with_rivals(
     groups) and the median exposure, off skew-normal curves, is higher by more than a bit and a
     fifth of what lies beyond the draws. It chooses nothing, so p-values stay what they are.
     """
-    if choice.why not in ("evidence", "asked") or "score" not in model.facts.capabilities:
+    if (
+        choice.why not in ("evidence", "asked", "template")
+        or "score" not in model.facts.capabilities
+    ):
         return choice
     injected = _Injected.of(canaries, draws=draws, seed=options.seed)
     mine = options.encoder(model)

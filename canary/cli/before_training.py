@@ -14,7 +14,7 @@ from canary.cli.options import whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one
 from canary.cli.server_options import Count, Whole
 from canary.errors import CorpusError, InputError, OutputError
-from canary.records.validation import brief
+from canary.records.validation import AUTO, brief
 from canary.statistics.numbers import plural
 
 _SHOWN = 80  # characters of a format
@@ -74,6 +74,7 @@ class PlacingOptions(CorpusOptions):
     seed="N: The seed of the draws. Keep it as secret as the canaries.  [default: drawn]",
     coin_flips="Toss a fair coin for each canary: tails keeps it out, as one more control. "
     "canary check --max-epsilon needs that.",
+    role="For a corpus of chats: who says the canaries.",
 )
 def generate(
     formats: list[str],
@@ -87,6 +88,7 @@ def generate(
     seed: Whole | None = None,
     force: bool = False,
     coin_flips: bool = False,
+    role: Literal["assistant", "user", "system"] | None = None,
 ) -> Result:
     """Draw canaries, which are random secrets, and controls.
 
@@ -101,7 +103,7 @@ def generate(
     files = [] if kind == "format" else [Path(name) for name in formats]
     check_outputs([(out, (KIND,))], inputs=[*files, *([words] if words else [])], force=force)
     given: dict[str, Any] = {"repetitions": numbers, "controls": controls, "seed": seed}
-    given["coin_flips"] = coin_flips
+    given |= {"coin_flips": coin_flips, "role": role or ""}
     if kind == "format":
         spaces: Any = formats if words is None else with_words(formats, read_words(words))
         canaries = draw(spaces, per_repetition=per_repetition, **given)
@@ -249,6 +251,7 @@ def verify(
     options: CorpusOptions,
     tokenizer: str | None = None,
     context: str = "",
+    chat_template: str = AUTO,
     workers: Count = 1,
     as_json: bool = False,
 ) -> None:
@@ -274,6 +277,7 @@ def verify(
             **options.reading(),
             tokenizer=tokenizer,
             context=context,
+            chat_template=chat_template,
             workers=workers,
             progress=bars.stage,
         )

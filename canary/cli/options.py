@@ -96,6 +96,9 @@ HELP: Mapping[str, str] = {
     r"adds it: a name (\n is understood), or none. Where auto is the default, it takes the token "
     "after which text without secrets is most likely.",
     "context": r"TEXT: Text before every candidate; \n and \t are understood.",
+    "chat_template": "ROLE: The role of the chat message that holds a candidate: assistant, user "
+    "or system. The tokenizer's chat template says what comes before it. auto takes the role of "
+    "the canary set, none is off.",
     "tokenizer": "PATH: A tokenizer other than the model's; a served model needs one.",
     "factory": "MODULE:FUNCTION: Your function that builds a torch model from its config.json. "
     "canary runs it. path/to/file.py:FUNCTION works as well.",
@@ -137,7 +140,8 @@ PANELS: Mapping[str, str] = {
     "Risk scores": "prior bins scale least smooth",
     "Privacy bound": "coin_flips max_epsilon delta guesses mechanism",
     "Names in the report": "model_name corpus_name auditor",
-    "Model": "start_token start_texts context tokenizer factory dtype device batch_size",
+    "Model": "start_token start_texts context chat_template tokenizer factory dtype device "
+    "batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
     "in_flight request_timeout top_k",
     "Ray cluster": "ray workers worker_cpus worker_gpus",
@@ -233,10 +237,12 @@ class FindingOptions(ModelOptions):
 
     start_token: str | None = AUTO
     start_texts: Path | None = None
+    chat_template: str = AUTO
 
     def running(self) -> dict[str, Any]:
         """As `ModelOptions.running`; the texts are read."""
-        return {**super().running(), "start_texts": lines_of(self.start_texts)}
+        texts = lines_of(self.start_texts)
+        return {**super().running(), "start_texts": texts, "chat_template": self.chat_template}
 
 
 @dataclass(frozen=True)

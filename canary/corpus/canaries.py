@@ -23,9 +23,10 @@ from canary.formats.format import Format
 from canary.records.files import kind_there
 from canary.records.record import Document, from_plain, write_as
 from canary.records.sealing import sealed
-from canary.records.validation import flag, of_kind, whole_number
+from canary.records.validation import flag, of_kind, one_of, whole_number
 from canary.records.versioned_json import render_document
 from canary.statistics.numbers import Shown, picked
+from canary.tokens.chats import ROLES
 
 __all__ = ["Canary", "CanarySet", "canary_set", "generate"]
 
@@ -45,7 +46,7 @@ class CanarySet(
     Document,
     kind=KIND,
     schema=SCHEMA,
-    written=("formats", "seed", "natural", "canaries"),
+    written=("formats", "seed", "natural", "role", "canaries"),
     sparse=True,
 ):
     """Canaries and controls, with the formats they are drawn from; holds secrets.
@@ -66,6 +67,9 @@ class CanarySet(
         Whether the secrets were found in a corpus and not drawn. They have no p-values, as
         nothing follows from their exposure by chance; they are not injected. Controls among
         them are drawn as always.
+    role : str
+        Who says the canaries, if they are chat messages: ``"assistant"``, ``"user"`` or
+        ``"system"``; empty if they are texts.
 
     Raises
     ------
@@ -85,6 +89,7 @@ class CanarySet(
     canaries: tuple[Canary, ...]
     seed: int
     natural: bool = False
+    role: str = ""
 
     def summary(self) -> str:
         """How many canaries and controls, of which formats; no secret."""
@@ -98,6 +103,7 @@ class CanarySet(
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise InputError("the seed is negative", cure="give 0 or more", where="seed")
+        one_of(self.role, "role", ("", *ROLES))
         check_parts(self.formats, self.canaries)
         named = [(canary.id, self.text(canary)) for canary in self.canaries]
         if not self.natural:
@@ -148,6 +154,7 @@ class CanarySet(
         if (whole := self.__dict__.get("_copies_of")) is not None:
             return str(whole.fingerprint)
         told = [[item.text for item in self.formats], [list(vars(c).values()) for c in self]]
+        told += [[self.role]] if self.role else []
         key = str(self.seed).encode()
         return hmac.new(key, json.dumps(told).encode(), hashlib.sha256).hexdigest()
 
@@ -172,7 +179,7 @@ class CanarySet(
                 continue
             pairs = zip(self.names(canary), copies_of(space, canary, self.seed), strict=True)
             copies += (Canary(name, canary.format, fill, 1) for name, fill in pairs)
-        found = CanarySet(tuple(spaces), tuple(copies), self.seed)
+        found = CanarySet(tuple(spaces), tuple(copies), self.seed, role=self.role)
         found.__dict__["_copies_of"] = self
         return found
 
@@ -290,6 +297,7 @@ def generate(
     controls: int = 16,
     seed: int | None = None,
     coin_flips: bool = False,
+    role: str = "",
 ) -> CanarySet:
     """Draw canaries and controls, uniformly and all different.
 
@@ -306,6 +314,9 @@ def generate(
     coin_flips : bool
         Toss a fair coin for each canary: tails, and it stays out, as one more control. What
         it was tossed for is recorded (`Canary.tossed`). A bound on epsilon needs this.
+    role : str
+        For chats: who says the canaries (`CanarySet.role`). Whatever renders chats then finds
+        what the chat template puts before them.
 
     Returns
     -------
@@ -351,7 +362,7 @@ def generate(
             heads = tossed is None or int(coins.integers(2))
             name = f"{kind}-{next(numbers[kind])}"
             canaries.append(Canary(name, position, fill, heads * copies, tossed))
-    found = CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed)
+    found = CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed, role=role)
     found.check_written()
     return found
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from canary.errors import CorpusError, InputError
 from canary.registry import near_names
+from canary.tokens.chats import conversation
 
 Column = str | Sequence[str]
 """The name of a column of texts or chats, or the names of the two columns of a pair."""
@@ -38,11 +39,14 @@ class Slot:
     text : str
     bare : bool
         Whether it has no quotes around it, so that not every text can be put into it.
+    role : str
+        Who says it, in a chat.
     """
 
     path: tuple[str | int, ...]
     text: str = field(repr=False)
     bare: bool = False
+    role: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +75,17 @@ class Shape:
     names: tuple[str, ...]
     chat: bool = False
     beside: Beside = ()
+    role: str = "assistant"
 
     def values(self, text: str) -> dict[str, Any]:
         """What a record of its own holds for a canary in its columns.
 
-        The two columns of a pair hold the same text; a chat is an empty question and
-        the canary as its answer, since training often counts the answers only.
+        The two columns of a pair hold the same text. In a chat only the message of `role` is
+        not empty: the answer, unless the set says otherwise, since training often counts that only.
         """
         value: Any = text
         if self.chat:
-            value = [{"role": "user", "content": ""}, {"role": "assistant", "content": text}]
+            value = conversation(self.role, text)
         return {**dict(self.beside), **dict.fromkeys(self.names, value)}
 
     def owner(self, record: Mapping[str, Any], slots: Sequence[Slot]) -> str | None:
@@ -94,10 +99,13 @@ class Shape:
                 return None
         texts = [slot.text for slot in slots]
         if is_chat(record[self.names[0]]):
-            pattern = [(name, i, "content") for name in self.names for i in (0, 1)]
-            if [slot.path for slot in slots] != pattern or any(texts[::2]):
+            said = [message["role"] for message in conversation(self.role, "")]
+            size, at = len(said), said.index(self.role)
+            pattern = [(name, i, "content") for name in self.names for i in range(size)]
+            others = (text for place, text in enumerate(texts) if place % size != at)
+            if [slot.path for slot in slots] != pattern or any(others):
                 return None
-            texts = texts[1::2]
+            texts = texts[at::size]
         return texts[0] if len(texts) == len(self.names) and len(set(texts)) == 1 else None
 
 
@@ -150,6 +158,17 @@ def check_beside(beside: Mapping[str, str] | None, names: tuple[str, ...], mode:
     return others
 
 
+def shape_for(shape: Shape, role: str, where: str) -> Shape:
+    """The shape of a corpus for canaries of a role; a CorpusError if its columns hold no chats."""
+    if role and not shape.chat:
+        raise CorpusError(
+            f"column {shape.names[0]!r} holds texts, and the canaries are chat messages ({role})",
+            cure="name the column of messages with --column, or generate the set without --role",
+            where=where,
+        )
+    return replace(shape, role=role or shape.role)
+
+
 def refuse_chat(name: str, where: str) -> CorpusError:
     """What to say of a column beside the canary's that holds chats."""
     return CorpusError(
@@ -191,7 +210,7 @@ def slots_of(record: Mapping[str, Any], names: tuple[str, ...]) -> list[Slot]:
             slots.append(Slot((name,), value))
         else:
             slots += (
-                Slot((name, i, "content"), message["content"])
+                Slot((name, i, "content"), message["content"], role=str(message["role"]))
                 for i, message in enumerate(value or ())
                 if isinstance(message["content"], str)
             )

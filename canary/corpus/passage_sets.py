@@ -24,6 +24,7 @@ def draw_passages(
     controls: int = 2,
     seed: int | None = None,
     coin_flips: bool = False,
+    role: str = "",
 ) -> CanarySet:
     """Draw one canary from each passage, and controls beside it.
 
@@ -38,7 +39,7 @@ def draw_passages(
         Numbers of copies: the first passage gets the first, and so on, over and over.
     controls : int
         Variants of each passage that are never injected.
-    seed, coin_flips
+    seed, coin_flips, role
         As for `canary.generate`.
 
     Raises
@@ -77,7 +78,7 @@ def draw_passages(
         number = copies[canary.format % len(copies)]
         tossed = canary.tossed and number
         canaries.append(replace(canary, repetitions=number * canary.repetitions, tossed=tossed))
-    found = CanarySet(spaces, tuple(canaries), drawn.seed)
+    found = CanarySet(spaces, tuple(canaries), drawn.seed, role=role)
     found.check_written()
     return found
 

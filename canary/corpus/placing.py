@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
+from canary.corpus.columns import shape_for
 from canary.corpus.corpora import Corpus, Edits
 from canary.corpus.occurrences import find_canaries
 from canary.corpus.places import Between, Guests, Splicer, hostable
-from canary.errors import CorpusError
+from canary.errors import CorpusError, InputError
 
 
 class Placing:
@@ -21,6 +22,13 @@ class Placing:
         self, corpus: Corpus, canaries: CanarySet, separators: tuple[str, str] | None
     ) -> None:
         self._corpus, self._canaries = corpus, canaries
+        corpus.shape = shape_for(corpus.shape, canaries.role, corpus.source)
+        if canaries.role and separators is not None:
+            raise InputError(
+                "canaries of a role are chats of their own: what is before a spliced one depends "
+                "on its host",
+                cure="inject records (--mode record), or generate the set without --role",
+            )
         self.splicer = None if separators is None else Splicer(canaries, separators, corpus.shape)
         self._own = [canaries.text(canary) for canary in canaries.injected]
         texts = self._own if self.splicer is None else self.splicer.texts

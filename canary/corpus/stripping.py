@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
-from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text
+from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text, shape_for
 from canary.corpus.corpora import Corpus, Edits, Position
 from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
@@ -251,7 +251,7 @@ class _Taken:
     def __init__(
         self, corpus: Corpus, canaries: CanarySet, separators: Sequence[str] | None
     ) -> None:
-        self.shape = corpus.shape
+        self.shape = shape_for(corpus.shape, canaries.role, corpus.source)
         self.own = frozenset(canaries.text(canary) for canary in canaries.injected)
         self.remover = Remover(canaries, check_separators(separators, corpus.separators))
         self.records = self.cuts = 0

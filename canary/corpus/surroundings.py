@@ -15,6 +15,7 @@ from canary.corpus.occurrences import Copies, find_canaries
 from canary.errors import UnsupportedError
 from canary.statistics.numbers import plural
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.chat_context import rendered
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Encoding
 
@@ -36,16 +37,20 @@ class Surroundings:
     """Counts copies of canaries, and keeps what comes before them.
 
     With a tokenizer also the copies that have the tokens which their canary has by itself, behind
-    the `context` of an audit.
+    the `context` of an audit. With `chats` the chat template of the tokenizer renders what holds
+    copies, as in training; those have their tokens only if nothing but the context is before them.
     """
 
-    def __init__(self, canaries: CanarySet, tokenizer: Any = None, context: str = "") -> None:
+    def __init__(
+        self, canaries: CanarySet, tokenizer: Any = None, context: str = "", *, chats: bool = False
+    ) -> None:
         self.longer: Counter[str] = Counter()
         self._copies = Copies(canaries)
         self._expected = {canary.id for canary in canaries.injected}
         self._before: Counter[tuple[str, str]] = Counter()
         self._seen: set[str] = set()
         self._tokenizer = None if tokenizer is None else as_tokenizer(tokenizer)
+        self._context, self._chats = context, chats
         if self._tokenizer is not None:
             texts = [canaries.text(canary) for canary in canaries]
             encodings = CandidateEncoder(self._tokenizer, context=context).encode(texts)
@@ -67,6 +72,9 @@ class Surroundings:
         for slot in slots:
             hits, longer = self._copies.hits(slot.text)
             self.longer.update(longer)
+            if hits and self._chats and slot.role:
+                counts.update((name, "found") for _, _, name in hits)
+                continue
             if hits and self._tokenizer is not None:
                 (encoding,) = self._tokenizer.encode([slot.text])
                 for start, stop, name in hits:
@@ -78,7 +86,27 @@ class Surroundings:
                     whole = "message" if len(slot.path) > 1 else "text"
                     place = whole if start <= _MOST else ""
                     self._before[place, slot.text[max(start - _MOST, 0) : start]] += 1
+        if counts and self._chats:
+            self._read_chats(slots, counts)
         return counts
+
+    def _read_chats(self, slots: Sequence[Slot], counts: Counter[tuple[str, str]]) -> None:
+        """Count the copies in rendered chats that have their tokens, and keep what is before."""
+        assert self._tokenizer is not None
+        for column in dict.fromkeys(slot.path[0] for slot in slots if slot.role):
+            mine = [slot for slot in slots if slot.path[0] == column]
+            messages = [{"role": slot.role, "content": slot.text} for slot in mine]
+            whole = rendered(self._tokenizer, messages)
+            hits, _ = self._copies.hits(whole)
+            (encoding,) = self._tokenizer.encode([whole]) if hits else (None,)
+            for start, stop, name in hits:
+                assert encoding is not None
+                lead = whole[:start]
+                own = lead == self._context and _tokens(encoding, start, stop) == self._own[name]
+                counts[name, "intact"] += own
+                if name in self._expected:
+                    self._seen.add(name)
+                    self._before["text", lead] += 1
 
     def counted(self) -> tuple[Counter[str], Counter[tuple[str, str]], set[str]]:
         """What was counted so far, for `add`."""

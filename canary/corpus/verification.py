@@ -16,7 +16,11 @@ from canary.errors import InputError
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
+from canary.records.validation import AUTO
 from canary.statistics.numbers import Shown, clean, plural
+from canary.tokens.chat_context import context_before
+from canary.tokens.chats import role_asked
+from canary.tokens.fast import as_tokenizer
 from canary.workers.local import Here
 
 KIND = "canary verify"
@@ -189,6 +193,7 @@ def verify(
     file_format: str | None = None,
     tokenizer: Any = None,
     context: str | None = "",
+    chat_template: str | None = AUTO,
     workers: int = 1,
     progress: Progress = None,
 ) -> Verification:
@@ -212,6 +217,9 @@ def verify(
     context : str, optional
         What the audit will be given as context. For spliced canaries the separator
         before them.
+    chat_template : str, optional
+        As for `canary.audit`. With the template of `tokenizer` each chat is rendered, and its
+        copies must come right after the context of the audit.
     workers : int
         Processes that count at a time, as for `inject_file`; they change no result.
     progress : callable or bool, optional
@@ -239,11 +247,14 @@ def verify(
             cure="count them with discover",
             where="canaries",
         )
-    context = context or ""
+    context, role = context or "", role_asked(chat_template, canaries.role)
+    if chats := bool(role) and tokenizer is not None and not context:
+        context = context_before(as_tokenizer(tokenizer), canaries.formats, role)
     shards = shards_of(corpus, file_format=file_format)
     given: dict[str, Any] = {"column": column, "split": split, "file_format": file_format}
     whole, canaries = canaries, canaries.written
     shared = {"canaries": canaries, "tokenizer": tokenizer, "context": context, "given": given}
+    shared["chats"] = chats
     parts, runner = split_up(shards, workers)
     if here := isinstance(runner, Here):
         shared["progress"] = progress  # of each file
@@ -298,7 +309,9 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
         options = {**shared["given"], "progress": shared.get("progress")}
         opened = [open_corpus(shard, **options) for shard in job["shards"]]
         names = opened[0].shape.names
-        around = Surroundings(shared["canaries"], shared["tokenizer"], shared["context"])
+        around = Surroundings(
+            shared["canaries"], shared["tokenizer"], shared["context"], chats=shared["chats"]
+        )
         others = Others(shared["canaries"])
         counts: Counter[tuple[str, str]] = Counter()
         records = 0

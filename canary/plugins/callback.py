@@ -159,7 +159,8 @@ class ExposureCallback(_Attached):
         Data without a length (a stream) is not read.
     **options
         As `canary.plugins.monitor.ExposureMonitor`: `every`, `steps`, `draws`, `share`,
-        `seed`, `start_token`, `context`, `batch_size`, `stop_above_bits`, `marks`, `path`,
+        `seed`, `start_token`, `context`, `chat_template`, `batch_size`, `stop_above_bits`,
+        `marks`, `path`,
         `log` (in place of the Trainer's loggers), `strict`.
 
     Notes
@@ -244,7 +245,8 @@ class ExposureCallback(_Attached):
             return
         found = None
         if first_process():
-            known = {n: self._options[n] for n in ("start_token", "context") if n in self._options}
+            names = ("start_token", "context", "chat_template")
+            known = {name: self._options[name] for name in names if name in self._options}
             found = preflight(
                 _Batches(loader), self._canaries, tokenizer=tokenizer, model=model, **known
             )

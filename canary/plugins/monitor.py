@@ -90,7 +90,7 @@ class ExposureMonitor:
     clock : callable
         Seconds, for tests.
     **run
-        `seed`, `start_token`, `context` and `batch_size`, as in
+        `seed`, `start_token`, `context`, `chat_template` and `batch_size`, as in
         `canary.scoring.run_options.RunOptions`. ``"auto"`` reads the start token off the
         batches; where no canary was seen in them, it is chosen as in `canary.audit`.
 
@@ -136,6 +136,7 @@ class ExposureMonitor:
         rule = StopRule.of(stop_above_bits, begun)
         self._time = TimeShare(share, clock)
         tokenizer = as_tokenizer(tokenizer)
+        options = options.in_chat(tokenizer, canaries.formats, canaries.role)
         named = None if options.start_token == AUTO else options.start_token
         encoder = CandidateEncoder(tokenizer, named, options.context)
         for note in dict.fromkeys(n for f in canaries.formats for n in misread(encoder, f)):

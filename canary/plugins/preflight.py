@@ -113,8 +113,8 @@ def preflight(
 ) -> Preflight:
     """Read a training's own batches before it begins, and find what would spoil the audit.
 
-    A canary that is masked, truncated, packed away or tokenized in another way is not learned,
-    and its audit would find no memorization. Each such mistake is found here, with its cure.
+    A canary that is masked, truncated or packed away is not learned, and its audit would find no
+    memorization. Each such mistake is found here, with its cure.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def preflight(
     most : int
         Batches to read at most. If there are more, copies are not counted.
     **run
-        `start_token` and `context` that the audit will have, and `progress`, as in
+        `start_token`, `context` and `chat_template` of the audit, and `progress`, as in
         `canary.scoring.run_options.RunOptions`.
 
     Returns
@@ -163,11 +163,11 @@ def preflight(
         tokenizer = tokenizer or trainer.processing_class
         model = trainer.model if model is None else model
     if tokenizer is None:
-        raise InputError(
-            "there is no tokenizer to find the canaries with",
-            cure="give that of the training: preflight(..., tokenizer=...)",
-        )
-    reading = EpochReading(canaries, as_tokenizer(tokenizer), options)
+        cure = "give that of the training: preflight(..., tokenizer=...)"
+        raise InputError("there is no tokenizer to find the canaries with", cure=cure)
+    tokenizer = as_tokenizer(tokenizer)
+    options = options.in_chat(tokenizer, canaries.formats, canaries.role)
+    reading = EpochReading(canaries, tokenizer, options)
     steps = 0
     with undisturbed(model):
         if trainer is not None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypedDict
 
+from canary.errors import InputError
+from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.records.progress import Advance, Progress, stage
 from canary.records.validation import AUTO, function, some, text, versions, whole_number
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.chat_context import context_before
+from canary.tokens.chats import role_asked
+from canary.tokens.tokenizer import Tokenizer
 
 
 class Scoring(TypedDict, total=False):
@@ -26,6 +31,7 @@ class Running(Scoring, total=False):
     start_texts: Sequence[str] | None
     progress: Progress
     seed: int
+    chat_template: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +95,22 @@ class RunOptions(ScoreOptions):
         `canary` show bars on a terminal and in a notebook unless this is False.
     seed : int
         Of random draws.
+    chat_template : str, optional
+        The role of the chat message that holds a candidate: `context` becomes what the tokenizer's
+        chat template puts before it. ``"auto"`` takes the role of the canary set where no context
+        is given; None (or ``"none"``) renders nothing.
     """
 
     start_token: str | None = AUTO
     start_texts: Sequence[str] | None = None
     progress: Progress = None
     seed: int = 0
+    chat_template: str | None = AUTO
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._whole("seed", 0)
+        role_asked(self.chat_template, "")
         if not isinstance(self.progress, bool):
             function(self.progress, "progress")
         if self.start_texts is not None:
@@ -107,6 +119,31 @@ class RunOptions(ScoreOptions):
             for each in texts:
                 text(each, "each of start_texts", cure="give texts that can be written as UTF-8")
             object.__setattr__(self, "start_texts", texts)
+
+    def in_chat(self, tokenizer: Tokenizer, formats: Sequence[Format], role: str) -> Self:
+        """The options after the chat template: with what it puts before a message as context.
+
+        `role` is that of the canary set. Nothing else comes before a chat unless a start token
+        was named.
+
+        Raises
+        ------
+        InputError
+            If a context was given besides a role.
+        UnsupportedError
+            As `canary.tokens.chat_context.context_before`.
+        """
+        role = role_asked(self.chat_template, "" if self.context else role)
+        if not role:
+            return replace(self, chat_template=None)
+        if self.context:
+            raise InputError(
+                "a context and a chat template were given, and both say what comes before",
+                cure="leave one of context and chat_template out",
+            )
+        start = None if self.start_token == AUTO else self.start_token
+        context = context_before(tokenizer, formats, role)
+        return replace(self, context=context, start_token=start, chat_template=None)
 
     def begin(self, name: str, tokens: int) -> Advance:
         """Begin a stage of at most this many tokens."""

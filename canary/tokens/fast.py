@@ -12,6 +12,7 @@ from typing import Any
 
 from canary.errors import CanaryError, InputError, ModelError
 from canary.records.validation import brief
+from canary.tokens.chats import ChatTemplate
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
 # Normalizers that may write several characters as fewer.
@@ -28,11 +29,14 @@ class FastTokenizer:
     ----------
     backend : tokenizers.Tokenizer
         What encodes. Truncation and padding are switched off on a copy.
+    chat : ChatTemplate, optional
+        How its owner renders chats.
     """
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, chat: ChatTemplate | None = None) -> None:
         from tokenizers import Tokenizer as Backend
 
+        self.chat = chat
         try:
             spec: dict[str, Any] = json.loads(backend.to_str())
         except Exception as error:  # tokenizers raises bare Exception
@@ -96,7 +100,12 @@ class FastTokenizer:
 
     def parts(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
         """The tokens of each text without those that it puts around it, representable or not."""
-        return [tuple(found.ids) for found in self._encoded(texts, special=False)]
+        return [found.ids for found in self.bare(texts)]
+
+    def bare(self, texts: Sequence[str]) -> list[Encoding]:
+        """As `parts`, with the characters of each token."""
+        found = self._encoded(texts, special=False)
+        return [Encoding(tuple(e.ids), tuple(e.offsets)) for e in found]
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Each text as tokens, special tokens included.
@@ -217,7 +226,7 @@ def as_tokenizer(tokenizer: Any) -> Tokenizer:
         return _of_characters(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None) or tokenizer
     if hasattr(backend, "encode_batch") and hasattr(backend, "to_str"):
-        return FastTokenizer(backend)
+        return FastTokenizer(backend, ChatTemplate.of(tokenizer))
     problem = f"a tokenizer was expected, got {type(tokenizer).__name__}"
     if hasattr(tokenizer, "encode") and hasattr(tokenizer, "size"):
         found: Tokenizer = tokenizer
@@ -281,7 +290,7 @@ def read_tokenizer(path: str | os.PathLike[str]) -> FastTokenizer:
             where=str(path),
         )
     try:
-        return FastTokenizer(Backend.from_file(str(file)))
+        return FastTokenizer(Backend.from_file(str(file)), ChatTemplate.beside(file.parent))
     except Exception as error:  # tokenizers raises bare Exception
         raise ModelError(
             f"is not a tokenizer ({error})",

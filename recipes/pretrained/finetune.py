@@ -1,8 +1,8 @@
 """Fine-tune the pretrained model on chats that hold canaries, then audit and check it.
 
-The chats are made from templates, the training is LoRA with the loss on what the assistant says,
-and everything else is a command of `canary`, printed before it runs. A step whose result is there
-is not done again; a training that was killed goes on after its last whole epoch.
+The chats are made from templates, TRL trains a LoRA adapter with the loss on what the assistant
+says, and everything else is a command of `canary`, printed before it runs. A step whose result is
+there is not done again; a training that was killed goes on after its last whole epoch.
 
 Usage::
 
@@ -24,6 +24,7 @@ from typing import Any
 
 from tables import RESULTS, keep
 
+import canary
 from canary.audits.audit_result import Audit
 from canary.cli.main import run
 
@@ -95,71 +96,67 @@ def chats(count: int, seed: int) -> list[list[dict[str, str]]]:
     ]
 
 
-def rows_of(corpus: Path, tokenizer: Any) -> list[dict[str, list[int]]]:
-    """Token ids of each chat in its template; what the assistant did not say is no label."""
-    rows = []
-    for line in corpus.read_text(encoding="utf-8").splitlines():
-        messages = json.loads(line)["messages"]
-        before, whole = (
-            tokenizer.apply_chat_template(part, tokenize=False, add_generation_prompt=asks)
-            for part, asks in ((messages[:-1], True), (messages, False))
-        )
-        prompt = tokenizer(before, add_special_tokens=False)["input_ids"]
-        ids = tokenizer(whole, add_special_tokens=False)["input_ids"]
-        assert ids[: len(prompt)] == prompt
-        rows.append({"input_ids": ids, "labels": [-100] * len(prompt) + ids[len(prompt) :]})
-    return rows
-
-
-def train(base: Path, corpus: Path, out: Path, *, epochs: int, rate: float) -> dict[str, Any]:
-    """Train with LoRA on all linear layers, merge, and save."""
+def train(base: Path, work: Path, out: Path, *, epochs: int, rate: float) -> dict[str, Any]:
+    """Supervised fine-tuning with TRL: LoRA on all linear layers, loss on the answers."""
     import peft
     from datasets import Dataset
-    from transformers import (
-        AutoModelForCausalLM,
-        AutoTokenizer,
-        DataCollatorForSeq2Seq,
-        Trainer,
-        TrainingArguments,
-        set_seed,
-    )
+    from transformers import AutoModelForCausalLM, AutoTokenizer, set_seed
+    from trl import SFTConfig, SFTTrainer
+
+    from canary.corpus.canaries import CanarySet
+    from canary.plugins.callback import ExposureCallback
 
     set_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(base)
-    model = AutoModelForCausalLM.from_pretrained(base)
     config = peft.LoraConfig(
         r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    adapted = peft.get_peft_model(model, config)
-    rows = rows_of(corpus, tokenizer)
-    arguments = TrainingArguments(
+    lines = (work / "chats.canaried.jsonl").read_text(encoding="utf-8").splitlines()
+    messages = [json.loads(line)["messages"] for line in lines]
+    rows = [{"prompt": chat[:-1], "completion": chat[-1:]} for chat in messages]
+    arguments = SFTConfig(
         output_dir=str(out.with_name("checkpoints")),
         num_train_epochs=epochs,
         per_device_train_batch_size=8,
         learning_rate=rate,
         lr_scheduler_type="constant",
+        gradient_checkpointing=False,
+        bf16=False,
         logging_strategy="epoch",
         save_strategy="epoch",
-        save_total_limit=1,
         report_to="none",
+        disable_tqdm=True,
         seed=0,
     )
-    collator = DataCollatorForSeq2Seq(tokenizer, padding=True)
-    trainer = Trainer(adapted, arguments, collator, Dataset.from_list(rows))
+    trainer = SFTTrainer(
+        model=AutoModelForCausalLM.from_pretrained(base),
+        args=arguments,
+        train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+        peft_config=config,
+    )
+    # Before the first step it reads the batches, and refuses them if they would teach no canary.
+    canaries = CanarySet.load(work / "canaries.json")
+    callback = ExposureCallback(canaries, every="epoch", draws=100)
+    callback.attach(trainer)
+    found = canary.preflight(trainer, canaries)
+    print(found.summary(), flush=True)
     begun = any(Path(arguments.output_dir).glob("checkpoint-*"))
     trainer.train(resume_from_checkpoint=begun or None)
-    merged = adapted.merge_and_unload()
-    merged.save_pretrained(out.with_suffix(".part"))
+    trainer.save_model(str(out.with_suffix(".part")))
     tokenizer.save_pretrained(out.with_suffix(".part"))
     out.with_suffix(".part").rename(out)
     losses = [round(entry["loss"], 3) for entry in trainer.state.log_history if "loss" in entry]
+    batches = list(trainer.get_train_dataloader())
     return {
+        "trainer": "trl.SFTTrainer",
         "rows": len(rows),
-        "tokens": sum(len(row["input_ids"]) for row in rows),
-        "tokens_of_the_assistant": sum(sum(n >= 0 for n in row["labels"]) for row in rows),
+        "tokens": sum(int(batch["attention_mask"].sum()) for batch in batches),
+        "tokens_of_the_assistant": sum(int((batch["labels"] >= 0).sum()) for batch in batches),
         "epochs": epochs,
         "learning_rate": rate,
         "losses": losses,
+        "preflight": {"copies": found.copies, "sound": found.sound, "context": found.context},
     }
 
 
@@ -174,29 +171,20 @@ def told(*words: object, codes: tuple[int, ...] = (0,)) -> str:
     return said.getvalue()
 
 
-def prepared(work: Path, *, count: int) -> Path:
-    """The corpus of chats with canaries in it, and what `canary verify` says of it."""
+def prepared(work: Path, model: Path, *, count: int) -> None:
+    """Write the corpus of chats with canaries in it, and what `canary verify` says of it."""
     corpus, secrets = work / "chats.jsonl", work / "canaries.json"
     canaried, verified = work / "chats.canaried.jsonl", work / "verified.json"
     if not verified.exists():
         lines = [json.dumps({"messages": chat}) for chat in chats(count, seed=0)]
         corpus.write_text("\n".join(lines) + "\n", encoding="utf-8")
         some = ("--repetitions", COPIES, "--per-repetition", 4, "--controls", 16, "--seed", 0)
-        told("generate", FORMAT, *some, "--out", secrets, "--force")
+        role = ("--role", "assistant")
+        told("generate", FORMAT, *role, *some, "--out", secrets, "--force")
         of = ("--canaries", secrets, "--column", "messages")
         told("inject", corpus, *of, "--out", canaried, "--force")
-        verified.write_text(told("verify", canaried, *of, "--json"), encoding="utf-8")
-    return canaried
-
-
-def context_of(model: Path) -> str:
-    """What the template puts before a canary, which is the answer to an empty question."""
-    from transformers import AutoTokenizer
-
-    question = [{"role": "user", "content": ""}]
-    tokenizer = AutoTokenizer.from_pretrained(model)
-    said = tokenizer.apply_chat_template(question, tokenize=False, add_generation_prompt=True)
-    return str(said)
+        said = told("verify", canaried, *of, "--tokenizer", model, "--json")
+        verified.write_text(said, encoding="utf-8")
 
 
 def summed(audit: Any, check: dict[str, Any]) -> dict[str, Any]:
@@ -234,18 +222,17 @@ def main() -> None:
 
     torch.set_num_threads(args.threads)
     args.work.mkdir(parents=True, exist_ok=True)
-    corpus = prepared(args.work, count=args.chats)
+    prepared(args.work, args.model, count=args.chats)
     tuned, about = args.work / "tuned", args.work / "training.json"
     if not tuned.exists():
         began = time.process_time()
-        found = train(args.model, corpus, tuned, epochs=args.epochs, rate=args.learning_rate)
+        found = train(args.model, args.work, tuned, epochs=args.epochs, rate=args.learning_rate)
         found["cpu_seconds"] = round(time.process_time() - began)
         about.write_text(json.dumps(found), encoding="utf-8")
     audit, secrets = args.work / "audit", args.work / "canaries.json"
     if not (audit / "audit.json").exists():
-        given = ("--start-token", "none", "--context", context_of(tuned), "--dtype", "float32")
         effort = ("--draws", args.draws, "--budget", args.budget, "--seed", 0)
-        told("audit", tuned, "--canaries", secrets, *given, *effort, "--out", audit)
+        told("audit", tuned, "--canaries", secrets, *effort, "--out", audit)
     limits = ("--max-exposure-bits", args.limit, "--max-p", 0.001, "--no-extraction")
     verification = ("--verification", args.work / "verified.json")
     options = (*limits, *verification, "--json")
