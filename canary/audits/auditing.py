@@ -198,14 +198,8 @@ def audit(
         The token that came before each text in training, if the tokenizer adds none.
         ``"auto"`` takes the token after which text without secrets is most likely; None is
         no token.
-    start_texts : sequence of str, optional
-        Training texts without a canary, by which ``"auto"`` chooses.
-    context, chat_template : str, optional
-        Text before each candidate, or what renders it: see `canary.scoring.run_options.RunOptions`.
-    batch_size : int, optional
-        Found by trial unless given.
-    progress
-        See `canary.records.progress.Progress`.
+    start_texts, context, chat_template, batch_size, progress
+        As the fields of `canary.scoring.run_options.RunOptions`.
     parts : path-like, optional
         A folder for finished pieces. An audit that was killed continues from there when it
         is called again in the same way. The pieces hold log-perplexities and counts, no
