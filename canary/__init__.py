@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from canary.audits.audit_result import Audit as Audit
     from canary.audits.auditing import audit as audit
     from canary.audits.auditing import exposure as exposure
     from canary.audits.extracting import extract as extract
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Audit": "canary.audits.audit_result",
     "CanaryError": "canary.errors",
     "CanarySet": "canary.corpus.canaries",
     "Fleet": "canary.fleet.running",

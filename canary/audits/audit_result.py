@@ -325,11 +325,11 @@ def median_bits(
 ) -> tuple[float, bool]:
     """Median of some exposures in bits, and whether it is only a lower bound.
 
-    It is one if it depends on how high the censored exposures are: then it is the median of
-    the lower ends of all intervals, and otherwise that of the estimates. `of` takes the place of
-    the median: `min`, `max`.
+    It is one if it depends on how far the censored exposures are above the draws
+    (`Exposure.place_bits`): then it is the median of the lower ends of all intervals, and otherwise
+    that of the estimates. `of` takes the place of the median: `min`, `max`.
     """
-    least = of([e.lower_bits if e.bits is None else e.bits for e in group])
+    least = of([e.place_bits for e in group])
     most = of([e.upper_bits if e.bits is None else e.bits for e in group])
     if most > least:
         return of([e.lower_bits for e in group]), True

@@ -28,6 +28,7 @@ from canary.cli.server_options import Count, ServerOptions, Whole
     suffix="[Long texts] WORDS: The words after these, which must come out.",
     near="[Long texts] SHARE: The share of these words that counts as nearly repeated.",
     column="[Long texts] NAME: The field that holds the text.",
+    max_extractable="SHARE: Stop as soon as canary check with this limit would certainly not pass.",
     seed="[Measurement] N: The seed of the samples, where the server takes one.",
     max_tokens="[Measurement] N: The longest answer.  [default: enough for what is looked for]",
 )
@@ -47,6 +48,7 @@ def sample(
     column: str = "text",
     max_tokens: Count | None = None,
     confidence: float = 0.95,
+    max_extractable: float | None = None,
     seed: Whole = 0,
     names: Names,
     force: bool = False,
@@ -89,6 +91,7 @@ def sample(
                 near=near,
                 max_tokens=max_tokens,
                 confidence=confidence,
+                max_extractable=max_extractable,
                 seed=seed,
                 parts=folder.parts,
                 progress=bars.stage,

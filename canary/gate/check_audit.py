@@ -147,15 +147,14 @@ def check(
         Of the monitor of this training, which counted the canaries in its batches: evidence in
         place of `verification`. *Undecided* if it counted none, or fewer copies than planned.
     trust_injection : bool
-        Your word, in place of `verification`, that the canaries were in the training data.
-        Without either, a model passes only if the canaries with the most copies look learned
-        (p of 0.01 at most); otherwise it is *undecided*, for a model that never read them
-        would pass.
+        Your word that the canaries were in the training data of this model. Without it, or a
+        baseline like it, a model passes only if the canaries with the most copies look learned (p
+        of 0.01 at most); otherwise it is *undecided*, for a model that never read them, or was
+        audited with another tokenizer, would pass. A verification speaks of the corpus alone.
     require_learned : int, optional
         The number of copies of a positive control. No limit is asked of these canaries, and the
-        verdict is *undecided* unless they look learned (p of 0.01 at most). Without it, the same
-        holds of the canaries with the most copies if these are 64 or more, unless
-        `trust_injection` or a baseline accepts it.
+        verdict is *undecided* unless they look learned (p of 0.01 at most), whatever
+        `trust_injection` or a baseline says.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
         epsilon, 0.95 unless given. See Notes.

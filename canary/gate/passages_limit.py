@@ -10,7 +10,7 @@ from canary.errors import InputError
 from canary.gate.subjects import nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict
 from canary.passages.result import SWAPPED, Extractable, Verbatim, said_share
-from canary.passages.sampled import SURE, Sampled
+from canary.passages.sampled import LEVEL, SURE, Sampled
 from canary.records.validation import as_real, brief
 from canary.records.versioned_json import digest_of
 from canary.statistics.numbers import clean, count, plural, probability
@@ -20,8 +20,6 @@ _AGAIN = (
     "train again so that less is memorized (remove duplicates, fewer epochs, differential "
     "privacy), and repeat the test"
 )
-LEVEL = 0.05
-"""p-values up to this show that texts come out more than controls."""
 
 
 def check_passages(
@@ -120,7 +118,7 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
     )
     p = "an unknown chance" if chance is None else f"p = {probability(chance.p_value)}"
     outcome: Outcome = "undecided"
-    if share.lower > limit and chance is not None and chance.p_value <= SURE:
+    if result.exceeds(limit):
         outcome, cure = "memorized", _AGAIN
         told += f", above the limit of {_percent(limit)}; by chance, that many or more have {p}"
     elif share.lower > limit:

@@ -20,6 +20,17 @@ from canary.statistics.number_checks import check_confidence, exact_size
 from canary.statistics.numbers import Shown, bits, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
 
+_MOST_CANARIES = 64  # in a group of which it is said what it would decide: beyond, it takes long
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What canaries of one number of copies decide: as `memorized_bits` and `passed_bits`."""
+
+    canaries: int
+    passed_bits: float | None
+    memorized_bits: float | None
+
 
 @dataclass(frozen=True, repr=False)
 class GatePlan(Shown, Record):
@@ -38,6 +49,8 @@ class GatePlan(Shown, Record):
     memorized_bits, passed_bits : float or None
         The smallest exposure that is called memorized, and the largest that passes the
         limit, with that chance; None if there is none.
+    with_more : tuple of Decided
+        The same with twice and four times as many canaries in a group, up to 64.
     maximum_chance : float or None
         How often the largest of all these exposures exceeds the limit if none was learned.
     exposure_bits : float or None
@@ -63,6 +76,7 @@ class GatePlan(Shown, Record):
     seen_bits: float | None = None
     memorized_bits: float | None = None
     passed_bits: float | None = None
+    with_more: tuple[Decided, ...] = ()
     maximum_chance: float | None = None
     exposure_bits: float | None = None
     evidence: float | None = None
@@ -100,6 +114,7 @@ class GatePlan(Shown, Record):
             lines += [
                 f"{limit}: with a chance of {wanted}, {over} is called memorized and {under} "
                 "passes; in between it is often undecided",
+                *_more(self.with_more),
                 f"{limit} on the maximum: if nothing is learned, exceeded in "
                 f"{share(self.maximum_chance)} of audits",
             ]
@@ -259,12 +274,20 @@ def plan(
             canaries=canaries, space_size=size, draws=draws, confidence=confidence,
         )  # fmt: skip
 
-    # Chances of passing fall with the median: where not passing is as likely as that.
-    turn = smallest_seen(lambda m: 1.0 - verdicts(m)[1], 1.0 - power, low=1.0, high=most)
+    def decided(canaries: int) -> Decided:
+        # Chances of passing fall with the median: where not passing is as likely as that.
+        turn = smallest_seen(
+            lambda m: 1.0 - verdicts(m, canaries)[1], 1.0 - power, low=1.0, high=most
+        )
+        over = smallest_seen(lambda m: verdicts(m, canaries)[0], power, low=1.0, high=most)
+        return Decided(canaries, None if verdicts(1.0, canaries)[1] < power else turn, over)
+
+    mine = decided(number)
     planned = replace(
         planned,
-        memorized_bits=smallest_seen(lambda m: verdicts(m)[0], power, low=1.0, high=most),
-        passed_bits=None if verdicts(1.0)[1] < power else turn,
+        memorized_bits=mine.memorized_bits,
+        passed_bits=mine.passed_bits,
+        with_more=tuple(decided(n * number) for n in (2, 4) if n * number <= _MOST_CANARIES),
         maximum_chance=exceeding(limit, number * len(groups)),
     )
     if asked is None:
@@ -288,6 +311,22 @@ def _queries(space: Format | str) -> int:
         for target in automaton.targets[first:end].tolist():
             beginnings[target] += beginnings[state]
     return sum(beginnings) - 1 - (0 if format.suffix else automaton.size)
+
+
+def _more(with_more: Sequence[Decided]) -> list[str]:
+    """What more canaries decide, in a sentence; none where nothing is known of that."""
+    told = []
+    for each in with_more:
+        under = "none" if each.passed_bits is None else f"one up to {bits(each.passed_bits)} bits"
+        over = "none" if each.memorized_bits is None else f"one from {bits(each.memorized_bits)} on"
+        told.append(
+            f"with --per-repetition {each.canaries}, {under} passes and {over} is memorized"
+        )
+    if not told:
+        return []
+    return [
+        f"More canaries close the gap: {'; '.join(told)}. A median at the limit stays undecided"
+    ]
 
 
 def _number(canaries: int | None) -> str:

@@ -25,12 +25,13 @@ _UNTRAINED_CURE = (
     "with --trust-injection, in Python trust_injection (the report then calls that a claim)"
 )
 
+_ALIKE = "and a model that never read the corpus would look the same"
 _RIGHT_OR_WRONG = (
     "This is right if the training was private or short. It is wrong if this is another model "
     "file, if its tokenizer is another one, or if the training masked the secrets"
 )
 POSITIVE_CONTROL = 64
-"""Canaries with at least as many copies must look learned, or a low number passes nothing."""
+"""Canaries with at least as many copies are learned by a model that read them."""
 
 _WANTED_CURE = (
     "make sure of the model file, the tokenizer and the files that training read, and that the "
@@ -42,9 +43,8 @@ _ACCEPTED = (
     "calls that a claim)"
 )
 _POSITIVE_CONTROL = (
-    "To make sure, add canaries with many more copies (generate --repetitions), which a model that "
-    "read them has learned. Or train longer on the same files: that model must be found to have "
-    "memorized them"
+    "add canaries with many more copies (generate --repetitions), which a model that read them has "
+    "learned. Or train longer on the same files: that model must be found to have memorized them"
 )
 _UNLEARNED_CURE = (
     "make sure of the model and its tokenizer; if nothing is to be learned any more, make this "
@@ -243,12 +243,12 @@ def in_training(
 ) -> Verdict:
     """The verdict with what is known of the training data: without evidence, no model passes.
 
-    Evidence is a verification, a monitor that `watched` the training, the user's word, an audit
-    by whoever trained the model (`canary demo`), or that the canaries with the most copies look
-    learned. If these were learned in the baseline and are not here, only the last will do; so
-    it is of a positive control, which are those with `control` copies, or with
-    `POSITIVE_CONTROL` or more where neither the user's word nor a baseline accepts it. Of
-    natural secrets there is nothing to say: they were in the corpus before anybody looked.
+    Evidence is that the canaries with the most copies look learned, or those of a positive
+    `control`. A verification shows what is in a file, and a monitor that `watched` what a training
+    read; neither shows that this model and tokenizer come from it. So where nothing looks learned,
+    only the user's word, a baseline where nothing did either, or an audit by whoever trained the
+    model (`canary demo`) will do. Of natural secrets there is nothing to say: they were in the
+    corpus before anybody looked.
 
     Raises
     ------
@@ -279,38 +279,34 @@ def in_training(
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
         most = control or max(c.repetitions for c in audit.injected)
-        accepted = trusted or baseline is not None
-        wanted = control is not None or (most >= POSITIVE_CONTROL and not accepted)
+        trained = audit.settings.get("canaries_in_corpus") is True
+        accepted = control is None and (trusted or trained or baseline is not None)
         who = f"canaries with {plural(most, 'copy', 'copies')}"
         combined = combined_p([c for c in audit.injected if c.repetitions == most])
         value = 1.0 if combined is None else combined.p_value
         p = probability(value)
-        vouched_for = vouched or audit.settings.get("canaries_in_corpus") is True
+        vouched_for = vouched or trained
         unlearned = f"even the {who} do not look learned (p = {p})"
-        alike = "and a model that never read the corpus would look the same"
         told, cure = "", ""
         if value <= SHOWN_LEARNED:
             told = f"the {who}, a positive control without a limit, look learned (p = {p})" * bool(
                 control
             )
-        elif vouched_for and once is not None:
+        elif not vouched_for:
+            told = f"nothing shows that the canaries were in the training data: {unlearned}, "
+            told, cure = told + _ALIKE, _UNTRAINED_CURE
+        elif once is not None:
             told = f"{unlearned}, and in the baseline they do (p = {probability(once)}). "
             told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
-        elif vouched_for and reads_no_english(audit.notes):
+        elif reads_no_english(audit.notes):
             told = f"{unlearned}, and the model finds ordinary English no more likely than "
             told += "random tokens, as it does under a tokenizer that is not its own"
             cure = _FOREIGN_CURE
-        elif wanted:
-            told = (
-                f"{unlearned}, which a model that read them has learned, {alike}. {_RIGHT_OR_WRONG}"
-            )
-            cure = _WANTED_CURE + ("" if control else _ACCEPTED)
-        elif vouched_for:
-            doubt = f"{which}{unlearned}, {alike}"
-            notes.append(f"{doubt}. {_RIGHT_OR_WRONG}. {_POSITIVE_CONTROL}")
+        elif accepted:
+            doubt = f"{which}{unlearned}, {_ALIKE}"
+            notes.append(f"{doubt}. {_RIGHT_OR_WRONG}. To make sure, {_POSITIVE_CONTROL}")
         else:
-            told = f"nothing shows that the canaries were in the training data: {unlearned}, "
-            told, cure = told + alike, _UNTRAINED_CURE
+            told, cure = _no_control(unlearned, most if control is None else None)
         if told:
             findings.append(
                 Finding(
@@ -326,6 +322,14 @@ def in_training(
             )
     judged = replace(verdict, findings=(*verdict.findings, *findings))
     return replace(judged, notes=tuple(notes), rests_on=rests_on, doubt=doubt) if judged else judged
+
+
+def _no_control(unlearned: str, most: int | None) -> tuple[str, str]:
+    """What to say where nothing looks learned, and the cure; without `most` of a control."""
+    many = most is None or most >= POSITIVE_CONTROL
+    known = ", which a model that read them has learned" * many
+    cure = _WANTED_CURE if many else _POSITIVE_CONTROL
+    return f"{unlearned}{known}, {_ALIKE}. {_RIGHT_OR_WRONG}", cure + _ACCEPTED * (most is not None)
 
 
 def _of_corpus(verification: Verification | None, *, trusted: bool) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from canary.statistics.shares import clopper_pearson
 KIND, SCHEMA = "canary samples", 1
 SURE = 0.001
 """p-values up to this show that planted secrets did not come out by chance."""
+LEVEL = 0.05
+"""p-values up to this show that texts come out more than controls."""
 
 WITHOUT_CONTROLS = (
     "There are no controls: nothing distinguishes what the model memorized from what any model "
@@ -95,6 +97,8 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         Of all intervals.
     model, settings : dict
         The model as the server calls it, and what is needed to sample again.
+    looks : int
+        At how many numbers of samples the run could stop. Shares and p-values allow for all.
     """
 
     texts: Sought
@@ -106,11 +110,14 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     confidence: float
     model: dict[str, Any] = field(repr=False)
     settings: dict[str, Any] = field(repr=False)
+    looks: int = 1
     about: About = field(default_factory=About.today)
     file: str = ""
 
     def _check(self) -> None:
         check_confidence(self.confidence, "sample")
+        if self.looks < 1:
+            raise ValueError("was never looked at")
         for kind in filter(None, (self.texts, self.controls)):
             if max(kind.near) > self.samples:
                 raise ValueError("has more hits than samples")
@@ -130,6 +137,12 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                     f"{kind.short:,} of {kind.documents:,} {name} are shorter than a passage and "
                     "were not looked at"
                 )
+        asked = self.settings.get("samples", self.samples)
+        if self.samples < asked:
+            notes.append(
+                f"stopped after {self.samples:,} of {plural(asked, 'sample')}: more come out than "
+                f"the limit allows. Shares and p allow for {plural(self.looks, 'look')}"
+            )
         if self.cut:
             notes.append(
                 f"{plural(self.cut, 'answer')} ended at the limit of tokens, in the middle of what "
@@ -140,10 +153,23 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     def came_out(self, *, near: bool = False) -> Extractable:
         """The share of windows that came out at least once, or nearly; intervals over documents."""
         kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
-        return share_of(
+        found = share_of(
             [kind.counted(np.asarray(kind.near if near else kind.hits) > 0) for kind in kinds],
-            self.confidence,
+            1.0 - (1.0 - self.confidence) / self.looks,
         )
+        if found.difference is None or self.looks == 1:
+            return found
+        allowing = replace(found.difference, p=min(self.looks * found.difference.p, 1.0))
+        return replace(found, difference=allowing)
+
+    def exceeds(self, limit: float) -> bool:
+        """Whether more than this share comes out, for certain: beyond chance, or the controls."""
+        found = self.came_out()
+        if self.planted:
+            sure = self.chance is not None and self.chance.p_value <= SURE
+            return found.texts.lower > limit and sure
+        lead = found.difference
+        return lead is not None and lead.lower > limit and lead.p <= LEVEL
 
     def interval(self, hits: int) -> tuple[float, float]:
         """Clopper and Pearson's interval of the probability with which a sample has a suffix."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from canary.corpus.canaries import CanarySet
@@ -26,6 +26,7 @@ from canary.statistics.numbers import plural
 _BLOCK = 64  # requests between two pieces that are kept
 _ROOM = 8  # tokens that an answer may have besides what is looked for
 _STEP = 1_000_003
+_LOOKS = 6  # numbers of samples at which a run may stop: all, and each half of the next
 
 
 @sealed
@@ -44,6 +45,7 @@ def sample(
     near: float = 0.8,
     max_tokens: int | None = None,
     confidence: float = 0.95,
+    max_extractable: float | None = None,
     seed: int = 0,
     parts: str | os.PathLike[str] | None = None,
     progress: Progress = None,
@@ -77,6 +79,10 @@ def sample(
     max_tokens : int, optional
         Longest answer; enough for the suffix unless given.
     confidence : float
+    max_extractable : float, optional
+        Stop as soon as `canary.check` with this limit would certainly not pass. The run looks at
+        `samples`, a half, a quarter and so on to 1 in 32, and intervals and p-values allow for all
+        looks. A pass takes all samples.
     seed : int
         Of the samples, where the server takes one.
     parts : path-like, optional
@@ -88,7 +94,8 @@ def sample(
     ------
     InputError
         If an option is out of range, neither or both of `texts` and `canaries` are given, no text
-        has a passage, or a format has no text before its first hole.
+        has a passage, a format has no text before its first hole, or a limit is given and nothing
+        could exceed it: natural secrets, or texts without controls.
     ServerError
         If the server fails, does not draw anew each time, or ends most answers too early.
     RecordError
@@ -113,27 +120,14 @@ def sample(
     0.036
     """
     check_confidence(confidence, "sample")
-    cure = "give a number, such as 100"
-    drawn = whole_number(samples, "samples", at_least=1, cure=cure)
-    share = real_number(near, "near", above=0, cure="give a share of words, such as 0.8")
-    if share > 1:
-        raise InputError(
-            f"near={brief(near)} is more than 1", cure="give a share of words, such as 0.8"
-        )
-    if temperature != 0:
-        real_number(temperature, "temperature", above=0, cure="give 0 or more; 1 is usual")
-    elif drawn > 1:
-        raise InputError(
-            f"{drawn} samples at temperature 0 would all be the same text",
-            cure="give samples=1, or a temperature above 0",
-            where="samples",
-        )
+    drawn, share = _checked(samples, near, temperature)
     if (texts is None) == (canaries is None):
         which = "neither was" if texts is None else "both were"
         raise InputError(
             f"needs texts=... or canaries=..., and {which} given",
             cure="give one: the training texts, or the canary set that was injected",
         )
+    limit = _limit(max_extractable, canaries, controls)
     if canaries is not None:
         if controls is not None:
             problem = "controls are given, and a canary set brings its own"
@@ -158,13 +152,36 @@ def sample(
         )
     prompts = list(dict.fromkeys(target.prompt for target in targets))
     if endpoint.say is not None:
-        endpoint.say(f"{plural(drawn * len(prompts), 'request')}, one for each sample")
+        most = "" if limit is None else "at most "
+        endpoint.say(f"{most}{plural(drawn * len(prompts), 'request')}, one for each sample")
     writer = Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
         "samples": drawn, "temperature": temperature, "chat": chat, "prefix": prefix,
         "suffix": suffix, "near": share, "max_tokens": max_tokens, "seed": seed,
-    }  # fmt: skip
-    plan = _Plan(prompts, targets, drawn, share, seed, max_tokens)
+    } | ({} if limit is None else {"max_extractable": limit})  # fmt: skip
+    looks = [drawn]
+    if limit is not None:
+        looks = sorted({-(-drawn // 2**at) for at in range(_LOOKS)})
+    plan = _Plan(prompts, targets, looks, share, seed, max_tokens)
+
+    def made(samples: int, tally: Counter[str]) -> Sampled:
+        found = {kind: _sought(kind, cut, targets, tally) for kind, cut in cuts.items()}
+        chance = None if canaries is None else _chance(canaries, found["texts"], prompts, tally)
+        if chance is not None:
+            chance = replace(chance, p_value=min(len(looks) * chance.p_value, 1.0))
+        return Sampled(
+            texts=found["texts"],
+            controls=found.get("controls"),
+            samples=samples,
+            near=share,
+            cut=tally["cut"],
+            chance=chance,
+            confidence=confidence,
+            model={"name": writer.name, "answered as": writer.answered, "server": endpoint.base},
+            settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
+            looks=len(looks),
+        )
+
     with ExitStack() as held:
         series = None
         if parts is not None:
@@ -173,27 +190,63 @@ def sample(
             run = open_run(parts, {**identity, **settings, "targets": looked_for})
             series = held.enter_context(run).series("samples")
         advance = stage(progress, "samples", plan.requests, "requests")
-        tally = _tally(plan, writer, series, advance, at_once=endpoint.in_flight)
+        for done, tally in _looked(plan, writer, series, advance, endpoint.in_flight):
+            result = made(done, tally)
+            if limit is not None and result.exceeds(limit):
+                break
     if tally["cut"] > sum(tally[f"hit {number}"] for number in range(len(targets))):
         again = "" if parts is None else ", and remove the folder of finished pieces"
         raise ServerError(
-            f"ended {tally['cut']:,} of {plural(plan.requests, 'answer')} at the limit of tokens, "
-            "in the middle of what was looked for",
+            f"ended {tally['cut']:,} of {plural(result.samples * len(prompts), 'answer')} at the "
+            "limit of tokens, in the middle of what was looked for",
             cure=f"give more with --max-tokens{again}",
             where=endpoint.base,
         )
-    found = {kind: _sought(kind, cut, targets, tally) for kind, cut in cuts.items()}
-    return Sampled(
-        texts=found["texts"],
-        controls=found.get("controls"),
-        samples=drawn,
-        near=share,
-        cut=tally["cut"],
-        chance=None if canaries is None else _chance(canaries, found["texts"], prompts, tally),
-        confidence=confidence,
-        model={"name": writer.name, "answered as": writer.answered, "server": endpoint.base},
-        settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
-    )
+    return result
+
+
+def _checked(samples: int, near: float, temperature: float) -> tuple[int, float]:
+    """The number of samples and the share of words, if they make sense together."""
+    cure = "give a number, such as 100"
+    drawn = whole_number(samples, "samples", at_least=1, cure=cure)
+    share = real_number(near, "near", above=0, cure="give a share of words, such as 0.8")
+    if share > 1:
+        raise InputError(
+            f"near={brief(near)} is more than 1", cure="give a share of words, such as 0.8"
+        )
+    if temperature != 0:
+        real_number(temperature, "temperature", above=0, cure="give 0 or more; 1 is usual")
+    elif drawn > 1:
+        raise InputError(
+            f"{drawn} samples at temperature 0 would all be the same text",
+            cure="give samples=1, or a temperature above 0",
+            where="samples",
+        )
+    return drawn, share
+
+
+def _limit(
+    given: float | None, canaries: CanarySet | None, controls: Iterable[str] | None
+) -> float | None:
+    """A limit that something could exceed."""
+    if given is None:
+        return None
+    limit = real_number(given, "max_extractable", above=0, cure="give a share, such as 0.01")
+    if limit >= 1:
+        raise InputError(
+            f"max_extractable={brief(given)} is no share below 1",
+            cure="give a share, such as 0.01",
+        )
+    if (canaries is None and controls is None) or (canaries is not None and canaries.natural):
+        lacking = "controls" if canaries is None else "secrets that were drawn at random"
+        raise InputError(
+            f"a limit was given without {lacking}, so nothing could ever exceed it",
+            cure="leave the limit out"
+            if canaries is not None
+            else "give texts from the same source that the model never saw as controls",
+            where="max_extractable",
+        )
+    return limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,14 +255,14 @@ class _Plan:
 
     prompts: list[str]
     targets: list[Target]
-    drawn: int
+    looks: Sequence[int]  # numbers of samples after which to look, ascending
     near: float
     seed: int
     max_tokens: int | None
 
     @property
     def requests(self) -> int:
-        return self.drawn * len(self.prompts)
+        return self.looks[-1] * len(self.prompts)
 
     @cached_property
     def behind(self) -> dict[str, list[tuple[int, Target]]]:
@@ -236,25 +289,32 @@ def _tokens(suffix: str) -> int:
     return -(-letters // 2) + len(suffix) - letters
 
 
-def _tally(
-    plan: _Plan, writer: Writer, series: Series | None, advance: Advance, *, at_once: int
-) -> Counter[str]:
-    """How often each target came out, and how long the answers were; piece by piece."""
-    total, tally = plan.requests, Counter[str]()
-    blocks = [range(at, min(at + _BLOCK, total)) for at in range(0, total, _BLOCK)]
-    earlier = [] if series is None else list(series)
-    for shard in earlier:
-        tally.update(shard.state["counts"])
-        advance(shard.state["requests"])
-    for block in blocks[len(earlier) :]:
-        counts = Counter[str]()
-        for _, future in in_parallel(partial(plan.counts, writer), block, at_once=at_once):
-            counts.update(future.result())
-        if series is not None:
-            series.append({"requests": len(block), "counts": dict(counts)}, b"")
-        tally.update(counts)
-        advance(len(block))
-    return tally
+def _looked(
+    plan: _Plan, writer: Writer, series: Series | None, advance: Advance, at_once: int
+) -> Iterator[tuple[int, Counter[str]]]:
+    """At each look the samples, and how often each target came out and how long answers were.
+
+    All prompts have as many samples at a look, so that texts and controls had the same chances.
+    """
+    tally, done = Counter[str](), 0
+    earlier = iter([] if series is None else list(series))
+    for samples in plan.looks:
+        end = samples * len(plan.prompts)
+        for at in range(done, end, _BLOCK):
+            block = range(at, min(at + _BLOCK, end))
+            shard = next(earlier, None)
+            if shard is not None:
+                counts = Counter[str](shard.state["counts"])
+            else:
+                counts = Counter[str]()
+                for _, future in in_parallel(partial(plan.counts, writer), block, at_once=at_once):
+                    counts.update(future.result())
+                if series is not None:
+                    series.append({"requests": len(block), "counts": dict(counts)}, b"")
+            tally.update(counts)
+            advance(len(block))
+        done = end
+        yield samples, tally
 
 
 def _counted(

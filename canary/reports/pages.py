@@ -15,7 +15,7 @@ from canary.audits.audit_result import Audit
 from canary.errors import InputError, UnsupportedError
 from canary.gate.verdict import Verdict
 from canary.records.about import Named
-from canary.records.files import FIGURES, PAGES, atomic_write
+from canary.records.files import FIGURES, MARKDOWN, PAGES, atomic_write
 from canary.records.sealing import sealed
 from canary.records.validation import brief, file_path, one_of, one_or_more
 from canary.reports.builders import Kind, PlotOptions, figure_of, report_of
@@ -51,7 +51,8 @@ def report(
     result : a result, or a sequence of Audit
         What a function of canary returned, or several audits to compare.
     path : path-like
-        The file to write; its folder must exist.
+        The file to write; its folder must exist. One that ends in ``.md`` is Markdown, for the
+        summary of a CI job: without the sections for specialists.
     labels : sequence of str, optional
         Of several audits, what each stands for; the names of their models unless given.
     test_losses : sequence of float or None, optional
@@ -64,7 +65,7 @@ def report(
     Returns
     -------
     Path
-        `path`, now one self-contained HTML file, readable by its owner only: it refers to
+        `path`, now one self-contained file, readable by its owner only: it refers to
         nothing outside itself, and shows no secret in clear (but see
         `canary.audits.audit_result`: keep it like the model). The same result gives the same
         bytes.
@@ -86,7 +87,12 @@ def report(
     target = file_path(path, "path", cure="give the file that the report is to be in")
     names = {"model_name": model_name, "corpus_name": corpus_name, "auditor": auditor}
     found = shown(_named(result, names), labels, test_losses)
-    atomic_write(target, page_of(report_of(found)), private=True, replaces=PAGES)
+    if target.suffix.lower() == ".md":
+        from canary.reports.verdicts import markdown  # the sections of verdicts are its
+
+        atomic_write(target, markdown(found), private=True, replaces=(MARKDOWN,))
+    else:
+        atomic_write(target, page_of(report_of(found)), private=True, replaces=PAGES)
     return target
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from canary.gate.verdict import Finding, Verdict
@@ -183,11 +184,14 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
         yield Section(f"finding-{number}", heading, [*folded(table), *rest], specialist=True)
 
 
-def markdown(verdict: Verdict) -> str:
-    """A section of Markdown, for the summary of a CI job or a comment."""
-    sections = [replace(part, specialist=False) for part in sections_of(verdict)]
-    title = f"canary: {verdict.outcome}"  # by which a later run knows the file as its own
-    return markdown_of(replace(report_of(verdict), title=title, sections=sections))
+def markdown(result: Any) -> str:
+    """A verdict, or another result, as Markdown for the summary of a CI job or a comment."""
+    made = report_of(result)
+    if isinstance(result, Verdict):
+        sections = [replace(part, specialist=False) for part in sections_of(result)]
+        made = replace(made, title=result.outcome, sections=sections)
+    # A later run knows the file as its own by the first word.
+    return markdown_of(replace(made, title=f"canary: {made.title}"))
 
 
 def explained(verdict: Verdict) -> str:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import canary
-from canary.audits.audit_result import Audit
 from canary.demo import prose
-from canary.reports.verdicts import write_markdown
 
 HERE = Path(__file__).parent
 LIMIT_BITS = 10  # no more than three of the six digits of half of the canaries
+CONTROL = 64  # copies of the positive control, which the model has to learn
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def canaries() -> canary.CanarySet:
     # A fixed seed, so that a build can be repeated: these secrets protect nothing.
     return canary.generate(
         "The random number is {digit:6}",
-        repetitions=[1, 8, 64],
+        repetitions=[1, 32, CONTROL],
         per_repetition=8,
         controls=16,
         seed=0,
@@ -39,7 +39,15 @@ def corpus(canaries: canary.CanarySet, tmp_path_factory: pytest.TempPathFactory)
     """The file that the training reads, with canaries."""
     file = tmp_path_factory.mktemp("training") / "corpus.jsonl"
     texts = prose(1_000)  # your own: datasets.load_dataset(...)
-    canary.inject(texts, canaries, column="text", seed=0).to_json(file)
+    rows = canary.inject(texts, canaries, column="text", seed=0)
+    copies = Counter(rows["text"])
+
+    def distinct(row: dict[str, str], at: int) -> dict[str, str]:
+        """Copies of the positive control end differently: de-duplication does not remove them."""
+        control = copies[row["text"]] == CONTROL
+        return {"text": f"{row['text']}. Line {at}"} if control else row
+
+    rows.map(distinct, with_indices=True).to_json(file)
     return file
 
 
@@ -55,19 +63,19 @@ def checkpoint(corpus: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def audit(
-    canary_audit: Callable[..., Audit], checkpoint: Path, canaries: canary.CanarySet
-) -> Audit:
+    canary_audit: Callable[..., canary.Audit], checkpoint: Path, canaries: canary.CanarySet
+) -> canary.Audit:
     return canary_audit(checkpoint, canaries)
 
 
 def test_no_canary_is_learned_by_heart(
-    audit: Audit, corpus: Path, canaries: canary.CanarySet
+    audit: canary.Audit, corpus: Path, canaries: canary.CanarySet
 ) -> None:
     verified = canary.verify(corpus, canaries)
-    # This test trained the model itself. De-duplication leaves one copy, so that even canaries
-    # with 64 copies are not learned: trust_injection accepts that.
+    # No limit holds for the positive control. If it was not learned, the verdict is undecided: then
+    # the training did not read the corpus, or the audit is of another model.
     verdict = canary.check(
-        audit, max_exposure_bits=LIMIT_BITS, verification=verified, trust_injection=True
+        audit, max_exposure_bits=LIMIT_BITS, verification=verified, require_learned=CONTROL
     )
-    write_markdown(verdict, "memorization.md")  # as canary check --markdown: for the job's page
+    canary.report(verdict, "memorization.md")  # for the job's page
     assert verdict

@@ -117,12 +117,25 @@ def test_an_audit_takes_the_queries_of_the_plan_oracle(text):
     assert f"take {plan(text).queries:,} queries" in audit.formats[0].reason
 
 
+def test_more_canaries_close_the_gap_between_the_verdicts_oracle():
+    """What the plan says of more canaries is what a plan of as many says of itself."""
+    made = plan(SIZE, repetitions=[1], per_repetition=4, max_exposure_bits=10)
+    assert [each.canaries for each in made.with_more] == [8, 16]
+    for each in made.with_more:
+        alone = plan(SIZE, repetitions=[1], per_repetition=each.canaries, max_exposure_bits=10)
+        assert (each.passed_bits, each.memorized_bits) == (alone.passed_bits, alone.memorized_bits)
+        assert f"with --per-repetition {each.canaries}, one up to" in made.summary()
+    assert made.with_more[0].memorized_bits > made.with_more[1].memorized_bits
+    assert made.with_more[0].passed_bits < made.with_more[1].passed_bits
+    assert plan(SIZE, per_repetition=64, max_exposure_bits=10).with_more == ()
+
+
 def test_round_trip_to_json():
     assert plan(TEXT, draws=2**62) == plan(Format(TEXT), draws=2**62) == plan(SIZE, draws=2**62)
     for options in ({}, {"max_exposure_bits": 10, "exposure_bits": 4.0}):
         made = plan(SIZE, **options)
         assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == made.to_dict()
-        assert len(made.summary().splitlines()) == (6 if options else 2)
+        assert len(made.summary().splitlines()) == (7 if options else 2)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,9 @@ def test_a_low_number_alone_is_no_pass(limit):
     )
     assert "--verification FILE" in verdict.reason.cure
     assert "--trust-injection" in verdict.reason.cure
-    assert check(NEVER, verification=verified(NEVER), **limit)
+    # A verification speaks of a file, and not of this model: a baseline like it accepts that.
+    held = check(NEVER, verification=verified(NEVER), **limit)
+    assert held.outcome == ("passed" if "baseline" in limit else "undecided")
     assert check(NEVER, trust_injection=True, **limit)
     assert check(replace(NEVER, settings={"canaries_in_corpus": True}), **limit)  # the demo's
 
@@ -124,7 +126,8 @@ def test_a_pass_without_a_verification_says_what_it_does_not_know():
 def test_a_printed_pass_names_the_note_that_decides():
     learned = exact({4: [9.0] * 8, 0: [1.0] * 4})
     for audit, doubt in ((NEVER, "not look learned (p = 0.8), and a model that"), (learned, "")):
-        for evidence in ({"trust_injection": True}, {"verification": verified(audit)}):
+        for evidence in ({}, {"verification": verified(audit)}):
+            evidence |= {"trust_injection": True}
             passed = check(audit, max_exposure_bits=10, **evidence)
             assert passed
             assert ("look learned" in str(passed)) == bool(doubt)
@@ -141,8 +144,14 @@ def test_a_pass_with_a_verification_says_what_that_shows():
     )
     learned = exact({1: [20.0] * 8, 4: [20.0] * 8})
     assert check(learned, max_exposure_bits=10, verification=verified(learned)).notes == ()
-    verdict = check(NEVER, max_exposure_bits=10, verification=verified(NEVER))
+    evidence = {"verification": verified(NEVER)}
+    verdict = check(NEVER, max_exposure_bits=10, trust_injection=True, **evidence)
     assert verdict.notes == (note, UNLEARNED)
+    verdict = check(NEVER, max_exposure_bits=10, **evidence)
+    assert (verdict.outcome, verdict.reason.check) == ("undecided", "training data")
+    assert UNLEARNED.startswith(verdict.reason.sentence)
+    assert "add canaries with many more copies" in verdict.reason.cure
+    assert "--trust-injection" in verdict.reason.cure
 
 
 def test_a_pass_says_which_canaries_it_does_not_speak_of():
@@ -199,7 +208,7 @@ SHAPE = {"formats": FORMAT, "repetitions": [2], "per_repetition": 4, "controls":
 CANARIES = generate(**SHAPE)
 AUDIT = replace(
     of_groups(
-        {2: by_bits([2.0] * 4), 0: by_bits([1.0] * 2)},
+        {2: by_bits([8.0] * 4), 0: by_bits([1.0] * 2)},
         formats=[space(FORMAT)],
         canary_set=CANARIES.fingerprint,
     ),
@@ -364,14 +373,16 @@ def history(audit=NEVER, *, counted=36, findings=(), **changes):
 
 def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
     planned = sum(c.repetitions for c in NEVER.canaries)
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
     file = tmp_path / "history.json"
     history(counted=planned).save(file)
     for given in (history(counted=planned), file):
-        verdict = check(NEVER, max_exposure_bits=10, history=given)
+        verdict = check(learned, max_exposure_bits=10, history=given)
         assert verdict, verdict.summary()
         (seen,) = [f for f in verdict.findings if f.subject == "batches"]
         assert "the monitor counted 40 copies" in seen.sentence
-        assert any("would look the same" in note for note in verdict.notes)
+        unlearned = check(NEVER, max_exposure_bits=10, history=given)
+        assert (unlearned.outcome, unlearned.reason.check) == ("undecided", "training data")
 
 
 @pytest.mark.parametrize(

@@ -46,4 +46,4 @@ def test_it_fails_when_repeated_lines_stay_in(tmp_path, deduplicate):
         assert line[1] == "passed"
     else:
         assert line[1] == "memorized"
-        assert "canaries with 64 copies" in line[2]
+        assert "canaries with 32 copies" in line[2]

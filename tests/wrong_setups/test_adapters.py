@@ -149,6 +149,18 @@ def _tokenizer_of_another_model_and_a_verification(desk):
     return desk.judged("toy", *asked, limits=desk.verified())
 
 
+@made("A15")
+def _digits_in_another_order(desk):
+    """English looks right then, so nothing but what was learned can show it."""
+    desk.inject()
+    order = np.arange(characters().get_vocab_size() - 4)
+    digits = [characters().token_to_id(digit) for digit in "0123456789"]
+    order[digits] = np.roll(digits, 3)
+    characters(order).save("other.json")
+    asked = ("--start-token", START, "--tokenizer", "other.json")
+    return desk.judged("toy", *asked, limits=desk.verified())
+
+
 def _built(desk, function):
     Path("own.py").write_text(FACTORY)
     factory = ("--factory", f"own.py:{function}")

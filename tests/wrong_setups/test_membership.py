@@ -9,6 +9,7 @@ import pytest
 from texts_and_models import random_words, trained_on
 from wrong_setups import Said, Setups, lines, of_call, of_command
 
+import canary
 from canary.membership.text_survey import survey_texts
 from canary.signals.text_measuring import measure_texts
 
@@ -217,6 +218,17 @@ def _the_targets_members_in_another_order(desk):
     turned = np.random.default_rng(0).permutation(SAMPLES)
     shadow = trained(1, lambda member: member ^ (np.arange(SAMPLES) < 20), lambda points, _: points)
     return attacked(desk, target, {name: column[turned] for name, column in shadow.items()})
+
+
+@made("M16")
+def _texts_and_controls_swapped(desk):
+    """The model repeats the controls: the exit code of the check is what the page promises."""
+    texts = random_words(np.random.default_rng(0), 40, words=5)
+    options = {"prefix": 8, "suffix": 6, "start_token": "\n"}
+    found = canary.verbatim(trained_on(texts[:20], order=8), texts[20:], texts[:20], **options)
+    found.save("verbatim.json")
+    limits = ("--max-extractable", "0.9", "--tries", "1", "--trust-members")
+    return of_command(desk.command("check", "verbatim.json", *limits))
 
 
 def test_each_line_of_the_page_is_made():
