@@ -31,6 +31,7 @@ HAS = {
     "README.md": ["corpus.jsonl", "model"],
     "docs/guides/audits.md": ["model"],
     "docs/guides/chat-models.md": ["chats.jsonl", "model of chats"],
+    "docs/guides/client.md": ["model", "canaries.json", "corpus.canaried.jsonl"],
     "docs/guides/corpora.md": [
         "corpus.jsonl",
         "corpus.canaried.jsonl",
@@ -180,6 +181,7 @@ VERDICTS = {
         (0, 1, UNDECIDED),
     ),
     "README.md": ("canary check ", (0, 1, UNDECIDED)),
+    "docs/guides/client.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/guides/chat-models.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/endpoint.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),

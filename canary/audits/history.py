@@ -178,11 +178,20 @@ class History(
             return measured
         last = self.measured[-1]
         lines = [f"{measured}, last at step {count(last.step)}"]
-        for copies, places in self.groups().items():
-            median, bound = median_bits([last.exposures[at] for at in places])
-            name = plural(copies, "copy", "copies") if copies else "controls"
-            lines.append(f"{name}: median {'at least ' if bound else ''}{bits(median)} bits")
+        lines += [f"{name}: median {median}" for name, median in self._medians(last)]
         return "\n".join(lines)
+
+    def line(self, moment: Moment) -> str:
+        """One of its measurements, for a log: the medians by number of copies, most first."""
+        said = [f"{name} {median}" for name, median in self._medians(moment)][::-1]
+        told = f"median exposure {', '.join(said)}" if said else f"not measured: {moment.reason}"
+        return f"step {count(moment.step)}: {told} ({moment.seconds:.2g} s)"
+
+    def _medians(self, moment: Moment) -> Iterator[tuple[str, str]]:
+        for copies, places in self.groups().items() if moment.exposures else ():
+            median, bound = median_bits([moment.exposures[at] for at in places])
+            name = plural(copies, "copy", "copies") if copies else "controls"
+            yield name, f"{'at least ' if bound else ''}{bits(median)} bits"
 
     def _table(self) -> list[dict[str, Any]]:
         return [

@@ -145,7 +145,8 @@ def check(
         there, no model passes; one that memorized them is memorized all the same.
     history : History or path, optional
         Of the monitor of this training, which counted the canaries in its batches: evidence in
-        place of `verification`. *Undecided* if it counted none, or fewer copies than planned.
+        place of `verification`. *Undecided* if it counted none, or fewer copies than planned. If
+        its last measurement has the log-perplexities of the audit, canaries need not look learned.
     trust_injection : bool
         Your word that the canaries were in the training data of this model. Without it, or a
         baseline like it, a model passes only if the canaries with the most copies look learned (p
@@ -267,7 +268,8 @@ def check(
         findings += [
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
         ]
-    findings += [] if history is None else [watched(audits, history)]
+    counted, seen = watched(audits, history)
+    findings += counted
     compared: list[str] = []
     if baseline is not None:
         baseline, now = baseline_in(baseline), Baseline.of(audits)
@@ -280,7 +282,7 @@ def check(
     verdict = Verdict(tuple(findings), undecided, audits=audits)
     verdict = in_training(
         *(verdict, audits, verification, baseline), trusted=trust_injection,
-        watched=history is not None, control=require_learned,
+        watched=seen, control=require_learned,
     )  # fmt: skip
     left_out = left_out_of(audits, repetitions, require_learned)
     silent = [count(n) for n in left_out if verdict and n != require_learned]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from canary.audits.audit_result import CANARY_SET, Audit, combined_p
 from canary.audits.cut_secrets import cut_in
@@ -15,6 +16,9 @@ from canary.models.english import reads_no_english
 from canary.records.validation import brief, whole_number
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import clean, count, plural, probability
+
+Watched = Literal["", "a training", "the same model"]
+"""What a monitor is known to have watched."""
 
 CONTROLS_LEVEL = 0.001
 """Controls that look learned at this level make an audit unfit for a verdict."""
@@ -238,7 +242,7 @@ def in_training(
     baseline: Baseline | None = None,
     *,
     trusted: bool,
-    watched: bool = False,
+    watched: Watched = "",
     control: int | None = None,
 ) -> Verdict:
     """The verdict with what is known of the training data: without evidence, no model passes.
@@ -246,9 +250,9 @@ def in_training(
     Evidence is that the canaries with the most copies look learned, or those of a positive
     `control`. A verification shows what is in a file, and a monitor that `watched` what a training
     read; neither shows that this model and tokenizer come from it. So where nothing looks learned,
-    only the user's word, a baseline where nothing did either, or an audit by whoever trained the
-    model (`canary demo`) will do. Of natural secrets there is nothing to say: they were in the
-    corpus before anybody looked.
+    only the user's word, a baseline where nothing did either, a monitor that priced the same
+    model, or an audit by whoever trained it (`canary demo`) will do. Of natural secrets
+    there is nothing to say: they were in the corpus before anybody looked.
 
     Raises
     ------
@@ -269,7 +273,7 @@ def in_training(
     if verdict.outcome == "memorized":
         return verdict
     drawn = [(place, audit) for place, audit in enumerate(audits, 1) if not audit.natural]
-    vouched = trusted or watched or verification is not None
+    vouched = trusted or bool(watched) or verification is not None
     once = None if baseline is None else max(m.most_copies_p for m in baseline.audits)
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
@@ -280,7 +284,8 @@ def in_training(
         which = f"audit {place}: " if len(audits) > 1 else ""
         most = control or max(c.repetitions for c in audit.injected)
         trained = audit.settings.get("canaries_in_corpus") is True
-        accepted = control is None and (trusted or trained or baseline is not None)
+        accepted = trusted or trained or watched == "the same model" or baseline is not None
+        accepted &= control is None
         who = f"canaries with {plural(most, 'copy', 'copies')}"
         combined = combined_p([c for c in audit.injected if c.repetitions == most])
         value = 1.0 if combined is None else combined.p_value

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.history import MOST_COUNTED, History
 from canary.errors import InputError
+from canary.gate.preconditions import Watched
 from canary.gate.verdict import Finding, Outcome
 from canary.records.validation import file_path
 from canary.statistics.numbers import count, plural
 
+_ROUNDING_BITS = 0.02  # of a whole candidate, between two batches in float32
 _SPOILED = ("had no label on their secret", "a length limit or packing cuts canaries")
 _WHOLE = (
     "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
@@ -27,8 +29,13 @@ def _history_in(given: History | str | os.PathLike[str]) -> History:
     return History.load(file_path(given, "history", cure=cure))
 
 
-def watched(audits: Sequence[Audit], given: History | str | os.PathLike[str]) -> Finding:
+def watched(
+    audits: Sequence[Audit], given: History | str | os.PathLike[str] | None
+) -> tuple[list[Finding], Watched]:
     """Whether the batches of a training held the canaries of its audit as often as planned.
+
+    And whether the audit prices every canary as the monitor did at its last measurement: then the
+    audited model and its tokenizer are those of the training.
 
     Raises
     ------
@@ -36,6 +43,8 @@ def watched(audits: Sequence[Audit], given: History | str | os.PathLike[str]) ->
         If the history is of another canary set, or of a model with other tokens, or there are
         several audits.
     """
+    if given is None:
+        return [], ""
     if len(audits) > 1:
         raise InputError(
             "a history is of one training, and several audits were given",
@@ -72,5 +81,20 @@ def watched(audits: Sequence[Audit], given: History | str | os.PathLike[str]) ->
         cure += "; of several processes the monitor reads the batches of the first only"
     elif spoiled:
         told, cure = f"{told}; {spoiled[0]}", _WHOLE
+    same = not cure and _same_prices(audit, history)
+    if same:
+        step = count(history.measured[-1].step)
+        told += f", and at step {step} it priced them all as the audit does: it is the same model"
     outcome: Outcome = "undecided" if cure else "passed"
-    return Finding("training data", "batches", outcome, told, cure)
+    shown: Watched = "the same model" if same else "a training"
+    return [Finding("training data", "batches", outcome, told, cure)], shown
+
+
+def _same_prices(audit: Audit, history: History) -> bool:
+    """Whether no log-perplexity differs by more than rounding; of two models some would."""
+    if not history.measured:
+        return False
+    theirs = history.measured[-1].px_bits
+    noise = [_ROUNDING_BITS + 2.0 * audit.formats[c.format].noise_bits for c in audit.canaries]
+    mine = [c.px_bits for c in audit.canaries]
+    return all(abs(a - b) <= n for a, b, n in zip(mine, theirs, noise, strict=True))

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.membership.attacks import AttackScores
-from canary.statistics.numbers import Shown
+from canary.statistics.numbers import Shown, clean
 from canary.statistics.roc import Estimate, OperatingPoint, Roc, balanced_accuracy, roc
 
 
@@ -20,7 +20,7 @@ class Evaluation(Shown):
     """What an attack reaches; intervals are at `confidence`.
 
     `accuracy` is the balanced accuracy of the attack's own guesses, None where there are none.
-    `name` is empty for bare scores.
+    `name` is empty for bare scores. `parts` has the same for the samples of each value of `by`.
     """
 
     name: str
@@ -28,16 +28,17 @@ class Evaluation(Shown):
     confidence: float
     auc: Estimate
     accuracy: Estimate | None
+    parts: tuple[Part, ...] = ()
 
     def summary(self) -> str:
-        """Its AUC, and the balanced accuracy of its guesses."""
+        """Its AUC, and the balanced accuracy of its guesses; then the AUC of each part."""
         known = {"AUC": self.auc, "balanced accuracy": self.accuracy}
         said = [
             f"{name} {one.value:.3f} ({one.lower:.3f} to {one.upper:.3f})"
             for name, one in known.items()
             if one is not None
         ]
-        return f"{self.name or 'scores'}: {', '.join(said)}"
+        return "\n".join([f"{self.name or 'scores'}: {', '.join(said)}", *map(str, self.parts)])
 
     def _table(self) -> dict[str, Any]:
         return {"false_positive_rate": self.roc.fpr, "true_positive_rate": self.roc.tpr}
@@ -77,9 +78,20 @@ class Part:
     auc: Estimate | None
     accuracy: Estimate | None
 
+    def __str__(self) -> str:
+        auc = "none without both kinds"
+        if self.auc is not None:
+            auc = f"{self.auc.value:.3f} ({self.auc.lower:.3f} to {self.auc.upper:.3f})"
+        number = f"{self.members:,} members, {self.nonmembers:,} non-members"
+        return f"  {clean(str(self.value))}: AUC {auc}, {number}"
+
 
 def evaluate(
-    scores: AttackScores | ArrayLike, member: ArrayLike, *, confidence: float = 0.95
+    scores: AttackScores | ArrayLike,
+    member: ArrayLike,
+    *,
+    by: Sequence[Any] | NDArray[Any] | None = None,
+    confidence: float = 0.95,
 ) -> Evaluation:
     """How well scores distinguish members from non-members.
 
@@ -89,7 +101,11 @@ def evaluate(
         What `canary.attack` gave, or any scores that are higher for members; none NaN.
     member : array_like of bool of shape (samples,)
         Of both kinds.
+    by : sequence of shape (samples,), optional
+        Classes, groups, or anything else that can be sorted: evaluate the samples of each value,
+        too (`Evaluation.parts`).
     confidence : float
+        Of each interval. The worst of several parts is a choice among their intervals.
 
     Examples
     --------
@@ -101,7 +117,10 @@ def evaluate(
     curve, accuracy = roc(values, member), None
     if guess is not None:
         accuracy = balanced_accuracy(guess, member, confidence=confidence)
-    return Evaluation(name, curve, confidence, curve.auc(confidence=confidence), accuracy)
+    parts = ()
+    if by is not None:
+        parts = tuple(evaluate_by(scores, np.asarray(member, bool), by, confidence=confidence))
+    return Evaluation(name, curve, confidence, curve.auc(confidence=confidence), accuracy, parts)
 
 
 def evaluate_by(

@@ -271,6 +271,7 @@ class TrainingLog:
         """Keep a moment, in place of what was measured at its step or later."""
         earlier = (kept for kept in self._history.moments if kept.step < moment.step)
         self.change(moments=(*earlier, moment))
+        _log.info("canary: %s", self._history.line(moment))
         self.see(batches)
 
     def see(self, batches: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from gate_audits import SET, by_bits, exact, of_groups, space
 from html_pages import render
 
 from canary.audits.audit_result import CANARY_SET
-from canary.audits.history import History, WatchedCanary, WatchedFormat
+from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.verification import Count, Verification, verify
 from canary.errors import EstimationError, InputError
@@ -383,6 +383,19 @@ def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
         assert "the monitor counted 40 copies" in seen.sentence
         unlearned = check(NEVER, max_exposure_bits=10, history=given)
         assert (unlearned.outcome, unlearned.reason.check) == ("undecided", "training data")
+
+
+@pytest.mark.parametrize(("shift", "outcome"), [(0.001, "passed"), (0.5, "undecided")])
+def test_a_history_that_ends_with_the_prices_of_the_audit_is_of_its_model(shift, outcome):
+    """Weights and tokenizer are those of the training, so nothing was learned indeed."""
+    priced = tuple(c.px_bits for c in NEVER.canaries)
+    last = Moment(7, 1.0, 0.1, (priced[0] + shift, *priced[1:]),
+                  tuple(c.exposure for c in NEVER.canaries), (None,) * len(priced))  # fmt: skip
+    given = history(counted=40, moments=(last,))
+    verdict = check(NEVER, max_exposure_bits=10, history=given)
+    assert verdict.outcome == outcome
+    assert ("at step 7 it priced them all" in verdict.summary()) == (outcome == "passed")
+    assert bool(verdict.doubt) == (outcome == "passed")
 
 
 @pytest.mark.parametrize(

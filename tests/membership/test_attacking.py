@@ -156,3 +156,22 @@ def test_refused_input():
     ):
         with pytest.raises(InputError, match=words):
             canary.attack(asked, name, **{"shadow": shadow, **options})
+
+
+def test_an_evaluation_by_a_column_is_that_of_each_part_oracle():
+    rng = np.random.default_rng(3)
+    scores, member = rng.normal(size=90), rng.random(90) < 0.5
+    column = np.where(np.arange(90) < 60, np.where(np.arange(90) % 2, "dog", "cat"), "owl")
+    member[60:] = True  # all owls are members, so there is nothing to compare
+    found = canary.evaluate(scores, member.tolist(), by=column.tolist())
+    assert found.auc == canary.evaluate(scores, member).auc
+    assert [part.value for part in found.parts] == ["cat", "dog", "owl"]
+    for part in found.parts[:2]:
+        rows = column == part.value
+        assert part.auc == canary.evaluate(scores[rows], member[rows]).auc
+        assert (part.members, part.members + part.nonmembers) == (member[rows].sum(), rows.sum())
+    assert found.parts[2].auc is None
+    lines = found.summary().splitlines()
+    assert lines[3] == "  owl: AUC none without both kinds, 30 members, 0 non-members"
+    with pytest.raises(InputError, match="one value for each sample"):
+        canary.evaluate(scores, member, by=column[:9])

@@ -123,7 +123,8 @@ def test_losses_are_means_since_the_last_asked_step():
     assert [(x.step, x.value) for x in watch.history.losses] == [(2, 2.0), (4, 6.5)]
 
 
-def test_each_measurement_is_logged_once_with_its_step():
+def test_each_measurement_is_logged_once_with_its_step(caplog):
+    caplog.set_level("INFO", logger="canary.plugins.monitor")
     module, tokenizer = causal()
     logged = {}
 
@@ -141,6 +142,11 @@ def test_each_measurement_is_logged_once_with_its_step():
     last = watch.finish()  # which measures the last step, for a limit was given
     assert list(logged) == [2, 3]
     assert logged[3] == last.metrics()
+    said = [line for line in caplog.messages if "median exposure" in line]
+    assert said == [f"canary: {last.line(moment)}" for moment in last.measured]
+    assert said[0].startswith("canary: step 2: median exposure 8 copies ")
+    assert "1 copy " in said[0]
+    assert ", controls " in said[0]
     groups = [f"canary/exposure_{group}" for group in ("controls", "1_copies", "8_copies")]
     names = {
         f"{group}{kind}" for group in groups for kind in ("", "_lower", "_censored", "_skew_normal")
