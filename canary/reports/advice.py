@@ -10,8 +10,9 @@ from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limits import (
     above_limit,
-    asked_guesses,
     limit_bits,
+    limit_choice,
+    only_some_learned,
     planting,
     planting_of,
 )
@@ -57,18 +58,20 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     elif outcome == "memorized":
         case, (first, safe) = outcome, _too_many(audit, limit)
         values |= {"even": first and not safe and first == 1, "first": copies(first or 1)}
+        values |= limit_choice([("this model", audit)] if verdict is None else [])
     elif outcome == "passed" and verdict is not None:
         kind = planting_of(verdict)
-        values |= {"shown": kind in ("shown", "watched", "own", ""), "trusted": kind == "claimed"}
+        some = only_some_learned(audit) if kind == "shown" and not verdict.rests_on else ""
+        shown = kind in ("shown", "watched", "own", "") and not some
+        values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
+        values |= {"used": kind in ("claimed", "checked") or some}
         values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
         case = "passed"
     elif verdict is not None:
         case = "unread" if verdict.reason.check == "training data" else "undecided"
     elif judged.case in ("not_found", "dry_run"):
-        case, sizes = judged.case, {priced.space_size for priced in audit.formats}
-        size = max(sizes) if len(sizes) == 1 else 0
-        values |= {"guesses": count(asked_guesses(size, 10.0)) if size else ""}
-        values |= {"blind": count(max(size // 2, 1)), "own": planting(audit) in ("own", "shown")}
+        case, values["own"] = judged.case, planting(audit) in ("own", "shown")
+        values |= limit_choice([("this model", audit)] if judged.case == "not_found" else [])
     return [*said(f"decide.{case}", **values)]
 
 
@@ -79,7 +82,7 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
     if first and not safe:
         there = [c for c in there if c.repetitions == first]
     found = Recovery(there) if limit is None else Recovery(there, limit)
-    what = "recovered" if limit is None else "easier to find than the limit allows"
+    what = "found" if limit is None else "easier to find than the limit allows"
     spared = [c for c in with_search(audit).injected if first and safe and c.repetitions == safe]
     tested = combined_p(spared)
     learned = tested is not None and tested.p_value <= SHOWN_LEARNED

@@ -45,8 +45,8 @@ _OUTCOMES = {
 }
 """What follows from attacks: the label and the tone of a report."""
 
-_ON_AVERAGE = ("Recognizable on average, but no single sample for sure", "undecided")
-_OPEN = ("Recognizable on average; too few other samples to judge single ones", "undecided")
+_ON_AVERAGE = ("Recognized on average, but no single sample for sure", "undecided")
+_OPEN = ("Recognized on average; too few other samples to judge single ones", "undecided")
 """Of samples that can be identified, where guesses with few mistakes find no more than chance."""
 
 
@@ -68,6 +68,7 @@ def survey_report(
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
     calm, found, loud = outcome == "not identified", outcome == "identified", [*aloud, *doubts]
     average = found and surest is not None and not surest.beats_guessing
+    open_to = outcome in ("void", "undecided") and not doubts
     label, tone = _OUTCOMES[outcome]
     if average:
         label, tone = _ON_AVERAGE if surest is None or surest.shows else _OPEN
@@ -77,10 +78,8 @@ def survey_report(
     if doubts and outcome != "void":
         label, tone = "Do not rely on this test before its input is checked", "suspect"
         undecided = survey.told_apart() is not True
-        (doubt,) = ended(doubts[:1])
-        doubt = doubt[0].lower() + doubt[1:]
-        first = sentence("survey.doubted", undecided=undecided, doubt=doubt)
-        sentences, loud = [first] if undecided else [first, *answer], [*aloud, *doubts[1:]]
+        first = sentence("survey.doubted", undecided=undecided)
+        sentences = [first] if undecided else [first, *answer]
     if outcome == "void" or (doubts and survey.told_apart() is not True):
         # Of numbers that nothing follows from there is no picture.
         fields["outcome"] = [one for one in fields["outcome"] if not isinstance(one, Figure)]
@@ -97,13 +96,19 @@ def survey_report(
         label=label,
         tone=tone,
         sentences=sentences,
-        basis=basis("claimed", f"the model was trained on these {_others(kind)}", "this result"),
+        basis=""
+        if open_to or tone == "suspect"
+        else basis("claimed", f"the model was trained on these {_others(kind)}", "this result"),
         decide=said(
-            "survey.decide", undecided=outcome in ("void", "undecided") and not doubts, **asked
+            "survey.decide",
+            undecided=open_to,
+            open_question=open_to or asked["doubted"],
+            proof=(found or calm) and not doubts,
+            **asked,
         ),
-        actions=said("survey.actions", **{**asked, **actions}),
+        actions=said("survey.actions", **{**asked, **_numbers(survey), **actions}),
         notes=[
-            *((Span(note, "strong"),) for note in ended(loud)),
+            *((Span(f"For the engineers: {note}", "strong"),) for note in ended(loud)),
             *ended(n for n in survey.notes if n not in (*loud, *doubts, POSITIVE_CONTROL)),
         ],
         sections=sections_of(survey),
@@ -125,21 +130,27 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     `kind` of survey is where its words are, and `values` what these ask besides the numbers.
     """
     mean, surest = survey.corrected(), survey.surest()
-    ends = {"share": percent_of(mean.value), "ends": ends_of(mean)}
-    average = sentence(f"{kind}.average", **{**ends, **values})
+    average = sentence(f"{kind}.average", **{**values, "people": f"{100 * mean.value:.0f}"})
+    who = sentence(f"{kind}.needs", **values)
+    if surest is None:
+        return [average, who]
+    if surest.beats_guessing:
+        return [surest_sentence(surest, kind, "sure"), who]
+    how = "average" if surest.shows else "open"
+    return [average, f"{surest_sentence(surest, kind, how)} {who}"]
+
+
+def _numbers(survey: Survey[Any]) -> dict[str, str]:
+    """Which attacks are best, and how good the best is on average, for engineers."""
     best = sentence(
         "survey.best",
         two=survey.lead.name != survey.strongest.name,
         surest=named(survey.lead.name),
         strongest=named(survey.strongest.name),
     )
-    who = f"{best} {sentence(f'{kind}.needs', **values)}"
-    if surest is None:
-        return [average, who]
-    if surest.beats_guessing:
-        return [surest_sentence(surest, kind, "sure"), f"{average} {who}"]
-    how = "average" if surest.shows else "open"
-    return [f"{average} {surest_sentence(surest, kind, how)}", who]
+    mean = survey.corrected()
+    words = f"That one is right in {percent_of(mean.value)} of cases ({ends_of(mean)})."
+    return {"best": best, "average_words": words}
 
 
 def named(attack: str) -> str:
@@ -168,9 +179,7 @@ def surest_sentence(surest: Surest, kind: str, how: str) -> str:
         others=others,
         one=f"training {_one(kind)}",
         rarely=rarely(surest.fpr, others),
-        share=percent_of(tpr.value),
-        ends=ends_of(tpr),
-        rate=percent_of(surest.fpr, digits=None),
+        rate=in_people(surest.fpr).lower().removeprefix("about "),
     )
 
 
@@ -207,19 +216,15 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             "survey.tile",
             sure=surest.beats_guessing,
             rarely=rarely(surest.fpr, _others(kind)),
-            name=_quoted(surest.name),
-            attacks=surest.attacks,
-            several=surest.attacks > 1,
             rate=percent_of(surest.fpr, digits=None),
         )
-        yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of members", note)
+        yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of {_others(kind)}", note)
         if surest.beats_guessing:
             return
-    name = _quoted(survey.strongest.name)
     yield Tile(
         "On average",
         f"{percent_of(mean.value)} right",
-        sentence("survey.tile.average", pairs=kind != "shadow", others=_others(kind), name=name),
+        sentence("survey.tile.average", pairs=kind != "shadow", others=_others(kind)),
     )
 
 
@@ -235,9 +240,7 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
         attacks=len(survey.attacked),
         several=len(survey.attacked) > 1,
         what=_others(kind),
-        best=named(survey.strongest.name),
         did=did.format(percent_of(best.value)),
-        ends=ends_of(best),
         of=of,
     )
     if surest is None:

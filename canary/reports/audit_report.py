@@ -32,12 +32,11 @@ from canary.reports.exposure_figures import (
     histogram_figure,
 )
 from canary.reports.limits import basis_of, planting
-from canary.reports.recovery import counts, recovered
+from canary.reports.recovery import counts, recovered, typical_guesses
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
     answer,
-    controls_words,
     extract_command,
     extraction_sentence,
     strongest,
@@ -52,7 +51,15 @@ from canary.reports.wording import (
     run_blocks,
 )
 from canary.statistics.exposures import Exposure
-from canary.statistics.numbers import bits, bits_between, bits_or_bound, count, plural, probability
+from canary.statistics.numbers import (
+    bits,
+    bits_between,
+    bits_or_bound,
+    copies,
+    count,
+    plural,
+    probability,
+)
 from canary.tokens.starts import shown_start
 
 _NBSP = "\N{NO-BREAK SPACE}"
@@ -66,10 +73,17 @@ def audit_report(audit: Audit) -> Report:
     unread = judged.verdict == "not found" and kind not in ("shown", "own")
     box: Text = judged.sentence
     if judged.verdict == "memorized":
-        box = counts(audit, controls_words(audit)) or box
+        box = counts(audit) or f"{typical_guesses(with_search(audit))}.".lstrip(".") or box
+    elif judged.case == "not_found":
+        most = max(c.repetitions for c in audit.injected)
+        up_to = "up to " if any(c.repetitions < most for c in audit.injected) else ""
+        number = len(audit.injected)
+        box = sentence("audit.not_found", number=number, most=f"{up_to}{copies(most)}")
     return Report(
         title=f"Memorization audit of {called(audit.model_name, 'a language model')}",
-        label=judged.label,
+        label="Nothing was found, but nobody has shown that the secrets were there"
+        if unread and kind
+        else judged.label,
         tone="" if unread else judged.verdict.replace(" ", "-"),
         about={**about_of(audit), "Limit": "none was set"},
         sentences=[box],

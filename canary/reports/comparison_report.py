@@ -9,11 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from canary.audits.audit_result import Audit
 from canary.models.english import reads_no_english
 from canary.reports.audit_report import notes
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.comparison import Comparison, Strategy, View, mean_bits, names_of, ranked
+from canary.reports.comparison import (
+    Apart,
+    Comparison,
+    Strategy,
+    View,
+    mean_bits,
+    names_of,
+    ranked,
+)
 from canary.reports.comparison_figures import (
     MOST_PANELS,
     exposures_figure,
@@ -34,7 +41,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.limits import basis_of, weakest
+from canary.reports.limits import basis_of, limit_choice, weakest
 from canary.reports.palette import SERIES
 from canary.reports.sentences import answer, guesses_of
 from canary.reports.wording import (
@@ -76,6 +83,7 @@ def comparison_report(comparison: Comparison) -> Report:
         about={
             **{one.name: _identified(one) for one in comparison.strategies},
             **{name: fact for name, fact in about.items() if name not in _OF_ONE},
+            "Limit": "none was set",
         },
         outcome=[said_in_one("comparison.canaries"), *_outcome(comparison)],
         unsaid=said("comparison.unsaid"),
@@ -149,15 +157,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     label, tone, kind = "Cannot be ranked", "undecided", "none"
     if len(ranking.least) == 1:
         nearest = min(ranking.more, key=lambda apart: apart.bits)
-        values |= {
-            "next": _called(nearest.strategy),
-            "times": _times(2.0**nearest.bits),
-            "absolute": _absolute(best.audit, nearest.strategy.audit),
-            "bounded": nearest.interval is None,
-        }
-        if nearest.interval is not None:
-            low, high = (_times(2.0**end) for end in nearest.interval)
-            values |= {"range": low != high, "low": low, "high": high}
+        values["factor"] = sentence("comparison.factor", **_factor(best, nearest))
         label = f"{best.name} memorizes least; not checked against a limit"
         tone, kind = "", "least"
     elif worse:
@@ -187,18 +187,31 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         words += " " + sentence("comparison.memorized", **values, all=False)
         tone = "undecided"
     values |= {"everyone": everyone, "trade": kind == "trade"}
+    values |= limit_choice([(one.name, one.audit) for one in group])
     decide, actions = (said(f"comparison.{part}", **values) for part in ("decide", "actions"))
     return _Answer(label, tone, words, decide, actions)
 
 
-def _absolute(best: Audit, other: Audit) -> str:
-    """``: about 860 and 20 of 10,000`` guesses, in the mean by which models are ranked."""
-    sizes = {best.formats[c.format].space_size for c in best.injected}
+def _factor(best: Strategy, nearest: Apart) -> dict[str, Any]:
+    """How many guesses the best and the next take, in the mean by which models are ranked."""
+    values: dict[str, Any] = {
+        "best_name": best.name,
+        "next_name": nearest.strategy.name,
+        "times": _times(2.0**nearest.bits),
+        "bounded": nearest.interval is None,
+    }
+    if nearest.interval is not None:
+        low, high = (_times(2.0**end) for end in nearest.interval)
+        values |= {"range": low != high, "low": low, "high": high}
+    sizes = {best.audit.formats[c.format].space_size for c in best.audit.injected}
     if len(sizes) > 1:
-        return ""
+        return values
     (size,) = sizes
-    mine, theirs = (count(guesses_of(math.log2(size) - mean_bits(a))) for a in (best, other))
-    return f": about {mine} and {theirs} of {count(size)} guesses"
+    mine, theirs = (
+        count(guesses_of(math.log2(size) - mean_bits(one.audit)))
+        for one in (best, nearest.strategy)
+    )
+    return values | {"absolute": True, "mine": mine, "theirs": theirs, "size": count(size)}
 
 
 def _identified(one: Strategy) -> str:
@@ -290,6 +303,10 @@ def certainty(comparison: Comparison) -> Iterator[Block]:
     ]
     if rows:
         yield said_in_one("comparison.certainty")
+        for ranking in (ranked(g) for g in comparison.groups if len(g) > 1 and g[0].audit.injected):
+            if len(ranking.least) == 1:
+                nearest = min(ranking.more, key=lambda apart: apart.bits)
+                yield sentence("comparison.factor_range", **_factor(ranking.least[0], nearest))
         columns = ("Least", "Other", "More exposed, bits (mean)", "95 % interval", "p")
         yield Table("Differences to the least exposed model", columns, rows)
 

@@ -75,6 +75,7 @@ def forgetting_report(result: Forgetting) -> Report:
         usual=result.p > LEVEL and not few and calm,
         apart=result.p > LEVEL and not few and not calm,
         few=few,
+        rare=not (result.p > LEVEL and not few),
         enough=needed + 1,
         needed=needed,
     )
@@ -100,9 +101,18 @@ def forgetting_report(result: Forgetting) -> Report:
                 else []
             ),
         ],
+        decide=said(
+            "forgetting.decide",
+            unshown=not (known or done),
+            known=known,
+            done=done,
+            again=not done,
+            named=done and result.model_name,
+            nameless=done and not result.model_name,
+            samples=result.samples,
+        ),
         actions=said(
             "forgetting.actions",
-            unshown=not (known or done),
             known=known,
             unlike=kind == "unlike",
             unproven=kind == "unproven",
@@ -112,9 +122,7 @@ def forgetting_report(result: Forgetting) -> Report:
             wide=kind == "undecided",
             no_attack=auc is None,
             done=done,
-            named=done and result.model_name,
             nameless=done and not result.model_name,
-            samples=result.samples,
         ),
         about={
             **about_of(result, corpus="Data to be forgotten"),

@@ -9,8 +9,8 @@ from typing import Any
 
 from canary.audits.audit_result import median_bits
 from canary.audits.history import AT_THE_END, History
-from canary.reports.document import Text, basis
-from canary.reports.limits import asked_guesses
+from canary.reports.document import Text, basis, sentence
+from canary.reports.limits import asked_guesses, choice_of
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import copies, count, one_in
@@ -74,9 +74,20 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         **_guesses(groups[most], least[most], median),
     }
     one = learned and values["one"]
-    values |= {"one": one, "not_one": learned and not one, "not_bound": one and not bound}
-    values |= {"further": learned and bound}
+    values |= {"one": one, "not_one": learned and not one, "estimate": one and not bound}
+    values |= {"further_one": one and bound, "further": learned and bound}
+    values |= _choice(history, least[most], learned=learned) if values["no_limit"] else {}
     return label, "memorized" if over else calm, values
+
+
+def _choice(history: History, least: float, *, learned: bool) -> dict[str, Any]:
+    """Limits to choose from, and whether the last measurement was above them for sure."""
+    sizes = {about.space_size for about in history.formats}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    values = choice_of(size)
+    over = [words for bits, words in values.pop("limits") if least > bits]
+    known = sentence("history.would", limits=" or ".join(over)) if over and learned else ""
+    return values | {"would": known}
 
 
 def _learned(history: History, controls: bool) -> bool:  # noqa: FBT001 - which of two

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from canary.audits.audit_result import Audit, CanaryResult, combined_p
 from canary.audits.search_ranks import with_search
+from canary.errors import InputError
+from canary.gate.exposure_limit import medians
 from canary.gate.verdict import Finding, Verdict
 from canary.reports.document import Text, basis, said_in_one, sentence
-from canary.reports.recovery import Recovery, by_copies, counts, easiest
+from canary.reports.recovery import Recovery, counts, easiest
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
@@ -26,6 +29,8 @@ def label_of(verdict: Verdict) -> str:
             return "Passed, if the planted secrets were in the training data"
         if verdict.audits and kind == "checked":
             return "Passed, if the model was trained on the data that was checked"
+        if kind == "shown" and (sure := _sure_of(verdict)):
+            return f"Passed, but sure only for the secrets that appeared {sure}"
         return "Passed: within the limit that was set"
     if verdict.outcome == "undecided":
         known = {
@@ -41,9 +46,18 @@ def label_of(verdict: Verdict) -> str:
 def tone_of(verdict: Verdict) -> str:
     """The colour: green only for a pass of a model that is known to have read the secrets."""
     if verdict.outcome == "passed":
-        unread = verdict.audits and planting_of(verdict) in ("claimed", "checked", "unknown")
+        kind = planting_of(verdict)
+        unread = kind in ("claimed", "checked", "unknown") or (
+            kind == "shown" and _sure_of(verdict)
+        )
         return "" if unread else "not-found"
     return "memorized" if verdict.outcome == "failed" else verdict.outcome
+
+
+def _sure_of(verdict: Verdict) -> str:
+    """Of which secrets alone it is known that the model read them; nothing if it is of all."""
+    audit = None if verdict.rests_on else _weakest(verdict)
+    return "" if audit is None else only_some_learned(audit)
 
 
 def planting_of(verdict: Verdict) -> str:
@@ -94,13 +108,70 @@ def basis_of(audit: Audit, rests_on: str = "", *, passed: bool = False) -> Text:
     kind, fact, others = planting(audit, rests_on), _PLANTED, ""
     if not kind:
         return ""
-    groups = {n for n in audit.by_repetitions() if n}
-    learned = {n for n in groups if n in _learned(audit)}
-    if passed and kind == "shown" and learned and learned != groups:
-        fact = f"the secrets that appeared {_listed(sorted(learned))} were in the training data"
-        others = f"others_{rests_on or 'unknown'}"
+    if passed and kind == "shown" and (learned := only_some_learned(audit)):
+        kind, others = "partly", f"others_{rests_on or 'unknown'}"
+        fact = f"the secrets that appeared {learned} were in the training data"
     verdict = "“passed”"
     return basis(kind, fact, verdict if passed else "this result", **{others: True})
+
+
+def only_some_learned(audit: Audit) -> str:
+    """The numbers of copies whose secrets look learned, where others do not."""
+    groups = {n for n in audit.by_repetitions() if n}
+    learned = groups & {*_learned(audit)}
+    return _listed(sorted(learned)) if learned and learned != groups else ""
+
+
+STRICT_BITS, LOOSE_BITS = 4.0, 10.0
+"""Limits to choose from: what chance explains, and what a few tries do not reach."""
+
+_CONFIDENCE = 0.9
+
+
+def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
+    """The values ``choose`` and ``would``: limits in guesses, and which models pass them.
+
+    `audits` have the names that their models are called by.
+    """
+    if not audits:
+        return {"choose": "", "would": ""}
+    sizes = {priced.space_size for _, audit in audits for priced in audit.formats}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    values = choice_of(size)
+    would = [_would(audits, *limit) for limit in values.pop("limits")]
+    return values | {"would": " ".join(filter(None, would))}
+
+
+def choice_of(size: int) -> dict[str, Any]:
+    """The value ``choose``, of a space or of several (0), and the limits in bits and guesses."""
+    guesses = [asked_guesses(size, bits) for bits in (STRICT_BITS, LOOSE_BITS)]
+    strict, loose = (plural(number, "guess", "guesses") for number in guesses)
+    words = sentence("limit.choose", one=size, strict=strict, loose=loose, size=count(size))
+    limits = zip((STRICT_BITS, LOOSE_BITS), (strict, loose), strict=True)
+    return {"choose": words, "limits": [*limits] if size else []}
+
+
+def _would(audits: Sequence[tuple[str, Audit]], bits: float, limit: str) -> str:
+    """Which models would pass a limit on the typical secret of each group."""
+    outcomes: dict[str, list[str]] = {}
+    for name, audit in audits:
+        groups = [n for n in audit.by_repetitions() if n]
+        try:
+            found = medians(with_search(audit), groups, bits, confidence=_CONFIDENCE)
+        except InputError:  # no secret of so small a space can be above it
+            return ""
+        all_of = {finding.outcome for finding in found}
+        order = ("memorized", "undecided", "passed")
+        outcomes.setdefault(next(o for o in order if o in all_of), []).append(name)
+    return " ".join(
+        sentence(
+            "limit.would",
+            limit=f"a limit of {limit}",
+            models=" and ".join(names),
+            **{outcome: True},
+        )
+        for outcome, names in outcomes.items()
+    )
 
 
 def _plain(words: str) -> str:
@@ -113,8 +184,8 @@ def limit_bits(verdict: Verdict) -> float | None:
     return next((f.limit for f in verdict.findings if f.check == "exposure"), None)
 
 
-def limit_words(verdict: Verdict) -> str:
-    """Which limits were set, each once."""
+def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
+    """Which limits were set, each once; on exposure in guesses, and in bits as well if asked."""
     size = _one_size(verdict)
     limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
     words = []
@@ -127,6 +198,7 @@ def limit_words(verdict: Verdict) -> str:
                     *(f"limit.{check}",),
                     limit=shown,
                     one=least,
+                    bits=least and bits,
                     guesses=least,
                     size=count(size),
                     which="easiest" if "largest" in verdict.reason.subject else "typical",
@@ -158,6 +230,8 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     takes = _guesses(reason, size, memorized=memorized) if counted else ""
     worst = easiest(there) if counted and there else ""
     found = Recovery(there, reason.limit or 0.0)
+    unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")
+    ends = bool(counted and verdict.outcome == "undecided" and reason.lower is not None)
     yield said_in_one(
         f"limit.{verdict.outcome}",
         counted=counted,
@@ -167,9 +241,12 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         blind=count(max(size // 2, 1)),
         found=_capital(found.share("planted ")) if counted and memorized and found.sure else "",
-        groups=by_copies(there, reason.limit) if counted else "",
         reason=_plain(reason.sentence),
-        unread=reason.check == "training data" and reason.sentence.startswith("nothing shows"),
+        unread=unread,
+        ends=ends,
+        other=not (unread or ends),
+        low=ends and count(guesses_of(math.log2(size) - (reason.upper or 0.0))),
+        high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
     )
     if verdict.left_out:
@@ -184,7 +261,9 @@ def judged(verdict: Verdict) -> Iterator[Text]:
             above = above_limit(audit, verdict)
             yield said_in_one("limit.within", above=above, number=above)
         elif said_of_it.verdict in ("memorized", "suspect") and not (counted and memorized):
-            yield counts(audit, "") or said_of_it.sentence
+            limit = limit_bits(verdict)
+            if said_of_it.verdict == "suspect" or not ends:
+                yield counts(audit, limit) or said_of_it.sentence
 
 
 def _which(reason: Finding, *, largest: bool) -> str:
@@ -210,18 +289,18 @@ def _asked_of(verdict: Verdict) -> list[CanaryResult]:
 
 
 def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
-    """The guesses at an exposure: its estimate, and the end of its interval that decides."""
+    """The guesses at an exposure: its estimate, or the end of its interval by which it passes."""
     end = reason.lower if memorized else reason.upper
     certain = guesses_of(math.log2(size) - (end or 0.0))
-    words = f"{'at most' if memorized else 'at least'} {plural(certain, 'guess', 'guesses')}"
-    if reason.value is None:
-        return words
-    if (known := guesses_of(math.log2(size) - reason.value)) == certain:
-        return plural(known, "guess", "guesses")
-    where = words.removesuffix(" guesses").removesuffix(" guess")
-    if reason.confidence not in (None, 1.0):
-        where = f"{100 * (reason.confidence or 0):g} % sure that it is {where}"
-    return f"about {plural(known, 'guess', 'guesses')} ({where})"
+    if reason.value is not None:
+        known = guesses_of(math.log2(size) - reason.value)
+        if memorized or known == certain:
+            about = "" if known == certain else "about "
+            return f"{about}{plural(known, 'guess', 'guesses')}"
+    most = f"{'at most' if memorized else 'at least'} {plural(certain, 'guess', 'guesses')}"
+    if memorized or reason.confidence in (None, 1.0):
+        return most
+    return f"{most} ({100 * (reason.confidence or 0):g} % sure)"
 
 
 def above_limit(audit: Audit, verdict: Verdict) -> int:

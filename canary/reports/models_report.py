@@ -61,7 +61,7 @@ def models_report(survey: ModelsSurvey) -> Report:
     beside = f"{plural(others, 'other model')}{' each' if targets > 1 else ''}"
     return survey_report(
         survey,
-        f"Can training samples of {one} be identified?",
+        f"Can training samples of {one} be recognized?",
         answer,
         kind="models",
         about=about | {"Compared with": beside, "Samples": count(survey.given)},
@@ -83,7 +83,7 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
         place, lead, surest = survey.most_vulnerable_models(1)[0], survey.lead, survey.surest()
         note, value = "of pairs right", lead.across.evaluations[place].auc.value
         if surest is not None:
-            note = "of its members are identified, by the same guesses"
+            note = "of its members are recognized, by the same guesses"
             value = lead.points[lead.fprs.index(surest.fpr)][place].tpr.value
         name = _short(survey, survey.targets[place])
         title = f"Most vulnerable of the {plural(len(survey.targets), 'model')}"

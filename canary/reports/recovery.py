@@ -17,8 +17,10 @@ from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, gues
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import copies, count
 
-COLUMNS = ("Copies", "Secrets", "Recovered", "Guesses needed (median)", "Exposure, bits (median)")
+COLUMNS = ("Copies", "Secrets", "Found", "Guesses needed (median)", "Exposure, bits (median)")
 """Of `rows`."""
+
+_MOST_GROUPS = 4
 
 
 @dataclass(frozen=True)
@@ -90,10 +92,10 @@ def most_guesses(exposure: Exposure) -> int:
     return guesses_of(exposure.space_bits - exposure.lower_bits)
 
 
-def counts(audit: Audit, while_: str) -> Text | None:
-    """What was recovered by number of copies, in a sentence or two; None if nothing was."""
+def counts(audit: Audit, limit_bits: float | None = None) -> Text | None:
+    """What was found, and the guesses by number of copies, in short sentences; None if nothing."""
     audit = with_search(audit)
-    found = Recovery(audit.injected)
+    found = _recovery(audit.injected, limit_bits)
     if not found.sure:
         return None
     exposures = [c.exposure for c in found.sure]
@@ -108,8 +110,26 @@ def counts(audit: Audit, while_: str) -> Text | None:
         each=" of its form" if len({c.format for c in found.sure}) > 1 else "",
         blind=blind_guesses(audit, audit.injected),
         offered=count(len(offered)) if offered else "",
-        **{"while": while_},
+        typical=typical_guesses(audit),
     )
+
+
+def typical_guesses(audit: Audit) -> str:
+    """What the typical secret of each number of copies takes, and what it takes by chance.
+
+    Of one format with few numbers of copies; else nothing.
+    """
+    groups = {n: [c.exposure for c in group] for n, group in audit.by_repetitions().items() if n}
+    if len(audit.formats) > 1 or not 0 < len(groups) <= _MOST_GROUPS:
+        return ""
+    words: list[str] = []
+    for n, exposures in sorted(groups.items(), reverse=True):
+        guesses = median_guesses(exposures)
+        unit = "" if words else " guess" if guesses.rpartition(" ")[2] == "1" else " guesses"
+        words.append(f"{guesses}{unit} if it appeared {copies(n)}")
+    words[0] += " in the training data"
+    blind = blind_guesses(audit, audit.injected).partition(" ")[0]
+    return f"The typical secret takes {', '.join(words)}, and {blind} by chance"
 
 
 def _counted(exposures: Iterable[Exposure]) -> bool:
@@ -169,7 +189,7 @@ def recovered(
             open=found.open,
             suspect=p <= LEVEL,
             usual=audit.controls_p is not None and p > LEVEL,
-            what="easier to find than the limit" if limit_bits is not None else "recovered",
+            what="easier to find than the limit" if limit_bits is not None else "found",
         )
     if audit.canaries:
         sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
@@ -205,8 +225,8 @@ def _of_injected(audit: Audit, limit_bits: float | None, *, unread: bool) -> Tex
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
         dry=not audit.canaries_in_corpus,
         natural=audit.natural,
-        what="easier to find than the limit" if limit_bits is not None else "recovered",
-        within=" in"
+        what="easier to find than the limit" if limit_bits is not None else "found",
+        within=" within"
         if limit_bits is None
         else ", within"
         if len(found.sure) == 1

@@ -25,6 +25,7 @@ from canary.reports.document import (
 from canary.reports.palette import CONTROL, CURVE, dots
 from canary.reports.verbatim_report import share_said, strips
 from canary.reports.wording import about_of, called, ended, software
+from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, plural, probability
 
 _LEVEL = 0.05
@@ -37,11 +38,11 @@ def samples_report(result: Sampled) -> Report:
     label, tone = {
         "planted": ("Planted secrets come out", "memorized"),
         "luck": ("Planted secrets came out, perhaps by chance", "undecided"),
-        "secret": ("No planted secret came out of the samples", "undecided"),
-        "memorized": ("Passages are memorized", "memorized"),
-        "unclear": ("Memory or predictability: not enough data to decide", "undecided"),
-        "alone": ("Passages come out; no controls", "undecided"),
-        "none": ("No passage came out of the samples", "undecided"),
+        "secret": ("No planted secret came out", "undecided"),
+        "memorized": ("Passages of the training text come out", "memorized"),
+        "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
+        "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
+        "none": ("No passage came out", "undecided"),
     }[key]
     texts, controls = found.texts, found.controls
     natural = bool(result.settings.get("natural"))
@@ -51,7 +52,7 @@ def samples_report(result: Sampled) -> Report:
     about["Server"] = str(result.model["server"])
     about["Asked"] = "as a chat" if result.settings["chat"] else "to continue a text"
     return Report(
-        title=f"What does {called(result.model_name)} write of its training text?",
+        title=f"What comes out of {called(result.model_name)} word for word?",
         label=label,
         tone=tone,
         sentences=[
@@ -65,10 +66,8 @@ def samples_report(result: Sampled) -> Report:
                 upper=f"{100 * result.undetected:.2g} %",
                 ends=share_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
-                p=probability(result.chance.p_value) if result.chance else "unknown",
-                lead=found.difference and probability(found.difference.p),
             ),
-            *_by_copies_said(result, natural=natural),
+            *_by_copies_said(result),
         ],
         basis=basis(
             "shown" if key in ("planted", "memorized") else "claimed",
@@ -76,7 +75,7 @@ def samples_report(result: Sampled) -> Report:
             "this result",
         ),
         decide=said(
-            "samples.decide", none=not texts.hits,
+            "samples.decide", none=not texts.hits, out=bool(texts.hits) and key != "luck",
             planted=texts.hits and result.planted and not natural,
             natural=texts.hits and natural, passages=texts.hits and not result.planted,
             unsure=key in ("alone", "unclear", "luck"),
@@ -133,15 +132,15 @@ def _groups(result: Sampled) -> Iterator[tuple[int, list[int]]]:
 def _counts(result: Sampled) -> str:
     """How many secrets came out, by copies."""
     return ", ".join(
-        f"{count(sum(hit > 0 for hit in hits))} of {count(len(hits))} "
-        + (f"with {plural(copies, 'copy', 'copies')}" if copies else "controls")
+        f"{count(sum(hit > 0 for hit in hits))} of {count(len(hits))} that "
+        + (f"appeared {copied(copies)}" if copies else "were never planted")
         for copies, hits in _groups(result)
     )
 
 
-def _by_copies_said(result: Sampled, *, natural: bool) -> Iterator[str]:
-    if result.planted:
-        yield sentence("samples.copies", counts=_counts(result), natural=natural)
+def _by_copies_said(result: Sampled) -> Iterator[str]:
+    if result.planted and result.came_out().texts.hits:
+        yield sentence("samples.copies", counts=_counts(result))
 
 
 def _by_copies(result: Sampled) -> Table:
@@ -254,7 +253,7 @@ def _secrets(result: Sampled) -> Figure:
             Panel(
                 marks,
                 Axis("copies in the training data (0: controls)", ticks=ticks, ruled=False),
-                Axis("samples with the secret (%)", limits=(0, None)),
+                Axis("answers with the secret (%)", limits=(0, None)),
                 grid="y",
                 legend="above",
             )

@@ -63,7 +63,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         called_so = "" if right.precision is None else interval_of(right.precision)
         note = sentence("shadow.tile.risk", least=f"{HIGH_RISK:g}", thin=thin, called=called_so)
         if high.any():
-            tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of members", note))
+            tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of samples", note))
     if not survey.blind:
         share = percent_of(survey.corrected().value)
         answer = [sentence("shadow.split", attack=named(survey.strongest.name), share=share)]
@@ -83,7 +83,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
     }
     return survey_report(
         survey,
-        f"Can training samples of {called(about['Model'])} be identified?",
+        f"Can training samples of {called(about['Model'])} be recognized?",
         answer,
         kind="shadow",
         about=about | sizes_of(survey.target.member[0]),
@@ -257,8 +257,7 @@ def texts_report(survey: TextSurvey) -> Report:
     """What there is to say about attacks on texts."""
     best, words, corrected = survey.strongest, survey.words, survey.corrected()
     void, differ = survey.outcome() == "void", survey.differ_without_model()
-    alone, p = percent_of(words.auc.value), probability(words.p)
-    note = sentence("texts.tile.words", differ=differ, p=p)
+    alone, note = percent_of(words.auc.value), sentence("texts.tile.words", differ=differ)
     tiles = [*found_tiles(survey, "texts"), Tile("Check: words alone", f"{alone} right", note)]
     answer = not_identified(survey, "texts", "picked the training text in {} of pairs")
     if void or survey.told_apart():
@@ -281,7 +280,7 @@ def texts_report(survey: TextSurvey) -> Report:
     about = about_of(survey, own=survey.measured.table.source)
     return survey_report(
         survey,
-        f"Can training texts of {called(about['Model'])} be identified?",
+        f"Can training texts of {called(about['Model'])} be recognized?",
         answer,
         kind="texts",
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other

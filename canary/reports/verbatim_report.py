@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -48,21 +49,20 @@ def verbatim_report(result: Verbatim) -> Report:
     characters = "near_unit" in grid
     drawn = result.rate(tries=_SHOWN_TRIES, chance=_CHANCE)
     near = result.near_rate(tries=_SHOWN_TRIES, chance=_CHANCE) if result.texts.near else None
-    million = result.rate(tries=_TRIES[-1], chance=_CHANCE)
-    key, most = _key(found, drawn), f"{100 * found.texts.upper:.2g} %"
+    key = _key(found, drawn)
     label, tone = {
-        "memorized": ("The model repeats passages of its training text", "memorized"),
+        "memorized": ("Passages of the training text come out", "memorized"),
         "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
         "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
         "drawn": ("Passages come out if the model is asked often", "undecided"),
         "none": (
-            f"No passage came out in {_SHOWN_TRIES:,} tries, but too few were tested",
+            "No passage came out, but too few were tested",
             "undecided",
         ),
     }[key]
     calm = key == "none" and found.texts.upper <= _FEW
     if calm:
-        label, tone = f"No passage came out in {_SHOWN_TRIES:,} tries", "not-found"
+        label, tone = "No passage came out", "not-found"
     texts, controls, lead = found.texts, found.controls, found.difference
     swapped = lead is not None and lead.upper < 0.0
     if swapped:
@@ -72,34 +72,38 @@ def verbatim_report(result: Verbatim) -> Report:
     if key == "drawn" and alike and not swapped:
         label = "Passages come out if asked often, but not more than what it never saw"
     return Report(
-        title=f"What does {called(result.model_name)} repeat of its training text?",
+        title=f"What comes out of {called(result.model_name)} word for word?",
         label=label,
         tone=tone,
         sentences=[
             sentence(
                 f"verbatim.{key}",
-                hits=texts.hits,
+                rate=_share(texts),
                 windows=texts.windows,
                 documents=texts.documents,
-                drawn=drawn.texts.hits,
                 tries=_SHOWN_TRIES,
-                upper=most,
+                one_in=_one_in(texts.upper),
                 large=not calm,
-                others=controls and _of(controls),
+                others=controls and _share(controls),
+                often=_share(drawn.texts),
+                worst=_worst_named(result),
+                stand_out=texts.hits > 1,
             ),
-            sentence(
-                "verbatim.often",
-                tries=_SHOWN_TRIES,
-                drawn=count(drawn.texts.hits),
-                million=count(million.texts.hits),
-                windows=texts.windows,
-                controls=controls,
-                alike=alike,
-                drawn_others=drawn.controls and _of(drawn.controls),
-                million_others=million.controls and _of(million.controls),
-                near=near and not characters and count(near.texts.hits),
-                near_text=near and characters and count(near.texts.hits),
-                edits=grid.get("near"),
+            *(
+                sentence(
+                    "verbatim.often",
+                    said=key != "drawn",
+                    tries=_SHOWN_TRIES,
+                    often=_share(drawn.texts),
+                    controls=controls,
+                    often_others=drawn.controls and _share(drawn.controls),
+                    alike=alike,
+                    near=near and not characters and _share(near.texts),
+                    near_text=near and characters and _share(near.texts),
+                    edits=grid.get("near"),
+                )
+                for _ in [key]
+                if key != "none" and (key != "drawn" or controls or near)
             ),
             sentence(
                 "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT,
@@ -116,6 +120,8 @@ def verbatim_report(result: Verbatim) -> Report:
             memorized=key == "memorized" and not swapped,
             drawn=drawn.texts.hits > texts.hits,
             look=bool(drawn.texts.hits or texts.hits),
+            out=bool(drawn.texts.hits or texts.hits),
+            quiet=not (drawn.texts.hits or texts.hits),
             worst=_worst_named(result),
             unsure=tone == "undecided" and not (key == "drawn" and controls and not alike),
             none=calm,
@@ -144,8 +150,14 @@ def verbatim_report(result: Verbatim) -> Report:
     )  # fmt: skip
 
 
-def _of(share: ClusteredShare) -> str:
-    return f"{count(share.hits)} of {count(share.windows)}"
+def _share(share: ClusteredShare) -> str:
+    """``2.4 %``, ``none``; of very few passages their numbers."""
+    return f"{_percent(share.value)} %" if share.hits else "none"
+
+
+def _one_in(share: float) -> str:
+    """``up to 1 in 8``, of a bound."""
+    return f"up to 1 in {count(math.floor(1 / share))}" if share <= _CHANCE else "most"
 
 
 def _worst_named(result: Verbatim) -> str:

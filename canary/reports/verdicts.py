@@ -100,7 +100,7 @@ def verdict_report(verdict: Verdict) -> Report:
     about = dict(verdict.about)
     if audits:
         about = about_of(*audits) | {
-            "Limit": f"{limit_words(verdict)}; set by the person who ran the check"
+            "Limit": f"{limit_words(verdict, bits=False)}; set by the person who ran the check"
         }
     elif verdict.tested is not None:
         about = about_of(verdict.tested) | about

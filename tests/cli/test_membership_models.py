@@ -103,7 +103,7 @@ def test_one_target_by_file_and_by_number(attack, place, table):
     assert (auc["value"], auc["lower"], auc["upper"]) == tuple(vars(evaluation.auc).values())
     assert (one["targets"], one["intervals_over"]) == ([3], "samples")
     page = Path("report/report.html").read_text()
-    assert "Can training samples of the model “model3.npz” be identified?" in page
+    assert "Can training samples of the model “model3.npz” be recognized?" in page
     assert "7 other models" in page
     # Who is at risk in this release: its classes and its members, by the leading attack.
     lead = attack_models(table, one["surest"]["name"], targets=[3], rule="gaussian").scores[0]

@@ -40,7 +40,7 @@ def digits(server, number, right):
         (("--canaries", "canaries.json", "--samples", "2"), "No planted secret came out", 0),
         (
             ("--texts", "train.jsonl", "--controls", "other.jsonl", "--prefix", "3", "--suffix",
-             "5", "--samples", "2", "--chat"), "not enough data to decide", 0,
+             "5", "--samples", "2", "--chat"), "but perhaps any model writes them", 0,
         ),
     ],
 )  # fmt: skip

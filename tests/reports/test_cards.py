@@ -103,7 +103,7 @@ def test_what_the_opinion_names_was_tested_or_is_said_not_to_be(attacked, compar
     ("known", "label"),
     [
         (0.0, "Training samples can be recognized on average, but no single one for sure"),
-        (0.2, "Training samples can be identified"),
+        (0.2, "Training samples can be recognized"),
     ],
 )
 def test_the_label_of_a_membership_test_is_that_of_its_report_theory(known, label):

@@ -231,19 +231,22 @@ def test_the_answer_golden(audits, made, plain):
     learned, nothing = "A (checkpoint-1200, audit 1)", "B (checkpoint-1200, audit 2)"
     for words in (
         f"B memorizes least, A predicts new text best {nothing} memorizes least, and {learned} "
-        "predicts new text best: its test loss (lower is better) is 1.25, and that of B is 1.5.",
-        f"{nothing} is the choice if you can accept its test loss; {learned} only if",
-        f"times as many guesses as an attacker of {learned}: about ",
-        " guesses. With 95 % confidence, the factor is between ",
+        "predicts new text best. An attacker of B needs about ",
+        f"Choose {nothing} if its predictions are good enough for you",
+        f"Choose {learned} only if it passes your limit.",
+        "times as many guesses as an attacker of A. With 95 % confidence, the factor is between ",
     ):
         assert words in text
     given = audits["enumerated"], audits["nothing learned"]
-    for losses, loss in (([1.5, 1.25], "is the lowest (1.25)"), ([1, 1.01], "is 1.01, within 1")):
+    for losses, loss in (
+        ([1.5, 1.25], "predicts new text best"),
+        ([1, 1.01], "almost as well as A"),
+    ):
         text = words_of(*given, test_losses=losses)
-        assert f"against a limit {nothing} memorizes least of the 2 models, and its test" in text
+        assert f"against a limit {nothing} memorizes least of the 2 models, and it" in text
         assert loss in text
     text = words_of(*given)
-    assert f"times as many guesses as an attacker of {learned}, the next: about " in text
+    assert "guesses for an average secret, and an attacker of A" in text
     assert "Compare the utility, too" in text
 
 

@@ -29,6 +29,7 @@ from canary.reports.markdown import markdown_of
 from canary.reports.pages import report
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws, exposure_by_rank
 
+NOBODY = "Nothing was found, but nobody has shown that the secrets were there"
 CHANCE = [1.0, 0.5, 2.0, 1.0]
 LEARNED = {0: CHANCE, 1: CHANCE, 4: [20.0, 25.0, 22.0, 29.0]}
 
@@ -65,9 +66,9 @@ CASES = {
     "recovered by copies": (
         exact(LEARNED),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were recovered in the first 954 guesses. Blind guessing takes "
+        "4 of 8 planted secrets were found within the first 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for each of them.",
-        "appeared 4 times in the training data, or more often, 4 of 4 were recovered; of those "
+        "appeared 4 times in the training data, or more often, 4 of 4 were found; of those "
         "that appeared once, none. Numbers of copies in between were not tested. Remove "
         "duplicates, so that personal text appears once at most. This lowers the risk and does "
         "not end it.",
@@ -75,15 +76,20 @@ CASES = {
     "what was not recovered is memorized, too": (
         exact({4: [25.0] * 4, 1: [8.0] * 4, 0: [1.0] * 8}),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were found within the first 30 guesses: 4 of 4 that appeared",
-        "Those that appeared once need 3,910,000 guesses (the median), where blind guessing takes "
-        "500,000,000: the model memorized them, too. Remove duplicates",
+        "4 of 8 planted secrets were found within the first 30 guesses. The typical secret takes "
+        "30 "
+        "guesses if it appeared 4 times in the training data, 3,910,000 if it appeared once, and "
+        "500,000,000 by chance.",
+        "Those that appeared once take 3,910,000 guesses, where blind guessing takes 500,000,000: "
+        "the model learned something of them as well. Remove duplicates",
     ),
     "what appeared several times is not safe because it was not recovered": (
         exact({16: [25.0] * 4, 4: [8.0] * 4, 0: [1.0] * 8}),
         "The model memorized planted secrets",
-        "4 of 4 that appeared 16 times, 0 of 4 that appeared 4 times. By chance, each takes",
-        "the model memorized them, too. Remove duplicates, so that personal text appears once at "
+        "takes 30 guesses if it appeared 16 times in the training data, 3,910,000 if it appeared 4 "
+        "times, and 500,000,000 by chance.",
+        "the model learned something of them as well. Remove duplicates, so that personal text "
+        "appears once at "
         "most.",
     ),
     "a search that ended before its first text": (
@@ -97,90 +103,90 @@ CASES = {
     "everything": (
         exact({1: [29.9] * 4, 4: [29.9] * 4}),
         "The model memorized planted secrets",
-        "All 8 planted secrets were recovered in the first guess.",
-        "Even of the secrets that appeared only once in the training data, 4 of 4 were recovered",
+        "All 8 planted secrets were found within the first guess.",
+        "Even of the secrets that appeared only once in the training data, 4 of 4 were found",
     ),
     "one secret": (
         exact({1: [20.0]}),
         "The model memorized planted secrets",
-        "The planted secret was recovered in the first 954 guesses. Blind guessing takes "
+        "The planted secret was found within the first 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for it.",
         "Even of the secrets that appeared only once",
     ),
     "nothing": (
         exact({0: CHANCE, 1: CHANCE}),
-        "No memorization found",
-        "None of the 4 planted secrets was recovered. Blind guessing takes 500,000,000 guesses on "
+        NOBODY,
+        "None of the 4 planted secrets was found. Blind guessing takes 500,000,000 guesses on "
         "average for each of them. This says nothing if they were not in the training data. Of 4 "
-        "secrets that were not to be planted, none was recovered.",
-        "Decide how many guesses an attacker must need at least (a limit)",
+        "secrets that were not to be planted, none was found.",
+        "Choose 62,500,000 guesses of 1,000,000,000 if attackers can try as often as they like",
     ),
     "more copies do not help": (
         exact({1: [20.0] * 4, 4: CHANCE}),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were recovered",
+        "4 of 8 planted secrets were found",
         "Even of the secrets that appeared only once",
     ),
     "only draws": (
         # No hit among 20,000: at most 184,000 of 10^9 guesses at 95 %; 50 hits: 2.5 million.
         of_groups({0: drawn([9_000]), 4: drawn([0, 0, 50])}),
         "The model memorized planted secrets",
-        "2 of 3 planted secrets were recovered in at most 185,000 guesses. Blind guessing takes "
+        "2 of 3 planted secrets were found within at most 185,000 guesses. Blind guessing takes "
         "500,000,000 guesses on average for each of them. Some of these numbers are estimates",
         "Train for fewer epochs.",
     ),
     "draws that leave it open": (
         of_groups({4: drawn([20, 9_000])}),
         "The model memorized planted secrets",
-        "None of the 2 planted secrets was certainly recovered. For 1 secret, the measurement "
+        "None of the 2 planted secrets was certainly found. For 1 secret, the measurement "
         "leaves both answers open.",
         "Remove duplicates from the training data: text that",
     ),
     "only bounds": (
         bounded(),
         "The model memorized planted secrets",
-        "At least 2 of 4 planted secrets were recovered in at most 700,000 guesses. For 1 more "
+        "At least 2 of 4 planted secrets were found within at most 700,000 guesses. For 1 more "
         "secret, the measurement leaves both answers open.",
         "Even of the secrets that appeared only twice",
     ),
     "several formats": (
         several_formats(),
         "The model memorized planted secrets",
-        "3 of 4 planted secrets were recovered in the first 954 guesses of its form. Blind "
+        "3 of 4 planted secrets were found within the first 954 guesses of its form. Blind "
         "guessing takes 500,000 to 500,000,000 guesses on average for each of them.",
         "Even of the secrets that appeared only twice",
     ),
     "controls alarm": (
         exact({0: [20.0] * 3, 1: [20.0] * 3}),
         "Do not rely on this audit",
-        "Of 3 secrets that were not to be planted, 3 were recovered. They look learned as "
+        "Of 3 secrets that were not to be planted, 3 were found. They look learned as "
         "well, so do not rely on the counts above.",
         "Do not use this report, and do not release the model on it.",
     ),
     "dry run": (
         exact({0: CHANCE, 1: CHANCE}, canaries_in_corpus=False),
         "No memorization found",
-        "None of the 4 left-out secrets was recovered. Blind guessing takes 500,000,000 guesses on "
+        "None of the 4 left-out secrets was found. Blind guessing takes 500,000,000 guesses on "
         "average for each of them. These secrets were left out of the training data on purpose",
         "it raised no false alarm",
     ),
     "natural": (
         natural({0: CHANCE, 2: [20.0, 1.0]}),
         "Not enough data to decide",
-        "1 of 2 secrets was recovered in the first 954 guesses. Blind guessing takes 500,000,000 "
+        "1 of 2 secrets was found within the first 954 guesses. Blind guessing takes 500,000,000 "
         "guesses on average for each of them. These secrets were found in the training data",
         "For a verdict, plant secrets",
     ),
     "none planted": (
         exact({0: CHANCE}),
         "Not enough data to decide",
-        "No secret was planted in the training data, so nothing could be recovered.",
+        "No secret was planted in the training data, so nothing could be found.",
         "Plant secrets (canaries) in the training data",
     ),
     "empty": (
         exact({}),
         "Not enough data to decide",
-        "This audit holds no secrets, so nothing could be recovered.",
+        "This audit holds no secrets, so nothing could be found.",
         "Plant secrets (canaries) in the training data",
     ),
     "few possible secrets": (
@@ -188,9 +194,9 @@ CASES = {
             {2: [exposure_by_rank(n, lower=n, upper=n, space_size=50) for n in (1, 40)]},
             formats=[space("x {digit:1}", size=50)],
         ),
-        "No memorization found",
-        "1 of 2 planted secrets was recovered in the first guess. Blind guessing takes 25 guesses",
-        "Decide how many guesses",
+        NOBODY,
+        "1 of 2 planted secrets was found within the first guess. Blind guessing takes 25 guesses",
+        "Choose 4 guesses of 50 if attackers can try as often as they like",
     ),
     "a search proves what draws leave open": (
         of_groups(
@@ -208,7 +214,7 @@ CASES = {
             ],
         ),
         "The model memorized planted secrets",
-        "1 of 2 planted secrets was recovered in the first guess.",
+        "1 of 2 planted secrets was found within the first guess.",
         "Train for fewer epochs.",
     ),
 }  # fmt: skip
@@ -218,23 +224,24 @@ JUDGED = {
     "passed": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2})),
         "Passed, if the planted secrets were in the training data",
-        "The typical secret that appeared once takes about 500,000,000 guesses (90 % sure that it "
-        "is at least 250,000,000) and the easiest of all 250,000,000 (the limit: 976,563 or more; "
-        "by chance 500,000,000).",
-        "Ask the engineers to show that the planted secrets were in the training data",
+        "The typical secret that appeared once takes at least 250,000,000 guesses (90 % sure). The "
+        "limit asks for 976,563 or more; chance gives 500,000,000. The easiest of all takes "
+        "250,000,000.",
+        "Ask the engineers for proof that the planted secrets were in the training data",
     ),
     "passed, some left out": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 8}), repetitions=[1]),
         "Passed: within the limit that was set",
         "The limit was not applied to secrets that appeared 4 times. Of these, 8 of 8 were "
-        "recovered: the model memorized planted secrets.",
+        "found: the model memorized planted secrets.",
         "File this report with the model",
     ),
     "passed, though learned": (
         LIMIT(exact({0: CHANCE, 4: [8.0] * 12})),
         "Passed: within the limit that was set",
-        "takes 3,910,000 guesses and the easiest of all 3,910,000 (the limit: 976,563 or more; by "
-        "chance 500,000,000). The model did learn from the planted secrets, but no more than the "
+        "takes 3,910,000 guesses. The limit asks for 976,563 or more; chance gives 500,000,000. "
+        "The easiest of all takes 3,910,000. The model did learn from the planted secrets, but "
+        "no more than the "
         "limit allows.",
         "File this report with the model",
     ),
@@ -247,9 +254,9 @@ JUDGED = {
     "broken": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 8})),
         "Not passed: easier to find than the limit allows",
-        "8 of 16 planted secrets were easier to find than the limit allows: 8 of 8 that appeared 4 "
-        "times, 0 of 8 that appeared once. The typical secret that appeared 4 times takes 954 "
-        "guesses (the limit: 976,563 or more; by chance 500,000,000).",
+        "8 of 16 planted secrets were easier to find than the limit allows. The typical secret "
+        "that appeared 4 times takes 954 guesses. The limit asks for 976,563 or more; chance gives "
+        "500,000,000.",
         "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
     ),
     "the largest": (
@@ -320,8 +327,8 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert {tones["broken"], tones["the largest"]} == {"memorized"}
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
     limit = (
-        "at least 976,563 guesses of 1,000,000,000 for the typical secret of each group (exposure "
-        "of at most 10 bits); set by the person who ran the check"
+        "at least 976,563 guesses of 1,000,000,000 for the typical secret of each group; set by "
+        "the person who ran the check"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"

@@ -126,12 +126,8 @@ CASES = {
     "texts": (
         lambda: of_texts(gap=4.0),
         "Training texts are at risk",
-        "About 99 in 100 training texts (87.1 % to 100.0 %) can be identified by an attacker who "
-        "is wrong about at most 1 in 10 other texts, and 10 % by guessing. Identified means "
-        "recognized as training data; it does not mean that somebody is named. On average, an "
-        "attacker who is given a "
-        "training text and another one picks "
-        "the training text in 99.2 % of cases",
+        "About 99 in 100 training texts can be recognized as training data by an attacker who is "
+        "wrong about at most 1 in 10 other texts. Guessing recognizes 1 in 10.",
         "Find out who "
         "is at risk: the report lists the lines of the texts that are recognized best; look up "
         "whose they are. Judge the risk by the surest guesses and not by the average",
@@ -139,11 +135,10 @@ CASES = {
     "texts, nothing found": (
         of_texts,
         "No attack succeeded",
-        "The attack “loss” (how badly the model predicts it) did not identify training texts "
-        "better than guessing does. On average, it picked the training text in 49.5 % of pairs "
-        "(40.5 % to 58.5 %), where guessing has 50 %. An attacker who is wrong about at most 1 in "
-        "10 other texts identifies 11.2 % of the training texts (0.6 % to 21.6 %), which may be no "
-        "more than the 10 % of guessing. This counts only if the members are what the model was "
+        "The attack does not recognize training texts better than guessing does. On average, it "
+        "picked the training text in 49.5 % of pairs, where guessing has 50 %. An attacker who is "
+        "wrong about at most 1 in 10 other texts finds hardly more than guessing does. This "
+        "counts only if the members are what the model was "
         "trained on, and no other text is a copy of a member or nearly one.",
         "Before you rely on this, ask for a positive control: a model that was trained for many "
         "epochs on a few texts, and tested in the same way. The attacks must find its training "
@@ -152,57 +147,52 @@ CASES = {
     "texts that differ": (
         lambda: of_texts(gap=1.2, words=True),
         "The test is void",
-        "A word count that never saw the tested model picks the training text in 100.0 % of "
-        "cases. The best attack on the model, “loss” (how badly the model predicts it), picks it "
-        "in 7",
+        "A word count that never saw the model picks the training text in 100.0 % of cases, and "
+        "the best attack on the model in 7",
         "Train again with a random part of the data set aside",
     ),
     "texts of other lengths": (
         lambda: of_texts(gap=4.0, longer=3, signal="total-loss"),
         "Not enough data to decide",
-        "Nothing is decided, because members and non-members differ in length.",
+        "Nothing is decided, because the training texts and the others differ in length.",
         "Train again with a random part of the data set aside",
     ),
     "texts, swapped": (
         lambda: of_texts(gap=-4.0),
         "Do not rely on this test before its input is checked",
         "Nothing is decided, neither an alarm nor an all-clear, because something looks wrong with "
-        "the input: the attack “loss” is right on only",
+        "the input. The note below is for the engineers: it says what.",
         "Correct the input, and repeat the test.",
     ),
     "texts, a model that was not trained": (
         lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
         "Do not rely on this test before its input is checked",
-        "Look at the input before you use a number, because something looks wrong with it: the "
-        "model 'net' finds English odd. Is it trained? About 99 in 100 training texts (87.1 % to",
+        "Look at the input before you use a number, because something looks wrong with it. The "
+        "note below is for the engineers: it says what. About 99 in 100 training texts can",
         "Correct the input, and repeat the test.",
     ),
     "classifier": (
         of_classifiers,
         "Training samples are at risk",
-        "About 1 in 9 training samples (9.0 % to 13.9 %) can be identified by an attacker who is "
-        "wrong about at most 1 in 100 other samples, and 1 % by guessing. Identified means "
-        "recognized as training data; it does not mean that somebody is named. On average, an "
-        "attacker is right about 66.5 % of "
-        "samples (64.9 % to 68.2 %), and guessing is right about 50 %. With few mistakes, the "
-        "attack “entropy” (how sure the model is of its answer, right or wrong) is best. On "
-        "average, “correctness” (only whether the answer is right) is best.",
+        "About 1 in 9 training samples can be recognized as training data by an attacker who is "
+        "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. An attacker "
+        "needs the model's answers and a similar model that they trained.",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
     ),
     "classifier, on average": (
         of_losses_on_average,
-        "Recognizable on average, but no single sample for sure",
-        "But no single training sample can be identified for sure: an attacker who is wrong about "
-        "at most 1 in 100 other samples identifies",
+        "Recognized on average, but no single sample for sure",
+        "But no single training sample is recognized for sure: an attacker who is wrong about "
+        "at most 1 in 100 other samples finds hardly more than guessing does.",
         "This test names nobody for sure. Its lists rank classes and samples, and prove nothing",
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
         "No attack succeeded",
-        "None of 2 attacks identified training samples better than guessing does. On average, the "
-        "best of them, “entropy” (how sure the model is of its answer, right or wrong), had",
+        "None of 2 attacks recognizes training samples better than guessing does. On average, the "
+        "best of them had",
         "Keep this report with the model, and repeat the test on every model that you release. Do "
         "not call the model private for it: other attacks may find more, and an average says "
         "little about the few samples that are memorized best.",
@@ -210,7 +200,7 @@ CASES = {
     "classifier, swapped": (
         lambda: of_classifiers(swapped=True),
         "Do not rely on this test before its input is checked",
-        "something looks wrong with the input: the target is better on non-members than on members",
+        "because something looks wrong with the input.",
         "Correct the input, and repeat the test.",
     ),
     "classifier, a shadow of the same split": (
@@ -222,37 +212,36 @@ CASES = {
     "models": (
         lambda: of_models(4.0),
         "Training samples are at risk",
-        "can be identified by an attacker who is wrong about at most 1 in 10 other samples, and "
-        "10 % by guessing.",
+        "can be recognized as training data by an attacker who is wrong about at most 1 in 10 "
+        "other samples. Guessing recognizes 1 in 10.",
         "Find out which of the 8 models is in use, and read its line in the list",
     ),
     "models, nothing found": (
         lambda: of_models(0.0),
         "No attack succeeded",
-        "None of 2 attacks identified training samples better than guessing does.",
+        "None of 2 attacks recognizes training samples better than guessing does.",
         "Keep this report with the model",
     ),
     "deletion, alike": (
         lambda: of_deletion(losses(0.0, 3)),
         "No trace was found",
         "The tested model answers on the data like models that never saw it. "
-        "For comparison, one model was trained on the data and 19 were not. Of the 19 models that "
-        "never saw the data, 14 are as close to the trained model as the tested model is, or "
-        "closer. So it is not unusual. A model that really forgot would be as close in 15 "
-        "tests of 20. A small remainder is not excluded. This test would have noticed a model that "
+        "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
+        "tested model is, or closer. So it is not unusual. A small remainder is not excluded. "
+        "This test would have noticed a model that "
         "knows about 5 % of the data or more as well as the trained model does.",
         "You may record that the deletion was tested, and that no trace was found. But this report "
-        "does not say which model was tested: name it (--model-name), and run the test again",
+        "does not say which model was tested: have it named before you file the report.",
     ),
     "deletion, not done": (
         lambda: of_deletion(losses(1.0, 2)),
         "Not forgotten",
         "treat it as not forgotten. On a scale from 0 % (the model that was trained on the data) "
-        "to 100 % (models that never saw it), it is at 10 %. For comparison, one model was trained "
-        "on the data and 19 were not. The tested model's answers are closer to those of the "
-        "trained model than those of all 19 that never saw the data. A model that really forgot "
+        "to 100 % (models that never saw it), it is at 10 %. It is closer to the model that was "
+        "trained on the data than all 19 models that never saw the data. A model that really "
+        "forgot "
         "would be as close in 1 test of 20.",
-        "Do not record the deletion as done. Train the model again",
+        "Do not record the deletion as done. If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
@@ -295,8 +284,8 @@ CASES = {
         "Stopped at step 60: the limit was exceeded",
         "The training was stopped at step 60, because the secrets were easier to find than the "
         "limit allows. At step 50, it may have been exceeded, too: a training is stopped only when "
-        "that is sure. At step 60, 3 of 3 secrets that appeared 16 times took at most 9,180 of "
-        "1,000,000 guesses (by chance 500,000).",
+        "that is sure. At step 60, the typical secret that appeared 16 times took at most 9,180 "
+        "of 1,000,000 guesses (by chance 500,000).",
         "If you kept a checkpoint of step 40, audit that one: no median was above the limit there.",
     ),
     "training, above for long": (
@@ -347,9 +336,8 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, HIGHER),
         "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 3 models. In B no memorization was found; in A and C it was. "
-        "On average over the planted secrets, an attacker of B needs about 2,000 times as many "
-        "guesses as an attacker of A (x), the next: about 500,000,000 and 245,000 of "
-        "1,000,000,000 guesses. No model was checked against a limit.",
+        "An attacker of B needs about 500,000,000 of 1,000,000,000 guesses for an average secret, "
+        "and an attacker of A 245,000.",
         "Compare the utility, too",
     ),
     "comparison of equals": (
@@ -357,7 +345,8 @@ CASES = {
         "Cannot be ranked",
         "These 2 models cannot be ranked by what they memorize, because chance alone can make "
         "such differences.",
-        "canary check AUDIT --max-exposure-bits N. To rank them, plant more secrets in",
+        "canary check AUDIT --max-exposure-bits BITS. 4 bits ask for 1 in 16 of all possible "
+        "secrets",
     ),
     "comparison, one worse": (
         lambda: of_models_beside(MIXED, LOW, HIGH),
@@ -369,21 +358,21 @@ CASES = {
     "comparison, to ship": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.01]),
         "B memorizes least; not checked against a limit",
-        "B (y) memorizes least of the 2 models, and its test loss, which says how badly a model "
-        "predicts new text, is 2.01, within 1 % of the lowest, the 2 of A.",
-        "Have B (y) checked against your limit before you release it",
+        "B (y) memorizes least of the 2 models, and it predicts new text almost as well as A, the "
+        "best at that.",
+        "Do not release B (y) before it has passed a limit",
     ),
     "comparison, a trade-off": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
         "B memorizes least, A predicts new text best",
-        "B (y) memorizes least, and A (x) predicts new text best: its test loss (lower is better)",
-        "B (y) is the choice if you can accept its test loss; A (x) only if its audit is within",
+        "B (y) memorizes least, and A (x) predicts new text best.",
+        "Choose B (y) if its predictions are good enough for you",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
         "All memorize planted secrets; A least",
-        "Each of the 2 models memorized planted secrets. A (x) memorizes least of the 2 models. On",
-        "Release none of these models before it has passed your limit",
+        "Each of the 2 models memorized planted secrets. A (x) memorizes least of the 2 models.",
+        "Release none of these models before it has passed a limit",
     ),
     "comparison of few canaries": (
         lambda: of_models_beside({16: [1.0] * 4}, {16: [12.0] * 4}),

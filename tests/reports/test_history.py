@@ -33,8 +33,8 @@ def test_the_page_says_what_was_found_and_what_it_took():
     text = words_of(make_history(stopped_at=60, broken=(2,)))
     # No draw of 400: with 97.5 % confidence a share below 1 - 0.025^(1/400), 1 in 108.9.
     assert (
-        "At step 60, 3 of 3 secrets that appeared 16 times took at most 9,180 of 1,000,000 guesses "
-        "(by chance 500,000). It may be fewer: this quick measurement sees no further."
+        "At step 60, the typical secret that appeared 16 times took at most 9,180 of 1,000,000 "
+        "guesses (by chance 500,000). It may be fewer: this quick measurement sees no further."
     ) in text
     assert "Limit at least 15,625 guesses of 1,000,000 (exposure of at most 6 bits)" in text
     assert "Last step within the limit none At each step that was measured" in text
@@ -126,7 +126,7 @@ def test_the_headline_is_of_the_group_with_the_highest_lower_end():
         exposures=tuple({16: high, 1: low, 0: none}[c.repetitions] for c in history.canaries),
     )
     text = words_of(replace(history, moments=(*history.moments[:-1], last)))
-    assert "3 of 3 secrets that appeared 16 times took at most 9,180 of 1,000,000" in text
+    assert "typical secret that appeared 16 times took at most 9,180 of 1,000,000" in text
 
 
 def test_untrusted_text_of_a_history_is_escaped():
@@ -193,7 +193,7 @@ def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
     assert learned.label == "The model is memorizing the planted secrets (no limit was set)"
     assert (learned.tone, none.tone) == ("memorized", "")
     assert none.label == "No memorization was seen in this training"
-    assert "not known" in str(none.basis).lower()
+    assert "nobody has shown" in str(none.basis).lower()
     last = make_history().moments[-1]
     found = max(last.exposures, key=lambda e: e.lower_bits)
     mixed = replace(last, exposures=(found,) * len(last.exposures))

@@ -293,11 +293,10 @@ def test_surest_guesses_are_those_of_the_attack_that_is_surest(attacked, plain):
     page = " ".join(render(attacked).replace("\N{NO-BREAK SPACE}", " ").split())
     tile = page[page.index("Surest guesses") :][:400]
     found, ends = f"{100 * alone.value:.1f} %", (paid.tpr.lower, paid.tpr.upper)
-    assert f"{found} of members" in tile
-    assert "wrong about at most 1 in 100 other samples: the attack “entropy”, the best of 2" in tile
-    # The answer and the figure have the same interval, and by the same attack.
+    assert f"{found} of samples" in tile
+    assert "wrong about at most 1 in 100 other samples." in tile
+    # The figure's interval is that of the same attack, and allows for the choice.
     lower, upper = (f"{100 * end:.1f}" for end in ends)
-    assert f"training samples ({lower} % to {upper} %) can be identified" in page
     assert f'<th scope="row">entropy</th><td>{found}</td><td>{lower} to {upper} %</td>' in page
     assert attacked.to_dict()["surest"]["name"] == "entropy"
 
@@ -319,9 +318,12 @@ def test_few_samples_that_are_surely_known_are_a_risk_though_the_average_is_not_
     assert found.surest().tpr.lower > 0.01
     assert (found.told_apart(), nothing.told_apart()) == (True, False)
     first, second = report_of(found).sentences
-    assert "can be identified by an attacker who is wrong about at most 1 in 100 other" in first
-    assert "and guessing is right about 50 %" in second
-    assert "which may be no more than the 1 % of guessing" in report_of(nothing).sentences[1]
+    assert (
+        "recognized as training data by an attacker who is wrong about at most 1 in 100 other"
+        in first
+    )
+    assert "An attacker needs" in second
+    assert "finds hardly more than guessing does" in report_of(nothing).sentences[1]
 
 
 def test_members_that_share_the_last_score_are_counted_golden(attacked):

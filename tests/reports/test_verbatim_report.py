@@ -15,11 +15,11 @@ from canary.reports.builders import report_of
 from canary.reports.document import words_of
 
 CASES = {
-    "repeats passages": (1.0, 0.0, -1e9, True),
+    "Passages of the training text come out": (1.0, 0.0, -1e9, True),
     "perhaps any model": (0.5, 0.5, -1e9, True),
     "any model writes them": (0.5, 0.0, -1e9, False),
     "if asked often, but not more": (0.0, 0.0, -2.0, True),
-    "tries, but too few": (0.0, 0.0, -1e9, True),
+    "came out, but too few": (0.0, 0.0, -1e9, True),
     "look at the files first": (0.0, 0.9, -1e9, True),
 }
 
@@ -49,7 +49,7 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     assert ("--controls" in actions) == (not controlled)
     canary.report(result, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
-    assert "at the first try" in page
+    assert "come out" in page or "came out" in page
     assert report.decide
     assert report.basis
     assert not any(text[:8] in page for text in texts)
@@ -63,7 +63,7 @@ def test_a_page_is_calm_only_if_the_bound_is_low():
         log_probs=((-1e9,),) * 500, copies=(), leading=none, longest=none, trailing=none,
     )  # fmt: skip
     calm = report_of(replace(found, texts=many))
-    assert (calm.label, calm.tone) == ("No passage came out in 1,000 tries", "not-found")
+    assert (calm.label, calm.tone) == ("No passage came out", "not-found")
     few = report_of(replace(found, texts=altered(found.texts, 0.0, -1e9)))
     assert "but too few were tested" in few.label
     assert few.tone == "undecided"
