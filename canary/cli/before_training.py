@@ -25,18 +25,23 @@ _CONTROLS_ALONE = (
 )
 
 
+TOKENIZER = "PATH: Of a corpus of token ids (.bin): the tokenizer that made it."
+"""The help of ``--tokenizer`` where texts need none."""
+
+
 @dataclass(frozen=True)
 class CorpusOptions:
     """Which texts of a corpus are read."""
 
     column: list[str] | None = None
     file_format: str | None = None
+    tokenizer: str | None = None
 
     def reading(self) -> dict[str, Any]:
         """The arguments in Python."""
         names = self.column or ["text"]
         column = names[0] if len(names) == 1 else tuple(names)
-        return {"column": column, "file_format": self.file_format}
+        return {"column": column, "file_format": self.file_format, "tokenizer": self.tokenizer}
 
 
 @dataclass(frozen=True)
@@ -149,6 +154,7 @@ def generate(
 @command(
     "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
     out="FILE: The new corpus; a folder for many files.",
+    tokenizer=TOKENIZER,
     workers="[Options] N: Processes that work at once, each on one file of many.",
     mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
     check="Check every record, and look for canaries that are already there.",
@@ -249,7 +255,6 @@ def verify(
     *,
     canaries: Path,
     options: CorpusOptions,
-    tokenizer: str | None = None,
     context: str = "",
     chat_template: str = AUTO,
     workers: Count = 1,
@@ -275,7 +280,6 @@ def verify(
             corpora,
             chosen,
             **options.reading(),
-            tokenizer=tokenizer,
             context=context,
             chat_template=chat_template,
             workers=workers,
@@ -300,6 +304,7 @@ def verify(
 @command(
     "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
     out="FILE: The corpus without canaries; a folder for many files.",
+    tokenizer=TOKENIZER,
     workers="[Options] N: Processes that work at once, each on one file of many.",
 )
 def strip(

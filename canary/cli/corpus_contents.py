@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.cli.before_training import CorpusOptions
+from canary.cli.before_training import TOKENIZER, CorpusOptions
 from canary.cli.command import command
 from canary.cli.console import Bars, show
 from canary.cli.outputs import Result, check_outputs
@@ -16,6 +16,7 @@ from canary.errors import InputError
     "duplicates train-00.jsonl train-01.jsonl --texts sample.jsonl --out sample-copies.json",
     texts="FILE: Count the copies of these texts: a JSON Lines file, with the text in --column.",
     out="FILE: Where the counts go; canary verbatim --copies reads them.",
+    tokenizer=TOKENIZER,
 )
 def duplicates(
     corpora: list[Path],
@@ -56,6 +57,7 @@ def duplicates(
     'discover mail.jsonl "{digit:3}-{digit:3}-{digit:4}" --column body --out found.json',
     formats="FORMAT...: Text with holes, such as {digit:3}-{digit:4}.",
     out="FILE: The canary set to write.",
+    tokenizer=TOKENIZER,
 )
 def discover(
     corpus: Path,

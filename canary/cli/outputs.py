@@ -207,11 +207,12 @@ def many_or_one(
 
     An OutputError if the folder is there, and is not that of a run which stopped.
     """
+    from canary.corpus.file_formats import files_of
     from canary.corpus.many_files import is_sharded
 
     source = corpora[0] if len(corpora) == 1 else [*corpora]
     if not is_sharded(source):
-        return source, [(out, replaces)]
+        return source, [(file, replaces) for file in files_of(out)]
     stopped = out.with_name(f"{out.name}.parts").is_dir()
     if not (force or stopped) and out.is_dir() and any(out.iterdir()):
         raise OutputError(

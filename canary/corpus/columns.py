@@ -38,15 +38,19 @@ class Slot:
         ``("text",)`` for a column, ``("chat", 1, "content")`` for a message.
     text : str
     bare : bool
-        Whether it has no quotes around it, so that not every text can be put into it.
+        Whether it has no quotes around it, so that not every text can be put into it; or its
+        tokens are not those that the tokenizer makes of it.
     role : str
         Who says it, in a chat.
+    ids : array of int, optional
+        Its tokens, in a corpus of token ids.
     """
 
     path: tuple[str | int, ...]
     text: str = field(repr=False)
     bare: bool = False
     role: str = field(default="", compare=False)
+    ids: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

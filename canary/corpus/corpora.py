@@ -160,6 +160,8 @@ class FileCorpus(Corpus):
     """Of the names of such files."""
     compressible: ClassVar[bool] = True
     """Whether such a file may be compressed as a whole."""
+    companion: ClassVar[str] = ""
+    """The ending of a second file that goes with it; `rewrite` gets both to write then."""
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ def discover(
     column: Column = "text",
     split: str = SPLIT,
     file_format: str | None = None,
+    tokenizer: Any = None,
     progress: Progress = None,
 ) -> CanarySet:
     """Find natural secrets in a corpus, and count them.
@@ -45,7 +46,7 @@ def discover(
         none may be beside it: nine digits are not found within ten.
     column : str or pair of str
         Where to look; every named column is searched.
-    split, file_format, progress
+    split, file_format, tokenizer, progress
         As for `verify`.
 
     Returns
@@ -79,8 +80,9 @@ def discover(
         check_not_empty(space)
     counts = [(space, Search(space), Counter[str]()) for space in spaces]
     names = []
+    given: dict[str, Any] = {"split": split, "file_format": file_format, "tokenizer": tokenizer}
     for shard in shards_of(corpus, file_format=file_format):
-        opened = open_corpus(shard, column, split=split, file_format=file_format, progress=progress)
+        opened = open_corpus(shard, column, progress=progress, **given)
         names.append(opened.source)
         for _, _, slots in opened.iterate():
             for slot in slots:

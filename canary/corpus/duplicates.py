@@ -156,6 +156,7 @@ def duplicates(
     column: Column = "text",
     split: str = SPLIT,
     file_format: str | None = None,
+    tokenizer: Any = None,
     progress: Progress = None,
 ) -> Duplicates:
     """Count how often a corpus has each text.
@@ -173,7 +174,7 @@ def duplicates(
         twice or more unless given.
     column : str or pair of str
         Where the texts are. Each message of a chat is a text, and each column of a pair.
-    split, file_format, progress
+    split, file_format, tokenizer, progress
         As for `verify`.
 
     Raises
@@ -199,9 +200,10 @@ def duplicates(
     """
     shards = shards_of(*corpora, file_format=file_format)
     wanted = None if texts is None else _wanted(texts)
+    given: dict[str, Any] = {"split": split, "file_format": file_format, "tokenizer": tokenizer}
     digests, rows, ends, names = bytearray(), array("q"), [], []
     for number, shard in enumerate(shards):
-        opened = open_corpus(shard, column, split=split, file_format=file_format, progress=progress)
+        opened = open_corpus(shard, column, progress=progress, **given)
         names.append(Path(opened.source).name or f"dataset {number}")
         for _, row, slots in opened.iterate():
             for slot in slots:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from canary.corpus.arrow_rows import ParquetRows
 from canary.corpus.columns import Column, check_beside, column_names
@@ -14,6 +14,7 @@ from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.dataset_rows import DatasetRows, StreamRows
 from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
 from canary.corpus.lines import compression_of, open_writer, regular_size
+from canary.corpus.megatron import MegatronRows
 from canary.errors import CorpusError, OutputError
 from canary.records.files import CORPORA, atomic_writer
 from canary.records.progress import Progress
@@ -28,6 +29,7 @@ FILE_FORMATS.add("csv", CsvRows)
 FILE_FORMATS.add("tsv", TsvRows)
 FILE_FORMATS.add("text", PlainText)
 FILE_FORMATS.add("parquet", ParquetRows)
+FILE_FORMATS.add("megatron", MegatronRows)
 
 SPLIT = "train"
 """The split of a `DatasetDict` that is meant unless one is named."""
@@ -40,6 +42,7 @@ def open_corpus(
     split: str = SPLIT,
     file_format: str | None = None,
     beside: Mapping[str, str] | None = None,
+    tokenizer: Any = None,
     mode: str = "record",
     progress: Progress = None,
     passes: int = 1,
@@ -60,6 +63,8 @@ def open_corpus(
         regular_size(path)
         kind = FILE_FORMATS[file_format_of(path, file_format)]
         opened = kind(path, names, beside=others, progress=progress, passes=passes)
+        if isinstance(opened, MegatronRows):
+            opened.tokenizer = tokenizer
         opened.look()
         return opened
     from datasets import Dataset, IterableDataset
@@ -103,8 +108,11 @@ def known_separators() -> str:
 
 
 @contextmanager
-def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO[bytes]]:
-    """A file made of another corpus, open for writing; it appears when the block ends well."""
+def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[Any]:
+    """A file made of another corpus, open for writing; it appears when the block ends well.
+
+    It is a pair of files for a format with a companion; the companion appears last.
+    """
     try:
         same = target.samefile(source)
     except (OSError, ValueError):
@@ -124,15 +132,30 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[IO
         )
     if compression_of(target) and not FILE_FORMATS[format].compressible:
         raise OutputError(
-            "a Parquet file is compressed within, not as a whole",
+            f"a {format} file is compressed within, or not at all, never as a whole",
             cure=f"leave {target.suffix} away",
             where=str(target),
         )
-    with (
-        atomic_writer(target, like=source, replaces=CORPORA) as file,
-        open_writer(target, file) as out,
-    ):
-        yield out
+    companion = FILE_FORMATS[format].companion
+    if companion and promised is None:
+        endings = " or ".join(FILE_FORMATS[format].endings)
+        cure = f"let it end with {endings}"
+        raise OutputError(f"a {format} file is known by its ending", cure=cure, where=str(target))
+    with ExitStack() as stack:
+        second = None
+        if companion:  # is closed last: without it the first file is not read
+            beside = atomic_writer(target.with_suffix(companion), like=source, replaces=CORPORA)
+            second = stack.enter_context(beside)
+        file = stack.enter_context(atomic_writer(target, like=source, replaces=CORPORA))
+        out = stack.enter_context(open_writer(target, file))
+        yield out if second is None else (out, second)
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a corpus of this name is: one, or with a companion."""
+    name = ending_of(path)
+    companion = FILE_FORMATS[name].companion if name else ""
+    return [path, path.with_suffix(companion)] if companion else [path]
 
 
 def replace_split(dataset: Any, split: str, rows: Any) -> Any:

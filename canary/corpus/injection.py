@@ -47,6 +47,7 @@ def inject(
     mode: str = "record",
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
+    tokenizer: Any = None,
     hosts: Sequence[Any] | None = None,
 ) -> D:
     r"""Put canaries into a corpus, as records of their own or within its texts.
@@ -77,7 +78,7 @@ def inject(
         For a stream: rows, by what they hold in `column`, after or in which the canaries
         go. Each must occur exactly once, which is taken on trust; `verify` checks it. Without
         them the stream is read once to find such rows, and must give the same rows again.
-    out, file_format
+    out, file_format, tokenizer
         For a file, as for `inject_file`.
 
     Returns
@@ -125,6 +126,7 @@ def inject(
             mode=mode,
             separators=separators,
             beside=beside,
+            tokenizer=tokenizer,
         )
         return out
     opened = open_corpus(corpus, column, split=split, beside=beside, mode=mode)
@@ -147,6 +149,7 @@ def inject_file(
     mode: str = "record",
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
+    tokenizer: Any = None,
     check: bool = True,
     workers: int = 1,
     progress: Progress = None,
@@ -170,6 +173,8 @@ def inject_file(
         quotes go into fields that have them already.
     file_format : str, optional
         A name in `FILE_FORMATS`; by the ending of the file's name unless given.
+    tokenizer : tokenizer or path, optional
+        Of a corpus of token ids (``.bin``): the one that made it, a fast one.
     check : bool
         Whether every record is checked, and searched for canaries that are there
         already. Without it the records pass through unread, much faster; splicing needs
@@ -218,6 +223,7 @@ def inject_file(
                 "file_format": file_format,
                 "mode": mode,
                 "beside": dict(beside or {}),
+                "tokenizer": tokenizer,
             },
             seed=whole_number(seed, "inject: seed", at_least=0),
             separators=separators,
@@ -233,6 +239,7 @@ def inject_file(
             column,
             file_format=file_format,
             beside=beside,
+            tokenizer=tokenizer,
             mode=mode,
             progress=progress,
             passes=2,

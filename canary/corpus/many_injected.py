@@ -21,6 +21,7 @@ from canary.corpus.many_written import kept_bytes, many_written, open_unchanged
 from canary.corpus.placements import Placements
 from canary.corpus.places import Between, Guests, Homes, by_place, check_separators, choose_homes
 from canary.corpus.placing import Placing
+from canary.corpus.token_documents import identity_of
 from canary.workers.jobs import Plain
 
 
@@ -48,6 +49,7 @@ def inject_files(
         "separators": None if separators is None else list(separators),
         "check": check,
         **given,
+        "tokenizer": identity_of(given["tokenizer"]),
     }
     owners = np.repeat(
         np.arange(len(canaries.injected)), [canary.repetitions for canary in canaries.injected]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.corpus.corpora import FileCorpus
-from canary.corpus.file_formats import file_format_of, open_corpus
+from canary.corpus.file_formats import file_format_of, files_of, open_corpus
 from canary.corpus.lines import regular_size
 from canary.corpus.many_files import shards_of
 from canary.errors import CorpusError, InputError, OutputError, ServerError
@@ -137,13 +137,15 @@ def many_written(
     whole = {**identity, "files": len(names), "corpus": sha256(listed).hexdigest()}
     with open_run(target.with_name(f"{target.name}.parts"), whole) as run:
         make_folder(target)
-        _check_free(target, names)
+        written = [target / name for name in names]
+        beside = {other.relative_to(target).as_posix() for w in written for other in files_of(w)}
+        _check_free(target, beside)
         for folder in {(target / name).parent for name in names}:
             make_folder(folder)
         yield ManyWritten(
             names,
             sources,
-            tuple(target / name for name in names),
+            tuple(written),
             tuple(stamps),
             run,
             Processes(count=count) if count > 1 else Here(),
@@ -191,8 +193,7 @@ def _check_apart(root: Path, sources: Sequence[Path], target: Path) -> None:
         )
 
 
-def _check_free(target: Path, names: Sequence[str]) -> None:
-    known = {*names}
+def _check_free(target: Path, known: Collection[str]) -> None:
     for path in sorted(target.rglob("*")):
         name = path.relative_to(target).as_posix()
         if path.is_file() and name not in known and not path.name.endswith(".underway.part"):

@@ -12,12 +12,13 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text, shape_for
 from canary.corpus.corpora import Corpus, Edits, Position
 from canary.corpus.dataset_rows import StreamRows
-from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
+from canary.corpus.file_formats import SPLIT, files_of, new_file, open_corpus, replace_split
 from canary.corpus.lines import regular_size
 from canary.corpus.many_files import is_sharded
 from canary.corpus.many_written import many_written, open_unchanged
 from canary.corpus.placements import check_drawn
 from canary.corpus.places import Remover, check_separators
+from canary.corpus.token_documents import identity_of
 from canary.errors import CorpusError, InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
@@ -55,6 +56,7 @@ def strip(
     file_format: str | None = None,
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
+    tokenizer: Any = None,
 ) -> D:
     r"""Take canaries out of a corpus: the records that `inject` was given.
 
@@ -65,7 +67,7 @@ def strip(
     canaries : CanarySet
         Records that hold the text of one of them and nothing else go; a canary between
         separators within a longer text is cut out.
-    out, column, split, file_format, separators, beside
+    out, column, split, file_format, separators, beside, tokenizer
         As for `inject`.
 
     Returns
@@ -101,6 +103,7 @@ def strip(
             file_format=file_format,
             separators=separators,
             beside=beside,
+            tokenizer=tokenizer,
         )
         return out
     check_drawn(canaries)
@@ -125,6 +128,7 @@ def strip_file(
     file_format: str | None = None,
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
+    tokenizer: Any = None,
     workers: int = 1,
     progress: Progress = None,
 ) -> Stripped:
@@ -134,7 +138,7 @@ def strip_file(
 
     Parameters
     ----------
-    source, target, canaries, column, file_format, beside, workers, progress
+    source, target, canaries, column, file_format, beside, tokenizer, workers, progress
         As for `inject_file`.
     separators : (str, str), optional
         What is before and after a spliced canary; that of the file format unless given.
@@ -178,6 +182,7 @@ def strip_file(
         "column": column,
         "file_format": file_format,
         "beside": dict(beside or {}),
+        "tokenizer": tokenizer,
     }
     if is_sharded(source):
         options: dict[str, Any] = {"workers": workers, "progress": progress}
@@ -208,6 +213,7 @@ def _strip_files(
     """`strip_file` for a folder, a pattern or a list of files."""
     between = None if separators is None else list(separators)
     about = {"command": "strip", "canaries": canaries.fingerprint, "separators": between, **given}
+    about["tokenizer"] = identity_of(given["tokenizer"])
     with many_written(
         source, target, file_format=given["file_format"], identity=about, **options
     ) as many:
@@ -215,8 +221,9 @@ def _strip_files(
         done = many.each("stripped", strip_each, shared, many.jobs())
         records, cuts = (sum(one[what] for one in done) for what in ("records", "cuts"))
         if not records + cuts:
-            for file in many.targets:
-                file.unlink()
+            for written in many.targets:
+                for file in files_of(written):
+                    file.unlink()
             raise _nothing(str(many.sources[0].parent))
     return _stripped(canaries, records, cuts, len(column_names(given["column"])))
 

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
 from canary.corpus.corpora import Corpus
@@ -75,7 +77,13 @@ class Surroundings:
             if hits and self._chats and slot.role:
                 counts.update((name, "found") for _, _, name in hits)
                 continue
-            if hits and self._tokenizer is not None:
+            if hits and self._tokenizer is not None and slot.ids is not None:
+                for name in {name for *_, name in hits}:
+                    own = self._own[name]
+                    counts[name, "intact"] += min(
+                        _runs(slot.ids, own), sum(hit[2] == name for hit in hits)
+                    )
+            elif hits and self._tokenizer is not None:
                 (encoding,) = self._tokenizer.encode([slot.text])
                 for start, stop, name in hits:
                     counts[name, "intact"] += _tokens(encoding, start, stop) == self._own[name]
@@ -192,6 +200,13 @@ def _tokens(encoding: Encoding, start: int, stop: int) -> list[int]:
         for token, (a, b) in zip(encoding.ids, encoding.spans, strict=True)
         if a < stop and b > start and a < b
     ]
+
+
+def _runs(ids: Any, own: Sequence[int]) -> int:
+    """How often some tokens are there, one after another."""
+    if not own or len(ids) < len(own):
+        return 0
+    return int((np.lib.stride_tricks.sliding_window_view(ids, len(own)) == own).all(axis=1).sum())
 
 
 class Others:

@@ -213,7 +213,8 @@ def verify(
         As for `inject`.
     tokenizer : tokenizer or path, optional
         That of the training. With it each copy is tokenized in the text around it, and
-        compared with the tokens under which the canary will be scored.
+        compared with the tokens under which the canary will be scored. A corpus of token ids
+        (``.bin``) needs it, and its own tokens are compared.
     context : str, optional
         What the audit will be given as context. For spliced canaries the separator
         before them.
@@ -252,6 +253,7 @@ def verify(
         context = context_before(as_tokenizer(tokenizer), canaries.formats, role)
     shards = shards_of(corpus, file_format=file_format)
     given: dict[str, Any] = {"column": column, "split": split, "file_format": file_format}
+    given["tokenizer"] = tokenizer
     whole, canaries = canaries, canaries.written
     shared = {"canaries": canaries, "tokenizer": tokenizer, "context": context, "given": given}
     shared["chats"] = chats

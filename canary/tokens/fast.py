@@ -126,6 +126,10 @@ class FastTokenizer:
         """The text of token ids, with the names of special tokens or without."""
         return str(self._backend.decode(list(ids), skip_special_tokens=not special))
 
+    def texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each row of token ids, with the names of special tokens."""
+        return list(self._backend.decode_batch(list(rows), skip_special_tokens=False))
+
     def token_id(self, token: str) -> int | None:
         """The id of a token by its name, such as ``<|endoftext|>``; None if there is none."""
         found = self._backend.token_to_id(token)

@@ -12,6 +12,8 @@ from corpora import packed
 from fuzzing import attempt, cases, damaged, failed
 from hypothesis import given
 from hypothesis import strategies as st
+from token_corpora import write_megatron
+from trained import trained
 
 from canary.corpus.canaries import generate
 from canary.corpus.columns import Edit
@@ -258,3 +260,41 @@ def test_the_tests_see_errors(folder, content):
     assert isinstance(attempt(verify, path, SETS[0]), CorpusError)
     with pytest.raises(ZeroDivisionError):
         attempt(lambda: 1 / 0)
+
+
+@cases(4_000, default=20)
+@given(data=st.data(), options=OPTIONS)
+def test_megatron(folder, data, options):
+    tokenizer = trained("gpt2")
+    texts = data.draw(st.lists(TEXT, max_size=5))
+    documents = [[tokenizer.encode(text, add_special_tokens=False).ids] for text in texts]
+    documents += data.draw(
+        st.lists(st.lists(st.lists(st.integers(0, 800), max_size=4)), max_size=2)
+    )
+    source, target, back = (folder / f"{name}.bin" for name in ("in", "out", "back"))
+    for path in (target, back):
+        for file in (path, path.with_suffix(".idx")):
+            file.unlink(missing_ok=True)
+    modes = None
+    if data.draw(st.booleans()):
+        modes = [data.draw(st.integers(0, 1)) for document in documents for _ in document]
+    write_megatron(source, documents, dtype=data.draw(st.sampled_from(["u2", "i4"])), modes=modes)
+    if data.draw(st.booleans()):
+        file = data.draw(st.sampled_from([source, source.with_suffix(".idx")]))
+        file.write_bytes(data.draw(damaged(st.just(file.read_bytes()))))
+    chosen, column, mode, separators, check = options
+    given_ = {"separators": separators if mode == "splice" else None, "tokenizer": tokenizer}
+    done = attempt(
+        inject_file, source, target, chosen, column=column, mode=mode, check=check, **given_
+    )
+    assert target.exists() is target.with_suffix(".idx").exists() is not failed(done)
+    attempt(discover, source, ["{digit:2}"], tokenizer=tokenizer)
+    attempt(duplicates, source, tokenizer=tokenizer)
+    attempt(verify, source, chosen, tokenizer=tokenizer)
+    if failed(done) or not check:
+        return
+    found = verify(target, chosen, tokenizer=tokenizer)
+    assert [count.found for count in found.canaries] == [c.repetitions for c in chosen]
+    strip_file(target, back, chosen, **given_)
+    for ending in (".bin", ".idx"):
+        assert back.with_suffix(ending).read_bytes() == source.with_suffix(ending).read_bytes()
