@@ -28,8 +28,8 @@ audit = canary.audit(
 print(audit)
 
 # %% [markdown]
-# The check compares the audit with a limit. The verification proves that the canaries were in
-# the corpus: without it, low exposures would show nothing.
+# The check compares the audit with a limit. The verification shows that the canaries were in the
+# corpus. It passes low exposures only if the canaries with the most copies look learned.
 
 # %%
 verdict = canary.check(audit, max_exposure_bits=6, verification=verified)
