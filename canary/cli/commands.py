@@ -12,6 +12,7 @@ from canary import __version__
 from canary.cli import (  # noqa: F401
     before_training,
     check_command,
+    checkpoints_command,
     command,
     corpus_contents,
     membership_commands,

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from trained import trained
+from chatted import CONTEXT, TEMPLATE, chat_tokenizer, some
 
 import canary
 from canary.corpus.columns import Shape
@@ -15,26 +15,6 @@ from canary.errors import CorpusError, InputError, UnsupportedError
 from canary.tokens.chat_context import context_before
 from canary.tokens.chats import ROLES, conversation
 from canary.tokens.fast import as_tokenizer
-
-TEMPLATE = (
-    "{{ '<s>system\nBe kind.<s>\n' }}{% for message in messages %}<s>{{ message['role'] }}\n"
-    "{{ message['content'] | trim }}<s>\n{% endfor %}"
-    "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
-)
-CONTEXT = "<s>system\nBe kind.<s>\n<s>user\n<s>\n<s>assistant\n"
-
-
-def chat_tokenizer(name="gpt2", template=TEMPLATE, **options):
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast(
-        tokenizer_object=trained(name), pad_token="<unused0>", chat_template=template, **options
-    )
-
-
-def some(role="assistant", **options):
-    known = {"repetitions": [1, 4], "per_repetition": 3, "controls": 4, "seed": 1, "role": role}
-    return canary.generate("The code is {digit:6}", **{**known, **options})
 
 
 def canaried(canaries):

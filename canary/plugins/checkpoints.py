@@ -1,0 +1,148 @@
+"""Exposure in the saved checkpoints of one training: a history, as of a monitor beside it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Unpack
+
+from canary.audits.history import History
+from canary.corpus.canaries import CanarySet, canary_set
+from canary.errors import InputError, ModelError
+from canary.models.language_model import LanguageModel
+from canary.models.loading import load
+from canary.plugins.moment_taker import MomentTaker
+from canary.plugins.training_batches import TrainingBatches
+from canary.plugins.training_log import TimeShare, TrainingLog, unmeasured
+from canary.records.sealing import sealed
+from canary.records.validation import built, versions
+from canary.scoring.run_options import Running, RunOptions
+
+_STEP = re.compile(r"(\d+)\D*$")
+
+
+class _NoBatches(TrainingBatches):
+    """Of a training that is over: there are no batches, and nothing to find in them."""
+
+    findings: ClassVar[dict[str, str]] = {}
+
+
+def steps_of_names(models: Sequence[str | os.PathLike[str]]) -> list[int]:
+    """The step of each checkpoint: the last number of its name; 0 for a first one without.
+
+    Raises
+    ------
+    InputError
+        If there is no checkpoint, another name has no number, or two have the same.
+    """
+    found = [_STEP.search(Path(model).name) for model in models]
+    steps = [int(match[1]) if match else 0 for match in found]
+    nameless = [os.fspath(m) for m, match in zip(models, found, strict=True) if not match]
+    if not models or len({*steps}) < len(steps):
+        problem = f"{len(models)} checkpoints were named, and their names give the steps {steps}"
+        if nameless:
+            problem += f" ({nameless[-1]} has no number)"
+        raise InputError(
+            problem,
+            cure="name each once, as in checkpoint-100 checkpoint-200; only the base model needs "
+            "no number",
+            where="models",
+        )
+    return steps
+
+
+@sealed
+def exposure_over(
+    models: Sequence[str | os.PathLike[str]],
+    canaries: CanarySet,
+    *,
+    path: str | os.PathLike[str],
+    draws: int = 1_000,
+    loader: Callable[[str], LanguageModel] = load,
+    say: Callable[[str], None] = lambda line: None,
+    **run: Unpack[Running],
+) -> History:
+    """The exposure of every canary in each checkpoint, beside the same draws.
+
+    Parameters
+    ----------
+    models : sequence of path-like
+        Folders of one training, or hub ids; the last number of a name is its step. The base model
+        may come first, without a number: it is step 0, before any training.
+    canaries : CanarySet
+    path : path-like
+        Where the history is saved after each checkpoint. A call that was stopped goes on from
+        there, and checkpoints that came since are added.
+    draws : int
+        Candidates drawn from each format, once.
+    loader, say : callable
+        What loads a model, and is told of each checkpoint before.
+    **run
+        `seed`, `start_token`, `context`, `chat_template` and `batch_size`, as in
+        `canary.scoring.run_options.RunOptions`.
+
+    Returns
+    -------
+    History
+        `canary.report` draws exposure against steps.
+
+    Raises
+    ------
+    InputError
+        As `steps_of_names`, or if a format does not serve.
+    ModelError
+        If a checkpoint cannot be loaded, has another tokenizer than the first, or gives NaN.
+    RecordError
+        If the history at `path` is of other canaries or settings.
+
+    Notes
+    -----
+    Costs the canaries and draws of all formats, for each checkpoint. One model is held at a time.
+    """
+    canary_set(canaries)
+    options = built(RunOptions, run, "exposure_over")
+    names = [os.fspath(model) for model in models]
+    order = sorted(zip(steps_of_names(names), names, strict=True))
+    place, begun = Path(path), unmeasured(canaries, draws)
+    taker: MomentTaker | None = None
+    tokenizer: Any = None
+    kept = TrainingLog(begun, TimeShare(None), None, place)
+    earlier = History.load(place) if place.exists() else None
+    known = {moment.step for moment in earlier.measured} if earlier else set()
+    for step, name in order:
+        if step in known and taker is not None:
+            continue
+        say(name)
+        model = loader(name)
+        if taker is None:
+            tokenizer = model.tokenizer
+            options = options.in_chat(tokenizer, canaries.formats, canaries.role)
+            asked = {n: getattr(options, n) for n in ("seed", "start_token", "context")}
+            own: Mapping[str, Any] = {**begun.settings, **asked, "versions": versions()}
+            settings = {**own, "every": 1, "steps": [], "share": None, "marks": []}
+            settings["stop_above_bits"] = None
+            kept = TrainingLog(replace(begun, settings=settings), TimeShare(None), None, place)
+            if earlier is not None:
+                kept.resume(earlier, step=max(known, default=0))
+            batches = _NoBatches(canaries, tokenizer, options, kept.say)
+            taker = MomentTaker(canaries, tokenizer, options, batches, kept, strict=True)
+        if getattr(model.tokenizer, "fingerprint", "") != getattr(tokenizer, "fingerprint", ""):
+            raise ModelError(
+                "has another tokenizer than the first checkpoint",
+                cure="name checkpoints of one training",
+                where=name,
+            )
+        if step not in known:
+            if known and step < max(known):
+                raise InputError(
+                    f"step {step} is before step {max(known)}, which was measured already",
+                    cure="begin a new history in another folder",
+                    where=name,
+                )
+            taker.take(model, step, None, whatever=True)
+            taker.release()
+            kept.save()
+    return kept.history

@@ -1,0 +1,74 @@
+"""Checkpoints of one training in one history: as audits of each, resumed, and added to."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from chatted import CONTEXT, chat_tokenizer, some
+
+import canary
+from canary.audits.history import History
+from canary.cli.main import run
+from canary.errors import InputError, ModelError, RecordError
+from canary.plugins.checkpoints import exposure_over, steps_of_names
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A base model and two checkpoints, with other weights each."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    folder, tokenizer = tmp_path_factory.mktemp("training"), chat_tokenizer()
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    config = LlamaConfig(vocab_size=len(tokenizer), num_attention_heads=2, **sizes)
+    for seed, name in enumerate(("base", "checkpoint-100", "checkpoint-20")):
+        torch.manual_seed(seed)
+        LlamaForCausalLM(config).save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return [str(folder / name) for name in ("base", "checkpoint-100", "checkpoint-20")]
+
+
+@pytest.mark.filterwarnings("ignore:.*tie_word_embeddings")
+def test_each_moment_is_as_an_audit_and_a_run_goes_on(saved, tmp_path):
+    canaries, path = some(), tmp_path / "history.json"
+    told = []
+    first = exposure_over(saved[:1], canaries, path=path, draws=50, say=told.append)
+    history = exposure_over(saved, canaries, path=path, draws=50, say=told.append)
+    assert [moment.step for moment in history.measured] == [0, 20, 100]
+    assert told == [saved[0], saved[0], saved[2], saved[1]]
+    assert history.measured[0] == first.measured[0]
+    assert History.load(path) == history
+    assert history.settings["context"] == CONTEXT
+    for moment, folder in zip(history.measured, (saved[0], saved[2], saved[1]), strict=True):
+        audited = [c.px_bits for c in canary.exposure(folder, canaries, draws=50)]
+        assert list(moment.px_bits) == pytest.approx(audited, abs=1e-3)
+    with pytest.raises(RecordError, match="other draws"):
+        exposure_over(saved, canaries, path=path, draws=60)
+
+
+def test_the_command_writes_the_figure(saved, tmp_path, capsys):
+    canaries = tmp_path / "canaries.json"
+    some().save(canaries)
+    line = ["checkpoints", *saved, "--canaries", str(canaries), "--draws", "50", "--json"]
+    assert run([*line, "--out", str(tmp_path / "out")]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [moment["step"] for moment in body["moments"]] == [0, 20, 100]
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "no batch" not in page
+
+
+def test_bad_input(saved, tmp_path):
+    with pytest.raises(InputError, match=r"steps \[0, 0\] .*b has no number.*name each once"):
+        steps_of_names(["a", "b"])
+    with pytest.raises(InputError, match="name each once"):
+        steps_of_names(["a/checkpoint-1", "b/checkpoint-1"])
+    other = chat_tokenizer("unigram")
+    later = tmp_path / "checkpoint-300"
+    model = canary.load(saved[1]).module
+    model.save_pretrained(later)
+    other.save_pretrained(later)
+    with pytest.raises(ModelError, match="another tokenizer than the first"):
+        exposure_over([saved[1], later], some(), path=tmp_path / "h.json", draws=50)
