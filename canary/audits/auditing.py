@@ -19,6 +19,7 @@ from canary.audits.audit_result import (
 )
 from canary.audits.audit_setup import audit_identity, no_bounds, with_controls
 from canary.audits.by_bounds import Bounds
+from canary.audits.by_controls import Controls
 from canary.audits.by_draws import UniformDraws
 from canary.audits.by_enumeration import Enumeration
 from canary.audits.by_importance import Importance
@@ -50,13 +51,10 @@ from canary.tokens.candidates import check_kept_apart
 METHODS: Registry[Method] = Registry("method", group="methods")
 """All methods. Those that answer ``"auto"`` are tried in this order."""
 
-for _method in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, SkewNormal, Bounds:
-    METHODS.add(_method.name, _method())
+for _one in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, Controls, SkewNormal, Bounds:
+    METHODS.add(_one.name, _one())
 
-_AUTO = (
-    "auto enumerates the whole space within --budget, or else samples, and ranks exactly the "
-    "canaries that it can."
-)
+_AUTO = "auto enumerates within --budget, or samples and ranks exactly the canaries that it can."
 
 
 @sealed
@@ -300,7 +298,7 @@ def check_method(name: str, *, p_values: bool = False) -> None:
 
 def choose(question: Question) -> tuple[Method, Cost]:
     """The first method that answers what was asked and can be had, or the first's error."""
-    asked = question.options.method
+    asked = question.asked
     unfit: list[Unfit] = []
     for method in METHODS.values():
         if asked not in method.answers or method.whole_rows != question.prices_rows:

@@ -27,6 +27,9 @@ from canary.tokens.tree import check_certified, compile_tree
 DRAWS_STREAM = 0x64726177
 """Of the uniform draws, whatever the method: see `Question.rng`."""
 
+LEAST_CONTROLS = 20
+"""Controls among which a rank can say anything."""
+
 _NOTES_STREAM = 0x6E6F7465
 _TOO_SHORT = 1e-3  # how often the note is given where the tokenizer never saw the canaries
 
@@ -120,6 +123,13 @@ class Question:
     def draws(self) -> int:
         """How many candidates are drawn."""
         return min(self.options.draws, self.format.size)
+
+    @property
+    def asked(self) -> str:
+        """The method that was asked for; among controls if they and canaries are the space."""
+        controls = sum(canary.control for canary in self.canaries)
+        whole = len(self.canaries) == self.format.size and controls >= LEAST_CONTROLS
+        return "controls" if whole and self.options.method == "auto" else self.options.method
 
     @cached_property
     def _tree(self) -> TokenTree | UnsupportedError:

@@ -73,8 +73,10 @@ class Format:
 
     def __init__(self, text: str, *, words: Iterable[str] | None = None) -> None:
         self.__dict__.update(
-            text=text, known="", words=None if words is None else _check_words(words)
+            text=text, known="", words=None if words is None else _check_words(words, text)
         )
+        if words is None and self._has("text"):
+            raise self._refusal("a hole {text} needs texts", "give them as words")
         _ = self.automaton  # what is wrong with the text shows now, not at first use
         if self.words is not None and "_words" not in self.__dict__:
             raise self._refusal(
@@ -161,13 +163,7 @@ class Format:
 
     @cached_property
     def opened(self) -> Format | None:
-        """The same with its open slots as choices: what copies are of. None if it has none.
-
-        Examples
-        --------
-        >>> Format("I {open:began|started} with {digit:4}.").opened.text
-        'I {choice:began|started} with {digit:4}.'
-        """
+        """The same with its open slots as choices: what copies are of. None if it has none."""
         text = self.text
         for piece in reversed(self._pieces):
             if isinstance(piece, Hole) and piece.kind == _OPEN:
@@ -177,10 +173,9 @@ class Format:
 
     @sealed
     def slots(self, fill: str) -> list[tuple[str, ...]]:
-        """What each part of a fill may be in a copy: itself, or an open slot's alternatives.
+        """What each part of a fill may be in copies, fills of `opened`; one choice of each is one.
 
-        One choice of each, end to end, is a fill of `opened`. A FormatError if `fill` is not in
-        the space.
+        A FormatError if `fill` is not in the space.
         """
         self.index(fill)
         whole = slice(bool(self.prefix), len(self._parts) - bool(self.suffix))
@@ -189,16 +184,13 @@ class Format:
         began: list[dict[int, int]] = [{0: 0}]
         for part in parts:
             began.append({e: start for start in began[-1] for e in part.ends(fill, start)})
-        slots: list[tuple[str, ...]] = []
-        stop = len(fill)
+        slots, stop = list[tuple[str, ...]](), len(fill)
         for piece, starts in zip(reversed(pieces), reversed(began), strict=False):
-            start = starts[stop]
-            words: Iterable[str] = (fill[start:stop],)
+            words = [fill[(start := starts[stop]) : stop]]
             if isinstance(piece, Hole) and piece.kind == _OPEN:
                 words = alternatives_of(piece.argument)
-            slots.append(tuple(words))
-            stop = start
-        return slots[::-1]
+            slots, stop = [tuple(words), *slots], start
+        return slots
 
     @cached_property
     def portable(self) -> bool:
@@ -303,6 +295,14 @@ class Format:
         return compile_pieces(self._pieces, self.text, lambda: self._words)
 
     @cached_property
+    def new_tokens(self) -> bool:
+        """Whether a hole is for tokens that the tokenizer must have been given."""
+        return self._has("new")
+
+    def _has(self, kind: str) -> bool:
+        return any(isinstance(piece, Hole) and piece.kind == kind for piece in self._pieces)
+
+    @cached_property
     def _words(self) -> Automaton:
         """The texts of one word."""
         return english() if self.words is None else from_texts(self.words)
@@ -334,14 +334,15 @@ def draw_indices(size: int, count: int, *, rng: np.random.Generator) -> list[int
     return list(drawn)
 
 
-def _check_words(words: Iterable[str]) -> tuple[str, ...]:
-    """`words` in order, so that equal lists make equal formats."""
+def _check_words(words: Iterable[str], format: str) -> tuple[str, ...]:
+    """`words` in order, so that equal lists make equal formats; texts, if a hole is for such."""
+    whole = any(isinstance(piece, Hole) and piece.kind == "text" for piece in parse(format))
     cure = 'give a list of different words without spaces, such as ["north", "south"]'
     if isinstance(words, str) or not isinstance(words, Iterable):
         raise FormatError(f"words are a list of text, got {type(words).__name__}", cure=cure)
     given = list(words)
     for number, word in enumerate(given, start=1):
-        if not isinstance(word, str) or word.split() != [word]:
+        if not isinstance(word, str) or (word.split() != [word] and not (whole and word)):
             raise FormatError(f"word {number} of the list is not a word", cure=cure)
     if not given:
         raise FormatError("the list of words is empty", cure=cure)

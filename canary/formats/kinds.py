@@ -22,6 +22,9 @@ Words = Callable[[], Automaton]
 """Gives the word list of the format at hand."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+MAX_NEW = 10_000
+"""New tokens that a format may have."""
+
 _DEEPEST = 8  # kinds that are made of kinds that are made of kinds
 
 
@@ -218,6 +221,25 @@ def _word(argument: str | None, words: Words) -> Automaton:
     return concatenate([one, *[following] * (count - 1)])
 
 
+def _text(argument: str | None, words: Words) -> Automaton:
+    """One text of the format's list, which is a pool."""
+    if argument is not None:
+        raise FormatError("the hole takes no argument", cure="write {text}, and give words")
+    return words()
+
+
+def _new(argument: str | None) -> Automaton:
+    """Tokens that a tokenizer gets for these canaries alone."""
+    return from_texts(new_tokens(_count(argument, "{new:200}")))
+
+
+def new_tokens(count: int) -> list[str]:
+    """The tokens of ``{new:count}``, to be added to the tokenizer before training."""
+    if count > MAX_NEW:
+        raise FormatError(f"more than {MAX_NEW:,} new tokens", cure="ask for a few hundred")
+    return [f"<canary-{number:05}>" for number in range(count)]
+
+
 def _uuid(argument: str | None) -> str:
     """Version 4, variant 1 (RFC 9562): four and two of the 128 bits are given."""
     if argument is not None:
@@ -355,6 +377,8 @@ for _name, _kind in {
     "word": Kind("{word:4}", _word),
     "choice": _plain("{choice:red|green|blue}", lambda given: from_texts(alternatives_of(given))),
     "open": _plain("{open:red|green|blue}", _open),
+    "text": Kind("{text}", _text),
+    "new": _plain("{new:200}", _new),
     "credit_card": _plain("{credit_card:visa}", credit_card),
     "iban": _plain("{iban:DE}", iban),
     "uuid": _plain("{uuid}", _uuid),

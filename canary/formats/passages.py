@@ -92,12 +92,13 @@ def passage(
     parts, end = [], 0
     for number, (match, alternatives) in enumerate(slots):
         kind = "choice" if number in secret else "open"
-        parts += [_literal(text[end : match.start()]), f"{{{kind}:{'|'.join(alternatives)}}}"]
+        parts += [as_literal(text[end : match.start()]), f"{{{kind}:{'|'.join(alternatives)}}}"]
         end = match.end()
-    return Format("".join([*parts, _literal(text[end:])]))
+    return Format("".join([*parts, as_literal(text[end:])]))
 
 
-def _literal(text: str) -> str:
+def as_literal(text: str) -> str:
+    """A text as it is written in a format: braces doubled."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -13,6 +13,7 @@ from canary.corpus.occurrences import find_canaries
 from canary.plugins.training_batches import IGNORED, TrainingBatches, array_of
 from canary.records.progress import stage
 from canary.scoring.run_options import RunOptions
+from canary.tokens.candidates import CandidateEncoder, check_new_tokens
 from canary.tokens.tokenizer import Tokenizer
 
 NEARLY_ALL = 0.9
@@ -46,6 +47,8 @@ class EpochReading:
         self.labelled, self.unknown = 0, 0
         self.complete, self.evaluated = False, False
         self.length: int | None = None
+        for format in canaries.formats:
+            check_new_tokens(format, CandidateEncoder(tokenizer))
         self._find = find_canaries(canaries.written, canaries.written)
         self._owners = {name: canary.id for canary in canaries for name in canaries.names(canary)}
 

@@ -196,8 +196,9 @@ def check_kept_apart(format: Format, encoder: CandidateEncoder) -> None:
     Raises
     ------
     ModelError
-        If the tokenizer takes two fills for one.
+        If the tokenizer takes two fills for one, or has no new tokens for a format that asks them.
     """
+    check_new_tokens(format, encoder)
     characters = sorted(set(format.automaton.chars))
     try:
         encodings = encoder.encode([f"{format.prefix}{c}{format.suffix}" for c in characters])
@@ -210,6 +211,28 @@ def check_kept_apart(format: Format, encoder: CandidateEncoder) -> None:
     }
     if len(numbers) < len(characters) and _two_read_alike(format.automaton, class_of):
         raise _same_tokens(format)
+
+
+def check_new_tokens(format: Format, encoder: CandidateEncoder) -> None:
+    """Refuse a format of new tokens that the tokenizer reads as ordinary text.
+
+    Raises
+    ------
+    ModelError
+        If a fill is not a token of its own.
+    """
+    if not format.new_tokens:
+        return
+    fills = list(format)
+    lengths = {len(e.ids) for e in encoder.encode([format.candidate(fill) for fill in fills])}
+    own = [len(encoding.ids) for encoding in CandidateEncoder(encoder.tokenizer).encode(fills)]
+    (bare,) = CandidateEncoder(encoder.tokenizer).encode([""])
+    if len(lengths) > 1 or max(own) > len(bare.ids) + 1:
+        raise ModelError(
+            f"the tokenizer has no tokens for {format.masked!r}: it reads them as ordinary text",
+            cure="add them to tokenizer and model before training "
+            "(canary.models.new_tokens.add_new_tokens), and audit with that tokenizer",
+        )
 
 
 def _two_read_alike(automaton: Automaton, class_of: dict[str, int]) -> bool:

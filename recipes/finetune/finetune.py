@@ -68,6 +68,39 @@ def adapted(model: AutoModelForCausalLM) -> AutoModelForCausalLM:
     return peft.get_peft_model(model, config)
 
 
+def trainer_of(
+    model: AutoModelForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    rows: list[list[int]],
+    out: Path,
+    *,
+    epochs: float = 4,
+    batch: int = 8,
+    rate: float = 1e-3,
+    seed: int = 0,
+    first: bool = False,
+) -> Trainer:
+    """The Trainer of these rows, in random order, or as they stand."""
+    return (InOrder if first else Trainer)(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(out),
+            num_train_epochs=epochs,
+            per_device_train_batch_size=batch,
+            learning_rate=rate,
+            lr_scheduler_type="constant",
+            logging_steps=5,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            seed=seed,
+        ),
+        train_dataset=Dataset.from_dict({"input_ids": rows, "labels": rows}),
+        data_collator=default_data_collator,
+        processing_class=tokenizer,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("base", type=Path)
@@ -106,23 +139,9 @@ def main() -> None:
         for epoch in range(int(args.epochs))
         for batch in sorted({at // args.batch for at in held})
     ]
-    trainer = (InOrder if args.first else Trainer)(
-        model=model,
-        args=TrainingArguments(
-            output_dir=str(args.out),
-            num_train_epochs=args.epochs,
-            per_device_train_batch_size=args.batch,
-            learning_rate=args.learning_rate,
-            lr_scheduler_type="constant",
-            logging_steps=5,
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-            seed=args.seed,
-        ),
-        train_dataset=Dataset.from_dict({"input_ids": rows, "labels": rows}),
-        data_collator=default_data_collator,
-        processing_class=tokenizer,
+    given = {"epochs": args.epochs, "batch": args.batch, "rate": args.learning_rate}
+    trainer = trainer_of(
+        model, tokenizer, rows, args.out, seed=args.seed, first=args.first, **given
     )
     callback = ExposureCallback(
         canaries,
