@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 
 from canary.errors import ModelError, UnsupportedError
+from canary.models.apart import LARGE, Head
+from canary.models.beginnings import SharedBeginning
 from canary.models.key_values import KeysAndValues, KeyValueWalker, bytes_per_row, sharing
 from canary.models.language_model import (
     Children,
@@ -81,6 +84,7 @@ class CausalModel(TorchModel):
         plain = module.get_base_model() if hasattr(module, "get_base_model") else module
         self._selects_logits = "logits_to_keep" in inspect.signature(plain.forward).parameters
         config = module.config.get_text_config()
+        self.head: Head | None = None
         probe = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
         logits, held_bytes = self._probed(probe)
         self.bytes_per_held_token = held_bytes + Slots.BYTES
@@ -91,6 +95,7 @@ class CausalModel(TorchModel):
             attention=str(getattr(config, "_attn_implementation", None) or "none"),
         )
         self._refuse_unless_causal()
+        self._keep_head_apart(plain)
         self._shares, self._horizon = False, 0.0
         farthest = horizon(config) if held_bytes else 0
         ways = (True, False) if self.may_share else (False,)
@@ -113,25 +118,55 @@ class CausalModel(TorchModel):
             # Learned tokens in front of the row (prompt tuning) have logits too.
             return logits[:, logits.shape[1] - kept :]
 
-    def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+    def after(
+        self, ids: torch.Tensor, targets: torch.Tensor, wanted: torch.Tensor, skipped: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """See `TorchModel.after`; of a large vocabulary, a part of the wanted at a time."""
+        if self.head is None or int(wanted.sum()) <= self.head.rows(self.device):
+            yield from super().after(ids, targets, wanted, skipped)
+            return
+        with inference(self.module):
+            states = self.head.read(ids, use_cache=False)[0][:, skipped:]
+        asked = targets[wanted]
+        for part, logits in self.head.parts(states[wanted.to(states.device)]):
+            all_of_them = torch.ones((1, len(logits)), dtype=torch.bool, device=logits.device)
+            yield logits[None], asked[part].to(logits.device)[None], all_of_them
+
+    def _keep_head_apart(self, plain: Any) -> None:
+        """Run head and body one after the other, if the vocabulary is large and that is right."""
+        if not self._selects_logits or self.facts.vocabulary < LARGE:
+            return
+        head = Head(self.module, plain, self.facts.vocabulary)
+        ids = torch.from_numpy(random_rows(self, 2, _SIBLINGS, seed=1).astype(np.int64))
+        self.head = head if head.is_right(self.logits, ids.to(self.device)) else None
+
+    def cached(
+        self, ids: torch.Tensor, cache: Any, *, bare: bool = False
+    ) -> tuple[torch.Tensor, Any]:
         """See `canary.models.key_values.Decoder.cached`."""
         with inference(self.module):
+            if bare and self.head is not None:
+                return self.head.read(ids, past_key_values=cache, use_cache=True)
             out = self.module(input_ids=ids, past_key_values=cache, use_cache=True)
             return out.logits, out.past_key_values
 
     def below(
-        self, ids: torch.Tensor, cache: Any, context: KeysAndValues
+        self, ids: torch.Tensor, cache: Any, context: KeysAndValues, *, bare: bool = False
     ) -> tuple[torch.Tensor, Any]:
         """See `canary.models.key_values.Decoder.below`."""
-        position = context[0][0].shape[2] + cache.get_seq_length()
+        first = context[0][0].shape[2] + (0 if cache is None else cache.get_seq_length())
+        places = torch.arange(first, first + ids.shape[1], device=ids.device).expand_as(ids)
+        options = {"past_key_values": cache, "position_ids": places, "use_cache": True}
         with inference(self.module), sharing(self.module.config.get_text_config(), context):
-            out = self.module(
-                input_ids=ids,
-                past_key_values=cache,
-                position_ids=torch.full_like(ids, position),
-                use_cache=True,
-            )
+            if bare and self.head is not None:
+                return self.head.read(ids, **options)
+            out = self.module(input_ids=ids, **options)
             return out.logits, out.past_key_values
+
+    def begun(self, ids: IntArray) -> SharedBeginning | None:
+        """See `canary.scoring.shared_rows.SharesBeginnings`."""
+        alone = len(ids) < 2 or not self._shares or not math.isinf(self._horizon)
+        return None if alone else SharedBeginning(self, ids)
 
     def reading(self, source: IntArray | None) -> Self:
         """The same model, which reads no source."""

@@ -19,15 +19,18 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from canary.models.language_model import Context, Ints
-from canary.models.state_cache import SlabWalker, Slots
-from canary.models.torch_model import Distributions, context_read
+from canary.models.apart import Following, Head
+from canary.models.language_model import Context, FloatArray, Ints
+from canary.models.state_cache import NextTokens, SlabWalker, Slots
+from canary.models.torch_model import Distributions, context_read, token_log_probs
 from canary.models.torch_support import computing, slab_capacity
 
 NAME = "canary_shared_context"
 
 KeysAndValues = list[tuple[torch.Tensor, torch.Tensor]]
 """Per layer, keys and values of shape (rows, heads, tokens, width)."""
+
+_SCORES = 1 << 25  # of queries over a context, at a time
 
 _context: ContextVar[KeysAndValues] = ContextVar("context")
 
@@ -36,14 +39,18 @@ class Decoder(Protocol):
     """The part of a decoder that walking needs; logits are those after each token."""
 
     device: torch.device
+    head: Head | None
+    """Where it is kept apart: then `bare` calls give what it reads, in the place of logits."""
 
-    def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+    def cached(
+        self, ids: torch.Tensor, cache: Any, *, bare: bool = False
+    ) -> tuple[torch.Tensor, Any]:
         """Logits of tokens behind those in `cache` (None: none), and the cache after them."""
 
     def below(
-        self, ids: torch.Tensor, cache: Any, context: KeysAndValues
+        self, ids: torch.Tensor, cache: Any, context: KeysAndValues, *, bare: bool = False
     ) -> tuple[torch.Tensor, Any]:
-        """One token of each row behind a shared context and the row's own `cache`.
+        """Tokens of each row behind a shared context and the row's own `cache`.
 
         A ValueError if the model's attention cannot be done that way.
         """
@@ -61,20 +68,20 @@ class KeyValueWalker(SlabWalker):
         self._decoder = decoder
         self._shares = shares
         ids = torch.from_numpy(np.asarray(context.ids, np.int64)).to(decoder.device).unsqueeze(0)
-        logits, cache = decoder.cached(ids, None)
+        given, cache = decoder.cached(ids, None, bare=is_large(decoder, ids.numel()))
         with computing():
-            log_probs, root = context_read(logits, ids)
-            context_rows = _context_rows(cache, ids.shape[1])
-            capacity = slab_capacity(memory_bytes, _row_bytes(context_rows) + Slots.BYTES)
+            log_probs, root = read_context(decoder, given, ids)
+            pairs = context_rows(cache, ids.shape[1])
+            capacity = slab_capacity(memory_bytes, _row_bytes(pairs) + Slots.BYTES)
             # Per layer, keys and values of the context, (1, heads, p, width), and of held tokens,
             # (capacity, heads, width).
             self._slabs = [
                 (pair, [rows.new_empty(capacity, rows.shape[1], rows.shape[3]) for rows in pair])
-                for pair in context_rows
+                for pair in pairs
             ]
         super().__init__(capacity, chained=True, context_log_probs=log_probs, root=root)
 
-    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> Distributions:
+    def _step(self, parents: Ints, depth: int, tokens: Ints, into: Ints) -> NextTokens:
         from transformers import DynamicCache
 
         with computing():
@@ -88,8 +95,9 @@ class KeyValueWalker(SlabWalker):
             own = [
                 tuple(_held(slab, above, chain.shape) for slab in slabs) for _, slabs in self._slabs
             ]
+            bare = is_large(self._decoder, len(ids))
             if self._shares:
-                logits, cache = self._decoder.below(ids, DynamicCache(own), shared)
+                given, cache = self._decoder.below(ids, DynamicCache(own), shared, bare=bare)
             else:
                 rows = [
                     tuple(
@@ -98,12 +106,39 @@ class KeyValueWalker(SlabWalker):
                     )
                     for pairs in zip(shared, own, strict=True)
                 ]
-                logits, cache = self._decoder.cached(ids, DynamicCache(rows))
+                given, cache = self._decoder.cached(ids, DynamicCache(rows), bare=bare)
             if len(into):
                 for layer, (_, slabs) in zip(cache.layers, self._slabs, strict=True):
                     for slab, states in zip(slabs, (layer.keys, layer.values), strict=True):
                         slab.index_copy_(0, kept.to(slab.device), states[: len(into), :, -1])
-            return Distributions.of(logits[:, -1])
+            if bare and self._decoder.head is not None:
+                return Following(given[:, -1], self._decoder.head)
+            return Distributions.of(given[:, -1])
+
+
+def is_large(decoder: Decoder, tokens: int) -> bool:
+    """Whether the logits of this number of tokens are not to exist at once."""
+    head = decoder.head
+    return head is not None and tokens > head.rows(decoder.device)
+
+
+def read_context(
+    decoder: Decoder, given: torch.Tensor, ids: torch.Tensor
+) -> tuple[FloatArray, Distributions]:
+    """As `context_read`, of logits or of what the head reads."""
+    head = decoder.head
+    if head is None or not is_large(decoder, ids.numel()):
+        return context_read(given, ids)
+    states, targets = given[0], ids[0, 1:]
+    priced = [
+        token_log_probs(logits[None], targets[part].to(logits.device)[None], _all_of(logits))
+        for part, logits in head.parts(states[:-1])
+    ]
+    return np.concatenate(priced), Distributions.of(head.logits(states[-1:]))
+
+
+def _all_of(logits: torch.Tensor) -> torch.Tensor:
+    return torch.ones((1, len(logits)), dtype=torch.bool, device=logits.device)
 
 
 def _held(slab: torch.Tensor, above: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
@@ -114,7 +149,7 @@ def _held(slab: torch.Tensor, above: torch.Tensor, shape: tuple[int, ...]) -> to
 def bytes_per_row(cache: Any, length: int) -> int:
     """Bytes of the keys and values of one token in all layers; 0 if there are none."""
     try:
-        return _row_bytes(_context_rows(cache, length))
+        return _row_bytes(context_rows(cache, length))
     except (AttributeError, ValueError):
         return 0
 
@@ -123,7 +158,7 @@ def _row_bytes(pairs: KeysAndValues) -> int:
     return sum(t[0, :, 0].numel() * t.element_size() for pair in pairs for t in pair)
 
 
-def _context_rows(cache: Any, length: int) -> KeysAndValues:
+def context_rows(cache: Any, length: int) -> KeysAndValues:
     """Keys and values of the context; a ValueError if a layer holds no row for each token."""
     pairs = [(layer.keys, layer.values) for layer in cache.layers]
     if any(t is None or t.dim() != 4 or t.shape[2] != length for pair in pairs for t in pair):
@@ -160,15 +195,17 @@ def attend(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """One token's attention over the shared context and the row's own keys; (n, 1, heads, width).
+    """Attention of a row's last tokens over the shared context and the row's own keys.
+
+    The result has the shape (n, q, heads, width) for q tokens.
 
     Parameters
     ----------
     module : torch.nn.Module
         The attention layer; its ``layer_idx`` finds its part of the context.
-    query : tensor of shape (n, heads, 1, width)
+    query : tensor of shape (n, heads, q, width)
     key, value : tensors of shape (n, groups, t, width)
-        Of the row's own tokens, the last one included.
+        Of the row's own tokens, the last q included.
 
     Raises
     ------
@@ -178,25 +215,50 @@ def attend(
     for name in ("softcap", "s_aux", "position_bias", "alibi"):
         if options.get(name) is not None:
             raise ValueError(f"attention over a shared context has no {name}")
-    if attention_mask is not None or query.shape[2] != 1:
-        raise ValueError("attention over a shared context takes one token and no mask")
+    if attention_mask is not None:
+        raise ValueError("attention over a shared context takes no mask")
     keys, values = _context.get()[module.layer_idx]
-    n, heads, _, width = query.shape
+    n, heads, asked, width = query.shape
     groups = key.shape[1]
     scale = width**-0.5 if scaling is None else scaling
-    own = (query * scale).view(n, groups, heads // groups, width)
-    # (groups, n * heads per group, width): rows are side by side, so that one product does all.
+    own = (query * scale).reshape(n, groups, heads // groups * asked, width)
+    # (groups, n * heads per group * q, width): rows are side by side, so that one product does all.
     together = own.transpose(0, 1).reshape(groups, -1, width)
-    above = torch.matmul(together, keys[0].transpose(-1, -2)).float()
     below = torch.matmul(own, key.transpose(-1, -2)).float()
+    if asked > 1:  # each token sees itself and those before it
+        held = key.shape[2]
+        later = torch.ones(asked, held, dtype=torch.bool, device=key.device).triu(held - asked + 1)
+        below.view(n, groups, -1, asked, held).masked_fill_(later, -torch.inf)
     below = below.transpose(0, 1).reshape(groups, together.shape[1], -1)
-    largest = torch.maximum(above.amax(-1, keepdim=True), below.amax(-1, keepdim=True))
-    above = above.sub_(largest).exp_()
-    below = below.sub_(largest).exp_()
-    total = above.sum(-1, keepdim=True) + below.sum(-1, keepdim=True)
-    from_context = torch.matmul(above.to(values.dtype), values[0])
-    weights = below.view(groups, n, heads // groups, -1).transpose(0, 1)
+    largest, total, from_context = _over_context(together, keys[0], values[0])
+    most = torch.maximum(largest, below.amax(-1, keepdim=True))
+    below = below.sub_(most).exp_()
+    share = (largest - most).exp_()
+    total = total * share + below.sum(-1, keepdim=True)
+    weights = below.view(groups, n, heads // groups * asked, -1).transpose(0, 1)
     from_tail = torch.matmul(weights.to(value.dtype), value).transpose(0, 1)
-    merged = (from_context + from_tail.reshape(from_context.shape)) / total.to(value.dtype)
-    per_row = merged.view(groups, n, heads // groups, -1).transpose(0, 1)
-    return per_row.reshape(n, 1, heads, -1), None
+    both = from_context * share.to(values.dtype) + from_tail.reshape(from_context.shape)
+    merged = both / total.to(value.dtype)
+    per_row = merged.view(groups, n, heads // groups, asked, -1).permute(1, 3, 0, 2, 4)
+    return per_row.reshape(n, asked, heads, -1), None
+
+
+def _over_context(
+    together: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Largest score, sum of the exponentials below it, and the sum of values they weigh.
+
+    For queries of shape (groups, k, width); a part at a time where the context is long.
+    """
+    size = max(_SCORES // (keys.shape[0] * keys.shape[1]), 1)
+    parts = []
+    for first in range(0, together.shape[1], size):
+        above = torch.matmul(together[:, first : first + size], keys.transpose(-1, -2)).float()
+        largest = above.amax(-1, keepdim=True)
+        above = above.sub_(largest).exp_()
+        weighed = torch.matmul(above.to(values.dtype), values)
+        parts.append((largest, above.sum(-1, keepdim=True), weighed))
+    if len(parts) == 1:
+        return parts[0]
+    largest, total, weighed = (torch.cat(each, dim=1) for each in zip(*parts, strict=True))
+    return largest, total, weighed

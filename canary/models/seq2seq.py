@@ -94,7 +94,9 @@ class Seq2SeqModel(CausalModel):
             logits: torch.Tensor = self._decoded(ids, self._read(), use_cache=False).logits
             return logits[:, skipped:]
 
-    def cached(self, ids: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+    def cached(
+        self, ids: torch.Tensor, cache: Any, *, bare: bool = False
+    ) -> tuple[torch.Tensor, Any]:
         """See `canary.models.key_values.Decoder.cached`.
 
         The first call, without a cache, reads the source; those after it share the

@@ -7,7 +7,7 @@ asked log-probabilities leave the device.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,29 +81,43 @@ class TorchModel(ABC):
         if not rows.scored.any():
             return np.zeros(0, np.float32)
         with computing():
-            return token_log_probs(*self._asked(rows))
+            return np.concatenate([token_log_probs(*part) for part in self._asked(rows)])
 
     def moments(self, rows: Rows) -> Moments:
         """See `canary.models.language_model.TellsMoments`."""
         if not rows.scored.any():
             return Moments(*np.zeros((3, 0), np.float32))
         with computing():
-            return token_moments(*self._asked(rows))
+            parts = [token_moments(*part) for part in self._asked(rows)]
+        names = ("log_probs", "means", "deviations")
+        return Moments(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
     def decoded(self, rows: Rows, schemes: Sequence[Scheme]) -> Decoded:
         """See `canary.models.decoding.TellsDecoding`."""
         if not rows.scored.any():
             return Decoded(np.zeros((0, len(schemes)), np.float32), np.zeros(0, np.bool_))
+        parts = []
         with computing():
-            logits, targets, wanted = self._asked(rows)
-            places = None if wanted.all() else wanted.flatten().nonzero()[:, 0]
-            return decoded_tokens(logits.flatten(0, 1), targets[wanted], schemes, places=places)
+            for logits, targets, wanted in self._asked(rows):
+                places = None if wanted.all() else wanted.flatten().nonzero()[:, 0]
+                flat = logits.flatten(0, 1)
+                parts.append(decoded_tokens(flat, targets[wanted], schemes, places=places))
+        return Decoded(
+            np.concatenate([part.log_probs for part in parts]),
+            np.concatenate([part.greedy for part in parts]),
+        )
 
-    def _asked(self, rows: Rows) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Logits, targets, and which of them are scored."""
+    def _asked(self, rows: Rows) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Logits, targets, and which of them are scored, of all rows together or of a part."""
         ids, wanted = padded(rows, self.device)
         skipped = int(rows.start.min()) - 1  # nothing is scored before
-        return self.logits(ids[:, :-1], skipped), ids[:, 1 + skipped :], wanted[:, skipped:]
+        yield from self.after(ids[:, :-1], ids[:, 1 + skipped :], wanted[:, skipped:], skipped)
+
+    def after(
+        self, ids: torch.Tensor, targets: torch.Tensor, wanted: torch.Tensor, skipped: int
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+        """Logits after `ids` as `logits` gives them, with the targets and which are wanted."""
+        yield self.logits(ids, skipped), targets, wanted
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker below `context`, which holds nothing unless a subclass says so."""

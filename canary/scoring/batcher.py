@@ -41,6 +41,7 @@ from canary.models.language_model import (
 from canary.records.progress import Advance
 from canary.records.validation import whole_number
 from canary.scoring.batch_loop import BatchLoop
+from canary.scoring.shared_rows import scored_below
 from canary.statistics.number_checks import LN2
 from canary.tokens.tokenizer import Encoding
 
@@ -115,8 +116,12 @@ class Batcher:
                 cure="use a shorter format or context",
             )
 
-    def score(self, rows: Rows) -> NDArray[np.float32]:
+    def score(self, rows: Rows, *, alike: bool = False) -> NDArray[np.float32]:
         """Log-probability of each scored token, flat, in the order of the rows, in nats.
+
+        With `alike`, what all rows begin with is read once, if that is much of them and the model
+        can; numbers then differ within its noise. One row is scored as a whole as well, and if it
+        differs by more, so are all.
 
         Raises
         ------
@@ -130,7 +135,9 @@ class Batcher:
         def read(values: Any, batch: Rows) -> FloatArray:
             return checked_scores(values, batch, self.model)[:, None]
 
-        return self._run(rows, "score", read, 1)[:, 0]
+        if alike and (found := scored_below(self, rows)) is not None:
+            return found
+        return self.run(rows, "score", read, 1)[:, 0]
 
     def moments(self, rows: Rows) -> Moments:
         """`score`, with the moments of the distribution at each place.
@@ -157,7 +164,7 @@ class Batcher:
             columns = told.log_probs, told.means, -told.deviations
             return np.stack(columns, axis=1, dtype=np.float32)
 
-        values = self._run(rows, "moments", read, 3)
+        values = self.run(rows, "moments", read, 3)
         return Moments(values[:, 0], values[:, 1], -values[:, 2])
 
     def decoded(self, rows: Rows, schemes: Sequence[Scheme]) -> Decoded:
@@ -187,10 +194,10 @@ class Batcher:
         def ask(batch: Rows) -> Decoded:
             return model.decoded(batch, schemes)
 
-        values = self._run(rows, ask, read, len(schemes) + 1)
+        values = self.run(rows, ask, read, len(schemes) + 1)
         return Decoded(values[:, :-1], values[:, -1] == 0.0)
 
-    def _run(
+    def run(
         self,
         rows: Rows,
         method: str | Callable[[Rows], Any],
@@ -304,10 +311,15 @@ def row_sums(
     return sums
 
 
-def encoding_bits(batcher: Batcher, encodings: Sequence[Encoding]) -> NDArray[np.float64]:
-    """Log-perplexity of each encoding in bits, of all its tokens but the first; shape (n,)."""
+def encoding_bits(
+    batcher: Batcher, encodings: Sequence[Encoding], *, alike: bool = False
+) -> NDArray[np.float64]:
+    """Log-perplexity of each encoding in bits, of all its tokens but the first; shape (n,).
+
+    With `alike`, what all begin with is read once; see `Batcher.score`.
+    """
     rows = Rows.of([encoding.ids for encoding in encodings])
-    bits: NDArray[np.float64] = -row_sums(batcher.score(rows), rows) / LN2
+    bits: NDArray[np.float64] = -row_sums(batcher.score(rows, alike=alike), rows) / LN2
     return bits
 
 

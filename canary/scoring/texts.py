@@ -74,7 +74,8 @@ def score(
     encodings = asked.encoder(seam).encode(given)
     announce(seam, lambda: len(encodings))
     advance = stage(progress, "texts", sum(max(len(each.ids) - 1, 0) for each in encodings))
-    return encoding_bits(Batcher(seam, batch_size=asked.batch_size, progress=advance), encodings)
+    batcher = Batcher(seam, batch_size=asked.batch_size, progress=advance)
+    return encoding_bits(batcher, encodings, alike=True)
 
 
 @dataclass

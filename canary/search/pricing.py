@@ -111,7 +111,7 @@ class Pricer:
         Along the tree one query is spent on each inner node above them.
         """
         if self.tree is None or not self.walks:
-            return price_rows(batcher, self.format, self.encoder, fills)
+            return price_rows(batcher, self.format, self.encoder, fills, alike=True)
         costs, _, queries = leaf_costs(self.tree, self.walker, batcher, self.leaves(fills))
         return Priced(costs / LN2, np.full(len(fills), self.context_bits)), queries
 
@@ -208,12 +208,20 @@ def _checked(context: int) -> int:
 
 
 def price_rows(
-    batcher: Batcher, format: Format, encoder: CandidateEncoder, fills: Sequence[str]
+    batcher: Batcher,
+    format: Format,
+    encoder: CandidateEncoder,
+    fills: Sequence[str],
+    *,
+    alike: bool = False,
 ) -> tuple[Priced, int]:
-    """Whole candidates scored as rows, and the tokens below their contexts."""
+    """Whole candidates scored as rows, and the tokens below their contexts.
+
+    With `alike`, what all begin with is read once; see `Batcher.score`.
+    """
     encodings = encoder.candidates(format, fills)
     rows = Rows.of([encoding.ids for encoding in encodings])
-    log_probs = batcher.score(rows)
+    log_probs = batcher.score(rows, alike=alike)
     px = -row_sums(log_probs, rows) / LN2
     lengths = [encoder.context_length(format, encoding) for encoding in encodings]
     known = [length for length in lengths if length is not None]

@@ -32,6 +32,22 @@ def shared(query, key, value, context, **options):
     return out
 
 
+@pytest.mark.parametrize("asked", [2, 3])
+@pytest.mark.parametrize("scores", [1 << 25, 8])
+def test_attention_of_several_tokens_is_that_of_each_alone(asked, scores, monkeypatch) -> None:
+    """The last tokens of a row, one by one, each without those behind it."""
+    monkeypatch.setattr(key_values, "_SCORES", scores)
+    rng = torch.Generator().manual_seed(asked)
+    make = lambda *shape: torch.randn(*shape, generator=rng)  # noqa: E731
+    query, key, value = make(3, 4, asked, 8), make(3, 2, 5, 8), make(3, 2, 5, 6)
+    context = make(1, 2, 7, 8), make(1, 2, 7, 6)
+    together = shared(query, key, value, context)
+    for at in range(asked):
+        held = 5 - asked + at + 1
+        alone = shared(query[:, :, at : at + 1], key[:, :, :held], value[:, :, :held], context)
+        torch.testing.assert_close(together[:, at : at + 1], alone, atol=1e-5, rtol=1e-5)
+
+
 @settings(max_examples=60)
 @given(
     st.tuples(*[st.integers(1, most) for most in (5, 3, 3, 9, 4)]),
