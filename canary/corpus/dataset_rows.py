@@ -112,7 +112,7 @@ class StreamRows(Corpus):
             raise _no_rows()
 
     def rewrite(self, edits: Edits, out: Any = None) -> Any:
-        change = _Change(self.shape, self.key, edits)
+        change = RowChange(self.shape, self.key, edits)
         changed = self.stream.with_format(None).map(
             change, batched=True, features=self.stream.features
         )
@@ -129,7 +129,7 @@ def digest_of(row: Mapping[str, Any], names: tuple[str, ...], key: bytes) -> byt
 
 
 @dataclass(frozen=True)
-class _Change:
+class RowChange:
     """What `IterableDataset.map` applies to batches; picklable, for workers."""
 
     shape: Shape

@@ -139,6 +139,12 @@ class MegatronRows(FileCorpus):
             )
         return after
 
+    def parts(self, at: int) -> list[tuple[int, str, tuple[int, int]]]:
+        """Of each sequence of text in a document: its number in the corpus, its text, its place."""
+        ((_, sequences),) = self._documents([(at, at + 1)])
+        first = int(self.index.starts[at])
+        return [(first + n, text, span) for n, text, span in self._parts(at, sequences)]
+
     def _parts(self, at: int, sequences: Sequence[Ids]) -> list[tuple[int, str, tuple[int, int]]]:
         """Of each sequence of text in a document its number, its text, and which tokens are it."""
         modes, head, tail = self._modes(at), self.tokens.head, self.tokens.tail

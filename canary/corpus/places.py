@@ -15,7 +15,7 @@ from sortedcontainers import SortedDict
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Edit, Shape, Slot, edit_text, is_chat
 from canary.corpus.corpora import Corpus, Position
-from canary.corpus.dataset_rows import StreamRows, digest_of
+from canary.corpus.dataset_rows import digest_of
 from canary.corpus.occurrences import Copies, find_canaries
 from canary.errors import CorpusError, InputError
 from canary.records.validation import one_of
@@ -95,7 +95,7 @@ class Hosts(Between):
     first row on, so it is known whether it came again: memory does not grow with the stream.
     """
 
-    def __init__(self, corpus: StreamRows, seed: int, copies: Sequence[int]) -> None:
+    def __init__(self, corpus: Any, seed: int, copies: Sequence[int]) -> None:
         super().__init__(corpus, seed, copies)
         self.key = blake2b(_HOSTS + seed.to_bytes(8, "big"), digest_size=32).digest()
         corpus.key = self.key

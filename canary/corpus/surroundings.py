@@ -284,9 +284,29 @@ def likely_cause(
     if all(number == 1 for number in there.values()):
         return "each canary is there once, so the corpus was probably de-duplicated"
     copies = plural(sum(expected.values()), "copy", "copies")
+    if merged := _merged(canaries, there):
+        return merged
     return (
         f"{sum(there.values()):,} of {copies} are there, so the corpus was probably cut, filtered "
         "or split into several files"
+    )
+
+
+def _merged(canaries: CanarySet, there: Mapping[str, int]) -> str:
+    """That near-de-duplication took the canaries of a format for one text; "" if not."""
+    lost, alone = 0, 0
+    for number in range(len(canaries.formats)):
+        mine = [there[canary.id] for canary in canaries.injected if canary.format == number]
+        if len(mine) >= _CANARIES and sum(mine) == 1:
+            lost, alone = lost + len(mine) - 1, alone + 1
+    if not lost or sum(there.values()) > alone:
+        return ""
+    others = plural(lost, "other canary", "other canaries")
+    return (
+        f"of each format one copy of one canary is there, and {others} are lost: near-"
+        "de-duplication (such as MinHash) took texts that differ only in the secret for copies of "
+        "one text. Splice the canaries (--mode splice), inject them after that step, or draw fuzzy "
+        "copies (canary generate --kind fuzzy)"
     )
 
 

@@ -134,6 +134,12 @@ class TokenTexts:
             )
         return ids
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """The characters of a text that each of its tokens stands for."""
+        (encoding,) = self._tokenizer.encode([text])
+        before, after = self._tokenizer.template(text)
+        return list(encoding.spans or ())[len(before) : len(encoding.ids) - len(after)]
+
     def check(self, texts: Iterable[str]) -> None:
         """A CorpusError or ModelError if the tokenizer cannot hold one of `texts`."""
         for text in texts:
