@@ -68,8 +68,8 @@ class PlacingOptions(CorpusOptions):
     'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
     "--controls 16 --seed 0 --out canaries.json",
     formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
-    "upper, hex, alnum, base64, word, choice, open, new, credit_card, iban, uuid, email, phone "
-    "and re. "
+    "upper, hex, alnum, base64, word, choice, open, new, text, credit_card, iban, uuid, email, "
+    "phone and re. "
     "docs/guides/formats.md explains each. With --kind, files.",
     kind="What FORMAT is: text with holes; or files of prose, an empty line between two passages, "
     "of which each becomes one canary with synonyms. Copies of fuzzy ones differ, so that "

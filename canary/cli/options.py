@@ -127,7 +127,7 @@ HELP: Mapping[str, str] = {
 
 PANELS: Mapping[str, str] = {
     "Corpus": "file_format separators beside check",
-    "Prose": "kind",
+    "Prose": "kind words",
     "Comparison": "label test_loss test_scores",
     "Measurement": "method budget extraction_budget seconds draws",
     "Search": "known stop",

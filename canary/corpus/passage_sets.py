@@ -72,6 +72,7 @@ def draw_passages(
         controls=controls,
         seed=seed,
         coin_flips=coin_flips,
+        role=role,
     )
     canaries = []
     for canary in drawn:

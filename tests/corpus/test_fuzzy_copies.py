@@ -190,3 +190,8 @@ def test_ranks_of_a_passage_are_exact_oracle():
     assert all(c.exposure.exact for c in ranked.canaries)
     assert [c.exposure.bits for c in ranked.canaries] == [c.exposure.bits for c in counted.canaries]
     assert ranked.formats[0].space_size == 18
+
+
+def test_a_role_and_copies_go_together():
+    canaries = draw_passages([OPEN, "The pin is {digit:6}"], repetitions=[2], seed=3, role="user")
+    assert canaries.role == canaries.written.role == "user"

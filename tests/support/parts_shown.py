@@ -4,6 +4,7 @@ PACKAGES = {
     "formats": [
         "[Choosing a format](../guides/formats.md) is the guide.",
         "formats.kinds: register",
+        "formats.passages: passage",
         "formats.building: any_of checked concatenate from_texts literal repeated",
         "formats.patterns: from_pattern",
     ],
@@ -12,6 +13,8 @@ PACKAGES = {
         "`LineCorpus` or `FileCorpus` that you add to `FILE_FORMATS`, or an entry point in the "
         "group `canary.corpora`.",
         "corpus.injection: inject_file",
+        "corpus.passage_sets: draw_passages",
+        "corpus.pools: Pool joined",
         "corpus.placements: Placements",
         "corpus.stripping: strip_file Stripped",
         "corpus.corpora: Corpus FileCorpus Edits",
@@ -35,6 +38,7 @@ PACKAGES = {
         "models.table_model: TableModel",
         "models.by_scoring: RowModel",
         "models.noise: with_measured_noise",
+        "models.new_tokens: add_new_tokens",
         "models.served.endpoint: Endpoint",
         "models.recurrent: RecurrentModel",
         "models.classifier: Classifier EstimatorClassifier GradientFeatures as_classifier",
@@ -47,6 +51,7 @@ PACKAGES = {
         "[Scoring](../guides/scoring.md) and [Long runs](../guides/long-runs.md) are the guides. "
         "`RunOptions` says how a model is run, `ScoreOptions` also what comes before a text.",
         "scoring.score_job: score_file ScoredFile",
+        "scoring.pool_sampling: sample_pool",
         "scoring.run_options: ScoreOptions RunOptions",
         "scoring.batcher: Batcher row_sums announce",
     ],
