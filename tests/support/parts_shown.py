@@ -109,6 +109,7 @@ PACKAGES = {
         "signals.output_files: pieces_of",
         "signals.gradients: gradient_features",
         "signals.text_measuring: TextTable measure_texts",
+        "signals.token_losses: TokenLosses token_losses",
         "signals.text_files: Texts read_texts",
         "signals.text: TEXT_SIGNALS TextSignal PricedTexts TokenPrices lowest",
         "signals.text_pricing: Rewriter",
@@ -162,6 +163,7 @@ PACKAGES = {
         "membership.loss_tests: by_class by_model by_sample",
         "membership.lira: lira",
         "membership.rmia: rmia",
+        "membership.voting: attack_windows votes",
         "membership.references: kept",
         "membership.aggregate: evaluate_models mean_estimate Across rates Rates sample_auc "
         "SampleAuc agreement Agreement over_fleets OverFleets Spread groups_of",

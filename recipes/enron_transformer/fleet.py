@@ -1,0 +1,151 @@
+"""A fleet of small models on random halves of e-mails, and attacks on them by windows that vote.
+
+Usage::
+
+    python fleet.py --data DIR --out fleet/ --models 13
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from canary.membership.many import attack_models
+from canary.membership.voting import attack_windows
+from canary.signals.token_losses import TokenLosses
+
+Flags = NDArray[np.bool_]
+
+POOL, NULL, OTHERS, LENGTH, SPLITS = 400, 200, 1500, 80, 24
+PRESENT = ("lira-online-fixed", "lira-offline-fixed", "rmia")
+
+
+def read(data: Path) -> list[list[int]]:
+    """Token ids of the e-mails of the pool, and of as many that no model sees."""
+    with lzma.open(data / "enron_aeslc" / "train.jsonl.xz", "rt", encoding="utf-8") as lines:
+        bodies = sorted({json.loads(line)["body"] for line in lines})
+    short = [body for body in bodies if 80 <= len(body) <= 260]
+    chosen = random.Random(0).sample(short, POOL + NULL + OTHERS)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=768,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(chosen[POOL + NULL :], trainer)
+    encoded = tokenizer.encode_batch(chosen[: POOL + NULL])
+    return [[0, *encoding.ids[: LENGTH - 1]] for encoding in encoded]
+
+
+def padded(ids: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = torch.zeros((len(ids), LENGTH), dtype=torch.long)
+    labels = torch.full((len(ids), LENGTH), -100)
+    for row, label, tokens in zip(rows, labels, ids, strict=True):
+        row[: len(tokens)] = label[: len(tokens)] = torch.tensor(tokens)
+    return rows, labels
+
+
+def train(number: int, member: Flags, ids: list[list[int]]) -> NDArray[np.float32]:
+    """The losses of all tokens, after training on the members."""
+    epochs, rate, batch = 6, 4e-3, 8
+    torch.manual_seed(number)
+    generator = torch.Generator().manual_seed(number)
+    rows, labels = padded(ids)
+    counts = torch.tensor([len(tokens) - 1 for tokens in ids])
+    config = GPT2Config(vocab_size=768, n_positions=LENGTH, n_embd=64, n_layer=2, n_head=4,
+                        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)  # fmt: skip
+    net, inside = GPT2LMHeadModel(config), torch.tensor(np.flatnonzero(member))
+    steps = epochs * -(-len(inside) // batch)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, rate, total_steps=steps, pct_start=0.1
+    )
+    for _ in range(epochs):
+        order = inside[torch.randperm(len(inside), generator=generator)]
+        for group in order.split(batch * 8):  # of about equal length, to save padding
+            for some in group[torch.argsort(counts[group])].split(batch):
+                width = int(counts[some].max()) + 1
+                loss = net(rows[some, :width], labels=labels[some, :width]).loss
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+    net.eval()
+    losses = []
+    with torch.no_grad():
+        for some in torch.arange(len(ids)).split(64):
+            width = int(counts[some].max()) + 1
+            logits = torch.log_softmax(net(rows[some, :width]).logits.float(), -1)[:, :-1]
+            taken = -logits.gather(2, rows[some, 1:width, None])[..., 0]
+            losses += [row[:n].numpy() for row, n in zip(taken, counts[some], strict=True)]
+    return np.concatenate(losses).astype(np.float32)
+
+
+def tpr(score: NDArray[np.float64], member: Flags) -> float:
+    """The share of members above all but 1 % of the others."""
+    others = np.sort(score[~member])[::-1]
+    return float(np.mean(score[member] > others[len(others) // 100]))
+
+
+def compare(tokens: TokenLosses, member: Flags, name: str) -> None:
+    """TPR at 1 % FPR in the mean over targets; 95 % over resampled texts and targets."""
+    scores = {kind: attack_models(tokens.table(member), kind).scores for kind in PRESENT}
+    scores["windows-offline"] = attack_windows(tokens, member, online=False).scores
+    scores["windows-online"] = attack_windows(tokens, member).scores
+    rng, (targets, texts) = np.random.default_rng(1), member.shape
+    draws = {kind: [] for kind in scores}
+    for _ in range(1000):
+        some, rows = rng.integers(0, texts, texts), rng.integers(0, targets, targets)
+        for kind, score in scores.items():
+            rates = [tpr(score[row][some], member[row][some]) for row in rows]
+            draws[kind].append(np.mean(rates))
+    for kind, score in scores.items():
+        rate = np.mean([tpr(score[row], member[row]) for row in range(targets)])
+        low, high = np.quantile(draws[kind], [0.025, 0.975])
+        print(f"{name} {kind}: {rate:.1%} ({low:.1%} to {high:.1%})")
+    for kind in PRESENT:
+        gains = np.array(draws["windows-online"]) - np.array(draws[kind])
+        low, high = 100 * np.quantile(gains, [0.025, 0.975])
+        print(f"{name} windows-online over {kind}: {low:+.1f} to {high:+.1f} points")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="holds enron_aeslc/")
+    parser.add_argument("--out", type=Path, required=True, help="for the losses of each model")
+    parser.add_argument("--models", type=int, default=13)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    args.out.mkdir(parents=True, exist_ok=True)
+    ids, rng = read(args.data), np.random.default_rng(0)
+    counts = np.array([len(tokens) - 1 for tokens in ids])
+    member = np.zeros((SPLITS, POOL + NULL), np.bool_)
+    for text in range(POOL):
+        member[rng.permutation(SPLITS)[: SPLITS // 2], text] = True
+    losses = []
+    for number in range(args.models):
+        place = args.out / f"losses{number}.npy"
+        if not place.exists():
+            np.save(place, train(number, member[number], ids))
+        losses.append(np.load(place))
+    member, cut = member[: args.models, :POOL], int(counts[:POOL].sum())
+    found = np.stack(losses)
+    compare(TokenLosses(found[:, :cut], counts[:POOL]), member, "members")
+    rng = np.random.default_rng(3)
+    coins = [rng.permutation(args.models) < args.models // 2 for _ in range(NULL)]
+    compare(TokenLosses(found[:, cut:], counts[POOL:]), np.array(coins).T, "never seen")
+
+
+if __name__ == "__main__":
+    main()
