@@ -147,13 +147,11 @@ def preflight(
 
     Notes
     -----
-    Costs one pass over the data through the collator, without the model. Random states are
-    restored. An iterator that can be read only once is used up: give a second one.
+    Costs one pass over the data, without the model. Random states are restored; an iterator is not.
 
     Examples
     --------
-    >>> found = canary.preflight(trainer, canaries)  # doctest: +SKIP
-    >>> found.require()  # doctest: +SKIP
+    >>> canary.preflight(trainer, canaries).require()  # doctest: +SKIP
     """
     canary_set(canaries)
     most = whole_number(most, "most", at_least=1)
@@ -310,8 +308,7 @@ def _before(reading: EpochReading) -> Finding:
     cure = "leave context out, or give the text that is before the canaries"
     if context:
         cure = (
-            f"give the callback (or preflight) context={context!r}, and the same text to canary "
-            "audit as --context"
+            f"give the callback (or preflight) context={context!r}, and canary audit as --context"
         )
     if options.context:
         encoder = CandidateEncoder(reading.tokenizer, token, options.context)
@@ -319,7 +316,12 @@ def _before(reading: EpochReading) -> Finding:
         assumed = encoding.ids[: sum(end <= 0 for _, end in encoding.spans or ())]
         alike = sum(n for lead, n in leads.items() if lead[-len(assumed) :] == assumed)
         figure = f"the context is before {count(alike)} of {plural(total, 'copy', 'copies')}"
-        return fine(figure) if alike >= NEARLY_ALL * total else refused(figure, cure)
+        if alike < NEARLY_ALL * total:
+            return refused(figure, cure)
+        if 2 * sum(n for lead, n in leads.items() if len(lead) > len(assumed) + 1) > total:
+            cure = "pack with positions that begin anew, or give all that is before as context"
+            return noted(f"{figure}, and other text before that", cure)
+        return fine(figure)
     if context:
         figure = "before nearly all copies there is the same text, and the audit has no context"
         return refused(figure, cure)

@@ -321,6 +321,30 @@ def test_copies_at_the_end_of_an_epoch_are_noted():
     assert "in a part of the epoch" in part.summary()
 
 
+def test_a_stream_that_is_not_shuffled_is_noted(tmp_path):
+    stream = chats(others=120).to_iterable_dataset()
+    found, wrong = judged(tuned(tmp_path, stream, max_steps=33))
+    assert (found.complete, wrong) == (True, {}), found.summary()
+    (noted,) = [f for f in found.findings if f.verdict == "noted"]
+    assert noted.check == "the copies are spread over the epoch"
+    assert "shuffle" in noted.cure
+
+
+def test_packing_without_positions_that_begin_anew_is_noted(tmp_path):
+    trainer = tuned(tmp_path, packing=True, max_length=128)
+    collate = trainer.data_collator
+
+    def joined(rows):
+        return {name: value for name, value in collate(rows).items() if name != "position_ids"}
+
+    trainer.data_collator = joined
+    found, _ = judged(trainer)
+    (noted,) = [f for f in found.findings if f.verdict == "noted"]
+    assert noted.check == "what is before the canaries is what the audit will assume"
+    assert "other text before that" in noted.figure
+    assert "positions that begin anew" in noted.cure
+
+
 def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path):
     _, tokenizer = causal()
     ends = []
