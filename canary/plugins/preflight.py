@@ -307,9 +307,7 @@ def _before(reading: EpochReading) -> Finding:
     token = None if options.start_token == AUTO else named_start(options.start_token)
     cure = "leave context out, or give the text that is before the canaries"
     if context:
-        cure = (
-            f"give the callback (or preflight) context={context!r}, and canary audit as --context"
-        )
+        cure = f"give the callback (or preflight) context={context!r}, canary audit as --context"
     if options.context:
         encoder = CandidateEncoder(reading.tokenizer, token, options.context)
         (encoding,) = encoder.encode([reading.canaries.text(reading.canaries.injected[0])])
