@@ -9,7 +9,7 @@ from typing import Any
 from canary.errors import InputError
 from canary.gate.subjects import nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict
-from canary.passages.result import SWAPPED, Extractable, Verbatim, said_share
+from canary.passages.result import SWAPPED, Extractable, Passages, Verbatim, said_share
 from canary.passages.sampled import LEVEL, SURE, Sampled
 from canary.records.validation import as_real, brief
 from canary.records.versioned_json import digest_of
@@ -49,6 +49,15 @@ def check_passages(
     how = f"by greedy decoding or within {plural(tries, 'sample')} ({schemes})"
     how += f", with up to {result.near_edits}" if result.texts.near else ""
     finding = _judged(found, most, how, trusted=trust_members)
+    if result.texts.near and finding.outcome in ("passed", "failed"):
+        end = 2 if finding.outcome == "passed" else 1
+        ends = _at_end(result, end).extractable(tries=tries, chance=chance)
+        if _judged(ends, most, how, trusted=trust_members).outcome != finding.outcome:
+            told = f"; with the {'lower' if end == 1 else 'upper'} ends of the intervals of near "
+            told += f"passages they are {said_share(ends.texts)}, so this is not certain"
+            cure = "measure again with a larger --near-width, which makes these intervals narrower"
+            told = finding.sentence + told
+            finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     notes = list(result.notes)
     if trust_members and finding.outcome == "passed" and not _recognized(found):
         notes.append("that the texts were in the training data is your word")
@@ -106,6 +115,16 @@ def check_samples(
         },
         tested=result, digests=(digest_of(result.to_dict()),),
     )  # fmt: skip
+
+
+def _at_end(result: Verbatim, end: int) -> Verbatim:
+    """The result with this end of the interval of each near mass, and the other of controls."""
+
+    def moved(kind: Passages, at: int) -> Passages:
+        return replace(kind, near=tuple((row[at],) * 3 for row in kind.near))
+
+    controls = result.controls and moved(result.controls, 3 - end)
+    return replace(result, texts=moved(result.texts, end), controls=controls)
 
 
 def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Finding:

@@ -128,14 +128,19 @@ class Automaton:
 
     def guide(self, log_probs: Floats) -> Floats:
         """The chance of at most r misses from each place on, of shape (m + 1, edits + 1)."""
-        table = np.ones((len(log_probs) + 1, self.edits + 1))
-        for at in range(len(log_probs) - 1, -1, -1):
-            hit = math.exp(min(log_probs[at], 0.0))
-            table[at] = hit * table[at + 1]
-            table[at, 1:] += (1.0 - hit) * table[at + 1, :-1]
-        return table
+        return misses(log_probs, self.edits)
 
     def guess(self, guide: Floats, moves: Moves, done: int) -> Floats:
         """The chance of no more misses than are left."""
         found: Floats = guide[done, np.maximum(self.edits - moves.least, 0)]
         return found
+
+
+def misses(log_probs: Floats, edits: int) -> Floats:
+    """The chance of at most r misses from each of m tokens on, of shape (m + 1, edits + 1)."""
+    table = np.ones((len(log_probs) + 1, edits + 1))
+    for at in range(len(log_probs) - 1, -1, -1):
+        hit = math.exp(min(log_probs[at], 0.0))
+        table[at] = hit * table[at + 1]
+        table[at, 1:] += (1.0 - hit) * table[at + 1, :-1]
+    return table

@@ -45,7 +45,8 @@ class NearMass:
         What is certain: the probability of what was found, and one less that of what was seen
         not to be near.
     heaviest : float
-        The largest part of the estimate that one node has that might have been missed.
+        The largest part of the estimate that one node has, or that one might have that was missed,
+        by what the guide of the draws promises.
     queries : int
         Tokens computed below the prefix.
     exact : bool
@@ -130,9 +131,10 @@ def near_mass(
 
     A child with the weight w of its parent and the probability m of its path is entered with a
     chance proportional to ``w * m * sqrt(a)``, where a guesses the probability of being near in
-    the end: as if each further token of the suffix was missed independently, with the
-    probability that it is missed after the true ones. Tokens that match nothing are drawn from
-    the model itself. The suffix is always entered.
+    the end, on the high side: as if each further token of the suffix was missed independently,
+    with the probability that it is missed after the true ones, for one edit. Tokens that match
+    nothing are drawn from the model itself. The suffix is always entered. A child that may be
+    missed would add ``w * m * a`` over its chance, of which the interval allows for the largest.
     """
     guide = automaton.guide(log_probs)
     vocabulary = Children(np.arange(batcher.model.facts.vocabulary, dtype=np.int32))
@@ -140,7 +142,8 @@ def near_mass(
         np.zeros((1, 0), np.int32), np.full(1, -1), automaton.start, np.ones(1), np.ones(1), 0
     )
     above, counts = [np.zeros(1, np.int64)], list[Floats]()
-    weights, levels, queries, dead, exact = [level.weights], list[int](), 0, 0.0, True
+    weights, levels, queries = [level.weights], list[int](), 0
+    dead, heaviest, exact = 0.0, 0.0, True
     held = np.zeros(0, np.int64)
     for done in range(1, automaton.levels + 2):
         levels.append(len(level.weights))
@@ -162,23 +165,23 @@ def near_mass(
         chances = drawn_probabilities(found.log_probs, scheme)
         moves = automaton.moves(level.rows, done)
         masses = level.masses[moves.above] * _shares(moves, chances)
-        mine = np.bincount(moves.above[moves.near], masses[moves.near], size)
-        counts[-1][places] = mine
+        counts[-1][places] = np.bincount(moves.above[moves.near], masses[moves.near], size)
         dead += float(masses[moves.least > automaton.edits].sum())
         here = (moves.least <= automaton.edits) & ~moves.near & (masses > 0.0)
         if not here.any():
             break
         moves, masses = moves.chosen(here), masses[here]
-        guess = np.sqrt(np.maximum(automaton.guess(guide, moves, done), _LEAST_AHEAD))
-        worth = level.weights[moves.above] * masses * guess
-        true = _true(level, moves, automaton.suffix, done)
-        copies = _copies(worth, moves.choices >= 0, true, width)
+        promise = np.maximum(automaton.guess(guide, moves, done), _LEAST_AHEAD)
+        worth = level.weights[moves.above] * masses
+        sure = _true(level, moves, automaton.suffix, done)
+        copies = _copies(worth * np.sqrt(promise), moves.choices >= 0, sure, width)
+        heaviest = max(heaviest, _missed(worth * promise, copies, moves))
         entered = _entered(copies, moves, chances, rng)
         exact &= entered.all
         above.append(level.number + places[moves.above[entered.children]])
         weights.append(level.weights[moves.above[entered.children]] / entered.chances)
-        first, level = level.number + levels[-1], replace(level, handles=found.handles)
-        level = replace(_below(level, moves, (masses, chances), entered, automaton), number=first)
+        level = replace(level, handles=found.handles, number=level.number + levels[-1])
+        level = _below(level, moves, (masses, chances), entered, automaton)
         kept = np.intersect1d(held, level.handles)
         walker.release(np.setdiff1d(held, kept))
         held = kept
@@ -190,7 +193,7 @@ def near_mass(
         deviation=count_deviation(each, together, np.concatenate(above[: len(counts)]), levels),
         least=float(each.sum()),
         most=max(1.0 - dead, float(each.sum())),
-        heaviest=float(parts[together > 1.0].max(initial=0.0)),
+        heaviest=max(heaviest, float(parts[together > 1.0].max(initial=0.0))),
         queries=queries,
         exact=exact,
     )
@@ -251,7 +254,7 @@ def _below(
     )
 
 
-def _copies(worth: Floats, single: Bools, certain: Bools, width: int) -> Floats:
+def _copies(worth: Floats, single: Bools, certain: Bools, width: float) -> Floats:
     """How many nodes each child is to give, `width` in sum; one token gives one at most."""
     copies = np.zeros(len(worth))
     full = certain.copy()
@@ -264,6 +267,12 @@ def _copies(worth: Floats, single: Bools, certain: Bools, width: int) -> Floats:
         if not more.any():
             return copies
         full |= more
+
+
+def _missed(mass: Floats, copies: Floats, moves: Moves) -> float:
+    """The most that a child which may be missed adds, if those that are sure add `mass`."""
+    drawn = (copies > 0.0) & ((copies < 1.0) | (moves.choices < 0))
+    return float((mass[drawn] / copies[drawn]).max(initial=0.0))
 
 
 def _entered(copies: Floats, moves: Moves, others: Floats, rng: np.random.Generator) -> _Entered:
@@ -285,10 +294,11 @@ def _entered(copies: Floats, moves: Moves, others: Floats, rng: np.random.Genera
         total = float(shares.sum())
         if total <= 0.0:  # what seemed to be left is rounding
             continue
-        chances = np.minimum(copies[child] * shares / total, 1.0)
         if several[child]:
+            chances = _copies(shares, shares > 0.0, shares < 0.0, copies[child])
             picked = np.flatnonzero(systematic(chances, rng))
         else:
+            chances = copies[child] * shares / total
             picked = np.array([int(rng.choice(len(shares), p=shares / total))])
         found.append((np.full(len(picked), child), picked, chances[picked]))
         whole &= bool((chances[shares > 0.0] >= 1.0).all())

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.passages.edits import Moves
+from canary.passages.edits import Moves, misses
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -18,9 +17,6 @@ Bools = NDArray[np.bool_]
 
 _CLOSE = 1
 """Edits beyond the fewest so far up to which a token is looked at before it is drawn."""
-
-_FAR = 2
-"""Edits that a token which is not looked at is thought to cost beyond these."""
 
 
 class Vocabulary:
@@ -31,7 +27,7 @@ class Vocabulary:
 
     def __init__(self, written: Sequence[bytes | None]) -> None:
         lengths = np.array([len(each or b"") for each in written], np.int64)
-        self.lengths = lengths
+        self.lengths, self.empty = lengths, np.flatnonzero(lengths == 0)
         self.table = np.zeros((len(written), max(int(lengths.max(initial=0)), 1)), np.int64)
         places: dict[bytes, int] = {b"": 0}
         above, last = [-1], [0]
@@ -149,7 +145,9 @@ class TextAutomaton:
         size = len(rows)
         most = np.minimum(rows[:, :-2].min(axis=1) + _CLOSE, self.edits)
         of, nodes, here = np.arange(size), np.zeros(size, np.int64), rows
-        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64), rows[:0])]
+        empty = np.tile(self.vocabulary.empty, size)  # after these nothing is near
+        at = np.repeat(of, len(self.vocabulary.empty))
+        found = [(at, empty, self.entered(rows[at], empty, rows[at]))]
         while len(of):
             below, at = _spread(self.vocabulary.below, nodes)
             here = self.after(here[at], self.vocabulary.last[below])
@@ -170,27 +168,23 @@ class TextAutomaton:
         )
 
     def guide(self, log_probs: Floats) -> Floats:
-        """The chance of at most r edits from each byte of the suffix on, (bytes + 1, edits + 1).
+        """The chance of at most r misses from each byte of the suffix on, (bytes + 1, edits + 1).
 
-        As if each token was missed independently, and that took an edit for each of its bytes.
+        A miss is taken to cost one edit, which is little. Within a token it is as at its end.
         """
         lengths = self.vocabulary.lengths[self.suffix]
         begins = np.concatenate([[0], np.cumsum(lengths)])
-        table = np.ones((len(self.text) + 1, self.edits + 1))
-        for at in range(len(self.suffix) - 1, -1, -1):
-            hit = float(np.exp(min(log_probs[at], 0.0)))
-            after, size = table[begins[at + 1]], int(lengths[at])
-            row = hit * after
-            row[size:] += (1.0 - hit) * after[: max(self.edits + 1 - size, 0)]
-            table[begins[at] : begins[at + 1]] = row
-        for begin, stop in pairwise(begins.tolist()):  # within a token as at its end
-            table[begin + 1 : stop] = table[stop]
-        return table
+        places = np.searchsorted(begins, np.arange(len(self.text) + 1))
+        return misses(log_probs, self.edits)[places]
 
     def guess(self, guide: Floats, moves: Moves, done: int) -> Floats:
-        """The chance that a sample is near in the end."""
-        band, place = moves.rows[:, :-2], moves.rows[:, -2] - self.edits
-        at = np.clip(place + band.argmin(axis=1), 0, len(self.text))
-        left = self.edits - moves.least - np.where(moves.choices < 0, _FAR, 0)
-        found: Floats = guide[at, np.maximum(left, 0)]
+        """The chance of no more misses than are left, from the best place of the text on.
+
+        Tokens that were not looked at write a byte or more, and so end a place further at least.
+        """
+        band, drawn = moves.rows[:, :-2], moves.choices < 0
+        first = moves.rows[:, -2] - self.edits + drawn
+        at = np.clip(first[:, None] + np.arange(band.shape[1]), 0, len(self.text))
+        left = self.edits - np.maximum(band, moves.least[:, None])
+        found: Floats = np.where(left >= 0, guide[at, left], 0.0).max(axis=1)
         return found

@@ -385,6 +385,30 @@ def passages(out, of=4, *, documents=200, controls=0, scheme_nats=-50.0):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("near", "outcome"),
+    [
+        ((1e-9, 0.0, 1e-8), "passed"),
+        ((1e-9, 0.0, 0.9), "undecided"),
+        ((0.9, 0.0, 0.95), "undecided"),
+        ((0.9, 0.8, 0.95), "failed"),
+    ],
+)
+def test_both_ends_of_near_intervals_have_to_agree(near, outcome):
+    """An estimate that its interval does not carry decides nothing."""
+    found = passages(0)
+    far = (1e-9, 0.0, 1e-8)
+    texts = replace(found.texts, near=(near,) * len(found.texts))
+    controls = replace(found.controls, near=(far,) * len(found.controls))
+    settings = {**found.settings, "near": 2, "near_width": 80}
+    found = replace(found, texts=texts, controls=controls, settings=settings)
+    verdict = check(found, max_extractable=0.05, tries=100, trust_members=True)
+    assert verdict.outcome == outcome
+    if outcome == "undecided":
+        assert "ends of the intervals of near passages" in verdict.reason.sentence
+        assert "--near-width" in verdict.reason.cure
+
+
 def test_the_interval_of_passages_decides_with_its_controls(tmp_path):
     """A pass by the share of the texts; a failure by what is beyond the controls."""
     found = passages(60)

@@ -89,23 +89,28 @@ def exact_text_mass(model, suffix, edits, written, scheme=Scheme()):  # noqa: B0
     """
     transitions, shares = model._transitions, drawn_probabilities(model._log_probs, scheme)
     text, cap = b"".join(written[token] for token in suffix), edits + 1
+
+    @cache
+    def after(row, token):
+        """The row after a token, or none if nothing below is near; and whether all is near."""
+        for byte in written[token] or b"":
+            new = [min(row[0] + 1, cap)]
+            for j in range(1, len(text) + 1):
+                other = row[j - 1] + (byte != text[j - 1])
+                new.append(min(row[j] + 1, new[-1] + 1, other, cap))
+            row = tuple(new)
+            if row[-1] <= edits:
+                return None, True
+        return row if written[token] and min(row) <= edits else None, False
+
     masses, near = {(1, tuple(min(j, cap) for j in range(len(text) + 1))): 1.0}, 0.0
     for _ in range(len(suffix) + edits):
-        after = defaultdict(float)
+        below = defaultdict(float)
         for (state, row), mass in masses.items():
             for token, share in enumerate(shares[state]):
-                here = row
-                for byte in written[token] or b"":
-                    new = [min(here[0] + 1, cap)]
-                    for j in range(1, len(text) + 1):
-                        other = here[j - 1] + (byte != text[j - 1])
-                        new.append(min(here[j] + 1, new[-1] + 1, other, cap))
-                    here = tuple(new)
-                    if here[-1] <= edits:
-                        near += mass * share
-                        break
-                else:
-                    if written[token] and min(here) <= edits:
-                        after[int(transitions[state, token]), here] += mass * share
-        masses = after
+                new, done = after(row, token)
+                near += mass * share * done
+                if new:
+                    below[int(transitions[state, token]), new] += mass * share
+        masses = below
     return near
