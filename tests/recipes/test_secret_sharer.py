@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 
 import pytest
@@ -118,6 +119,25 @@ def test_neighbours_and_estimators_of_one_canary(work):
     table = run_script(RECIPE / "estimators.py", *of_it)
     rows = [line.split("|")[1].strip() for line in table.splitlines()]
     assert rows[2:4] == ["branch and bound", "importance draws, 4,000 nodes a level"]
+
+
+def test_mailboxes_rank_the_numbers_that_are_in_them_and_keep_none(tmp_path):
+    of_it = ("--quick", "--work", tmp_path)
+    shown = run_script(RECIPE / "mailboxes.py", *of_it)
+    whole = json.loads((tmp_path / "mailboxes.json").read_text())
+    rows = [row for box in whole["mailboxes"].values() for row in box["secrets"]]
+    assert [row["form"] for row in rows] == ["telephone"] * 4
+    # Copies in what is trained on; made-up mailboxes have 40 and one more of each.
+    assert all(30 <= row["copies"] <= 41 for row in rows)
+    beside = [bit for row in rows for bit in row["control_bits"]]
+    assert min(row["bits"] for row in rows) > sum(beside) / len(beside)
+    assert not re.search(r"\d-\d{3}-\d", (tmp_path / "mailboxes.json").read_text() + shown)
+    assert shown.count("2 telephone") == 2
+    # Goes on after a kill during the measurement of the second mailbox.
+    (measurements,) = (tmp_path / "B").glob("*/exposures.json")
+    measurements.write_text(json.dumps(json.loads(measurements.read_text())[:1]))
+    (tmp_path / "mailboxes.json").unlink()
+    assert run_script(RECIPE / "mailboxes.py", *of_it) == shown
 
 
 def run_study(name, work):
