@@ -147,6 +147,12 @@ NOT_RUN = {
     ".venv/bin/python -m pip install ray": "changes the environment in which the tests run",
     "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
     "python recipes/gallery": "lies in the repository; tests/recipes run all ten",
+    "from canary.corpus.record_steps import injection_step": "needs datatrove; its tests run it",
+    "canary inject corpus.bin": "needs a corpus of Megatron; its own tests make one",
+    "from canary.scoring.pool_sampling import sample_pool": "needs a model of prose; as above",
+    "from canary.membership.voting import attack_windows": "needs a fleet; its own tests make one",
+    "canary membership order ./model testset.jsonl --sep": "needs a test set in a drawn order; the command's tests do",
+    "canary membership text ./model testset.jsonl": "as above",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
     "canary check audit/audit.json --max-exposure-bits 10 --verification verified.json --require": (
         "needs canaries with 200 copies; tests/gate has them"

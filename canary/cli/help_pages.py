@@ -17,7 +17,9 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "Before training": (
         *("plan", "generate", "inject", "verify", "discover", "duplicates", "strip"),
     ),
-    "After training": ("doctor", "audit", "exposure", "extract", "verbatim", "sample", "score"),
+    "After training": (
+        *("doctor", "audit", "exposure", "checkpoints", "extract", "verbatim", "sample", "score"),
+    ),
     "Decide": ("check",),
     "Forgetting": ("forgotten",),
     "Classifiers and texts": (

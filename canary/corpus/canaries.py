@@ -297,7 +297,7 @@ def generate(
     controls: int = 16,
     seed: int | None = None,
     coin_flips: bool = False,
-    role: str = "",
+    role: str | None = None,
 ) -> CanarySet:
     """Draw canaries and controls, uniformly and all different.
 
@@ -314,7 +314,7 @@ def generate(
     coin_flips : bool
         Toss a fair coin for each canary: tails, and it stays out, as one more control. What
         it was tossed for is recorded (`Canary.tossed`). A bound on epsilon needs this.
-    role : str
+    role : str, optional
         For chats: who says the canaries (`CanarySet.role`). Whatever renders chats then finds
         what the chat template puts before them.
 
@@ -362,7 +362,7 @@ def generate(
             heads = tossed is None or int(coins.integers(2))
             name = f"{kind}-{next(numbers[kind])}"
             canaries.append(Canary(name, position, fill, heads * copies, tossed))
-    found = CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed, role=role)
+    found = CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed, role=role or "")
     found.check_written()
     return found
 

@@ -117,7 +117,7 @@ def evaluate(
     curve, accuracy = roc(values, member), None
     if guess is not None:
         accuracy = balanced_accuracy(guess, member, confidence=confidence)
-    parts = ()
+    parts: tuple[Part, ...] = ()
     if by is not None:
         parts = tuple(evaluate_by(scores, np.asarray(member, bool), by, confidence=confidence))
     return Evaluation(name, curve, confidence, curve.auc(confidence=confidence), accuracy, parts)

@@ -190,10 +190,8 @@ def sample(
             run = open_run(parts, {**identity, **settings, "targets": looked_for})
             series = held.enter_context(run).series("samples")
         advance = stage(progress, "samples", plan.requests, "requests")
-        for done, tally in _looked(plan, writer, series, advance, endpoint.in_flight):
-            result = made(done, tally)
-            if limit is not None and result.exceeds(limit):
-                break
+        looked = _looked(plan, writer, series, advance, endpoint.in_flight)
+        *_, (result, tally) = _until_certain(((made(*look), look[1]) for look in looked), limit)
     if tally["cut"] > sum(tally[f"hit {number}"] for number in range(len(targets))):
         again = "" if parts is None else ", and remove the folder of finished pieces"
         raise ServerError(
@@ -203,6 +201,16 @@ def sample(
             where=endpoint.base,
         )
     return result
+
+
+def _until_certain(
+    looks: Iterable[tuple[Sampled, Counter[str]]], limit: float | None
+) -> Iterator[tuple[Sampled, Counter[str]]]:
+    """Results and counts of one look after the other, to the first that exceeds the limit."""
+    for result, tally in looks:
+        yield result, tally
+        if limit is not None and result.exceeds(limit):
+            return
 
 
 def _checked(samples: int, near: float, temperature: float) -> tuple[int, float]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.answered import checked_scores
-from canary.models.language_model import FloatArray, IntArray, Rows
+from canary.models.language_model import FloatArray, IntArray, LanguageModel, Rows
 from canary.statistics.number_checks import LN2
-
-if TYPE_CHECKING:
-    from canary.scoring.batcher import Batcher
 
 _LEAST_SAVED = 2_048  # tokens that need not be computed; else it is not worth it
 _COMPARED = 256  # tokens of all rows at a time
@@ -37,7 +35,28 @@ class SharesBeginnings(Protocol):
         """The model behind `ids`; None if it cannot share them."""
 
 
-def scored_below(batcher: Batcher, rows: Rows) -> NDArray[np.float32] | None:
+class RunsRows(Protocol):
+    """What is needed of a `Batcher`."""
+
+    model: LanguageModel
+
+    def check_length(self, tokens: int) -> None:
+        """Refuse a sequence of more tokens than the model takes."""
+
+    def check_numbers(self, values: FloatArray) -> None:
+        """Refuse log-probabilities that are none."""
+
+    def run(
+        self,
+        rows: Rows,
+        method: Callable[[Rows], Any],
+        read: Callable[[Any, Rows], FloatArray],
+        numbers: int,
+    ) -> NDArray[np.float32]:
+        """Numbers for each scored token, in the order of the rows."""
+
+
+def scored_below(batcher: RunsRows, rows: Rows) -> NDArray[np.float32] | None:
     """`Batcher.score` with what all rows begin with read once.
 
     None if that is not worth it, if the model cannot, or if the first row, which is scored as a
