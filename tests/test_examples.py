@@ -151,7 +151,7 @@ NOT_RUN = {
     "canary inject corpus.bin": "needs a corpus of Megatron; its own tests make one",
     "from canary.scoring.pool_sampling import sample_pool": "needs a model of prose; as above",
     "from canary.membership.voting import attack_windows": "needs a fleet; its own tests make one",
-    "canary membership order ./model testset.jsonl --sep": "needs a test set in a drawn order; the command's tests do",
+    "canary membership order ./model testset.jsonl --sep": "needs texts in a drawn order; as above",
     "canary membership text ./model testset.jsonl": "as above",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
     "canary check audit/audit.json --max-exposure-bits 10 --verification verified.json --require": (

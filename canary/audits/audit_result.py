@@ -166,6 +166,12 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         Names for its reports, and its date.
     file : str
         The file that it was read from.
+
+    Examples
+    --------
+    >>> from canary import Audit
+    >>> Audit.load("audit/audit.json").injected_p.p_value  # doctest: +SKIP
+    1.9e-143
     """
 
     canaries: tuple[CanaryResult, ...]

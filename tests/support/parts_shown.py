@@ -16,6 +16,8 @@ PACKAGES = {
         "corpus.passage_sets: draw_passages",
         "corpus.pools: Pool joined",
         "corpus.placements: Placements",
+        "corpus.record_steps: injection_step InjectionStep",
+        "corpus.training_steps: steps_in_order megatron_steps",
         "corpus.stripping: strip_file Stripped",
         "corpus.corpora: Corpus FileCorpus Edits",
         "corpus.line_corpus: LineCorpus",
