@@ -62,7 +62,7 @@ def check_passages(
     if trust_members and finding.outcome == "passed" and not _recognized(found):
         notes.append("that the texts were in the training data is your word")
     return Verdict(
-        (finding,), undecided, tuple(notes),
+        (_named(finding, result),), undecided, tuple(notes),
         title="Check of a test of passages",
         about={
             "Result": clean(result.file) if result.file else "not named",
@@ -107,7 +107,7 @@ def check_samples(
         finding = replace(finding, outcome="undecided", sentence=finding.sentence + told, cure=cure)
     what = "planted secrets" if result.planted else "passages"
     return Verdict(
-        (finding,), undecided, tuple(result.notes),
+        (_named(finding, result),), undecided, tuple(result.notes),
         title="Check of samples of a server",
         about={
             "Result": clean(result.file) if result.file else "not named",
@@ -115,6 +115,15 @@ def check_samples(
         },
         tested=result, digests=(digest_of(result.to_dict()),),
     )  # fmt: skip
+
+
+def _named(finding: Finding, result: Verbatim | Sampled) -> Finding:
+    """The finding with its model and day, by which the file of another model is noticed."""
+    weights = f"weights {result.model_version}" if result.model_version else ""
+    day = f"tested on {result.about.date}" if result.about.date else ""
+    which = ", ".join(filter(None, (weights, day)))
+    model = f"model {result.model_name or 'without a name'}" + (f" ({which})" if which else "")
+    return replace(finding, sentence=f"{model}: {finding.sentence}")
 
 
 def _at_end(result: Verbatim, end: int) -> Verbatim:

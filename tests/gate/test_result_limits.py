@@ -427,6 +427,9 @@ def test_the_interval_of_passages_decides_with_its_controls(tmp_path):
         assert outcome in junit(verdict)
         assert "Check of a test of passages" in report_of(verdict).title
         assert markdown(verdict).startswith(f"## canary: {outcome}")
+    named = replace(found, model={"name": "small", "fingerprint": "abcdef0123456789"})
+    told = f"model small (weights abcdef012345, tested on {found.about.date}): 60 of 800"
+    assert told in str(check(named, max_extractable=0.01))
     found.save(tmp_path / "verbatim.json")
     assert check(tmp_path / "verbatim.json", max_extractable=0.01) == check(
         found, max_extractable=0.01
