@@ -10,11 +10,14 @@ from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limits import (
     above_limit,
+    learned_copies,
     limit_bits,
     limit_choice,
+    listed,
     only_some_learned,
     planting,
     planting_of,
+    takes_more_secrets,
 )
 from canary.reports.recovery import Recovery, blind_guesses, median_guesses
 from canary.reports.sentences import answer
@@ -57,6 +60,9 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         case = "suspect"
     elif outcome == "memorized":
         case, (first, safe) = outcome, _too_many(audit, limit)
+        learned = learned_copies(audit)
+        some = f"the secrets that the model learned ({listed(learned)})" if learned else ""
+        values["whose"] = "the secrets that were found" if first else some or "the planted secrets"
         values |= {"even": first and not safe and first == 1, "first": copies(first or 1)}
         values |= limit_choice([("this model", audit)] if verdict is None else [])
     elif outcome == "passed" and verdict is not None:
@@ -68,10 +74,16 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
         case = "passed"
     elif verdict is not None:
+        open_ = [f.cure for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
+        values["never"] = any("no number" in cure for cure in open_)
+        values |= {"again": not open_, "more": open_ and not values["never"]}
         case = "unread" if verdict.reason.check == "training data" else "undecided"
     elif judged.case in ("not_found", "dry_run"):
         case, values["own"] = judged.case, planting(audit) in ("own", "shown")
         values |= limit_choice([("this model", audit)] if judged.case == "not_found" else [])
+    else:
+        values["more"] = judged.case in ("hints", "outlier")
+        values["again"] = not values["more"]
     return [*said(f"decide.{case}", **values)]
 
 
@@ -87,21 +99,17 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
     tested = combined_p(spared)
     learned = tested is not None and tested.p_value <= SHOWN_LEARNED
     duplicates = said_in_one(
-        "advice.duplicates",
-        what=f"{'was' if len(found.sure) == 1 else 'were'} {what}",
-        found=f"{count(len(found.sure))} of {count(len(there))}",
-        first=copies(first or 1),
-        safe=copies(safe or 1),
-        less=" or less often" if (safe or 1) > 1 else "",
-        gap=first and safe and first - safe > 1,
-        learned=learned,
+        "advice.duplicates", what=f"{'was' if len(found.sure) == 1 else 'were'} {what}",
+        found=f"{count(len(found.sure))} of {count(len(there))}", first=copies(first or 1),
+        safe=copies(safe or 1), less=" or less often" if (safe or 1) > 1 else "",
+        gap=first and safe and first - safe > 1, learned=learned,
         most=copies(1 if learned else safe or 1),
         guesses=median_guesses([c.exposure for c in spared]) if spared else "",
         blind=blind_guesses(audit, spared).partition(" guess")[0] if spared else "",
         some=first and safe,
         even=first and not safe and first == min(c.repetitions for c in audit.injected),
         other=not first or (not safe and first != min(c.repetitions for c in audit.injected)),
-    )
+    )  # fmt: skip
     return [duplicates, *said("advice.against")]
 
 

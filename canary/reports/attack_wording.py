@@ -68,6 +68,7 @@ def survey_report(
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
     calm, found, loud = outcome == "not identified", outcome == "identified", [*aloud, *doubts]
     average = found and surest is not None and not surest.beats_guessing
+    retrain = bool(actions.get("texts_differ"))
     open_to = outcome in ("void", "undecided") and not doubts
     label, tone = _OUTCOMES[outcome]
     if average:
@@ -102,11 +103,13 @@ def survey_report(
         decide=said(
             "survey.decide",
             undecided=open_to,
+            again=open_to and not retrain,
+            retrain=open_to and retrain,
             open_question=open_to or asked["doubted"],
             proof=(found or calm) and not doubts,
             **asked,
         ),
-        actions=said("survey.actions", **{**asked, **_numbers(survey), **actions}),
+        actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),
         notes=[
             *((Span(f"For the engineers: {note}", "strong"),) for note in ended(loud)),
             *ended(n for n in survey.notes if n not in (*loud, *doubts, POSITIVE_CONTROL)),
@@ -140,16 +143,17 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     return [average, f"{surest_sentence(surest, kind, how)} {who}"]
 
 
-def _numbers(survey: Survey[Any]) -> dict[str, str]:
+def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
     """Which attacks are best, and how good the best is on average, for engineers."""
     best = sentence(
-        "survey.best",
-        two=survey.lead.name != survey.strongest.name,
-        surest=named(survey.lead.name),
-        strongest=named(survey.strongest.name),
-    )
+        "survey.best", two=survey.lead.name != survey.strongest.name,
+        surest=named(survey.lead.name), strongest=named(survey.strongest.name),
+    )  # fmt: skip
     mean = survey.corrected()
-    words = f"That one is right in {percent_of(mean.value)} of cases ({ends_of(mean)})."
+    words = sentence(
+        "survey.right", pairs=kind != "shadow", one=_one(kind), share=percent_of(mean.value),
+        ends=ends_of(mean),
+    )  # fmt: skip
     return {"best": best, "average_words": words}
 
 
@@ -172,15 +176,10 @@ def surest_sentence(surest: Surest, kind: str, how: str) -> str:
     """
     tpr, others = surest.tpr, _others(kind)
     return sentence(
-        "survey.surest",
-        **{how: True},
-        some=in_people(tpr.value),
-        what=f"training {others}",
-        others=others,
-        one=f"training {_one(kind)}",
-        rarely=rarely(surest.fpr, others),
+        "survey.surest", **{how: True}, some=in_people(tpr.value), what=f"training {others}",
+        others=others, one=f"training {_one(kind)}", rarely=rarely(surest.fpr, others),
         rate=in_people(surest.fpr).lower().removeprefix("about "),
-    )
+    )  # fmt: skip
 
 
 def in_people(share: float) -> str:
@@ -213,11 +212,9 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
     surest, mean = survey.surest(), survey.corrected()
     if surest is not None:
         note = sentence(
-            "survey.tile",
-            sure=surest.beats_guessing,
-            rarely=rarely(surest.fpr, _others(kind)),
+            "survey.tile", sure=surest.beats_guessing, rarely=rarely(surest.fpr, _others(kind)),
             rate=percent_of(surest.fpr, digits=None),
-        )
+        )  # fmt: skip
         yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of {_others(kind)}", note)
         if surest.beats_guessing:
             return
@@ -236,13 +233,9 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
     """
     best, surest = survey.corrected(), survey.surest()
     average = sentence(
-        "survey.not_identified",
-        attacks=len(survey.attacked),
-        several=len(survey.attacked) > 1,
-        what=_others(kind),
-        did=did.format(percent_of(best.value)),
-        of=of,
-    )
+        "survey.not_identified", attacks=len(survey.attacked), several=len(survey.attacked) > 1,
+        what=_others(kind), did=did.format(percent_of(best.value)), of=of,
+    )  # fmt: skip
     if surest is None:
         return [average]
     return [average, surest_sentence(surest, kind, "calm" if surest.shows else "open")]
@@ -270,17 +263,13 @@ def found_blocks(
     fpr = None if surest is None else surest.fpr
     reached, undrawn = best_first(reached)
     caption = said_in_one(
-        "survey.reached",
-        confidence=percent_of(survey.confidence, digits=None),
-        attacks=len(survey.attacked),
-        several=len(survey.attacked) > 1,
+        "survey.reached", confidence=percent_of(survey.confidence, digits=None),
+        attacks=len(survey.attacked), several=len(survey.attacked) > 1,
         undrawn=", ".join(one.name for one in undrawn),
-        empty=", ".join(one.name for one in reached if not one.found.value),
-        words=beside,
-        surest=surest,
-        what=f"training {_others(kind)}",
+        empty=", ".join(one.name for one in reached if not one.found.value), words=beside,
+        surest=surest, what=f"training {_others(kind)}",
         rarely="" if fpr is None else rarely(fpr, _others(kind)),
-    )
+    )  # fmt: skip
     return [
         reached_figure(
             reached, undrawn, fpr, caption, what=_others(kind), average=survey.average_name

@@ -31,8 +31,8 @@ from canary.reports.exposure_figures import (
     guesses_figure,
     histogram_figure,
 )
-from canary.reports.limits import basis_of, planting
-from canary.reports.recovery import counts, recovered, typical_guesses
+from canary.reports.limits import basis_of, learned_copies, listed, planting
+from canary.reports.recovery import counts, learned_unfound, recovered
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
@@ -73,7 +73,8 @@ def audit_report(audit: Audit) -> Report:
     unread = judged.verdict == "not found" and kind not in ("shown", "own")
     box: Text = judged.sentence
     if judged.verdict == "memorized":
-        box = counts(audit) or f"{typical_guesses(with_search(audit))}.".lstrip(".") or box
+        learned = listed(many) if (many := learned_copies(audit)) else ""
+        box = counts(audit) or learned_unfound(with_search(audit), learned) or box
     elif judged.case == "not_found":
         most = max(c.repetitions for c in audit.injected)
         up_to = "up to " if any(c.repetitions < most for c in audit.injected) else ""

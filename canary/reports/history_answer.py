@@ -10,7 +10,7 @@ from typing import Any
 from canary.audits.audit_result import median_bits
 from canary.audits.history import AT_THE_END, History
 from canary.reports.document import Text, basis, sentence
-from canary.reports.limits import asked_guesses, choice_of
+from canary.reports.limits import asked_guesses, choice_of, listed
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import copies, count, one_in
@@ -39,9 +39,12 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     }
     if isinstance(limit, int | float):
         values |= _around(history, float(limit))
+        values["stopped"] = values["stopped"] and not values["went_on"]
     labels = {
         "Nothing was measured": not history.measured,
         "The limit was exceeded, and nothing was stopped": too_late,
+        f"Above the limit at step {count(history.stopped_at or 0)}, and training went on": over
+        and values["went_on"],
         f"Stopped at step {count(history.stopped_at or 0)}: the limit was exceeded": over,
         "Do not rely on this measurement": alarm,
         "It is open whether the limit was kept": values.get("open"),
@@ -74,7 +77,13 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         **_guesses(groups[most], least[most], median),
     }
     one = learned and values["one"]
-    values |= {"one": one, "not_one": learned and not one, "estimate": one and not bound}
+    edge = not bound and median >= math.log2(about.draws) - ROUNDING_BITS
+    values |= {
+        "one": one,
+        "not_one": learned and not one,
+        "estimate": one and not bound and not edge,
+    }
+    values["edge"] = one and edge
     values |= {"further_one": one and bound, "further": learned and bound}
     values |= _choice(history, least[most], learned=learned) if values["no_limit"] else {}
     return label, "memorized" if over else calm, values
@@ -94,6 +103,10 @@ def _learned(history: History, controls: bool) -> bool:  # noqa: FBT001 - which 
     """Whether the last measurement shows that planted secrets, or the controls, look learned."""
     last = zip(history.canaries, history.measured[-1].exposures, strict=True)
     some = [exposure for canary, exposure in last if (canary.repetitions == 0) is controls]
+    return _look_learned(some)
+
+
+def _look_learned(some: Sequence[Exposure]) -> bool:
     known = [e.p_value for e in some if e.p_value is not None]
     draws = min((e.draws for e in some if e.draws is not None), default=None)
     return bool(known) and fisher(known, shared_draws=draws).p_value <= LEVEL
@@ -130,8 +143,14 @@ def basis_of(history: History, values: Mapping[str, Any]) -> Text:
     if not history.measured:
         return ""
     read = "watched" if history.batches.get("canaries") else "unknown"
+    last, fact = history.measured[-1].exposures, "were in the training data"
+    groups = {n: [last[at] for at in mine] for n, mine in history.groups().items() if n}
+    sure = [n for n, group in groups.items() if _look_learned(group)]
+    if values["learned"] and len(sure) < len(groups):
+        which = f"the secrets that appeared {listed(sorted(sure))}" if sure else "some secrets"
+        return basis("partly", f"{which} {fact}", "", **{f"others_{read}": True})
     kind = "shown" if values["learned"] else read
-    return basis(kind, "the planted secrets were in the training data", "this result")
+    return basis(kind, f"the planted secrets {fact}", "this result")
 
 
 def _around(history: History, limit: float) -> dict[str, Any]:

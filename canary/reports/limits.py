@@ -88,7 +88,7 @@ def planting(audit: Audit, rests_on: str = "") -> str:
     """The same of one audit, with what was checked or claimed besides."""
     if audit.natural or not audit.injected or not audit.canaries_in_corpus:
         return ""
-    if _learned(audit) or answer(audit).verdict == "memorized":
+    if learned_copies(audit) or answer(audit).verdict == "memorized":
         return "shown"
     if audit.settings.get("canaries_in_corpus") is True:
         return "own"
@@ -97,7 +97,7 @@ def planting(audit: Audit, rests_on: str = "") -> str:
     )
 
 
-def _learned(audit: Audit) -> list[int]:
+def learned_copies(audit: Audit) -> list[int]:
     """The numbers of copies whose canaries look learned."""
     tests = {n: combined_p(group) for n, group in audit.by_repetitions().items() if n}
     return [n for n, test in tests.items() if test and test.p_value <= SHOWN_LEARNED]
@@ -108,9 +108,12 @@ def basis_of(audit: Audit, rests_on: str = "", *, passed: bool = False) -> Text:
     kind, fact, others = planting(audit, rests_on), _PLANTED, ""
     if not kind:
         return ""
-    if passed and kind == "shown" and (learned := only_some_learned(audit)):
+    learned = only_some_learned(audit)
+    own = not passed and audit.settings.get("canaries_in_corpus") is True
+    if kind == "shown" and not own and (learned or not (passed or learned_copies(audit))):
+        which = f"the secrets that appeared {learned}" if learned else "some planted secrets"
         kind, others = "partly", f"others_{rests_on or 'unknown'}"
-        fact = f"the secrets that appeared {learned} were in the training data"
+        fact = f"{which} were in the training data"
     verdict = "“passed”"
     return basis(kind, fact, verdict if passed else "this result", **{others: True})
 
@@ -118,8 +121,8 @@ def basis_of(audit: Audit, rests_on: str = "", *, passed: bool = False) -> Text:
 def only_some_learned(audit: Audit) -> str:
     """The numbers of copies whose secrets look learned, where others do not."""
     groups = {n for n in audit.by_repetitions() if n}
-    learned = groups & {*_learned(audit)}
-    return _listed(sorted(learned)) if learned and learned != groups else ""
+    learned = groups & {*learned_copies(audit)}
+    return listed(sorted(learned)) if learned and learned != groups else ""
 
 
 STRICT_BITS, LOOSE_BITS = 4.0, 10.0
@@ -162,16 +165,21 @@ def _would(audits: Sequence[tuple[str, Audit]], bits: float, limit: str) -> str:
             return ""
         all_of = {finding.outcome for finding in found}
         order = ("memorized", "undecided", "passed")
-        outcomes.setdefault(next(o for o in order if o in all_of), []).append(name)
+        outcome = next(o for o in order if o in all_of)
+        if outcome == "undecided" and not any(map(takes_more_secrets, found)):
+            outcome = "coarse"
+        outcomes.setdefault(outcome, []).append(name)
     return " ".join(
-        sentence(
-            "limit.would",
-            limit=f"a limit of {limit}",
-            models=" and ".join(names),
-            **{outcome: True},
-        )
+        sentence("limit.would", limit=f"a limit of {limit}", models=" and ".join(names),
+                 **{outcome: True})
         for outcome, names in outcomes.items()
-    )
+    )  # fmt: skip
+
+
+def takes_more_secrets(finding: Finding) -> bool:
+    """Whether no more exact measurement of the same secrets decides what is open, by its cure."""
+    more = re.search("in place of|agree would do|no number of canaries", finding.cure)
+    return bool(more and finding.outcome == "undecided" and "exact ranks" not in finding.cure)
 
 
 def _plain(words: str) -> str:
@@ -192,24 +200,22 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
     for check, limit in limits:
         if check in _CHECKS:
             least = count(asked_guesses(size, limit)) if size and check == "exposure" else ""
+            typical = "largest" not in verdict.reason.subject
+            graded, set_to = least and typical and not bits, limit or 0.0
             shown = "" if limit is None else f"{limit:g}"
-            words.append(
-                sentence(
-                    *(f"limit.{check}",),
-                    limit=shown,
-                    one=least,
-                    bits=least and bits,
-                    guesses=least,
-                    size=count(size),
-                    which="easiest" if "largest" in verdict.reason.subject else "typical",
-                )
-            )
+            words.append(sentence(
+                f"limit.{check}", limit=shown, one=least, bits=least and bits, guesses=least,
+                size=count(size), which="typical" if typical else "easiest",
+                strict=graded and set_to <= STRICT_BITS, weak=graded and set_to >= LOOSE_BITS,
+                weaker=graded and STRICT_BITS < set_to < LOOSE_BITS,
+                strictly=count(asked_guesses(size, STRICT_BITS)),
+            ))  # fmt: skip
     if verdict.left_out:
-        words.append(f"not for secrets that appeared {_listed(verdict.left_out)}")
+        words.append(f"not for secrets that appeared {listed(verdict.left_out)}")
     return "; ".join(words)
 
 
-def _listed(repetitions: Sequence[int]) -> str:
+def listed(repetitions: Sequence[int]) -> str:
     """``4 or 16 times``."""
     *others, last = map(copies, repetitions)
     return " or ".join([*(other.removesuffix(" times") for other in others), last])
@@ -233,28 +239,24 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")
     ends = bool(counted and verdict.outcome == "undecided" and reason.lower is not None)
     yield said_in_one(
-        f"limit.{verdict.outcome}",
-        counted=counted,
-        which=_which(reason, largest=largest),
-        guesses=takes,
-        worst=counted and not largest and not memorized and worst,
+        f"limit.{verdict.outcome}", counted=counted, which=_which(reason, largest=largest),
+        guesses=takes, worst=counted and not largest and not memorized and worst,
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         blind=count(max(size // 2, 1)),
         found=_capital(found.share("planted ")) if counted and memorized and found.sure else "",
-        reason=_plain(reason.sentence),
-        unread=unread,
-        ends=ends,
+        reason=_plain(reason.sentence), unread=unread, ends=ends,
+        coarse=ends and not takes_more_secrets(reason), few=ends and takes_more_secrets(reason),
         other=not (unread or ends),
         low=ends and count(guesses_of(math.log2(size) - (reason.upper or 0.0))),
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
-    )
+    )  # fmt: skip
     if verdict.left_out:
         left = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
         known = Recovery(left)
         number = f"{count(len(known.sure))} of {count(len(left))}"
         found_of = f"{number} {'was' if len(known.sure) == 1 else 'were'}" if known.sure else ""
-        yield said_in_one("limit.left_out", copies=_listed(verdict.left_out), found=found_of)
+        yield said_in_one("limit.left_out", copies=listed(verdict.left_out), found=found_of)
     for audit in verdict.audits:
         said_of_it = answer(audit)
         if said_of_it.verdict == "memorized" and verdict.outcome == "passed":

@@ -218,7 +218,7 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     keys = ("sample", "label", "members", "nonmembers")
     rows = [(*(count(row[key]) for key in keys), f"{row['auc']:.3f}") for row in samples]
     columns = ("Sample", "Class", "Trained on it", "Trained without", "AUC")
-    yield from folded(Table("Most vulnerable samples", columns, rows))
+    yield from folded(Table("Most vulnerable samples", columns, rows, closed=CONFIDENTIAL))
 
 
 def _single(survey: ModelsSurvey) -> Iterator[Block]:

@@ -182,25 +182,33 @@ def recovered(
         found = _recovery(audit.controls, limit_bits)
         p = 1.0 if audit.controls_p is None else audit.controls_p.p_value
         yield said_in_one(
-            "outcome.controls",
-            number=len(audit.controls),
-            found=len(found.sure),
-            some=found.sure,
-            open=found.open,
-            suspect=p <= LEVEL,
+            "outcome.controls", number=len(audit.controls), found=len(found.sure),
+            some=found.sure, open=found.open, suspect=p <= LEVEL,
             usual=audit.controls_p is not None and p > LEVEL,
             what="easier to find than the limit" if limit_bits is not None else "found",
-        )
+        )  # fmt: skip
     if audit.canaries:
         sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
-        first = [count(max(size // RECOVERED_SHARE, 1)) for size in (sizes[0], sizes[-1])]
-        words = f"the first {' to '.join(dict.fromkeys(first))} guesses".replace(
-            " 1 guesses", " guess"
-        )
+        words = first_guesses(audit)
         small = sizes[-1] < RECOVERED_SHARE
         limit = limit_bits is not None
         yield said_in_one("outcome.meaning", small=small and not limit,
                           share=not small and not limit, first=words)  # fmt: skip
+
+
+def first_guesses(audit: Audit) -> str:
+    """``the first 10 guesses``, within which a secret counts as found."""
+    sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
+    first = [count(max(size // RECOVERED_SHARE, 1)) for size in (sizes[0], sizes[-1])]
+    return f"the first {' to '.join(dict.fromkeys(first))} guesses".replace(" 1 guesses", " guess")
+
+
+def learned_unfound(audit: Audit, learned: str) -> Text:
+    """That no secret was found, and which look learned all the same."""
+    share, typical = Recovery(audit.injected).share("planted "), typical_guesses(audit)
+    values = {"share": share[0].upper() + share[1:], "first": f" within {first_guesses(audit)}"}
+    said_of = said_in_one("audit.learned", some=learned, learned=learned, typical=typical, **values)
+    return said_of if typical else ""
 
 
 def _of_injected(audit: Audit, limit_bits: float | None, *, unread: bool) -> Text:
@@ -208,31 +216,21 @@ def _of_injected(audit: Audit, limit_bits: float | None, *, unread: bool) -> Tex
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "
     share = found.share("" if audit.natural else kind)
-    exactly = _counted(exposures)
+    exactly, limited = _counted(exposures), limit_bits is not None
+    within = f"{',' if limited else ''}{' each' if limited and len(found.sure) > 1 else ''} within"
     return said_in_one(
-        "outcome",
-        share=share[0].upper() + share[1:],
-        exactly=exposures and exactly,
-        bound=exposures and not exactly,
-        none=not exposures,
+        "outcome", share=share[0].upper() + share[1:], exactly=exposures and exactly,
+        bound=exposures and not exactly, none=not exposures,
+        first="" if limited else f" within {first_guesses(audit)}",
         guesses=max(map(most_guesses, exposures), default=0),
-        each=" of its form" if len({c.format for c in found.sure}) > 1 else "",
-        left=found.open,
-        open=len(found.open),
-        more=" more" if exposures else "",
-        blind=blind_guesses(audit, audit.injected),
-        several=len(audit.injected) > 1,
+        each=" of its form" if len({c.format for c in found.sure}) > 1 else "", left=found.open,
+        open=len(found.open), more=" more" if exposures else "",
+        blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
-        dry=not audit.canaries_in_corpus,
-        natural=audit.natural,
-        what="easier to find than the limit" if limit_bits is not None else "found",
-        within=" within"
-        if limit_bits is None
-        else ", within"
-        if len(found.sure) == 1
-        else ", each within",
+        dry=not audit.canaries_in_corpus, natural=audit.natural,
+        what="easier to find than the limit" if limited else "found", within=within,
         unread=unread,
-    )
+    )  # fmt: skip
 
 
 def table(audit: Audit, at: int) -> Table:

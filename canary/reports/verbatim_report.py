@@ -55,10 +55,7 @@ def verbatim_report(result: Verbatim) -> Report:
         "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
         "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
         "drawn": ("Passages come out if the model is asked often", "undecided"),
-        "none": (
-            "No passage came out, but too few were tested",
-            "undecided",
-        ),
+        "none": ("No passage came out, but too few were tested", "undecided"),
     }[key]
     calm = key == "none" and found.texts.upper <= _FEW
     if calm:
@@ -77,27 +74,16 @@ def verbatim_report(result: Verbatim) -> Report:
         tone=tone,
         sentences=[
             sentence(
-                f"verbatim.{key}",
-                rate=_share(texts),
-                windows=texts.windows,
-                documents=texts.documents,
-                tries=_SHOWN_TRIES,
-                one_in=_one_in(texts.upper),
-                large=not calm,
-                others=controls and _share(controls),
-                often=_share(drawn.texts),
-                worst=_worst_named(result),
-                stand_out=texts.hits > 1,
+                f"verbatim.{key}", rate=_share(texts), windows=texts.windows,
+                documents=texts.documents, tries=_SHOWN_TRIES, one_in=_one_in(texts.upper),
+                large=not calm, others=controls and _share(controls), often=_share(drawn.texts),
+                worst=_worst_named(result), stand_out=texts.hits > 1,
             ),
             *(
                 sentence(
-                    "verbatim.often",
-                    said=key != "drawn",
-                    tries=_SHOWN_TRIES,
-                    often=_share(drawn.texts),
-                    controls=controls,
-                    often_others=drawn.controls and _share(drawn.controls),
-                    alike=alike,
+                    "verbatim.often", said=key != "drawn", tries=_SHOWN_TRIES,
+                    often=_share(drawn.texts), controls=controls,
+                    often_others=drawn.controls and _share(drawn.controls), alike=alike,
                     near=near and not characters and _share(near.texts),
                     near_text=near and characters and _share(near.texts),
                     edits=grid.get("near"),
@@ -129,19 +115,13 @@ def verbatim_report(result: Verbatim) -> Report:
         actions=said(
             "verbatim.actions", alone=controls is None, memorized=key == "memorized",
             none=key == "none", unclear=key in ("unclear", "drawn"),
+            few=key == "none" and not calm,
+            enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),
         ),
-        about={
-            **about_of(result, corpus="Texts"),
-            "Documents": f"{count(texts.documents)} with {plural(texts.windows, 'passage')}",
-            **(
-                {}
-                if controls is None
-                else {
-                    "Controls": f"{count(controls.documents)} with "
-                    f"{plural(controls.windows, 'passage')}"
-                }
-            ),
-        },
+        about={**about_of(result, corpus="Texts"), **{
+            name: f"{count(of.documents)} with {plural(of.windows, 'passage')}"
+            for name, of in (("Documents", texts), ("Controls", controls)) if of is not None
+        }},
         outcome=[passages_figure(result)],
         unsaid=said("verbatim.unsaid", exact=not result.texts.near),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
@@ -165,10 +145,13 @@ def _worst_named(result: Verbatim) -> str:
     kind = result.texts
     out = kind.greedy | (tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES)
     there = set(np.asarray(kind.document)[out].tolist())
-    named = [count(at + 1) for at in _worst(kind, out) if at in there]
-    more = len(there) - len(named[:_NAMED])
-    listed = ", ".join(named[:_NAMED]) + (f" and {count(more)} more" if more else "")
-    return f"text{'s' if len(there) > 1 else ''} {listed}"
+    named = [count(at + 1) for at in _worst(kind, out) if at in there][:_NAMED]
+    if _NAMED < len(there) == len(set(kind.document)):
+        return (
+            f"all {count(len(there))} texts, starting with {', '.join(named[:-1])} and {named[-1]}"
+        )
+    more = f" and {count(len(there) - _NAMED)} more" if len(there) > _NAMED else ""
+    return f"text{'s' if len(there) > 1 else ''} {', '.join(named)}{more}"
 
 
 def _key(found: Extractable, drawn: Extractable) -> str:

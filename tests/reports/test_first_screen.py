@@ -116,9 +116,10 @@ CASES = {
     "nothing": (
         exact({0: CHANCE, 1: CHANCE}),
         NOBODY,
-        "None of the 4 planted secrets was found. Blind guessing takes 500,000,000 guesses on "
-        "average for each of them. This says nothing if they were not in the training data. Of 4 "
-        "secrets that were not to be planted, none was found.",
+        "None of the 4 planted secrets was found within the first 1,000,000 guesses. "
+        "Blind guessing takes 500,000,000 guesses on average for each of them. This says nothing "
+        "if they were not in the training data. Of 4 secrets that were not to be planted, none "
+        "was found.",
         "Choose 62,500,000 guesses of 1,000,000,000 if attackers can try as often as they like",
     ),
     "more copies do not help": (
@@ -138,8 +139,8 @@ CASES = {
     "draws that leave it open": (
         of_groups({4: drawn([20, 9_000])}),
         "The model memorized planted secrets",
-        "None of the 2 planted secrets was certainly found. For 1 secret, the measurement "
-        "leaves both answers open.",
+        "None of the 2 planted secrets was certainly found within the first 1,000,000 guesses. "
+        "For 1 secret, the measurement leaves both answers open.",
         "Remove duplicates from the training data: text that",
     ),
     "only bounds": (
@@ -166,8 +167,9 @@ CASES = {
     "dry run": (
         exact({0: CHANCE, 1: CHANCE}, canaries_in_corpus=False),
         "No memorization found",
-        "None of the 4 left-out secrets was found. Blind guessing takes 500,000,000 guesses on "
-        "average for each of them. These secrets were left out of the training data on purpose",
+        "None of the 4 left-out secrets was found within the first 1,000,000 guesses. "
+        "Blind guessing takes 500,000,000 guesses on average for each of them. These secrets were "
+        "left out of the training data on purpose",
         "it raised no false alarm",
     ),
     "natural": (
@@ -327,11 +329,32 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert {tones["broken"], tones["the largest"]} == {"memorized"}
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
     limit = (
-        "at least 976,563 guesses of 1,000,000,000 for the typical secret of each group; set by "
-        "the person who ran the check"
+        "at least 976,563 guesses of 1,000,000,000 for the typical secret of each group (weak: it "
+        "fits only if attackers get few tries; a strict limit asks for 62,500,000, 1 in 16); set "
+        "by the person who ran the check"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
+
+
+def test_what_was_learned_and_not_found_is_said_to_be_learned():
+    made, text, actions = first_screen(exact({0: CHANCE, 1: CHANCE, 16: [8.0] * 4}))
+    assert "first 1,000,000 guesses, but those that appeared 16 times were learned." in text
+    assert "training data as the secrets that the model learned (16 times)." in actions
+    assert "the secrets that were found" not in actions
+    basis = words_of(made.basis)
+    assert basis.startswith("It is sure that the secrets that appeared 16 times were in the")
+    assert "For the others it is open" in basis
+
+
+def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
+    _, text, actions = first_screen(LIMIT([exact({0: CHANCE, 4: [12.0, 12.0, 8.0, 8.1, 12.0]})]))
+    assert "So few secrets cannot show on which side it is." in text
+    assert "That takes a new training with more planted secrets" in actions
+    assert "repeat the test" not in actions
+    _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
+    assert "The measurement was too coarse." in text
+    assert "Ask the engineers to repeat the test as below." in actions
 
 
 def test_several_audits_have_one_report():

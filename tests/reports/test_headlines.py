@@ -186,7 +186,7 @@ CASES = {
         "Recognized on average, but no single sample for sure",
         "But no single training sample is recognized for sure: an attacker who is wrong about "
         "at most 1 in 100 other samples finds hardly more than guessing does.",
-        "This test names nobody for sure. Its lists rank classes and samples, and prove nothing",
+        "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
@@ -290,9 +290,10 @@ CASES = {
     ),
     "training, above for long": (
         lambda: make_history(stopped_at=50),
-        "Stopped at step 50: the limit was exceeded",
-        "It went on all the same: the last measurement is of step 60. At step 10 to step 40, "
-        "it may have been exceeded, too",
+        "Above the limit at step 50, and training went on",
+        "But training went on: the last measurement is of step 60. A model that was saved at the "
+        "end is of that step or a later one. Ask the engineers why it did not stop. At step 10 to "
+        "step 40, it may have been exceeded, too",
         "No measurement was within the limit, so no checkpoint of this training is a way out.",
     ),
     "training, too late": (
