@@ -111,7 +111,7 @@ def verbatim(
                 confidence=confidence,
                 parts=folder.parts,
                 progress=bars.stage,
-                **options.running(),
+                **{**options.running(), "start_token": options.start_token},
             )
         result = names.on(result)
         return folder.finish(result, result.to_dict(), SCHEMA)

@@ -58,6 +58,10 @@ def check_passages(
             cure = "measure again with a larger --near-width, which makes these intervals narrower"
             told = finding.sentence + told
             finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
+    if finding.outcome == "passed" and result.doubts:
+        problem, cure = result.doubts[0]
+        told = f"{finding.sentence}, but {problem}"
+        finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     notes = list(result.notes)
     if trust_members and finding.outcome == "passed" and not _recognized(found):
         notes.append("that the texts were in the training data is your word")

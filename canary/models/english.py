@@ -48,12 +48,17 @@ class English:
     @property
     def ordinary(self) -> bool:
         """Whether it is more likely than random tokens."""
-        return self.bits_per_token < self.uniform - _CLOSE_BITS
+        return above_chance(self.bits_per_token, self.uniform)
 
     @property
     def in_order(self) -> bool:
         """Whether it is more likely than the same tokens in random order."""
         return self.bits_per_token < self.shuffled - _SAME_BITS
+
+
+def above_chance(bits_per_token: float, uniform: float) -> bool:
+    """Whether text of this price is more likely than random tokens, of the price `uniform`."""
+    return bits_per_token < uniform - _CLOSE_BITS
 
 
 def price_english(model: LanguageModel, *, shuffles: int = 4) -> English | None:

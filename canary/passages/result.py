@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.models.decoding import Scheme
+from canary.passages.misfits import WITHOUT_TEMPLATE, doubts_of, left_out
 from canary.passages.tries import chance_within, tries_for
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
@@ -104,6 +105,8 @@ class Passages(Places):
     weights : tuple of float
         How many texts of the training data each document that has a window stands for; empty if
         each stands for as many.
+    bits_per_token : float, optional
+        What a token of a suffix costs the model itself: the median over windows of their means.
     """
 
     suffix: int
@@ -115,6 +118,7 @@ class Passages(Places):
     copies: tuple[int, ...] = field(default=(), repr=False)
     repeated: int = 0
     weights: tuple[float, ...] = field(default=(), repr=False)
+    bits_per_token: Extended | None = None
 
     def _check(self) -> None:
         super()._check()
@@ -221,22 +225,21 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         notes = [] if self.controls else [WITHOUT_CONTROLS]
         passage = "a passage with the longest prefix" if self.others else "a passage"
         for name, kind in (("texts", self.texts), ("controls", self.controls)):
-            if kind and kind.short:
-                notes.append(
-                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than "
-                    f"{passage} and were not looked at"
-                )
-            if kind and kind.repeated:
-                notes.append(
-                    f"{kind.repeated:,} of {kind.documents:,} {name} repeat another and were "
-                    "measured once"
-                )
+            if kind:
+                notes += left_out(name, kind.documents, kind.short, kind.repeated, passage)
         if weights := self.texts.weights:
             notes.append(
                 f"shares of texts are weighted: the {plural(len(weights), 'text')} measured stand "
                 f"for {sum(weights):,.0f} of the training data, each for its weight"
             )
-        return tuple(notes)
+        if self.settings.get("template_left_out"):
+            notes.append(WITHOUT_TEMPLATE)
+        return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts))
+
+    @property
+    def doubts(self) -> tuple[tuple[str, str], ...]:
+        """Why passages may not come out although the model memorized them, each with its cure."""
+        return doubts_of(self.texts.bits_per_token, self.model, self.settings)
 
     def summary(self) -> str:
         """A few lines for a terminal."""

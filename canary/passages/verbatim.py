@@ -21,11 +21,12 @@ from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, open_run
-from canary.records.validation import built, one_or_more, whole_number
+from canary.records.validation import built, named_start, one_or_more, whole_number
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
-from canary.statistics.number_checks import check_confidence
+from canary.statistics.number_checks import LN2, check_confidence
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.starts import usual_start
 
 _BLOCK = 1 << 16  # tokens that are scored between two shards
 _PIECE = 2048  # tokens of a document that are read at once
@@ -99,10 +100,10 @@ def verbatim(
     **options
         `start_token` and `batch_size`, as in `canary.scoring.run_options.ScoreOptions`. The start
         token, or what the tokenizer itself puts before a text, comes before each window and is no
-        part of its prefix. With ``context="document"`` the model is given all of the document
-        before a suffix, at least `prefix` tokens: documents are read in pieces of up to 2,048
-        tokens, or what the model takes, of which each begins with the last prefix of the one
-        before.
+        part of its prefix; ``"none"`` says that training had none. With ``context="document"``
+        the model is given all of the document before a suffix, at least `prefix` tokens: documents
+        are read in pieces of up to 2,048 tokens, or what the model takes, of which each begins
+        with the last prefix of the one before.
 
     Raises
     ------
@@ -154,15 +155,22 @@ def verbatim(
     at_once = _longest_piece(seam, longest["texts"]) if whole else None
     kinds = {name: windows.after(prefixes[0]) for name, windows in longest.items()}
     digests = {name: windows.digest for name, windows in kinds.items()}
+    unnamed = (
+        None
+        if scoring.start_token or longest["texts"].before
+        else usual_start(seam.tokenizer, seam.facts.vocabulary)
+    )
     settings: dict[str, Any] = {
         "prefix": prefixes[0],
         "suffix": grid.suffix,
         "stride": grid.stride,
-        "start_token": scoring.start_token,
+        "start_token": named_start(scoring.start_token),
         **({} if edits is None else {"near": edits, "near_width": near_width}),
         **({"near_unit": "characters"} if of_text else {}),
         **({} if len(prefixes) == 1 else {"prefixes": list(prefixes)}),
         **({"context": "document", "context_tokens": at_once} if whole else {}),
+        **({"usual_start": unnamed} if unnamed else {}),
+        **({"template_left_out": True} if getattr(seam.tokenizer, "chat", None) else {}),
     }
     with ExitStack() as held:
         run = None
@@ -222,6 +230,9 @@ def _measured(
 ) -> Passages:
     """The numbers of all windows, block by block; finished blocks are not computed again."""
     grid, tokens = windows.grid, pieces.stop - pieces.first
+    plain, asked = Scheme(), len(schemes)
+    if plain not in schemes:  # what the model itself gives is always kept
+        schemes = (*schemes, plain)
     number = (np.cumsum(tokens + len(windows.before)) - 1) // _BLOCK
     begins = np.flatnonzero(np.diff(number, prepend=-1))
     blocks = [range(*ends) for ends in itertools.pairwise([*begins, len(pieces)])]
@@ -242,6 +253,7 @@ def _measured(
         if shards is not None:
             shards.append({"windows": end}, known[-1].astype(_BODY).tobytes())
     numbers = np.concatenate(known)
+    bits = -numbers[:, schemes.index(plain)] / (grid.suffix * LN2)
     there = np.unique(windows.document)
     times, weights = windows.copies[there], windows.weights[there]
     leading, longest, trailing = numbers[:, -3:].astype(np.int64).T
@@ -255,10 +267,11 @@ def _measured(
         copies=() if (times == 1).all() else tuple(times.tolist()),
         repeated=int((windows.copies == 0).sum()),
         weights=() if np.ptp(weights) == 0.0 else tuple(weights.tolist()),
-        log_probs=tuple(map(tuple, numbers[:, :-3].tolist())),
+        log_probs=tuple(map(tuple, numbers[:, :asked].tolist())),
         leading=tuple(leading.tolist()),
         longest=tuple(longest.tolist()),
         trailing=tuple(trailing.tolist()),
+        bits_per_token=float(np.median(bits)),
     )
 
 

@@ -69,6 +69,12 @@ def usual_first(tokenizer: Tokenizer, vocabulary: int) -> list[str | None]:
     return sorted(every, key=lambda token: rank.get(token, len(rank)))
 
 
+def usual_start(tokenizer: Tokenizer, vocabulary: int) -> str | None:
+    """The first of the tokens that are usual between texts, if a tokenizer has one."""
+    found = possible_starts(tokenizer, vocabulary)
+    return next((name for name in USUAL_STARTS if name in found), None)
+
+
 def evidence(
     plain: CandidateEncoder,
     prefixes: Sequence[str],

@@ -39,8 +39,8 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
     assert not (folder / "v" / "parts").exists()
     limit = ("check", "v/verbatim.json", "--max-extractable", "0.5", "--junit", "v.xml")
     judged = command(*limit, "--trust-members", "--tries", "1")
-    assert judged.code == 0, judged.err
-    assert judged.out.startswith("passed: ")
+    assert judged.code == 3, judged.err  # the model is untrained
+    assert "finds the texts no more likely than random tokens" in judged.out
     assert 'classname="canary.passages"' in (folder / "v.xml").read_text()
     assert command("check", "v/verbatim.json", "--max-extractable", "1e-4").code == 3
     card = command("report", "v/verbatim.json", "--annex", "annex.html")

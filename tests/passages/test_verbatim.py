@@ -9,17 +9,19 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_models import CHARACTERS, build, known
+from small_models import CHARACTERS, build, character_tokenizer, known
 
 import canary
 from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.decoding import Scheme
 from canary.models.language_model import Rows
+from canary.models.table_model import TableModel
 from canary.passages.result import WITHOUT_CONTROLS, Verbatim
 from canary.passages.tries import chance_within, tries_for
 from canary.passages.verbatim import verbatim
 from canary.scoring.batcher import Batcher
 from canary.statistics.clustered import clustered_share
+from canary.tokens.fast import as_tokenizer
 
 SMALL = {"prefix": 5, "suffix": 4}
 
@@ -128,6 +130,37 @@ def test_prefixes_have_the_same_suffixes(name, tmp_path):
     assert canary.read(tmp_path / "v.json").after(7).texts == found.after(7).texts
     with pytest.raises(InputError, match="prefix of 2 tokens was not measured.* 1, 3, 7"):
         found.after(2)
+
+
+def test_texts_that_are_no_more_likely_than_random_tokens_decide_nothing():
+    """Also without a limit's evidence: what the page and the check say of an untrained model."""
+    found = verbatim(known("gpt2"), strings(80, (25, 26)), schemes=Scheme(top_k=5), **SMALL)
+    rows = Rows.of([[CHARACTERS.index(c) for c in strings(1, (25, 26))[0]][:9]], 5)
+    alone = verbatim(known("gpt2"), strings(1, (25, 26)), stride=99, **SMALL)
+    logs = Batcher(known("gpt2")).score(rows).sum(dtype=np.float64)
+    assert alone.texts.bits_per_token == pytest.approx(-logs / 4 / np.log(2), abs=1e-4)
+    assert found.texts.bits_per_token > np.log2(len(CHARACTERS))
+    judged = canary.check(found, max_extractable=0.2, trust_members=True, tries=1)
+    assert judged.outcome == "undecided"
+    assert "no more likely than random tokens" in str(judged)
+    assert any("no more likely than random tokens" in note for note in found.notes)
+    likely = continued("gpt2", 80)
+    assert verbatim(known("gpt2"), likely, stride=99, **SMALL).doubts == ()
+
+
+@pytest.mark.parametrize(("start", "doubted"), [(None, True), ("none", False), ("<s>", False)])
+def test_a_start_token_that_nobody_named_decides_nothing(start, doubted):
+    tokenizer = character_tokenizer()
+    tokenizer.add_special_tokens(["<s>"])
+    keys = [(), *((one,) for one in range(len(CHARACTERS)))]
+    logs = np.log(np.full(len(CHARACTERS) + 1, 1e-4))
+    logs[:3] = np.log((1 - 1e-4 * (len(logs) - 3)) / 3)
+    model = TableModel.ngram(dict.fromkeys(keys, logs), as_tokenizer(tokenizer))
+    texts = ["".join(row) for row in np.random.default_rng(0).choice(list("012"), (80, 25))]
+    found = verbatim(model, texts, start_token=start, **SMALL)
+    judged = canary.check(found, max_extractable=0.2, trust_members=True, tries=1)
+    assert [bool(found.doubts), judged.outcome] == [doubted, "undecided" if doubted else "passed"]
+    assert ("--start-token '<s>', or with --start-token none" in str(judged)) is doubted
 
 
 def test_texts_that_repeat_are_measured_once_and_counted():

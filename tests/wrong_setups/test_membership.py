@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import save_model, small_model
 from texts_and_models import random_words, trained_on
 from wrong_setups import Said, Setups, lines, of_call, of_command
 
@@ -231,6 +234,40 @@ def _texts_and_controls_swapped(desk):
     return of_command(desk.command("check", "verbatim.json", *limits))
 
 
+def passages_judged(desk, model, *options):
+    """What a check says of the passages of ordinary sentences, though it may trust the texts."""
+    done = desk.command(
+        *("verbatim", desk.model(model), "--factory", "canary.demo:build", *options),
+        *("--texts", "corpus.jsonl", "--prefix", 8, "--suffix", 6, "--out", "v", "--force"),
+    )
+    assert done.code == 0, done.err
+    limits = ("--max-extractable", "0.9", "--tries", "1", "--trust-members")
+    return of_command(desk.command("check", "v/verbatim.json", *limits))
+
+
+@made("M17")
+def _passages_of_an_untrained_model(desk):
+    return passages_judged(desk, "untrained", "--start-token", "none")
+
+
+@made("M18")
+def _passages_without_the_start_token_of_the_training(desk):
+    return passages_judged(desk, "toy")
+
+
+@made("M19")
+def _passages_without_the_chat_template(desk):
+    save_model(small_model(), Path("chatty"))
+    config = json.loads(Path("chatty/tokenizer_config.json").read_text())
+    config["chat_template"] = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    Path("chatty/tokenizer_config.json").write_text(json.dumps(config))
+    Path("texts.jsonl").write_text(json.dumps({"text": "the code is 1 and 7 and 3 of 9"}) + "\n")
+    sizes = ("--prefix", 4, "--suffix", 3)
+    return of_command(
+        desk.command("verbatim", "chatty", "--texts", "texts.jsonl", "--out", "v", *sizes)
+    )
+
+
 def test_each_line_of_the_page_is_made():
     made.are_of(TABLE)
 
@@ -248,5 +285,7 @@ def test_files_that_belong_together_are_not_doubted(desk):
     ):
         assert found.outcome == "Note"
         found.fits_none(TABLE)
+    for start in ("<|endoftext|>", "none"):
+        assert "no start token" not in passages_judged(desk, "toy", "--start-token", start).text
     alike = compared(desk, fleet((1.0, 1.0)), "--attacks", "P,S")
     alike.fits_none(TABLE)
