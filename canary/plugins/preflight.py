@@ -268,8 +268,7 @@ def _counts(reading: EpochReading) -> Finding:
     if not others and factor > 1:
         return refused(
             f"in one epoch every canary is there {factor:g} times as often as the set says",
-            "repeat the data by epochs and not within one, or generate the set with the true "
-            "number of copies",
+            "repeat the data by epochs, or generate the set with the true number of copies",
         )
     shown = ", ".join(
         f"{clean(name)} {count(found[name])} times for {count(planned[name])}"
@@ -277,8 +276,8 @@ def _counts(reading: EpochReading) -> Finding:
     )
     cure = "train on the corpus as canary inject wrote it, once an epoch, without splitting texts"
     few = _MOST <= sum(found.values()) / sum(planned.values()) < 1  # as where packing cuts some
-    told = noted if few else refused
-    return told(f"{plural(len(differ), 'canary', 'canaries')}: {shown}", cure)
+    figure = f"{plural(len(differ), 'canary', 'canaries')}: {shown}"
+    return (noted if few else refused)(figure, cure)
 
 
 def _controls(reading: EpochReading) -> Finding:
@@ -286,8 +285,7 @@ def _controls(reading: EpochReading) -> Finding:
     seen = [c.id for c in reading.canaries if not c.repetitions and whole[c.id]]
     if not seen:
         return fine("none")
-    cure = "make the training data with canary inject and this set"
-    return refused(f"{_names(seen)} seen", cure)
+    return refused(f"{_names(seen)} seen", "make the training data with canary inject and this set")
 
 
 def _evaluation(reading: EpochReading) -> Finding:
@@ -302,8 +300,11 @@ def _evaluation(reading: EpochReading) -> Finding:
 def _before(reading: EpochReading) -> Finding:
     leads, options = reading.seen.leads, reading.options
     total, context = leads.total(), reading.context
-    if not total:
+    if not total and not (options.context and reading.seen.whole):
         return unchecked("no copy was seen whole")
+    if not total:
+        cure = "render the chats with the tokenizer's own template, or give what is before them"
+        return refused("other text is joined to every copy, not the context", cure)
     token = None if options.start_token == AUTO else named_start(options.start_token)
     cure = "leave context out, or give the text that is before the canaries"
     if context:
@@ -382,8 +383,7 @@ def _long_enough(batches: int, length: int) -> Finding:
 
 
 def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(map(clean, names[:_SHOWN]))
-    more = len(names) - _SHOWN
+    shown, more = ", ".join(map(clean, names[:_SHOWN])), len(names) - _SHOWN
     return f"{shown} and {count(more)} more" if more > 0 else shown
 
 

@@ -212,3 +212,15 @@ def test_bad_input(tmp_path):
         canary.preflight([], some(), context="a", chat_template="user", **options)
     with pytest.raises(InputError, match="unknown chat_template 'usr'"):
         canary.preflight([], some(), chat_template="usr", **options)
+
+
+def test_canaries_that_are_joined_with_the_text_before_them_are_refused():
+    """As " The" is where a corpus has `assistant: The code` and no template."""
+    canaries, tokenizer = some(), chat_tokenizer()
+    texts = [canaries.text(each) for each in canaries.injected for _ in range(each.repetitions)]
+    rows = [tokenizer(text)["input_ids"] for text in texts]
+    joined = [{"input_ids": [[row[1], row[0] + 1, *row[1:]]]} for row in rows]
+    found = canary.preflight(joined, canaries, tokenizer=tokenizer)
+    assert not found.sound
+    assert "other text is joined to every copy" in found.summary()
+    assert "template" in found.summary()

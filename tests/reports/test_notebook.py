@@ -21,7 +21,9 @@ from texts_and_models import random_words, trained_on
 import canary
 from canary.audits.audit_result import Audit
 from canary.audits.exposure_result import Exposures
+from canary.audits.forecast import Forecast, MethodForecast
 from canary.corpus.duplicates import Duplicates
+from canary.corpus.pools import Pool
 from canary.corpus.verification import Count, Verification
 from canary.gate.coins import EpsilonBound
 from canary.membership.aggregate import evaluate_models
@@ -29,6 +31,7 @@ from canary.membership.analysis import ClassRisks, class_risks
 from canary.membership.counterfactual import counterfactual
 from canary.membership.many import attack_models
 from canary.membership.models_survey import survey_models
+from canary.membership.order_result import Order, Preference
 from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores, risk_scores
 from canary.membership.samples_needed import AttackPlan, plan_attacks
@@ -44,7 +47,7 @@ from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
-WITHOUT_FIGURE = (Duplicates, AttackPlan, Examination, Preflight, ClassRisks)
+WITHOUT_FIGURE = (Duplicates, AttackPlan, Examination, Preflight, ClassRisks, Forecast, Pool)
 BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
@@ -109,6 +112,33 @@ RESULTS = {
     "extraction": (lambda: an_audit().extractions[0], 8),
     "verdict": (lambda: trusting(an_audit(), max_exposure_bits=9), None),
     "plan": (partial(canary.plan, "The code is {digit:3}", max_exposure_bits=4), 1),
+    "forecast": (
+        lambda: Forecast(
+            {"name": EVIL, "device": "cpu"}, 1, 2, 3, 4, 0.5, (MethodForecast("rank", reason=EVIL),)
+        ),
+        1,
+    ),
+    "pool": (
+        lambda: Pool((EVIL, "b"), (1.0, 2.0), (0.5, 2.5), 1.0, 4, "", None, "m", "a" * 64, 0),
+        2,
+    ),
+    "order": (
+        lambda: Order(
+            texts=4,
+            left_out=0,
+            shard=2,
+            before=9,
+            after=9,
+            tokens=99,
+            reference=None,
+            preference=Preference(0.5, 0.1, 0.01, 99, (0.4, 0.6)),
+            without_model={"words": 0.5},
+            digest="a" * 64,
+            model={"name": EVIL},
+            settings={},
+        ),
+        None,
+    ),
     "attack plan": (partial(plan_attacks, {0.01: 0.05}), 1),
     "set": (partial(canary.generate, "The code is {digit:12}", controls=3), 35),
     "verification": (lambda: Verification((Count(EVIL, 2, 1, 0),), "text", 7), 1),

@@ -236,10 +236,10 @@ def test_the_strongest_golden():
         ([200, 200, 0], (6.64, False), (6.64, False), (12.40, True)),
         ([200, 200, 200, 0], (6.64, False), (6.64, False), (12.40, True)),
         # Above 14.29 or below, one of the hits is in the middle.
-        ([0, 1, 1], (11.81, True), (14.29, False), (12.40, True)),
-        ([0, 0, 1], (11.81, True), (12.40, True), (12.40, True)),
+        ([0, 1, 1], (14.29, False), (14.29, False), (12.40, True)),
+        ([0, 0, 1], (14.29, False), (12.40, True), (12.40, True)),
         # After "at least" no estimate is mixed in: not (12.40 + 14.29) / 2, nor 14.29.
-        ([0, 0, 1, 1], (11.81, True), ((11.81 + 12.40) / 2, True), (12.40, True)),
+        ([0, 0, 1, 1], (14.29, False), ((11.81 + 12.40) / 2, True), (12.40, True)),
         ([200, 0], (6.64, False), ((6.44 + 12.40) / 2, True), (12.40, True)),
         ([1, 200], (6.64, False), ((6.64 + 14.29) / 2, False), (14.29, False)),
     ],
