@@ -197,7 +197,7 @@ def test_rates_are_those_of_what_the_texts_stand_for(tmp_path):
     assert share.value == pytest.approx(weights @ hits / (weights @ sizes))
     assert share == clustered_share(hits, sizes, weights)
     assert share.value == found.by_copies()[1, 1].value
-    assert f"30 texts measured stand for {weights.sum():,.0f} of the training" in found.notes[-1]
+    assert f"30 texts measured stand for {weights.sum():,.0f} of the training" in found.notes[1]
     assert f"weighted {100 * share.value:.3g} %, " in found.summary()
     bare = verbatim(model, texts, weights=[3] * 30, **small)
     assert (bare.texts.weights, bare.texts.greedy.tolist()) == ((), found.texts.greedy.tolist())
@@ -211,7 +211,7 @@ def test_rates_rise_with_tries_and_fall_with_the_chance():
     for tries, chance in ((10, 0.5), (10**6, 0.5), (10**6, 0.99)):
         rate = found.rate(tries=tries, chance=chance).texts
         assert rate.hits == (-np.expm1(tries * np.log1p(-np.exp(logs))) >= chance).sum()
-    assert found.notes == (WITHOUT_CONTROLS,)
+    assert found.notes[0] == WITHOUT_CONTROLS
     assert WITHOUT_CONTROLS in found.summary()
     assert len(found.to_frame()) == len(found.texts)
 
