@@ -197,7 +197,7 @@ def test_rates_are_those_of_what_the_texts_stand_for(tmp_path):
     assert share.value == pytest.approx(weights @ hits / (weights @ sizes))
     assert share == clustered_share(hits, sizes, weights)
     assert share.value == found.by_copies()[1, 1].value
-    assert f"30 texts measured stand for {weights.sum():,.0f} of the training" in found.notes[1]
+    assert f"30 texts measured stand for {weights.sum():,.0f} of the training" in found.summary()
     assert f"weighted {100 * share.value:.3g} %, " in found.summary()
     bare = verbatim(model, texts, weights=[3] * 30, **small)
     assert (bare.texts.weights, bare.texts.greedy.tolist()) == ((), found.texts.greedy.tolist())
