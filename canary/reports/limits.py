@@ -165,7 +165,7 @@ def _would(audits: Sequence[tuple[str, Audit]], bits: float, limit: str) -> str:
             return ""
         all_of = {finding.outcome for finding in found}
         order = ("memorized", "undecided", "passed")
-        outcome = next(o for o in order if o in all_of)
+        outcome: str = next(o for o in order if o in all_of)
         if outcome == "undecided" and not any(map(takes_more_secrets, found)):
             outcome = "coarse"
         outcomes.setdefault(outcome, []).append(name)

@@ -44,7 +44,7 @@ class RunsRows(Protocol):
         """Refuse a sequence of more tokens than the model takes."""
 
     def check_numbers(self, values: FloatArray) -> None:
-        """Refuse log-probabilities that are none."""
+        """Refuse numbers that are no log-probabilities."""
 
     def run(
         self,
