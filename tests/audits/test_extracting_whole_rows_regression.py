@@ -50,7 +50,7 @@ def test_whole_rows_are_counted_and_keep_to_the_budget(monkeypatch) -> None:
     rows = []
     score = Batcher.score
     monkeypatch.setattr(
-        Batcher, "score", lambda self, some: rows.append(len(some)) or score(self, some)
+        Batcher, "score", lambda self, some, **how: rows.append(len(some)) or score(self, some)
     )
     found = extract(model, FORMAT, top=4, start_token=None)
     assert found.proven
@@ -64,7 +64,7 @@ def test_whole_rows_are_counted_and_keep_to_the_budget(monkeypatch) -> None:
 
 
 def test_an_interruption_of_the_comparison_keeps_what_was_found_degenerate(monkeypatch) -> None:
-    def stopping(*_arguments):
+    def stopping(*_arguments, **_how):
         raise KeyboardInterrupt
 
     model = memorizing("a zecrit.")
