@@ -140,6 +140,20 @@ def test_mailboxes_rank_the_numbers_that_are_in_them_and_keep_none(tmp_path):
     assert run_script(RECIPE / "mailboxes.py", *of_it) == shown
 
 
+def test_the_page_has_the_numbers_of_the_mailboxes():
+    page = (RECIPE / "README.md").read_text()
+    boxes = json.loads((RECIPE / "mailboxes.json").read_text())["mailboxes"]
+    assert list(boxes) == ["A"]
+    rows = boxes["A"]["secrets"]
+    bits = {form: [r["bits"] for r in rows if r["form"] == form] for form in ("card", "telephone")}
+    assert f"| {', '.join(f'{one:.1f}' for one in sorted(bits['card']))} | 0.6 to 1.3 |" in page
+    assert f"| {bits['telephone'][0]:.1f} | 0.9 to 2.7 |" in page
+    beside = [one for row in rows for one in row["control_bits"]]
+    assert (f"{min(beside):.1f}", f"{max(beside):.1f}") == ("0.6", "2.7")
+    assert {(row["copies"], row["place"]) for row in rows} == {(1, None)}
+    assert f"{boxes['A']['characters']:,} characters" in page
+
+
 def run_study(name, work):
     return run_script(RECIPE / "studies.py", name, "--quick", "--work", work)
 
