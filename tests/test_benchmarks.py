@@ -19,6 +19,7 @@ SMALL = {
     "formats": ["--fills", "200", "--words", "500", "--rounds", "1"],
     "generation": ["--canaries", "20", "--rounds", "1"],
     "growth": ["--digits", "2", "3"],
+    "forecast": ["--format", "the code is {digit:2}", "--budget", "100", "--draws", "50"],
     "harnesses": [
         *("--rounds", "1", "--all-digits", "2", "--random", "50", "--groups", "5"),
         *("--texts", "10", "--against"),

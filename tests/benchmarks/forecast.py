@@ -12,6 +12,7 @@ import time
 from dataclasses import replace
 
 from character_lstm import character_lstm
+from figures import show
 
 from canary.audits.auditing import METHODS
 from canary.audits.forecast import forecast, peak_bytes
@@ -30,13 +31,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=20_000)
     asked = parser.parse_args()
     model = load(asked.model) if asked.model else character_lstm(threads=1)[1]
-    print(model.facts)
+    ratios = {}
     for format in asked.format or ["the code is {digit:6}"]:
         canaries = generate(format, repetitions=(1, 4), per_repetition=8, controls=16, seed=0)
         options = AuditOptions(budget=asked.budget, draws=asked.draws, start_token=None)
-        began = time.perf_counter()
         said = {m.method: m for m in forecast(model, canaries, options).methods}
-        print(f"{format}: forecast in {time.perf_counter() - began:.1f} s")
         for method in asked.methods.split(","):
             (question,) = questions_of(model, canaries, replace(options, method=method))
             kind = next(
@@ -44,19 +43,18 @@ def main() -> None:
             )
             cost = kind.cost(question)
             if not isinstance(cost, Cost):
-                print(f"  {method}: {cost.reason}")
-                continue
+                continue  # it does not fit
             clock, processor = time.perf_counter(), time.process_time()
             found = kind.measure(question, cost)
             clock, processor = time.perf_counter() - clock, time.process_time() - processor
             was = said[kind.name]
-            print(
-                f"  {method}: queries {was.queries:,} / {found.queries:,} = "
-                f"{was.queries / found.queries:.2f}; processor {was.processor_seconds:.1f} / "
-                f"{processor:.1f} s = {was.processor_seconds / processor:.2f}; clock "
-                f"{was.seconds:.1f} / {clock:.1f} = {was.seconds / clock:.2f}; bytes "
-                f"{was.bytes / 1e6:,.0f} / {peak_bytes(model) / 1e6:,.0f} MB"
-            )
+            ratios[f"{format}: {method}"] = {
+                "queries": round(was.queries / found.queries, 2),
+                "processor": round(was.processor_seconds / max(processor, 1e-9), 2),
+                "clock": round(was.seconds / max(clock, 1e-9), 2),
+                "megabytes": [round(was.bytes / 1e6), round(peak_bytes(model) / 1e6)],
+            }
+    show("forecast", said_over_taken=ratios)
 
 
 if __name__ == "__main__":
