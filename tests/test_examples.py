@@ -83,6 +83,7 @@ HAS = {
         "a",
         "b",
         "output",
+        *("base", "output/checkpoint-100", "output/checkpoint-200"),
         "target.npz",
         "shadow.npz",
         *(f"model{number}.npz" for number in range(6)),
@@ -103,6 +104,7 @@ HAS = {
         "train.jsonl",
         "heldout.jsonl",
         "verbatim.json",
+        "order.json",
         *("train-00.jsonl", "train-01.jsonl", "sample.jsonl"),
     ],
     "docs/guides/verbatim.md": [
@@ -195,7 +197,12 @@ VERDICTS = {
     "docs/guides/verbatim.md": ("canary check ", (UNDECIDED,)),  # of five texts
     "docs/guides/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
     "docs/reference/cli.md": (
-        ("canary forgotten ", "canary check forgetting.json", "canary check verbatim.json"),
+        (
+            "canary forgotten ",
+            "canary check forgetting.json",
+            "canary check verbatim.json",
+            "canary check order.json",
+        ),
         (0, 1, UNDECIDED),  # of made-up numbers
     ),
 }

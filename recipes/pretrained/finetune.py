@@ -120,7 +120,7 @@ def train(base: Path, work: Path, out: Path, *, epochs: int, rate: float) -> dic
         per_device_train_batch_size=8,
         learning_rate=rate,
         lr_scheduler_type="constant",
-        gradient_checkpointing=False,
+        activation_checkpointing=False,
         bf16=False,
         logging_strategy="epoch",
         save_strategy="epoch",

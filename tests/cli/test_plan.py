@@ -7,6 +7,7 @@ import json
 
 def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, monkeypatch):
     monkeypatch.setattr("canary.audits.forecast.LOOK", 0.05)
+    monkeypatch.setenv("COLUMNS", "200")  # no row of a table is broken
     words = ("plan", "The code is {digit:3}", "--model", model, "--draws", "30", "--start-token")
     outcome = command(*words, "none")
     assert outcome.code == 0, outcome.err

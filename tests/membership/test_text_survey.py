@@ -105,8 +105,8 @@ def test_a_difference_without_any_model_is_warned_of():
     assert nothing.told_apart() is None
     assert (found.outcome(), nothing.outcome()) == ("void", "void")
     for void in (found, nothing):
-        assert answer_of(void).startswith("A word count that never saw the tested model")
-        assert "so nothing follows about the model" in answer_of(void)
+        assert answer_of(void).startswith("A word count that never saw the model")
+        assert "nothing follows about the model" in answer_of(void)
 
 
 def test_result_is_plain_and_names_lines_only(told):

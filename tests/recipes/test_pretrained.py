@@ -241,19 +241,6 @@ def test_it_trains_audits_and_checks_and_a_killed_run_goes_on(tmp_path, recipe, 
     assert repeated["exposures"] == found["exposures"]
 
 
-def test_labels_are_what_the_assistant_says(tmp_path, recipe):
-    from transformers import AutoTokenizer
-
-    file, *_ = write(tmp_path)
-    recipe["convert"].convert(file, tmp_path / "model")
-    read = AutoTokenizer.from_pretrained(tmp_path / "model")
-    (chat,) = recipe["finetune"].chats(1, seed=0)
-    (tmp_path / "chats.jsonl").write_text(json.dumps({"messages": chat}) + "\n")
-    (row,) = recipe["finetune"].rows_of(tmp_path / "chats.jsonl", read)
-    assert read.decode([n for n in row["labels"] if n >= 0]) == chat[1]["content"] + "<|im_end|>\n"
-    assert len(row["labels"]) == len(row["input_ids"])
-
-
 def test_the_page_shows_what_is_kept(recipe):
     results = json.loads((RECIPE / "results.json").read_text(encoding="utf-8"))
     page = (RECIPE / "README.md").read_text(encoding="utf-8")

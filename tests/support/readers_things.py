@@ -368,6 +368,18 @@ def repeated(path: Path) -> None:
     canary.verbatim(path.with_name("model"), texts, prefix=5, suffix=5).save(path)
 
 
+def ordered(path: Path) -> None:
+    """What the model of the folder says of the order of a test set."""
+    from canary.membership.order import FEWEST, order
+    from canary.membership.order_result import KIND
+    from canary.records.versioned_json import dump_document
+
+    texts = sentences(FEWEST)
+    json_lines(path.with_name("testset.jsonl"), [{"text": text} for text in texts])
+    found = order(path.with_name("model"), texts, shuffles=99)
+    dump_document(path, KIND, 1, found.to_dict())
+
+
 def scores(path: Path) -> None:
     """Scores of forty texts; those of ``query`` are low."""
     rng = np.random.default_rng(sum(map(ord, path.name)))
@@ -414,6 +426,7 @@ THINGS = {
     "membership.json": attacked,
     "forgetting.json": compared,
     "verbatim.json": repeated,
+    "order.json": ordered,
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
     "test.jsonl": corpus,
@@ -436,11 +449,11 @@ THINGS = {
     "output": output,
     "entry points": entry_points,
     "model": model,
-    "checkpoint": model,
+    **dict.fromkeys(("checkpoint", "output/checkpoint-100", "output/checkpoint-200"), model),
     "model of chats": chat_model,
     "chats.jsonl": chats,
     "model-a": model,
-    **dict.fromkeys(("model-b", "unlearned", "other", "trained-on-it"), another),
+    **dict.fromkeys(("model-b", "base", "unlearned", "other", "trained-on-it"), another),
     "bert": masked,
     "mymodel.py": own_model,
     "tests": lambda path: path.symlink_to(Path(__file__).parents[1]),
