@@ -12,20 +12,19 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from canary.errors import InputError, RecordError
+from canary.errors import RecordError
 from canary.gate.dataset_limit import all_members
 from canary.gate.exposure_limit import check_level
-from canary.gate.subjects import SURVEYS, nothing_to_check
-from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict
+from canary.gate.subjects import SURVEYS, limit_checked, nothing_to_check
+from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict, measured
 from canary.membership import forgetting, survey
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.samples_needed import checked_rates, needed_for
 from canary.membership.survey import Survey
 from canary.records.about import About, Named
 from canary.records.record import Record
-from canary.records.validation import as_real, brief
-from canary.records.versioned_json import digest_of, kind_of, load_document
-from canary.statistics.numbers import clean, count, plural
+from canary.records.versioned_json import kind_of, load_document
+from canary.statistics.numbers import count, plural
 
 _SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
 
@@ -162,11 +161,6 @@ def check_attacks(
     words += [] if largest is None else [f"AUC of at most {largest:g}"]
     words += [f"true positive rate of at most {limit:g} at a false positive rate of {fpr:g}"
               for fpr, limit in rates.items()]  # fmt: skip
-    about = {
-        "Result": clean(file) if file else "not named",
-        "Attacks": ", ".join(one.name for one in found.attacks),
-        "Limit": "; ".join(words),
-    }
     notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
     if all(one.outcome == "passed" for one in findings):
         notes.append(_RESTS_ON_FLAGS)
@@ -174,10 +168,10 @@ def check_attacks(
             notes.append(_ONLY_THESE)
     if trust_members and found.outcome == "not identified":
         notes.append("that the members were in the training data is your word")
-    return Verdict(
-        tuple(findings), undecided, tuple(dict.fromkeys(notes)),
-        title="Check of a membership test", about=about, tested=found,
-        digests=(digest_of(document),),
+    return Verdict.of_test(
+        *("a membership test", findings, undecided, dict.fromkeys(notes)),
+        limit="; ".join(words), tested=found, document=document, file=file,
+        facts={"Attacks": ", ".join(one.name for one in found.attacks)},
     )  # fmt: skip
 
 
@@ -199,13 +193,8 @@ def read_part(kind: type[Any], document: dict[str, Any], file: str) -> Any:
 
 
 def _checked_auc(limit: float) -> float:
-    if 0.5 <= (value := as_real(limit)) < 1.0:
-        return value
-    raise InputError(
-        f"a limit of {brief(limit)} on the AUC makes no sense",
-        cure="give a number from 0.5, which is what guessing reaches, to below 1",
-        where="max_auc",
-    )
+    cure = "give a number from 0.5, which is what guessing reaches, to below 1"
+    return limit_checked(limit, lambda auc: 0.5 <= auc < 1.0, "on the AUC", cure, "max_auc")
 
 
 def _doubted(found: Attacks) -> list[Finding]:
@@ -300,8 +289,4 @@ def _within(
         f"the {what} of the attack {name} is {best.value:.4g} ({best.lower:.4g} to "
         f"{best.upper:.4g} at {100 * confidence:g} %{chosen}), {place}"
     )
-    return Finding(
-        *(check, what, outcome, sentence, then),
-        limit=limit, value=best.value, lower=best.lower, upper=best.upper,
-        confidence=(1.0 + confidence) / 2.0,
-    )  # fmt: skip
+    return Finding(check, what, outcome, sentence, then, **measured(limit, best, confidence))

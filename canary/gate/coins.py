@@ -11,6 +11,7 @@ from typing import Any
 from canary.audits.audit_result import Audit, median_bits
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import EstimationError, InputError
+from canary.gate.subjects import limit_checked
 from canary.gate.verdict import Finding, Outcome
 from canary.records.record import Record
 from canary.records.validation import as_real
@@ -167,13 +168,10 @@ def _presumed(bound: EpsilonBound) -> str:
 
 def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     """Whether the bound contradicts a claim of privacy."""
-    most = as_real(limit)
-    if not 0.0 <= most < math.inf:
-        raise InputError(
-            f"a limit of {limit!r} on epsilon makes no sense",
-            cure="give the epsilon of the guarantee, a number from 0 on",
-            where="max_epsilon",
-        )
+    cure = "give the epsilon of the guarantee, a number from 0 on"
+    most = limit_checked(
+        limit, lambda epsilon: 0.0 <= epsilon < math.inf, "on epsilon", cure, "max_epsilon"
+    )
     told = (
         f"epsilon is at least {bound.epsilon:.2f} for {plural(bound.copies, 'copy', 'copies')} of "
         f"a record at delta {bound.delta:g} ({bound.correct} of {bound.guesses} coins guessed "

@@ -8,8 +8,7 @@ from canary.gate.exposure_limit import check_level
 from canary.gate.subjects import nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict
 from canary.membership.order_result import RANDOM, Order
-from canary.records.versioned_json import digest_of
-from canary.statistics.numbers import clean, probability
+from canary.statistics.numbers import probability
 
 REMOVE = (
     "do not report results of the model on these texts; remove them from the training data, or "
@@ -49,14 +48,10 @@ def check_order(given: Any, *, max_p: float | None, undecided: Policy) -> Verdic
     finding = Finding(
         "membership", "order of the test set", outcome, told, cure, limit=level, value=p
     )
-    return Verdict(
-        (finding,), undecided, result.notes,
-        title="Check of an order test",
-        about={
-            "Result": clean(result.file) if result.file else "not named",
-            "Limit": f"p-value of the order above {level:g}",
-        },
-        tested=result, digests=(digest_of(result.to_dict()),),
+    return Verdict.of_test(
+        *("an order test", [finding], undecided, result.notes),
+        limit=f"p-value of the order above {level:g}",
+        tested=result, document=result.to_dict(), file=result.file,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from canary.audits.audit_result import (
 from canary.audits.by_rank import exact_ranks, queries_to_rank
 from canary.audits.coarse import coarsest
 from canary.errors import EstimationError, InputError
+from canary.gate.subjects import limit_checked
 from canary.gate.verdict import Finding, Outcome, Standing, standings
 from canary.records.validation import as_real
 from canary.statistics.exposures import Exposure
@@ -236,13 +237,8 @@ def check_limit(limit: float, *, most: float = math.inf) -> float:
 
 def check_level(level: float) -> float:
     """A limit on p-values, if it lies above 0 and below 1; an `InputError` otherwise."""
-    if 0.0 < (value := as_real(level)) < 1.0:
-        return value
-    raise InputError(
-        f"a limit of {level!r} on p-values makes no sense",
-        cure="give a number above 0 and below 1; 0.001 is usual for a gate",
-        where="max_p",
-    )
+    cure = "give a number above 0 and below 1; 0.001 is usual for a gate"
+    return limit_checked(level, lambda p: 0.0 < p < 1.0, "on p-values", cure, "max_p")
 
 
 def exceeding(limit: float, canaries: int) -> float:

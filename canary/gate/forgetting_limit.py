@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 
 from canary.errors import InputError
 from canary.gate.check_result import Interval, Part, document_of, read_part
-from canary.gate.subjects import nothing_to_check
+from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict
 from canary.membership.forgetting_result import LEVEL
 from canary.records.about import About, Named
-from canary.records.validation import as_real, brief
-from canary.records.versioned_json import digest_of
-from canary.statistics.numbers import clean
 
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 
@@ -45,12 +42,10 @@ def check_forgetting(
     document, file = document_of(result)
     least = _checked_rho(forgotten=forgotten, least=min_rho)
     compared = read_part(Compared, document, file)
-    about = {"Result": clean(file) if file else "not named"}
-    about["Limit"] = f"the query set is forgotten (rho of {least:g} or more)"
-    return Verdict(
-        (_forgotten(compared, least),), undecided, compared.notes,
-        title="Check of a forgetting test", about=about, tested=compared,
-        digests=(digest_of(document),),
+    return Verdict.of_test(
+        *("a forgetting test", [_forgotten(compared, least)], undecided, compared.notes),
+        limit=f"the query set is forgotten (rho of {least:g} or more)",
+        tested=compared, document=document, file=file,
     )  # fmt: skip
 
 
@@ -63,14 +58,11 @@ def _checked_rho(*, forgotten: bool, least: float | None) -> float:
         return 1.0
     if least is None:
         raise nothing_to_check("a forgetting test")
-    if 0.0 < (value := as_real(least)) <= 1.0:
-        return value
-    raise InputError(
-        f"a limit of {brief(least)} on rho makes no sense",
-        cure="give a number above 0, which is a model that knows the query set, up to 1, which is "
-        "what models have that never saw it",
-        where="min_rho",
+    cure = (
+        "give a number above 0, which is a model that knows the query set, up to 1, which is what "
+        "models have that never saw it"
     )
+    return limit_checked(least, lambda rho: 0.0 < rho <= 1.0, "on rho", cure, "min_rho")
 
 
 def _forgotten(found: Compared, least: float) -> Finding:

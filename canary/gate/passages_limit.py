@@ -6,14 +6,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from canary.errors import InputError
-from canary.gate.subjects import nothing_to_check
-from canary.gate.verdict import Finding, Outcome, Policy, Verdict
+from canary.gate.subjects import Subject, limit_checked, nothing_to_check
+from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured
 from canary.passages.result import SWAPPED, Extractable, Passages, Verbatim, said_share
 from canary.passages.sampled import LEVEL, SURE, Sampled
-from canary.records.validation import as_real, brief
-from canary.records.versioned_json import digest_of
-from canary.statistics.numbers import clean, count, plural, probability
+from canary.statistics.numbers import count, plural, probability
 
 _ENOUGH = 59  # samples: a suffix that none of them has is in 5 % of all at most
 _AGAIN = (
@@ -40,9 +37,7 @@ def check_passages(
     RecordError
         If the file is damaged or too new.
     """
-    if max_extractable is None:
-        raise nothing_to_check("a test of passages")
-    most = _checked(max_extractable)
+    most = _most(max_extractable, "a test of passages")
     result = given if isinstance(given, Verbatim) else Verbatim.load(given)
     found = result.extractable(tries=tries, chance=chance)
     schemes = "; ".join(map(str, result.schemes))
@@ -65,14 +60,10 @@ def check_passages(
     notes = list(result.notes)
     if trust_members and finding.outcome == "passed" and not _recognized(found):
         notes.append("that the texts were in the training data is your word")
-    return Verdict(
-        (_named(finding, result),), undecided, tuple(notes),
-        title="Check of a test of passages",
-        about={
-            "Result": clean(result.file) if result.file else "not named",
-            "Limit": f"{_percent(most)} of the passages {how}, with a chance of {_percent(chance)}",
-        },
-        tested=result, digests=(digest_of(result.to_dict()),),
+    return Verdict.of_test(
+        *("a test of passages", [_named(finding, result)], undecided, notes),
+        limit=f"{_percent(most)} of the passages {how}, with a chance of {_percent(chance)}",
+        tested=result, document=result.to_dict(), file=result.file,
     )  # fmt: skip
 
 
@@ -94,9 +85,7 @@ def check_samples(
     InputError, RecordError
         As for `check_passages`.
     """
-    if max_extractable is None:
-        raise nothing_to_check("samples of a server")
-    most = _checked(max_extractable)
+    most = _most(max_extractable, "samples of a server")
     result = given if isinstance(given, Sampled) else Sampled.load(given)
     found, how = result.came_out(), f"within {plural(result.samples, 'sample')}"
     if result.planted:
@@ -110,14 +99,10 @@ def check_samples(
         cure = f"draw at least {count(_ENOUGH)} samples (--samples)"
         finding = replace(finding, outcome="undecided", sentence=finding.sentence + told, cure=cure)
     what = "planted secrets" if result.planted else "passages"
-    return Verdict(
-        (_named(finding, result),), undecided, tuple(result.notes),
-        title="Check of samples of a server",
-        about={
-            "Result": clean(result.file) if result.file else "not named",
-            "Limit": f"{_percent(most)} of the {what} {how}",
-        },
-        tested=result, digests=(digest_of(result.to_dict()),),
+    return Verdict.of_test(
+        *("samples of a server", [_named(finding, result)], undecided, result.notes),
+        limit=f"{_percent(most)} of the {what} {how}",
+        tested=result, document=result.to_dict(), file=result.file,
     )  # fmt: skip
 
 
@@ -173,19 +158,15 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
         told += f", within the limit of {_percent(limit)}"
     return Finding(
         *("passages", "share of planted secrets that come out", outcome, told, cure),
-        limit=limit, value=share.value, lower=share.lower, upper=share.upper,
-        confidence=(1.0 + share.confidence) / 2.0,
-    )  # fmt: skip
-
-
-def _checked(limit: float) -> float:
-    if 0.0 < (most := as_real(limit)) < 1.0:
-        return most
-    raise InputError(
-        f"a limit of {brief(limit)} on the share of passages makes no sense",
-        cure="give a number above 0 and below 1, such as 0.001",
-        where="max_extractable",
+        **measured(limit, share, share.confidence),
     )
+
+
+def _most(limit: float | None, subject: Subject) -> float:
+    if limit is None:
+        raise nothing_to_check(subject)
+    of, cure = "on the share of passages", "give a number above 0 and below 1, such as 0.001"
+    return limit_checked(limit, lambda share: 0.0 < share < 1.0, of, cure, "max_extractable")
 
 
 def _recognized(found: Extractable) -> bool:
@@ -241,9 +222,8 @@ def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Fin
         told += f", within the {allowed}"
     return Finding(
         *("passages", "share of passages that come out", outcome, told, cure),
-        limit=limit, value=share.value, lower=share.lower, upper=share.upper,
-        confidence=(1.0 + share.confidence) / 2.0,
-    )  # fmt: skip
+        **measured(limit, share, share.confidence),
+    )
 
 
 def _percent(share: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from canary.errors import InputError
@@ -15,6 +15,7 @@ from canary.passages import result as passages
 from canary.passages import sampled
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
+from canary.records.validation import as_real, brief
 from canary.records.versioned_json import kind_of
 
 Subject = Literal[
@@ -110,6 +111,15 @@ def _named(options: Iterable[str]) -> str:
     """Options in words, in a form that a command line recognizes as an option."""
     *first, last = (name if "_" in name else f"{name}=..." for name in options)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def limit_checked(
+    limit: float, sensible: Callable[[float], bool], of: str, cure: str, where: str
+) -> float:
+    """A limit as a number, or an `InputError` if it makes no sense."""
+    if sensible(value := as_real(limit)):
+        return value
+    raise InputError(f"a limit of {brief(limit)} {of} makes no sense", cure=cure, where=where)
 
 
 def nothing_to_check(subject: Subject) -> InputError:

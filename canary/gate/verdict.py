@@ -52,6 +52,15 @@ def standings(canaries: Iterable[CanaryResult]) -> tuple[Standing, ...]:
     )
 
 
+def measured(limit: float, share: Any, confidence: float) -> dict[str, Any]:
+    """The limit and the estimate of a `Finding`, with an interval of which both ends may be wrong.
+
+    `share` has the attributes ``value``, ``lower`` and ``upper``.
+    """
+    ends = picked(share, "value", "lower", "upper")
+    return {"limit": limit, **ends, "confidence": (1.0 + confidence) / 2.0}
+
+
 @dataclass(frozen=True)
 class Finding:
     """What one question to an audit brought.
@@ -150,6 +159,27 @@ class Verdict(Shown):
     rests_on: str = field(default="", compare=False)
     doubt: str = field(default="", compare=False)
     left_out: tuple[int, ...] = field(default=(), compare=False)
+
+    @classmethod
+    def of_test(
+        cls,
+        name: str,
+        findings: Iterable[Finding],
+        undecided: Policy,
+        notes: Iterable[str],
+        *,
+        limit: str,
+        tested: Named,
+        document: Mapping[str, Any],
+        file: str,
+        facts: Mapping[str, str] | None = None,
+    ) -> Verdict:
+        """The verdict on a result without an audit; `document` is what is written of it."""
+        about = {"Result": clean(file) if file else "not named", **(facts or {}), "Limit": limit}
+        return cls(
+            *(tuple(findings), undecided, tuple(notes)),
+            title=f"Check of {name}", about=about, tested=tested, digests=(digest_of(document),),
+        )  # fmt: skip
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
