@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -16,6 +16,9 @@ from canary.cli.server_options import Count, Whole
 from canary.errors import CorpusError, InputError, OutputError
 from canary.records.validation import AUTO, brief
 from canary.statistics.numbers import plural
+
+if TYPE_CHECKING:
+    from canary.corpus.canaries import CanarySet
 
 _SHOWN = 80  # characters of a format
 _EACH = 8
@@ -268,14 +271,10 @@ def verify(
 
     Exit codes: 0 every canary has the right number of copies, 2 one has not.
     """
-    from canary.corpus.canaries import CanarySet
-    from canary.corpus.placements import check_same_set
     from canary.corpus.verification import KIND, SCHEMA
     from canary.corpus.verification import verify as count
 
-    chosen = CanarySet.load(canaries)
-    for corpus in corpora:
-        check_same_set(corpus, chosen, canaries)
+    chosen = _planted(canaries, corpora)
     with Bars() as bars:
         verification = count(
             corpora,
@@ -302,6 +301,17 @@ def verify(
         )
 
 
+def _planted(canaries: Path, corpora: list[Path]) -> CanarySet:
+    """The set, if the corpora were not made with another one."""
+    from canary.corpus.canaries import CanarySet
+    from canary.corpus.placements import check_same_set
+
+    chosen = CanarySet.load(canaries)
+    for corpus in corpora:
+        check_same_set(corpus, chosen, canaries)
+    return chosen
+
+
 @command(
     "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
     out="FILE: The corpus without canaries; a folder for many files.",
@@ -322,16 +332,12 @@ def strip(
     Records and spliced copies that canary inject added are removed; all other text stays as it
     was. A corpus without any canary of the set is an error.
     """
-    from canary.corpus.canaries import CanarySet
-    from canary.corpus.placements import check_same_set
     from canary.corpus.stripping import strip_file
     from canary.records.files import CORPORA
 
     source, outputs = many_or_one(corpora, out, CORPORA, force=force)
     check_outputs(outputs, inputs=[*corpora, canaries], force=force)
-    chosen = CanarySet.load(canaries)
-    for corpus in corpora:
-        check_same_set(corpus, chosen, canaries)
+    chosen = _planted(canaries, corpora)
     with Bars() as bars:
         gone = strip_file(
             source, out, chosen, **options.reading(), workers=workers, progress=bars.stage

@@ -7,7 +7,7 @@ from pathlib import Path
 from canary.cli.before_training import TOKENIZER, CorpusOptions
 from canary.cli.command import command
 from canary.cli.console import Bars, show
-from canary.cli.outputs import Result, check_outputs
+from canary.cli.outputs import Result, check_outputs, texts_in
 from canary.errors import InputError
 
 
@@ -34,16 +34,13 @@ def duplicates(
     """
     from canary.corpus.duplicates import KIND, SCHEMA
     from canary.corpus.duplicates import duplicates as count
-    from canary.signals.text_files import read_rows
 
     reading = options.reading()
     if texts is not None and not isinstance(reading["column"], str):
         raise InputError("--texts takes one --column", cure="name the one that has the texts")
     inputs = [*corpora, *([] if texts is None else [texts])]
     check_outputs([(out, (KIND,))], inputs=inputs, force=force)
-    asked = None
-    if texts is not None:
-        asked = [text for text, _ in read_rows(texts, reading["column"])[0]]
+    asked = texts_in({"texts": texts}, reading["column"]).get("texts")
     with Bars() as bars:
         found = count(*corpora, texts=asked, **reading, progress=bars.stage)
     found.save(out)

@@ -17,7 +17,6 @@ from canary.cli.outputs import (
     factory_file,
     model_files,
     report_folder,
-    resumable,
     write_table,
 )
 from canary.cli.server_options import Count
@@ -73,7 +72,7 @@ def attack(
     named = [] if attacks.strip() == "all" else ATTACKS.names(attacks, where="attacks")
     keep = any(ATTACKS[name].signal == "outputs" for name in named) or (small and not named)
     with report_folder(out, KIND, "membership.json", inputs=pair, force=force) as folder:
-        with Bars() as bars:
+        with folder.running() as bars:
             tables = [measure(place, keep_outputs=keep) for place in pair]
             result = survey(
                 *tables,
@@ -84,8 +83,7 @@ def attack(
                 progress=bars.stage,
                 **asked,
             )
-        result = names.on(result)
-        return folder.finish(result, result.to_dict(), SCHEMA)
+        return folder.finish(names.on(result), SCHEMA)
 
 
 @command(
@@ -205,7 +203,7 @@ def models(
     if counterfactual is not None:
         check_table(counterfactual, inputs=outputs, force=force)
     with report_folder(out, KIND, "models.json", inputs=outputs, force=force) as folder:
-        with Bars() as bars:
+        with folder.running() as bars:
             table, names = _measured(outputs, bars)
             found = None
             if counterfactual is not None:
@@ -221,11 +219,10 @@ def models(
                 progress=bars.stage,
                 **asked,
             )
-        result = called.on(result)
         if counterfactual is not None and found is not None:
             write_table(counterfactual, found)
             show(found.summary())
-        return folder.finish(result, result.to_dict(), SCHEMA)
+        return folder.finish(called.on(result), SCHEMA)
 
 
 def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
@@ -347,7 +344,7 @@ def text(
 
             say(f"Loading {masked}")
             third = load_masked(masked, dtype=options.dtype, device=options.device)
-        with resumable(folder.parts), Bars() as bars:
+        with folder.running() as bars:
             measured = measure_texts(
                 loaded,
                 texts.texts,
@@ -368,11 +365,7 @@ def text(
                 **options.running(),
             )
             result = survey_texts(
-                measured,
-                texts.texts,
-                lines=texts.lines,
-                progress=bars.stage,
-                **asked,
+                measured, texts.texts, lines=texts.lines, progress=bars.stage, **asked
             )
         result = names.on(replace(result, notes=(*texts.notes, *result.notes)))
-        return folder.finish(result, {**texts.facts(), **result.to_dict()}, SCHEMA)
+        return folder.finish(result, SCHEMA, body={**texts.facts(), **result.to_dict()})

@@ -184,14 +184,8 @@ def audit(
                 f"({plural(folder.pieces, 'finished piece')} in {folder.parts}); progress counts "
                 "what remains"
             )
-        with resumable(folder.parts), Bars() as bars:
-            result = measure(
-                loaded,
-                chosen,
-                progress=bars.stage,
-                parts=folder.parts,
-                **asked,
-            )
+        with folder.running() as bars:
+            result = measure(loaded, chosen, progress=bars.stage, parts=folder.parts, **asked)
             if extraction_budget:
                 result = with_extractions(
                     result,
@@ -202,16 +196,15 @@ def audit(
                     progress=bars.stage,
                 )
         result = names.on(result)
-        body = result.to_dict()
         if max_exposure_bits is None:
-            return folder.finish(result, body, SCHEMA)
+            return folder.finish(result, SCHEMA)
         verdict = check(
             result,
             max_exposure_bits=max_exposure_bits,
             verification=verified,
             trust_injection=trust_injection,
         )
-        return folder.finish(verdict, body, SCHEMA, code=verdict.exit_code)
+        return folder.finish(verdict, SCHEMA, body=result.to_dict(), code=verdict.exit_code)
 
 
 @command(

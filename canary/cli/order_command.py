@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from canary.cli.command import command
-from canary.cli.console import Bars
 from canary.cli.options import ModelOptions, unescaped
-from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, resumable
+from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, texts_in
 from canary.cli.server_options import Count, Whole
 
 
@@ -55,17 +54,16 @@ def order(
     """
     from canary.membership.order import order as measure
     from canary.membership.order_result import KIND, SCHEMA
-    from canary.signals.text_files import read_rows
 
     models = model_files(model, reference, options.tokenizer)
     read = [test_set, *models, *factory_file(options.factory)]
     with report_folder(out, KIND, "order.json", inputs=read, force=force, in_parts=True) as folder:
-        texts = [text for text, _ in read_rows(test_set, column)[0]]
+        texts = texts_in({"texts": test_set}, column)["texts"]
         loaded = options.load(model)
         # For the other model these options say only where and how it computes.
         place = ModelOptions(dtype=options.dtype, device=options.device)
         beside = None if reference is None else place.load(reference)
-        with resumable(folder.parts), Bars() as bars:
+        with folder.running() as bars:
             result = measure(
                 loaded,
                 texts,
@@ -80,5 +78,4 @@ def order(
                 progress=bars.stage,
                 **options.running(),
             )
-        result = names.on(result)
-        return folder.finish(result, result.to_dict(), SCHEMA)
+        return folder.finish(names.on(result), SCHEMA)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canary.cli.console import say, show, show_report
+from canary.cli.console import Bars, say, show, show_report
 from canary.errors import InputError, OutputError
 from canary.records.about import Named
 from canary.records.files import (
@@ -74,11 +74,23 @@ class ReportFolder:
     parts: Path
     pieces: int
 
-    def finish(self, result: Any, body: Mapping[str, Any], schema: int, *, code: int = 0) -> Result:
-        """Write the document and the page, say what there is to say, and end the command."""
+    @contextmanager
+    def running(self) -> Iterator[Bars]:
+        """Around the work: its bars, and a line that says how to resume it when it is stopped."""
+        with resumable(self.parts), Bars() as bars:
+            yield bars
+
+    def finish(
+        self, result: Any, schema: int, *, body: Mapping[str, Any] | None = None, code: int = 0
+    ) -> Result:
+        """Write the document and the page, say what there is to say, and end the command.
+
+        `body` of the document is the result's own unless it is given.
+        """
         from canary.records.shards import discard_run, publish
         from canary.reports.pages import report
 
+        body = result.to_dict() if body is None else body
         save = partial(dump_document, kind=self.kind, schema=schema, body=body, private=True)
         draw: Callable[[Path], object] = partial(report, result)
         if self.parts.name:
@@ -124,7 +136,7 @@ def resumable(parts: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if parts.exists():  # a run that had finished nothing leaves nothing
+        if parts.name and parts.exists():  # a run that had finished nothing leaves nothing
             say(f"run the same command again to resume from {parts}")
         raise
 
@@ -241,6 +253,17 @@ def audit_in(given: Path) -> Path:
     """The audit that a path names: a file, or the folder that `canary audit --out` wrote."""
     inside = given / "audit.json"
     return inside if inside.is_file() else given
+
+
+def texts_in(files: Mapping[str, Path | None], column: str) -> dict[str, list[str]]:
+    """The texts of JSONL files by name; those that were not given are left out."""
+    from canary.signals.text_files import read_rows
+
+    return {
+        name: [text for text, _ in read_rows(source, column)[0]]
+        for name, source in files.items()
+        if source is not None
+    }
 
 
 def factory_file(factory: str | None) -> list[Path]:

@@ -239,7 +239,7 @@ def forgotten(
     read += [path for path in (unseen, query_data, calibration_data) if path]
     with report_folder(out, KIND, "forgetting.json", inputs=read, force=force) as folder:
         sets = [None if path is None else _samples(path) for path in (query_data, calibration_data)]
-        with Bars() as bars:
+        with folder.running() as bars:
             comparison = compare(
                 query_model,
                 target,
@@ -254,7 +254,7 @@ def forgotten(
                 progress=bars.stage,
             )
         named = names.on(comparison.named(model_name=target.name))
-        result = folder.finish(named, named.to_dict(), SCHEMA)
+        result = folder.finish(named, SCHEMA)
     answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
     return result if answered else replace(result, code=_UNANSWERED)
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from canary.cli.command import command
-from canary.cli.console import Bars
-from canary.cli.outputs import Names, Result, report_folder, resumable
+from canary.cli.outputs import Names, Result, report_folder, texts_in
 from canary.cli.server_options import Count, ServerOptions, Whole
 
 
@@ -64,20 +63,14 @@ def sample(
     from canary.corpus.canaries import CanarySet
     from canary.passages.sampled import KIND, SCHEMA
     from canary.passages.sampling import sample as measure
-    from canary.signals.text_files import read_rows
 
-    given = {"texts": texts, "controls": controls}
-    files = {name: path for name, path in given.items() if path is not None}
-    read = [*files.values(), *([] if canaries is None else [canaries])]
+    read = [path for path in (texts, controls, canaries) if path is not None]
     with report_folder(
         out, KIND, "samples.json", inputs=read, force=force, in_parts=True
     ) as folder:
         secrets = None if canaries is None else CanarySet.load(canaries)
-        kinds = {
-            name: [text for text, _ in read_rows(source, column)[0]]
-            for name, source in files.items()
-        }
-        with resumable(folder.parts), Bars() as bars:
+        kinds = texts_in({"texts": texts, "controls": controls}, column)
+        with folder.running() as bars:
             result = measure(
                 options.endpoint(model),
                 kinds.get("texts"),
@@ -96,5 +89,4 @@ def sample(
                 parts=folder.parts,
                 progress=bars.stage,
             )
-        result = names.on(result)
-        return folder.finish(result, result.to_dict(), SCHEMA)
+        return folder.finish(names.on(result), SCHEMA)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from canary.cli.command import command
-from canary.cli.console import Bars
 from canary.cli.options import ModelOptions, whole_numbers
-from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, resumable
+from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, texts_in
 from canary.cli.server_options import Count
 from canary.corpus.lines import place
 from canary.errors import InputError
@@ -74,28 +73,23 @@ def verbatim(
     from canary.models.decoding import Scheme
     from canary.passages.result import KIND, SCHEMA
     from canary.passages.verbatim import verbatim as measure
-    from canary.signals.text_files import read_rows
 
     schemes = [Scheme.parsed(written) for written in scheme or ["t=1"]]
-    given = {"texts": texts, **({} if controls is None else {"controls": controls})}
     models = model_files(model, options.tokenizer)
-    read = [*given.values(), *models, *factory_file(options.factory)]
+    read = [texts, *([controls] if controls else []), *models, *factory_file(options.factory)]
     of_texts = {"copies": copies, "weights": weights}
     read += [Path(named) for named in of_texts.values() if named and named.endswith(".json")]
     with report_folder(
         out, KIND, "verbatim.json", inputs=read, force=force, in_parts=True
     ) as folder:
-        kinds = {
-            name: [text for text, _ in read_rows(source, column)[0]]
-            for name, source in given.items()
-        }
+        kinds = texts_in({"texts": texts, "controls": controls}, column)
         numbers: dict[str, list[Any]] = {
             name: _numbers(texts, named, kinds["texts"], name)
             for name, named in of_texts.items()
             if named
         }
         loaded = options.load(model)
-        with resumable(folder.parts), Bars() as bars:
+        with folder.running() as bars:
             result = measure(
                 loaded,
                 kinds["texts"],
@@ -113,8 +107,7 @@ def verbatim(
                 progress=bars.stage,
                 **{**options.running(), "start_token": options.start_token},
             )
-        result = names.on(result)
-        return folder.finish(result, result.to_dict(), SCHEMA)
+        return folder.finish(names.on(result), SCHEMA)
 
 
 def _numbers(source: Path, named: str, texts: list[str], what: str) -> list[Any]:

@@ -23,12 +23,10 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.palette import CONTROL, CURVE, dots
-from canary.reports.verbatim_report import share_said, strips
+from canary.reports.verbatim_report import PASSAGES, answer_of, share_said, shares_table, strips
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, plural, probability
-
-_LEVEL = 0.05
 
 
 @report_of.register
@@ -39,9 +37,7 @@ def samples_report(result: Sampled) -> Report:
         "planted": ("Planted secrets come out", "memorized"),
         "luck": ("Planted secrets came out, perhaps by chance", "undecided"),
         "secret": ("No planted secret came out", "undecided"),
-        "memorized": ("Passages of the training text come out", "memorized"),
-        "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
-        "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
+        **PASSAGES,
         "none": ("No passage came out", "undecided"),
     }[key]
     texts, controls = found.texts, found.controls
@@ -97,11 +93,7 @@ def _key(result: Sampled) -> str:
         if not found.texts.hits:
             return "secret"
         return "planted" if result.chance and result.chance.p_value <= SURE else "luck"
-    if not found.texts.hits:
-        return "none"
-    if found.difference is None:
-        return "alone"
-    return "memorized" if found.difference.p <= _LEVEL else "unclear"
+    return answer_of(found)
 
 
 @section(Sampled, "How much came out")
@@ -170,16 +162,8 @@ def _rates(result: Sampled) -> Table:
         "word for word": result.came_out(),
         f"at least {100 * result.near:g} % of the words": result.came_out(near=True),
     }
-    columns = ["Came out", "Texts"]
-    rows = [[name, share_said(one.texts)] for name, one in named.items()]
-    if result.controls is not None:
-        columns += ["Controls", "p of the difference"]
-        for row, one in zip(rows, named.values(), strict=True):
-            assert one.controls is not None
-            assert one.difference is not None
-            row += [share_said(one.controls), probability(one.difference.p)]
     drawn = plural(result.samples, "sample")
-    return Table(f"Share of passages that come out within {drawn}", columns, rows, style="words")
+    return shares_table(f"Share of passages that come out within {drawn}", "Came out", named)
 
 
 @section(Sampled, "How it was measured", specialist=True)

@@ -42,6 +42,14 @@ _FEW = 0.01
 """The share of passages that must be ruled out before a page is calm."""
 
 
+PASSAGES: Mapping[str, tuple[str, str]] = {
+    "memorized": ("Passages of the training text come out", "memorized"),
+    "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
+    "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
+}
+"""What is said where passages come out, by `answer_of`."""
+
+
 @report_of.register
 def verbatim_report(result: Verbatim) -> Report:
     """What there is to say about the passages that a model repeats."""
@@ -51,9 +59,7 @@ def verbatim_report(result: Verbatim) -> Report:
     near = result.near_rate(tries=_SHOWN_TRIES, chance=_CHANCE) if result.texts.near else None
     key = _key(found, drawn)
     label, tone = {
-        "memorized": ("Passages of the training text come out", "memorized"),
-        "unclear": ("Passages come out, but perhaps any model writes them", "undecided"),
-        "alone": ("Passages come out, but perhaps any model writes them", "undecided"),
+        **PASSAGES,
         "drawn": ("Passages come out if the model is asked often", "undecided"),
         "none": ("No passage came out, but too few were tested", "undecided"),
     }[key]
@@ -156,8 +162,13 @@ def _worst_named(result: Verbatim) -> str:
 
 def _key(found: Extractable, drawn: Extractable) -> str:
     """Which of the answers of ``words.md`` holds, by greedy decoding and by samples."""
+    return "drawn" if drawn.texts.hits and not found.texts.hits else answer_of(found)
+
+
+def answer_of(found: Extractable) -> str:
+    """Which of `PASSAGES` holds, or ``"none"``."""
     if not found.texts.hits:
-        return "drawn" if drawn.texts.hits else "none"
+        return "none"
     if found.difference is None:
         return "alone"
     return "memorized" if found.difference.p <= _LEVEL else "unclear"
@@ -194,16 +205,21 @@ def _rates(result: Verbatim, *, tested: bool = True) -> Table:
         edits = result.near_edits
         named = f"asked {plural(tries, 'time')} ({result.schemes[0]}), within {edits}"
         found[named] = result.near_rate(tries=tries, chance=_CHANCE)
-    columns = ["How", "Texts"]
-    rows = [[name, share_said(one.texts)] for name, one in found.items()]
-    if result.controls is not None:
-        columns += ["Never seen (controls)", *(["p of the difference"] if tested else [])]
-        for row, one in zip(rows, found.values(), strict=True):
-            assert one.controls is not None
-            assert one.difference is not None
-            p = [probability(one.difference.p)] if tested else []
-            row.extend([share_said(one.controls), *p])
-    return Table("Share of passages that come out", columns, rows, style="words")
+    return shares_table("Share of passages that come out", "How", found, tested=tested)
+
+
+def shares_table(
+    caption: str, first: str, found: Mapping[str, Extractable], *, tested: bool = True
+) -> Table:
+    """Shares by name, with those of controls if they are there, and whether they were `tested`."""
+    columns, rows = [first, "Texts"], []
+    for name, one in found.items():
+        row = [name, share_said(one.texts)]
+        if one.controls is not None and one.difference is not None:
+            row += [share_said(one.controls), *([probability(one.difference.p)] if tested else [])]
+        rows.append(row)
+    others = ["Never seen (controls)", "p of the difference"]
+    return Table(caption, [*columns, *others][: len(rows[0])], rows, style="words")
 
 
 @section(Verbatim, "What it depends on")
