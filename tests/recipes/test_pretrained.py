@@ -224,7 +224,6 @@ def test_it_trains_audits_and_checks_and_a_killed_run_goes_on(tmp_path, recipe, 
     assert [line.split()[2] for line in said.splitlines() if line.startswith("$ canary ")] == [
         *("generate", "inject", "verify", "audit", "check")
     ]
-    assert "<|im_start|>assistant" in said  # the audit's context, which verify asked for
     page = json.loads((tmp_path / "work" / "audit" / "audit.json").read_text())
     assert page["settings"]["context"].endswith("<|im_start|>assistant\n")
     secrets = json.loads((tmp_path / "work" / "canaries.json").read_text())["canaries"]
