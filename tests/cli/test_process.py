@@ -180,7 +180,8 @@ def test_ctrl_c_in_an_audit_exits_130_and_leaves_nothing_half_written(workplace)
     Path("mine.py").write_text(FACTORY)
     save(fresh(), Path("model"))
     before = files(workplace)
-    words = ("audit", "model", "--factory", "mine.py:build", *AUDIT, "500000", "--force")
+    words = ("audit", "model", "--factory", "mine.py:build", *AUDIT, "100000", "--force")
+    words += ("--start-token", "none")
     out, shown, code = on_terminal(
         (*words, "--out", "old"),
         b"uniform draws of The code is",
