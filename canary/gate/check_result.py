@@ -170,8 +170,8 @@ def check_attacks(
         notes.append("that the members were in the training data is your word")
     return Verdict.of_test(
         *("a membership test", findings, undecided, dict.fromkeys(notes)),
-        limit="; ".join(words), tested=found, document=document, file=file,
-        facts={"Attacks": ", ".join(one.name for one in found.attacks)},
+        about={"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)},
+        tested=found, source=(document, file),
     )  # fmt: skip
 
 

@@ -50,8 +50,8 @@ def check_order(given: Any, *, max_p: float | None, undecided: Policy) -> Verdic
     )
     return Verdict.of_test(
         *("an order test", [finding], undecided, result.notes),
-        limit=f"p-value of the order above {level:g}",
-        tested=result, document=result.to_dict(), file=result.file,
+        about={"Limit": f"p-value of the order above {level:g}"},
+        tested=result, source=(result.to_dict(), result.file),
     )  # fmt: skip
 
 

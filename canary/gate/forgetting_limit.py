@@ -44,8 +44,8 @@ def check_forgetting(
     compared = read_part(Compared, document, file)
     return Verdict.of_test(
         *("a forgetting test", [_forgotten(compared, least)], undecided, compared.notes),
-        limit=f"the query set is forgotten (rho of {least:g} or more)",
-        tested=compared, document=document, file=file,
+        about={"Limit": f"the query set is forgotten (rho of {least:g} or more)"},
+        tested=compared, source=(document, file),
     )  # fmt: skip
 
 

@@ -57,13 +57,13 @@ def check_passages(
         problem, cure = result.doubts[0]
         told = f"{finding.sentence}, but {problem}"
         finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
-    notes = list(result.notes)
+    notes, allowed = list(result.notes), f"{_percent(most)} of the passages {how}"
     if trust_members and finding.outcome == "passed" and not _recognized(found):
         notes.append("that the texts were in the training data is your word")
     return Verdict.of_test(
         *("a test of passages", [_named(finding, result)], undecided, notes),
-        limit=f"{_percent(most)} of the passages {how}, with a chance of {_percent(chance)}",
-        tested=result, document=result.to_dict(), file=result.file,
+        about={"Limit": f"{allowed}, with a chance of {_percent(chance)}"},
+        tested=result, source=(result.to_dict(), result.file),
     )  # fmt: skip
 
 
@@ -101,8 +101,8 @@ def check_samples(
     what = "planted secrets" if result.planted else "passages"
     return Verdict.of_test(
         *("samples of a server", [_named(finding, result)], undecided, result.notes),
-        limit=f"{_percent(most)} of the {what} {how}",
-        tested=result, document=result.to_dict(), file=result.file,
+        about={"Limit": f"{_percent(most)} of the {what} {how}"},
+        tested=result, source=(result.to_dict(), result.file),
     )  # fmt: skip
 
 

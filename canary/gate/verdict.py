@@ -168,17 +168,19 @@ class Verdict(Shown):
         undecided: Policy,
         notes: Iterable[str],
         *,
-        limit: str,
+        about: Mapping[str, str],
         tested: Named,
-        document: Mapping[str, Any],
-        file: str,
-        facts: Mapping[str, str] | None = None,
+        source: tuple[Mapping[str, Any], str],
     ) -> Verdict:
-        """The verdict on a result without an audit; `document` is what is written of it."""
-        about = {"Result": clean(file) if file else "not named", **(facts or {}), "Limit": limit}
+        """The verdict on a result without an audit; `source` is what is written of it, and where.
+
+        `about` are facts with the limit.
+        """
+        document, file = source
+        named = {"Result": clean(file) if file else "not named", **about}
         return cls(
             *(tuple(findings), undecided, tuple(notes)),
-            title=f"Check of {name}", about=about, tested=tested, digests=(digest_of(document),),
+            title=f"Check of {name}", about=named, tested=tested, digests=(digest_of(document),),
         )  # fmt: skip
 
     def _table(self) -> list[dict[str, Any]]:
