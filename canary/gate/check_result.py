@@ -16,7 +16,7 @@ from canary.errors import RecordError
 from canary.gate.dataset_limit import all_members
 from canary.gate.exposure_limit import check_level
 from canary.gate.subjects import SURVEYS, limit_checked, nothing_to_check
-from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict, measured
+from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict, measured, verdict_on
 from canary.membership import forgetting, survey
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.samples_needed import checked_rates, needed_for
@@ -168,7 +168,7 @@ def check_attacks(
             notes.append(_ONLY_THESE)
     if trust_members and found.outcome == "not identified":
         notes.append("that the members were in the training data is your word")
-    return Verdict.of_test(
+    return verdict_on(
         *("a membership test", findings, undecided, dict.fromkeys(notes)),
         about={"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)},
         tested=found, source=(document, file),

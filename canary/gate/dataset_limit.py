@@ -6,7 +6,7 @@ from typing import Any
 
 from canary.gate.exposure_limit import check_level
 from canary.gate.subjects import nothing_to_check
-from canary.gate.verdict import Finding, Outcome, Policy, Verdict
+from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.order_result import RANDOM, Order
 from canary.statistics.numbers import probability
 
@@ -48,7 +48,7 @@ def check_order(given: Any, *, max_p: float | None, undecided: Policy) -> Verdic
     finding = Finding(
         "membership", "order of the test set", outcome, told, cure, limit=level, value=p
     )
-    return Verdict.of_test(
+    return verdict_on(
         *("an order test", [finding], undecided, result.notes),
         about={"Limit": f"p-value of the order above {level:g}"},
         tested=result, source=(result.to_dict(), result.file),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from canary.errors import InputError
 from canary.gate.check_result import Interval, Part, document_of, read_part
 from canary.gate.subjects import limit_checked, nothing_to_check
-from canary.gate.verdict import Finding, Outcome, Policy, Verdict
+from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.forgetting_result import LEVEL
 from canary.records.about import About, Named
 
@@ -42,7 +42,7 @@ def check_forgetting(
     document, file = document_of(result)
     least = _checked_rho(forgotten=forgotten, least=min_rho)
     compared = read_part(Compared, document, file)
-    return Verdict.of_test(
+    return verdict_on(
         *("a forgetting test", [_forgotten(compared, least)], undecided, compared.notes),
         about={"Limit": f"the query set is forgotten (rho of {least:g} or more)"},
         tested=compared, source=(document, file),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from canary.gate.subjects import Subject, limit_checked, nothing_to_check
-from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured
+from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
 from canary.passages.result import SWAPPED, Extractable, Passages, Verbatim, said_share
 from canary.passages.sampled import LEVEL, SURE, Sampled
 from canary.statistics.numbers import count, plural, probability
@@ -60,7 +60,7 @@ def check_passages(
     notes, allowed = list(result.notes), f"{_percent(most)} of the passages {how}"
     if trust_members and finding.outcome == "passed" and not _recognized(found):
         notes.append("that the texts were in the training data is your word")
-    return Verdict.of_test(
+    return verdict_on(
         *("a test of passages", [_named(finding, result)], undecided, notes),
         about={"Limit": f"{allowed}, with a chance of {_percent(chance)}"},
         tested=result, source=(result.to_dict(), result.file),
@@ -99,7 +99,7 @@ def check_samples(
         cure = f"draw at least {count(_ENOUGH)} samples (--samples)"
         finding = replace(finding, outcome="undecided", sentence=finding.sentence + told, cure=cure)
     what = "planted secrets" if result.planted else "passages"
-    return Verdict.of_test(
+    return verdict_on(
         *("samples of a server", [_named(finding, result)], undecided, result.notes),
         about={"Limit": f"{_percent(most)} of the {what} {how}"},
         tested=result, source=(result.to_dict(), result.file),

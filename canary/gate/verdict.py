@@ -160,29 +160,6 @@ class Verdict(Shown):
     doubt: str = field(default="", compare=False)
     left_out: tuple[int, ...] = field(default=(), compare=False)
 
-    @classmethod
-    def of_test(
-        cls,
-        name: str,
-        findings: Iterable[Finding],
-        undecided: Policy,
-        notes: Iterable[str],
-        *,
-        about: Mapping[str, str],
-        tested: Named,
-        source: tuple[Mapping[str, Any], str],
-    ) -> Verdict:
-        """The verdict on a result without an audit; `source` is what is written of it, and where.
-
-        `about` are facts with the limit.
-        """
-        document, file = source
-        named = {"Result": clean(file) if file else "not named", **about}
-        return cls(
-            *(tuple(findings), undecided, tuple(notes)),
-            title=f"Check of {name}", about=named, tested=tested, digests=(digest_of(document),),
-        )  # fmt: skip
-
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
         return [picked(finding, *names) for finding in self.findings]
@@ -279,3 +256,25 @@ class Verdict(Shown):
             "results": self.results,
             "left_out": list(self.left_out),
         }
+
+
+def verdict_on(
+    name: str,
+    findings: Iterable[Finding],
+    undecided: Policy,
+    notes: Iterable[str],
+    *,
+    about: Mapping[str, str],
+    tested: Named,
+    source: tuple[Mapping[str, Any], str],
+) -> Verdict:
+    """The verdict on a result without an audit; `source` is what is written of it, and its file.
+
+    `about` are facts with the limit.
+    """
+    document, file = source
+    named = {"Result": clean(file) if file else "not named", **about}
+    return Verdict(
+        *(tuple(findings), undecided, tuple(notes)),
+        title=f"Check of {name}", about=named, tested=tested, digests=(digest_of(document),),
+    )  # fmt: skip

@@ -73,11 +73,18 @@ def words_alone(
 ) -> WordsAlone:
     """AUC of a bag-of-words classifier of members and non-members, and its p-value.
 
-    `texts`, `member`, `seed` and `done` are as in `word_scores`. An EstimationError as there, or if
-    there is no permutation.
+    `done` is called after each fold. An EstimationError if there are fewer than two different
+    members or non-members for each fold, or there is no permutation.
 
     Notes
     -----
+    Words (letters, digits and underscores, in lower case) that are in two texts at least, and of
+    these the 4,096 that are in most; ties by digest. ``1 + log(count)`` of each, rows of length 1;
+    ridge regression of the flag with a penalty of ``|w|**2``, `FOLDS`-fold cross-validation. Copies
+    of a text teach once and are in one fold. The order of the texts has no influence. The
+    regression is linear in the flags, so that one factorisation for each fold serves all
+    permutations.
+
     p is ``(1 + #{as large or larger}) / (permutations + 1)`` (Phipson and Smyth 2010), flags dealt
     anew within the folds: exact whatever the classifier. DeLong's interval takes the scores as
     given, but other texts would have taught other weights. So its standard error is multiplied by
@@ -145,33 +152,6 @@ def _tested(
     auc = curve.auc(confidence=confidence, widening=widening)
     p = (1 + int(np.count_nonzero(dealt >= areas[0] - 1e-12))) / (count + 1)
     return WordsAlone(curve, auc, p, count, spread)
-
-
-def word_scores(
-    texts: Sequence[str],
-    member: Flags,
-    *,
-    seed: int,
-    done: Callable[[int], object] = lambda folds: None,
-) -> Floats:
-    """How much each text looks like a member by its words; each judged by other texts.
-
-    The result has the rank of each text within its fold, from 0 to 1: scores of different folds
-    are not compared. `seed` is that of the folds, `done` is called after each. An
-    EstimationError if there are fewer than two different members or non-members for each fold.
-
-    Notes
-    -----
-    Words (letters, digits and underscores, in lower case) that are in two texts at least, and of
-    these the 4,096 that are in most; ties by digest. ``1 + log(count)`` of each, rows of length 1;
-    ridge regression of the flag with a penalty of ``|w|**2``, `FOLDS`-fold cross-validation. Copies
-    of a text teach once and are in one fold. The order of the texts has no influence. The
-    regression is linear in the flags, so that one factorisation for each fold serves all
-    permutations.
-    """
-    given = _Texts.of(texts, member, seed)
-    ranks, _ = _judged(given, given.member[:, None], done)
-    return np.asarray(ranks[given.which])
 
 
 def check_enough_texts(texts: Sequence[str], member: Flags) -> None:

@@ -115,15 +115,6 @@ def median_interval(
     return MedianInterval(*ends, needed)
 
 
-def wrong_side(count: int, sizes: Sequence[int], misses: Sequence[float]) -> float:
-    """At most the chance of `count` canaries on one side of a value that at most half exceed.
-
-    The sum over the formats of independent numbers, each binomial with share 1/2 among the
-    canaries of the format, or with the chance `misses` all of them.
-    """
-    return float(_counts(tuple(sizes), tuple(misses))[max(count, 0) :].sum())
-
-
 def agreeing(sizes: Sequence[int], misses: Sequence[float], *, confidence: float) -> int | None:
     """How many canaries must be on one side of a limit, so that the median surely is.
 

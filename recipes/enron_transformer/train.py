@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 from datasets import Dataset
@@ -19,6 +20,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import (
     GPT2Config,
     GPT2LMHeadModel,
+    PreTrainedModel,
     PreTrainedTokenizerFast,
     Trainer,
     TrainingArguments,
@@ -63,26 +65,57 @@ def blocks(texts: list[str], tokenizer: PreTrainedTokenizerFast, length: int) ->
     return Dataset.from_dict({"input_ids": rows, "labels": rows})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def parsed(parser: argparse.ArgumentParser, **sizes: int) -> argparse.Namespace:
+    """The arguments of both scripts, with these sizes unless given; threads and seed are set."""
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--column", default="text")
-    parser.add_argument("--tokenizer-corpus", type=Path, help="train the tokenizer on this instead")
-    parser.add_argument("--epochs", type=float, default=2)
+    parser.add_argument("--epochs", type=float, default=sizes.pop("epochs"))
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--block", type=int, default=128, help="tokens of a training row")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--vocabulary", type=int, default=4096)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--heads", type=int, default=8)
+    for name, size in sizes.items():
+        parser.add_argument(f"--{name}", type=int, default=size)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     set_seed(args.seed)
+    return args
 
+
+def fit(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerFast,
+    rows: Dataset,
+    args: argparse.Namespace,
+    collator: Any,
+    **more: Any,
+) -> None:
+    """Train a model on rows, and save both."""
+    print(f"{model.num_parameters():,} parameters, {len(rows):,} rows of {args.block} tokens")
+    options = TrainingArguments(
+        output_dir=str(args.out),
+        num_train_epochs=args.epochs,
+        per_device_train_batch_size=args.batch,
+        learning_rate=args.learning_rate,
+        lr_scheduler_type="cosine",
+        warmup_steps=50,
+        logging_steps=50,
+        save_strategy="no",
+        report_to="none",
+        seed=args.seed,
+        **more,
+    )
+    Trainer(model=model, args=options, train_dataset=rows, data_collator=collator).train()
+    model.save_pretrained(args.out)
+    tokenizer.save_pretrained(args.out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tokenizer-corpus", type=Path, help="train the tokenizer on this instead")
+    args = parsed(parser, epochs=2, vocabulary=4096, width=256, layers=6, heads=8)
     texts = texts_of(args.corpus, args.column)
     seen = texts_of(args.tokenizer_corpus, args.column) if args.tokenizer_corpus else texts
     tokenizer = train_tokenizer(seen, args.vocabulary)
@@ -101,28 +134,7 @@ def main() -> None:
             eos_token_id=tokenizer.eos_token_id,
         )
     )
-    print(f"{model.num_parameters():,} parameters, {len(rows):,} rows of {args.block} tokens")
-    trainer = Trainer(
-        model=model,
-        args=TrainingArguments(
-            output_dir=str(args.out),
-            num_train_epochs=args.epochs,
-            per_device_train_batch_size=args.batch,
-            learning_rate=args.learning_rate,
-            lr_scheduler_type="cosine",
-            warmup_steps=50,
-            weight_decay=0.01,
-            logging_steps=50,
-            save_strategy="no",
-            report_to="none",
-            seed=args.seed,
-        ),
-        train_dataset=rows,
-        data_collator=default_data_collator,
-    )
-    trainer.train()
-    model.save_pretrained(args.out)
-    tokenizer.save_pretrained(args.out)
+    fit(model, tokenizer, rows, args, default_data_collator, weight_decay=0.01)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import warnings
 
 import numpy as np
 import pytest
-from chatted import CONTEXT, TEMPLATE, chat_tokenizer, some
+from chatted import CONTEXT, TEMPLATE, chat_tokenizer, some, tuned
 
 import canary
 from canary.corpus.columns import Shape
@@ -28,41 +27,6 @@ def canaried(canaries):
         for i in range(20)
     ]
     return canary.inject(Dataset.from_dict({"messages": chats}), canaries, column="messages")
-
-
-def sft(folder, data, tokenizer):
-    """A trainer of TRL over a small Llama."""
-    from transformers import LlamaConfig, LlamaForCausalLM, set_seed
-    from trl import SFTConfig, SFTTrainer
-
-    set_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=128,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return SFTTrainer(
-            model=LlamaForCausalLM(config),
-            args=SFTConfig(
-                output_dir=str(folder),
-                per_device_train_batch_size=4,
-                num_train_epochs=4,
-                learning_rate=1e-2,
-                report_to="none",
-                use_cpu=True,
-                disable_tqdm=True,
-                save_strategy="no",
-                bf16=False,
-                gradient_checkpointing=False,
-            ),
-            train_dataset=data,
-            processing_class=tokenizer,
-        )
 
 
 def bits_in_training(trainer, canaries):
@@ -90,7 +54,10 @@ def test_the_audit_prices_exactly_the_tokens_of_the_training(tmp_path):
     data = canaried(canaries)
     seen = canary.verify(data, canaries, column="messages", tokenizer=tokenizer)
     assert (seen.ok, seen.follows) == (True, CONTEXT)
-    trainer = sft(tmp_path, data, tokenizer)
+    trainer = tuned(
+        *(tmp_path, data), tokenizer=tokenizer, width=32,
+        num_train_epochs=4, learning_rate=1e-2, gradient_checkpointing=False,
+    )  # fmt: skip
     found = canary.preflight(trainer, canaries)
     assert (found.sound, found.context) == (True, CONTEXT), found.summary()
     trainer.train()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
-import warnings
 
+import chatted
 import numpy as np
 import pytest
 from small_models import character_tokenizer
@@ -26,14 +26,7 @@ CONTEXT = "<s>user\nWhat is it?<s><s>assistant\n"
 
 @functools.cache
 def chat_tokenizer(name="gpt2"):
-    from transformers import PreTrainedTokenizerFast
-
-    return PreTrainedTokenizerFast(
-        tokenizer_object=trained(name),
-        eos_token="<s>",
-        pad_token="<unused0>",
-        chat_template=TEMPLATE,
-    )
+    return chatted.chat_tokenizer(name, TEMPLATE, eos_token="<s>")
 
 
 @functools.cache
@@ -59,39 +52,9 @@ def chats(*, asked=False, of=None, others=40, factor=1):
     return Dataset.from_list(found * factor)
 
 
-def tuned(folder, data=None, *, model=None, evaluation=None, tokenizer=None, **options):
-    """A trainer of TRL over a small Llama."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-    from trl import SFTConfig, SFTTrainer
-
-    tokenizer = tokenizer or chat_tokenizer()
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-    )
-    known = {
-        "per_device_train_batch_size": 4,
-        "num_train_epochs": 1,
-        "report_to": "none",
-        "use_cpu": True,
-        "disable_tqdm": True,
-        "save_strategy": "no",
-        "bf16": False,
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return SFTTrainer(
-            model=model or LlamaForCausalLM(config),
-            args=SFTConfig(output_dir=str(folder), **{**known, **options}),
-            train_dataset=data if data is not None else chats(),
-            eval_dataset=evaluation,
-            processing_class=tokenizer,
-        )
+def tuned(folder, data=None, *, tokenizer=None, **options):
+    data = chats() if data is None else data
+    return chatted.tuned(folder, data, tokenizer=tokenizer or chat_tokenizer(), **options)
 
 
 def judged(trainer, of=None, **run):
@@ -133,15 +96,7 @@ def renumbered(folder):
 
 def lengthened(folder):
     """A token was added to the tokenizer, which joins what the canaries were injected as."""
-    from transformers import PreTrainedTokenizerFast
-
-    data = chats()
-    added = PreTrainedTokenizerFast(
-        tokenizer_object=trained("gpt2"),
-        eos_token="<s>",
-        pad_token="<unused0>",
-        chat_template=TEMPLATE,
-    )
+    data, added = chats(), chatted.chat_tokenizer(template=TEMPLATE, eos_token="<s>")
     added.add_tokens(["code is"])
     trainer = tuned(folder, data, tokenizer=added)
     trainer.processing_class = chat_tokenizer()

@@ -86,7 +86,7 @@ PACKAGES = {
         "exposure_by_bounds_and_draws",
         "statistics.extrapolation: SkewNormalFit exposure_by_skew_normal skew_normal_bits",
         "statistics.pvalues: CombinedP fisher holm",
-        "statistics.medians: MedianInterval median_interval agreeing canaries_to_decide wrong_side",
+        "statistics.medians: MedianInterval median_interval agreeing canaries_to_decide",
         "statistics.resampling: Resampled resampled larger_in_pairs larger_in_groups",
         "statistics.epsilon: epsilon_lower_bound correct_guesses guessing_p_value",
         "statistics.power: evidence_power limit_power canaries_for smallest_seen draws_to_tell",
@@ -156,7 +156,7 @@ PACKAGES = {
         "membership.analysis: ClassRisks class_risks possible_class_risks RiskBand by_risk risk_at "
         "Guesses sensitivity precision_recall Leakage leakage FeatureDistances feature_distances",
         "membership.neural: NEURAL neural_attack white_box_attack arranged",
-        "membership.words_alone: WordsAlone words_alone word_scores by_columns",
+        "membership.words_alone: WordsAlone words_alone by_columns",
         "membership.sharing: SharedRows shared_rows check_two_models check_references Repeat "
         "repeated_models row_marks",
         "membership.samples_needed: AttackPlan plan_attacks",

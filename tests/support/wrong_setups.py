@@ -73,6 +73,15 @@ def of_call(call: Callable[[], Any]) -> Said:
     return Said("Note", "\n".join(found.notes))
 
 
+def test_all_are_made(request):
+    """Of the module that imports it, whose table is `TABLE` and whose set-ups are `made`."""
+    request.module.made.are_of(request.module.TABLE)
+
+
+def test_is_said(request, line, desk):
+    request.module.made[line.name](desk).fits(line)
+
+
 class Setups(dict[str, Callable[..., Said]]):
     """Functions that make the set-ups of a table, by the names of its lines."""
 

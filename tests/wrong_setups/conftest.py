@@ -70,6 +70,11 @@ class Desk:
         return of_command(self.command("check", "audit/audit.json", *limits))
 
 
+def pytest_generate_tests(metafunc):
+    if "line" in metafunc.fixturenames:
+        metafunc.parametrize("line", metafunc.module.TABLE, ids=lambda line: line.name)
+
+
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
     return tmp_path_factory.mktemp("toys")

@@ -6,10 +6,9 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
-import pytest
 from own_adapters import Own
 from toys import START, canaries, characters, toy
-from wrong_setups import Setups, lines, of_call, of_command
+from wrong_setups import Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 import canary
 
@@ -166,15 +165,6 @@ def _built(desk, function):
     factory = ("--factory", f"own.py:{function}")
     audit = ("--canaries", "canaries.json", "--draws", 300, "--out", "audit")
     return of_command(desk.command("audit", desk.model("toy"), *factory, *audit))
-
-
-def test_each_line_of_the_page_is_made():
-    made.are_of(TABLE)
-
-
-@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
-def test_what_the_page_says_is_said(line, desk):
-    made[line.name](desk).fits(line)
 
 
 def test_an_honest_adapter_is_not_doubted():

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import datasets
-import pytest
 from toys import START, canaries
-from wrong_setups import Setups, lines, of_call, of_command
+from wrong_setups import Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 import canary
 
@@ -88,15 +87,6 @@ def _controls_too(desk):
     known = canaries()
     controls = [known.text(c) for c in known.controls]
     return _changed(desk, lambda texts: [*texts, *controls])
-
-
-def test_each_line_of_the_page_is_made():
-    made.are_of(TABLE)
-
-
-@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
-def test_what_the_page_says_is_said(line, desk):
-    made[line.name](desk).fits(line)
 
 
 def test_a_corpus_that_was_injected_is_not_doubted(desk):

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pytest
 from command_line import save_model, small_model
 from texts_and_models import random_words, trained_on
-from wrong_setups import Said, Setups, lines, of_call, of_command
+from wrong_setups import Said, Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 import canary
 from canary.membership.text_survey import survey_texts
@@ -266,15 +265,6 @@ def _passages_without_the_chat_template(desk):
     return of_command(
         desk.command("verbatim", "chatty", "--texts", "texts.jsonl", "--out", "v", *sizes)
     )
-
-
-def test_each_line_of_the_page_is_made():
-    made.are_of(TABLE)
-
-
-@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
-def test_what_the_page_says_is_said(line, desk):
-    made[line.name](desk).fits(line)
 
 
 def test_files_that_belong_together_are_not_doubted(desk):

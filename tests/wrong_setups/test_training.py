@@ -6,9 +6,8 @@ import copy
 import json
 from pathlib import Path
 
-import pytest
 from toys import CHAT, OTHER, START, canaries, characters, fresh, long_canaries
-from wrong_setups import Said, Setups, lines, of_command
+from wrong_setups import Said, Setups, lines, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 from canary.corpus.canaries import generate
 from canary.errors import CanaryError
@@ -116,15 +115,6 @@ def _another_corpus_under_a_monitor(desk):
     _watched([_ids(text) for text in SENTENCES[:6]], path="history.json")
     history = ("--history", "history.json")
     return desk.judged("untrained", "--start-token", START, limits=history)
-
-
-def test_each_line_of_the_page_is_made():
-    made.are_of(TABLE)
-
-
-@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
-def test_what_the_page_says_is_said(line, desk):
-    made[line.name](desk).fits(line)
 
 
 def test_the_right_training_is_found_and_not_doubted(desk):
