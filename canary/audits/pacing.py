@@ -80,8 +80,11 @@ class Probes:
             self._canaries = _since(began, queries)
         return self._canaries
 
-    def pace(self, kind: str, cost: Cost) -> Pace:
-        """How fast the model does one kind of work."""
+    def pace(self, kind: str, cost: Cost, *, soon: float = 0.0) -> Pace:
+        """How fast the model does one kind of work.
+
+        A probe ends early where a query takes less than `soon` seconds.
+        """
         key = (kind, cost.sizes.tree is None)
         if key not in self._paces:
             with self._question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
@@ -91,7 +94,7 @@ class Probes:
                     steps = self._searched(pricer)
                 else:
                     steps = self._walked(pricer, drawn=kind == "draws")
-                self._paces[key] = _pace(steps, self._seconds)
+                self._paces[key] = _pace(steps, self._seconds, soon)
         return self._paces[key]
 
     def _batcher(self) -> Batcher:
@@ -143,14 +146,19 @@ class Probes:
         walk.close()
 
 
-def _pace(steps: Iterator[int], limit: float) -> Pace:
-    """The pace of the later part of some steps, or of all of them if they end within the limit."""
+def _pace(steps: Iterator[int], limit: float, soon: float) -> Pace:
+    """The pace of the later part of some steps, or of all of them if they end within the limit.
+
+    If all so far took less than `soon` seconds a query, the rest, which is faster, is not done.
+    """
     began, taken = _clocks(), [Pace()]
     for queries in steps:
         taken.append(replace(_since(began, queries), queries=taken[-1].queries + queries))
         # On a busy machine the clock says little of what was done; of a large model, few batches
         # have not found their size.
         few = _LONGER if len(taken) <= _STEPS else 1.0
+        if taken[-1].seconds < soon * taken[-1].queries:
+            return taken[-1]
         if taken[-1].processor >= few * limit or taken[-1].seconds >= few * _BUSY * limit:
             break
     else:
@@ -176,8 +184,11 @@ def _since(began: tuple[float, float], queries: int) -> Pace:
 Work = Sequence[tuple[Question, Method, Cost]]
 
 
-def expected(work: Work, limit: float) -> tuple[Pace, bool]:
-    """What is left of some formats by the chosen methods, and whether that is a bound."""
+def expected(work: Work, limit: float, *, soon: float = 0.0) -> tuple[Pace, bool]:
+    """What is left of some formats by the chosen methods, and whether that is a bound.
+
+    A stage that takes less than `soon` seconds by its first queries is not looked at further.
+    """
     total, at_most = Pace(), False
     for question, method, cost in work:
         kept = question.series()
@@ -185,7 +196,8 @@ def expected(work: Work, limit: float) -> tuple[Pace, bool]:
         probes = Probes(question, limit)
         for stage in method.stages(question, cost):
             at_most = at_most or stage.at_most
-            total += probes.pace(stage.kind, cost).of(round(left * stage.queries))
+            queries = round(left * stage.queries)
+            total += probes.pace(stage.kind, cost, soon=soon / max(queries, 1)).of(queries)
     return total, at_most
 
 
@@ -196,7 +208,7 @@ def say_expected(questions: Sequence[Question], work: Callable[[], Work]) -> Non
         return
     try:
         chosen = work()
-        if expected(chosen, _GLANCE)[0].seconds < _LONG:
+        if expected(chosen, _GLANCE, soon=_LONG / (4 * len(chosen)))[0].seconds < _LONG:
             return
         total, at_most = expected(chosen, LOOK)
     except CanaryError:  # the audit itself says what is wrong

@@ -81,21 +81,23 @@ def test_pace_is_that_of_the_later_part(monkeypatch):
     clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
     monkeypatch.setattr(pacing, "_clocks", lambda: (next(clock), 0.0))
     monkeypatch.setattr(pacing, "_BUSY", 1.0)
-    pace = pacing._pace(iter([1] * 10 + [100] * 80), 5.0)
+    pace = pacing._pace(iter([1] * 10 + [100] * 80), 5.0, 0.0)
     assert pace.queries / pace.seconds == pytest.approx(1_000)
     clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
-    assert pacing._pace(iter([1, 2, 3]), 5.0).queries == 6  # it ended: all of it
+    assert pacing._pace(iter([1, 2, 3]), 5.0, 0.0).queries == 6  # it ended: all of it
+    clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
+    assert pacing._pace(iter([1, 2, 3, 4]), 5.0, 0.07).queries == 3  # fast enough: no more is asked
 
 
 def test_seconds_make_the_budget_smaller_and_a_run_keeps_it(model, canaries, tmp_path, monkeypatch):
     slow = pacing.Pace(queries=50, seconds=1.0)  # five seconds are 250 queries
-    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost: slow)
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost, soon=0.0: slow)
     asked = {"draws": 50, "start_token": None, "seconds": 5.0}
     found = audit(model, canaries, **asked, parts=tmp_path / "parts")
     assert "the budget is 250" in found.formats[0].reason
     assert found.settings["seconds"] == 5.0
     faster = pacing.Pace(queries=5_000, seconds=1.0)
-    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost: faster)
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost, soon=0.0: faster)
     again = audit(model, canaries, **asked, parts=tmp_path / "parts")
     assert [c.exposure for c in again.canaries] == [c.exposure for c in found.canaries]
     assert "the budget is 250" in again.formats[0].reason
@@ -116,7 +118,7 @@ def test_long_audits_say_how_long_they_take(model, canaries, monkeypatch, capsys
     audit(model, canaries, **asked, progress=Listener().stage)
     assert heard == []
     slow = pacing.Pace(queries=1, seconds=1.0, processor=1.0)
-    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost: slow)
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost, soon=0.0: slow)
     audit(model, canaries, **asked, progress=Listener().stage)
     assert len(heard) == 1
     assert "at most" in heard[0]

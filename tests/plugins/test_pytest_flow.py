@@ -335,6 +335,7 @@ def test_a_set_of_another_format():
 """
 
 
+@pytest.mark.slow
 def test_workers_share_audits_and_tell_of_verdicts_and_baselines(tmp_path):
     files = {"test_shared": SHARED, "test_judged": JUDGED, "test_baseline": BASELINE}
     project = Project(tmp_path, conftest=HOOKS, **files)

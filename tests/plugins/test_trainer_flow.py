@@ -121,6 +121,7 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
     assert found["without"].history.moments[-1].step == 20
 
 
+@pytest.mark.slow
 def test_of_two_processes_one_measures_and_both_end(tmp_path):
     support = str(HERE.parent / "support")
     paths = [str(HERE.parent.parent), support, os.environ.get("PYTHONPATH", "")]

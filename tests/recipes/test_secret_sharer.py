@@ -178,6 +178,7 @@ def studies(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_pair_of_the_one_copy_study_differs_in_its_company_alone(studies):
     trainings = study_results(studies, "one-copy")["trainings"]
     alone, shared = (trainings[f"{arm}-batch-16-seed-0"] for arm in ("alone", "shared"))
@@ -193,6 +194,7 @@ def test_a_pair_of_the_one_copy_study_differs_in_its_company_alone(studies):
     assert summary.count("→") == 1 + 2 + 1  # heading, both pairs, and the other prefix
 
 
+@pytest.mark.slow
 def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
     # As a kill during an epoch of the second training leaves it.
     whole = study_results(studies, "one-copy")
@@ -211,7 +213,12 @@ def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
         assert not (again / "one-copy" / name / "epoch-01" / "model.safetensors").exists()
 
 
-@pytest.mark.parametrize("name", ["regularization", "batch-and-units", "order", "optimizer"])
+SLOW = [
+    pytest.param(name, marks=pytest.mark.slow) for name in ("regularization", "batch-and-units")
+]
+
+
+@pytest.mark.parametrize("name", [*SLOW, "order", "optimizer"])
 def test_a_sweep_shows_utility_beside_exposure_for_each_setting(name, tmp_path):
     shown = run_study(name, tmp_path)
     trainings = study_results(tmp_path, name)["trainings"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -40,8 +42,10 @@ class Desk:
 
     def model(self, name: str) -> Path:
         folder = self._models / name
-        if not folder.exists():
-            save(TRAINED[name](), folder)
+        if not folder.exists():  # or another process has saved it meanwhile
+            part = save(TRAINED[name](), folder.with_name(f"{name}.{os.getpid()}"))
+            with contextlib.suppress(OSError):
+                part.rename(folder)
         return folder
 
     def inject(self, out="mixed.jsonl", canaries="canaries.json", corpus="corpus.jsonl") -> None:
@@ -77,7 +81,11 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory):
-    return tmp_path_factory.mktemp("toys")
+    """Of all processes of a run: what one has trained, the others need not."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "toys"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture
