@@ -128,11 +128,22 @@ def verbatim_report(result: Verbatim) -> Report:
             name: f"{count(of.documents)} with {plural(of.windows, 'passage')}"
             for name, of in (("Documents", texts), ("Controls", controls)) if of is not None
         }},
-        outcome=[passages_figure(result)],
+        outcome=[_outcome(result)],
         unsaid=said("verbatim.unsaid", exact=not result.texts.near),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
-        brief=[_rates(result)],
+        brief=[_rates(result), *dependence(result)],
+    )  # fmt: skip
+
+
+def _outcome(result: Verbatim) -> Block:
+    """The figure; where nothing comes out of any text, a line."""
+    if any(hits.any() for hits, _ in _ways(result).values()):
+        return passages_figure(result)
+    return sentence(
+        "verbatim.nowhere", documents=len(set(result.texts.document)), tries=_SHOWN_TRIES,
+        longest=max(result.texts.longest), suffix=result.texts.suffix,
+        scheme=str(result.schemes[0]),
     )  # fmt: skip
 
 
@@ -289,9 +300,8 @@ def how(result: Verbatim) -> Iterator[Block]:
     yield software()
 
 
-@figure_of.register
-def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
-    """A strip for each of the documents of which most comes out: what comes out from where."""
+def _ways(result: Verbatim) -> dict[str, tuple[NDArray[np.bool_], str]]:
+    """Which passages come out in each way that a figure shows, and its colour."""
     kind = result.texts
     out = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
     samples = f"when asked {count(_SHOWN_TRIES)} times"
@@ -300,9 +310,16 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
         edits = result.near_edits
         near = tries_for(kind.near_log_prob, _CHANCE) <= _SHOWN_TRIES
         found[f"within {edits}, {samples}"] = near, SERIES[4]
+    return found
+
+
+@figure_of.register
+def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
+    """A strip for each of the documents of which most comes out: what comes out from where."""
+    kind = result.texts
     levels, any_way = [], np.zeros(len(kind), np.bool_)
     columns: dict[str, Callable[[NDArray[np.bool_]], str]] = {}
-    for name, (hits, colour) in found.items():
+    for name, (hits, colour) in _ways(result).items():
         levels.append((name, hits & ~any_way, colour))
         any_way = any_way | hits
         columns[f"Or {name}" if columns else name.capitalize()] = partial(_hits_of, any_way)

@@ -9,6 +9,7 @@ import pytest
 from small_models import build
 
 import canary
+from canary.cli.console import show_report
 from canary.passages.result import Verbatim
 from canary.passages.verbatim import verbatim
 from canary.reports.builders import report_of
@@ -69,7 +70,16 @@ def test_a_page_is_calm_only_if_the_bound_is_low():
     assert few.tone == "undecided"
 
 
-def test_the_share_by_prefix_and_by_copies_is_shown(tmp_path):
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_of_texts_from_which_nothing_comes_out_no_table_is_shown(share, capsys):
+    found = verbatim(build("table"), ["0123456789ab"[at:] * 2 for at in range(9)], prefix=4, suffix=4)
+    show_report(replace(found, texts=altered(found.texts, share, -1e9)))
+    shown = capsys.readouterr().out
+    assert ("Text 1" in shown) == (share > 0)
+    assert ("None of 9 texts has a passage that comes out" in shown) == (not share)
+
+
+def test_the_share_by_prefix_and_by_copies_is_shown(tmp_path, capsys):
     rng = np.random.default_rng(0)
     texts = ["".join(rng.choice(list("abcdefg 123"), 40)) for _ in range(30)]
     copies = [1] * 10 + [3] * 10 + [4] * 9 + [7]
@@ -82,6 +92,10 @@ def test_the_share_by_prefix_and_by_copies_is_shown(tmp_path):
         page = (tmp_path / file).read_text()
         for said in ("What it depends on", "prefix of 8 tokens", "1 copy", "4 to 7 copies"):
             assert said in page
+    show_report(found)
+    shown = capsys.readouterr().out
+    assert "prefix of 8 tokens" in shown
+    assert "4 to 7 copies of the text" in shown
     alone = verbatim(build("table"), texts, prefix=4, suffix=4)
     canary.report(alone, tmp_path / "alone.html")
     assert "What it depends on" not in (tmp_path / "alone.html").read_text()
