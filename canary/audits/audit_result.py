@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.audits.extraction import Extraction
-from canary.audits.start_notes import StartChoice
 from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.about import About, Named
 from canary.records.record import Document, Record
 from canary.records.validation import brief
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram

@@ -30,7 +30,6 @@ from canary.audits.exposure_result import Exposures
 from canary.audits.method import Cost, Method, Unfit
 from canary.audits.pacing import say_expected, within_seconds
 from canary.audits.question import AuditOptions, Question, questions_of
-from canary.audits.start_notes import StartChoice
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import EstimationError, InputError, UnsupportedError
@@ -44,6 +43,7 @@ from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, one_of
 from canary.registry import Registry
 from canary.scoring.batcher import announce
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
@@ -254,7 +254,9 @@ def audit(
         seam, canaries.formats, options, canaries=canaries, draws=options.draws
     )
     held = (
-        nullcontext() if parts is None else open_run(parts, audit_identity(seam, options, canaries))
+        nullcontext()
+        if parts is None
+        else open_run(parts, audit_identity(seam, options, canaries), layout=1)
     )
     with held as run:
         results, formats = _measured(seam, canaries, options, run)

@@ -14,7 +14,6 @@ from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.completing import BEAM, SearchOptions, canaries_of, completed
 from canary.audits.extraction import Candidate, Extraction, meaning
 from canary.audits.question import AuditOptions, Question, longest
-from canary.audits.start_notes import StartChoice
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentError, UnsupportedError
@@ -25,6 +24,7 @@ from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
 from canary.scoring.batcher import Batcher, announce
+from canary.scoring.start_notes import StartChoice
 from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves

@@ -10,9 +10,9 @@ import typer
 
 from canary.cli.command import command
 from canary.cli.console import Bars, emit, show
+from canary.cli.model_options import Count, Whole
 from canary.cli.options import whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one
-from canary.cli.server_options import Count, Whole
 from canary.errors import CorpusError, InputError, OutputError
 from canary.records.validation import AUTO, brief
 from canary.statistics.numbers import plural

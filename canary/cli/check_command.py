@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from canary.cli.command import command, flag_of
 from canary.cli.console import show, show_report
+from canary.cli.model_options import Count, Whole
 from canary.cli.options import rates, whole_numbers
 from canary.cli.outputs import Result, audit_in, check_outputs
-from canary.cli.server_options import Count, Whole
 from canary.errors import InputError
 from canary.records.validation import brief
 from canary.statistics.numbers import plural

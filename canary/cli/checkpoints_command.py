@@ -7,9 +7,9 @@ from typing import Any
 
 from canary.cli.command import command
 from canary.cli.console import show, show_report
+from canary.cli.model_options import Count, Whole
 from canary.cli.options import FindingOptions
 from canary.cli.outputs import Result, check_outputs, factory_file
-from canary.cli.server_options import Count, Whole
 
 
 @command(

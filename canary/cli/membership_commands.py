@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, say, show
-from canary.cli.options import ModelOptions, RatesOptions, RiskOptions, rates
+from canary.cli.model_options import Count, ModelOptions
+from canary.cli.options import RatesOptions, RiskOptions, rates
 from canary.cli.outputs import (
     Names,
     Result,
@@ -19,7 +20,6 @@ from canary.cli.outputs import (
     report_folder,
     write_table,
 )
-from canary.cli.server_options import Count
 from canary.errors import InputError
 from canary.records.validation import brief
 from canary.registry import name_cure

@@ -5,8 +5,8 @@ from __future__ import annotations
 from canary.cli.check_command import rate_limits
 from canary.cli.command import command
 from canary.cli.console import show
+from canary.cli.model_options import Count
 from canary.cli.outputs import Result
-from canary.cli.server_options import Count
 
 
 @command(

@@ -17,7 +17,8 @@ from canary.cli.console import (
     show_table,
     unknown,
 )
-from canary.cli.options import FindingOptions, MeasuringOptions, ModelOptions
+from canary.cli.model_options import Count, ModelOptions, Whole
+from canary.cli.options import FindingOptions, MeasuringOptions
 from canary.cli.outputs import (
     Names,
     Result,
@@ -28,7 +29,6 @@ from canary.cli.outputs import (
     report_folder,
     resumable,
 )
-from canary.cli.server_options import Count, Whole
 from canary.errors import InputError
 from canary.statistics.numbers import bits_between, count, plural
 

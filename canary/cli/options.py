@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
-from canary.cli.console import Bars, say
-from canary.cli.server_options import Count, ServerOptions, Whole
+from canary.cli.model_options import Count, ModelOptions, Whole
 from canary.errors import InputError
-from canary.records.validation import AUTO, brief, named_start
+from canary.records.validation import AUTO, brief
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
-    from canary.models.language_model import LanguageModel
-    from canary.models.served.endpoint import Endpoint
-    from canary.workers.cluster import RayWorkers
+    pass
 
 HELP: Mapping[str, str] = {
     "as_json": "Print the result as one JSON document on stdout.",
@@ -156,83 +152,6 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
 @dataclass(frozen=True)
-class ModelOptions(ServerOptions):
-    """How a model is loaded and run; each field is an option of every command that runs one."""
-
-    start_token: str | None = None
-    context: str = ""
-    tokenizer: str | None = None
-    factory: str | None = None
-    dtype: Literal["float32", "bfloat16", "float16"] | None = None
-    device: str | None = None
-    batch_size: Count | None = None
-    answers: Path | None = None
-    top_k: Count | None = None
-    ray: str | None = None
-    workers: Count | None = None
-    worker_cpus: Count | None = None
-    worker_gpus: Annotated[float, 0] | None = None
-
-    def load(self, model: str) -> LanguageModel:
-        """The model, after a word of what is being loaded."""
-        from canary.models.language_model import Spread
-        from canary.models.loading import load
-        from canary.models.served.endpoint import is_url
-
-        source: str | Endpoint = model
-        asked = self._given(
-            "served_model key_env answers max_requests in_flight request_timeout top_k"
-        )
-        if is_url(model):
-            source = self.endpoint(model, **self._given("answers top_k"))
-        elif asked:
-            raise InputError(
-                f"{_flags(asked)} given, which is for a server, and the model is no address",
-                cure="leave them out, or give the address as in http://host:8000/v1",
-                where=model,
-            )
-        workers = self._workers()
-        say(f"Loading {model}")
-        with Bars() as bars:
-            bars.phase(f"Loading {model}")
-            loaded = load(
-                source,
-                tokenizer=self.tokenizer,
-                dtype=self.dtype,
-                device=self.device,
-                factory=self.factory,
-                workers=workers,
-            )
-        if isinstance(loaded, Spread):
-            say(
-                f"{plural(loaded.workers, 'worker')} of the cluster keep it ({loaded.facts.device})"
-            )
-        return loaded
-
-    def _workers(self) -> RayWorkers | None:
-        asked = self._given("workers worker_cpus worker_gpus")
-        if self.ray is None:
-            if asked:
-                raise InputError(
-                    f"{_flags(asked)} given, and no cluster",
-                    cure="give its address with --ray, or leave them out",
-                )
-            return None
-        from canary.workers.cluster import RayWorkers
-
-        settings = {name.removeprefix("worker_"): value for name, value in asked.items()}
-        return RayWorkers(address=self.ray, threads=self.worker_cpus or 1, **settings)
-
-    def running(self) -> dict[str, Any]:
-        """The arguments that say how it is run once it is loaded."""
-        return {
-            "start_token": named_start(self.start_token),
-            "context": self.context,
-            "batch_size": self.batch_size,
-        }
-
-
-@dataclass(frozen=True)
 class FindingOptions(ModelOptions):
     """Of commands that find the start token unless one is named."""
 
@@ -293,10 +212,6 @@ class RiskOptions:
 
         check_prior(self.prior, "--prior")
         return dict(vars(self))
-
-
-def _flags(names: Iterable[str]) -> str:
-    return " and ".join(f"--{name.replace('_', '-')}" for name in names)
 
 
 def decodable(param: typer.CallbackParam, value: Any) -> Any:

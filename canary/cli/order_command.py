@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from canary.cli.command import command
-from canary.cli.options import ModelOptions, unescaped
+from canary.cli.model_options import Count, ModelOptions, Whole
+from canary.cli.options import unescaped
 from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, texts_in
-from canary.cli.server_options import Count, Whole
 
 
 @command(

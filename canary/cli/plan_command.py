@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from canary.cli.command import command
 from canary.cli.console import Bars, show, show_table
+from canary.cli.model_options import Count
 from canary.cli.options import FindingOptions, whole_numbers
 from canary.cli.outputs import Result
-from canary.cli.server_options import Count
 
 if TYPE_CHECKING:
     from canary.audits.forecast import Forecast

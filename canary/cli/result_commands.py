@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, show, show_report
+from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
-from canary.cli.server_options import Count, Whole
 from canary.errors import InputError
 
 if TYPE_CHECKING:

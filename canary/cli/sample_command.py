@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from canary.cli.command import command
+from canary.cli.model_options import Count, ServerOptions, Whole
 from canary.cli.outputs import Names, Result, report_folder, texts_in
-from canary.cli.server_options import Count, ServerOptions, Whole
 
 
 @command(

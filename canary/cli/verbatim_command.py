@@ -4,22 +4,48 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from canary.cli.command import command
-from canary.cli.options import ModelOptions, whole_numbers
+from canary.cli.model_options import Count, LocalOptions
+from canary.cli.options import whole_numbers
 from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, texts_in
-from canary.cli.server_options import Count
 from canary.corpus.lines import place
 from canary.errors import InputError
-from canary.records.validation import brief
+from canary.records.validation import AUTO, brief
+
+if TYPE_CHECKING:
+    from canary.models.language_model import LanguageModel
+
+
+@dataclass(frozen=True)
+class PassageOptions(LocalOptions):
+    """How the model is loaded and run; the start token is found unless one is named."""
+
+    start_token: str | None = AUTO
+
+    def load(self, model: str) -> LanguageModel:
+        """As `LocalOptions.load`; an InputError if it is an address."""
+        from canary.models.served.endpoint import is_url
+
+        if is_url(model):
+            raise InputError(
+                "is an address, and a server does not give the probabilities of all tokens",
+                cure="give the model's files, or sample the server (canary sample)",
+                where=model,
+            )
+        return super().load(model)
 
 
 @command(
     "verbatim ./model --texts train.jsonl --controls heldout.jsonl --out verbatim/",
     "verbatim ./model --texts train.jsonl --scheme t=1 --scheme t=0.7,p=0.9 --out verbatim/ "
     "--force",
+    model="MODEL: A folder that save_pretrained wrote, or a hub id. With --factory, the folder of "
+    "a torch model of your own.",
+    tokenizer="PATH: A tokenizer other than the model's.",
     texts="FILE: A JSON Lines file with texts that the model was trained on.",
     controls="FILE: The same with texts from the same source that it never saw.",
     out="FOLDER: Where verbatim.json and report.html go.",
@@ -60,7 +86,7 @@ def verbatim(
     confidence: float = 0.95,
     names: Names,
     force: bool = False,
-    options: ModelOptions,
+    options: PassageOptions,
 ) -> Result:
     """Measure which passages of its training text a model repeats.
 
@@ -105,7 +131,7 @@ def verbatim(
                 confidence=confidence,
                 parts=folder.parts,
                 progress=bars.stage,
-                **{**options.running(), "start_token": options.start_token},
+                **options.running(),
             )
         return folder.finish(names.on(result), SCHEMA)
 

@@ -173,7 +173,7 @@ def order(
             identity |= {
                 f"{name} {key}": value for name, i in of.items() for key, value in i.items()
             }
-            run = held.enter_context(open_run(parts, identity))
+            run = held.enter_context(open_run(parts, identity, layout=1))
         plans = {name: _Plan.of(seam, scoring, cuts, settings) for name, seam in seams.items()}
         for name, plan in plans.items():
             fits = plan.measured(

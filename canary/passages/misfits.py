@@ -7,11 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from canary.models.english import above_chance
-from canary.statistics.numbers import clean
-from canary.tokens.starts import start_flag
+from canary.scoring.start_notes import StartChoice
+from canary.statistics.numbers import clean, plural
+from canary.tokens.starts import USUAL_STARTS, shown_start, start_flag
 
 WITHOUT_TEMPLATE = (
     "the tokenizer has a chat template, and passages were measured as plain text, without it"
+)
+
+PREFIX_ONLY = (
+    "before a passage from the middle of a text the model sees no more than the prefix; with all "
+    "of the text before it, more may come out (--context document)"
 )
 
 
@@ -25,8 +31,31 @@ def left_out(kind: str, documents: int, short: int, repeated: int, passage: str)
     return notes
 
 
+def measured_how(
+    settings: Mapping[str, Any], start: StartChoice | None, *, inside: bool
+) -> list[str]:
+    """Notes on what came before the passages, of which some begin `inside` a text."""
+    notes = [WITHOUT_TEMPLATE] if settings.get("template_left_out") else []
+    if start is not None and start.why == "tokenizer":
+        notes.append(
+            f"before each passage comes {clean(start.own)}, as the tokenizer puts it there"
+        )
+    elif start is not None:
+        why = "because nothing else could be tried"
+        if start.texts:
+            why = f"after which the beginnings of {plural(start.texts, 'text')} are most likely"
+        notes.append(
+            f"before each passage comes {shown_start(start.token)}, {why}; this matters most for "
+            "passages at the beginning of a text. If training put something else there, name it "
+            "with --start-token"
+        )
+    if inside and "context_tokens" not in settings:
+        notes.append(PREFIX_ONLY)
+    return notes
+
+
 def doubts_of(
-    bits: float | None, model: Mapping[str, Any], settings: Mapping[str, Any]
+    bits: float | None, model: Mapping[str, Any], start: StartChoice | None
 ) -> tuple[tuple[str, str], ...]:
     """What is doubtful, and the cure, of texts whose tokens cost this many `bits` each."""
     doubts = []
@@ -35,9 +64,19 @@ def doubts_of(
         problem = "the model finds the texts no more likely than random tokens "
         problem += f"({bits:.1f} bits per token; {uniform:.1f} where all are equally probable)"
         doubts.append((problem, "make sure that it is trained, and that this is its tokenizer"))
-    if start := settings.get("usual_start"):
-        problem = "no start token was named, and nothing came before the passages; a model that "
-        problem += f"was trained with {clean(start)} before each text may repeat less without it"
-        cure = f"measure again with {start_flag(start)}, or with {start_flag(None)} if nothing "
-        doubts.append((problem, cure + "came before a text in training"))
+    if start is not None and start.token is None and (rival := _usual_rival(start)):
+        problem = (
+            "nothing came before the passages, and the beginnings of texts are no less likely "
+        )
+        problem += f"after {shown_start(rival)}: a model that was trained with it may repeat less "
+        cure = f"measure again with {start_flag(rival)}, or with {start_flag(None)} if nothing "
+        doubts.append((f"{problem}without it", f"{cure}came before a text in training"))
     return tuple(doubts)
+
+
+def _usual_rival(start: StartChoice) -> str | None:
+    """A token that is usual before texts, of which they are as likely as after nothing."""
+    bits = {each.token: each.later_bits for each in start.tried if each.later_bits is not None}
+    open_to = [each.token for each in start.tried if each.contender]
+    found = (one for one in USUAL_STARTS if one in open_to or bits.get(one, math.inf) < bits[None])
+    return next(found, None) if None in bits else None

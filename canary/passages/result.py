@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.models.decoding import Scheme
-from canary.passages.misfits import WITHOUT_TEMPLATE, doubts_of, left_out
+from canary.passages.misfits import doubts_of, left_out, measured_how
 from canary.passages.tries import chance_within, tries_for
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
 from canary.records.validation import brief
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.clustered import (
     ClusteredShare,
     Counts,
@@ -199,6 +200,8 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         The model's facts, and what is needed to measure again.
     others : tuple of AfterPrefix
         The same suffixes after other prefixes, if several were asked for.
+    start : StartChoice or None
+        What comes before each window, and why; None where it was named.
     """
 
     texts: Passages
@@ -208,6 +211,7 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     model: dict[str, Any] = field(repr=False)
     settings: dict[str, Any] = field(repr=False)
     others: tuple[AfterPrefix, ...] = field(default=(), repr=False)
+    start: StartChoice | None = field(default=None, repr=False)
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -232,14 +236,13 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 f"shares of texts are weighted: the {plural(len(weights), 'text')} measured stand "
                 f"for {sum(weights):,.0f} of the training data, each for its weight"
             )
-        if self.settings.get("template_left_out"):
-            notes.append(WITHOUT_TEMPLATE)
+        notes += measured_how(self.settings, self.start, inside=any(self.texts.position))
         return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts))
 
     @property
     def doubts(self) -> tuple[tuple[str, str], ...]:
         """Why passages may not come out although the model memorized them, each with its cure."""
-        return doubts_of(self.texts.bits_per_token, self.model, self.settings)
+        return doubts_of(self.texts.bits_per_token, self.model, self.start)
 
     def summary(self) -> str:
         """A few lines for a terminal."""
@@ -344,14 +347,13 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         if not self.texts.near:
             cure = "measure again with near, such as near=5"
             raise InputError("near passages were not measured", cure=cure, where="near")
-
         return self._share(lambda kind: tries_for(kind.near_log_prob, chance) <= tries)
 
     @property
     def near_edits(self) -> str:
         """How far from a suffix a near sample may be, in words."""
-        unit = " of characters" if self.settings.get("near_unit") else ""
-        return plural(int(self.settings["near"]), "edit") + unit
+        edits = plural(int(self.settings["near"]), "edit")
+        return edits + " of characters" * ("near_unit" in self.settings)
 
     def extractable(self, *, tries: int, chance: float = 0.5) -> Extractable:
         """The share of windows that come out by greedy decoding, or as in `rate` by any scheme.

@@ -187,7 +187,7 @@ def sample(
         if parts is not None:
             looked_for = digest([[t.kind, t.prompt, t.suffix] for t in targets])
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": looked_for})
+            run = open_run(parts, {**identity, **settings, "targets": looked_for}, layout=1)
             series = held.enter_context(run).series("samples")
         advance = stage(progress, "samples", plan.requests, "requests")
         looked = _looked(plan, writer, series, advance, endpoint.in_flight)

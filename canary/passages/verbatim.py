@@ -21,16 +21,18 @@ from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, open_run
-from canary.records.validation import built, named_start, one_or_more, whole_number
+from canary.records.validation import AUTO, built, named_start, one_or_more, some, whole_number
 from canary.scoring.batcher import Batcher
-from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.scoring.run_options import RunOptions, ScoreOptions, Scoring, identity_of
+from canary.scoring.start_choice import MOST_TEXTS, choose_start
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.number_checks import LN2, check_confidence
 from canary.tokens.candidates import CandidateEncoder
-from canary.tokens.starts import usual_start
 
 _BLOCK = 1 << 16  # tokens that are scored between two shards
 _PIECE = 2048  # tokens of a document that are read at once
 _BODY = np.dtype("<f8")
+_LIST = "give a list of texts, such as [text] for one"
 
 
 @sealed
@@ -100,7 +102,9 @@ def verbatim(
     **options
         `start_token` and `batch_size`, as in `canary.scoring.run_options.ScoreOptions`. The start
         token, or what the tokenizer itself puts before a text, comes before each window and is no
-        part of its prefix; ``"none"`` says that training had none. With ``context="document"``
+        part of its prefix. Unless it is named, it is that after which the beginnings of some
+        controls, or else texts, are most likely, as in `canary.audit`; None, or ``"none"``, says
+        that training had none. With ``context="document"``
         the model is given all of the document before a suffix, at least `prefix` tokens: documents
         are read in pieces of up to 2,048 tokens, or what the model takes, of which each begins
         with the last prefix of the one before.
@@ -129,7 +133,7 @@ def verbatim(
     >>> found.rate(tries=1000, chance=0.5).texts.upper  # doctest: +SKIP
     0.0021
     """
-    scoring = built(ScoreOptions, options, "verbatim")
+    scoring = built(ScoreOptions, {"start_token": AUTO, **options}, "verbatim")
     whole = scoring.context == "document"
     if scoring.context and not whole:
         cure = "leave it out, or give 'document' for all that is before a suffix in its text"
@@ -144,10 +148,11 @@ def verbatim(
         cure = "give one prefix, the least, and no near; or leave out the context"
         raise InputError("with whole documents there is one prefix", cure=cure, where="context")
     seam = load(model)
-    encoder = CandidateEncoder(seam.tokenizer, scoring.start_token)
-    longest = {"texts": cut(encoder, texts, grid, copies=copies, weights=weights)}
+    given = {"texts": some(texts, "texts", cure=_LIST)}
     if controls is not None:
-        longest["controls"] = cut(encoder, controls, grid, name="controls")
+        given["controls"] = some(controls, "controls", cure=_LIST)
+    longest, start = _cut(seam, given, grid, scoring, copies=copies, weights=weights)
+    if controls is not None:
         refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
     longer = edits if edits and of_text else 0
     _check_fits(seam, longest["texts"], longer)
@@ -155,21 +160,15 @@ def verbatim(
     at_once = _longest_piece(seam, longest["texts"]) if whole else None
     kinds = {name: windows.after(prefixes[0]) for name, windows in longest.items()}
     digests = {name: windows.digest for name, windows in kinds.items()}
-    unnamed = (
-        None
-        if scoring.start_token or longest["texts"].before
-        else usual_start(seam.tokenizer, seam.facts.vocabulary)
-    )
     settings: dict[str, Any] = {
         "prefix": prefixes[0],
         "suffix": grid.suffix,
         "stride": grid.stride,
-        "start_token": named_start(scoring.start_token),
+        "start_token": named_start(scoring.start_token) if start is None else start.token,
         **({} if edits is None else {"near": edits, "near_width": near_width}),
         **({"near_unit": "characters"} if of_text else {}),
         **({} if len(prefixes) == 1 else {"prefixes": list(prefixes)}),
         **({"context": "document", "context_tokens": at_once} if whole else {}),
-        **({"usual_start": unnamed} if unnamed else {}),
         **({"template_left_out": True} if getattr(seam.tokenizer, "chat", None) else {}),
     }
     with ExitStack() as held:
@@ -177,7 +176,7 @@ def verbatim(
         if parts is not None:
             written = [str(scheme) for scheme in asked]
             identity = {"task": "verbatim", **identity_of(seam), **settings, **digests}
-            run = held.enter_context(open_run(parts, {**identity, "schemes": written}))
+            run = held.enter_context(open_run(parts, {**identity, "schemes": written}, layout=1))
 
         def passages(name: str, windows: Windows) -> Passages:
             pieces = windows.pieces(at_once)
@@ -218,7 +217,39 @@ def verbatim(
         model=seam.facts.to_dict(),
         settings={**settings, "batch_size": scoring.batch_size},
         others=tuple(others),
+        start=start,
     )
+
+
+def _cut(
+    model: LanguageModel,
+    given: dict[str, list[str]],
+    grid: Grid,
+    scoring: ScoreOptions,
+    **numbers: Any,
+) -> tuple[dict[str, Windows], StartChoice | None]:
+    """The windows of texts and controls, and why their start token is what it is.
+
+    Unless it was named it is chosen as in an audit: by the beginnings of controls if there are
+    any, so that nothing that was memorized decides.
+    """
+    chosen = scoring.start_token == AUTO
+    encoder = CandidateEncoder(model.tokenizer, None if chosen else scoring.start_token)
+    windows = {"texts": cut(encoder, given["texts"], grid, **numbers)}
+    if controls := given.get("controls"):
+        windows["controls"] = cut(encoder, controls, grid, name="controls")
+    if not chosen:
+        return windows, None
+    texts = controls or given["texts"]
+    asked = RunOptions(
+        start_texts=texts[:: -(-len(texts) // MOST_TEXTS)],
+        batch_size=scoring.batch_size,
+    )
+    start = choose_start(model, (), asked, example=texts[0])
+    if start.token is not None:
+        before = CandidateEncoder(model.tokenizer, start.token).start
+        windows = {name: replace(one, before=before) for name, one in windows.items()}
+    return windows, start
 
 
 def _measured(

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.audits.history import MOST_COUNTED
-from canary.audits.start_search import choose_start
 from canary.corpus.canaries import CanarySet
 from canary.models.language_model import LanguageModel
 from canary.plugins.live import Listener
 from canary.records.validation import AUTO, named_start
 from canary.scoring.run_options import RunOptions
+from canary.scoring.start_choice import choose_start
 from canary.statistics.numbers import count, plural
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import possible_starts, shown_start

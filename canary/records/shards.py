@@ -48,6 +48,7 @@ _RESULT = ".canary-result"
 _DISCARDED = ".canary-discarded.json"
 # What it wrote, and what a killed process was writing.
 _OURS = re.compile(rf"[a-z0-9-]+\.\d{{8}}\.shard|{re.escape(_RESULT)}|\..+\.underway\.part")
+_LAYOUT = "layout"  # in an identity
 _NAMED, _SHOWN = 3, 40  # files that are named, characters of a value
 
 
@@ -200,6 +201,7 @@ def open_run(
     folder: str | os.PathLike[str],
     identity: Mapping[str, Any],
     *,
+    layout: int | None = None,
     refusal: Callable[[Sequence[Difference]], tuple[str, str]] | None = None,
 ) -> Iterator[Run]:
     """Begin a run in `folder`, or go on with the one that was begun there.
@@ -207,6 +209,8 @@ def open_run(
     The folder is made for the owner only. A run that raises before its first piece is finished
     leaves nothing behind. `identity` is plain JSON under names for people, all of which must be
     what it was when the run was begun; `refusal` gives problem and cure from what differs.
+    `layout` numbers what the shards hold: another number whenever that changes, so that those of
+    an earlier version are refused.
 
     Raises
     ------
@@ -222,9 +226,10 @@ def open_run(
             place.mkdir(mode=0o700, parents=True)
         with _held(make_folder(place)):
             begun = _identity_in(place)
+            identity = {**identity, **({} if layout is None else {_LAYOUT: layout})}
             if begun is None:
                 try:
-                    about = {"identity": dict(identity)}
+                    about = {"identity": identity}
                     dump_document(place / MANIFEST, KIND, SCHEMA, about, private=True)
                 except OutputError:
                     with suppress(OSError):
@@ -235,7 +240,10 @@ def open_run(
                 differ = ", ".join(map(str, found))
                 problem = f"an unfinished run in it was begun with another {differ}"
                 cure = "start it as it was begun and it goes on, or remove the folder to begin anew"
-                if refusal is not None:
+                if any(one.path == (_LAYOUT,) for one in found):
+                    problem = "another version of canary began an unfinished run in it"
+                    cure = f"finish it with that version, or remove {place} to begin anew"
+                elif refusal is not None:
                     problem, cure = refusal(found)
                 raise RecordError(problem, cure=cure, where=str(place))
             try:

@@ -290,7 +290,8 @@ def how(result: Verbatim) -> Iterator[Block]:
     facts = {words: str(result.settings[name]) for name, words in names.items()}
     if most := result.settings.get("context_tokens"):
         facts["Prefix (tokens)"] += f" or more, all that is before in a piece of {count(most)}"
-    facts["Start token"] = str(result.settings["start_token"] or "none named")
+    own = result.start and result.start.own
+    facts["Start token"] = own or str(result.settings["start_token"] or "none")
     facts["Confidence of intervals"] = f"{100 * result.confidence:g} %"
     facts["SHA-256 of the texts"] = result.texts.digest
     yield Facts(facts)

@@ -164,7 +164,7 @@ def score_file(
         "overlap": overlap,
     }
     corpus.check_unchanged()
-    with open_run(parts_of(target), identity) as run:
+    with open_run(parts_of(target), identity, layout=1) as run:
         series = run.series("scores")
         done = functools.reduce(_joined, (shard.state for shard in series), _NOTHING)
         resumed = done["texts"]

@@ -210,7 +210,7 @@ def measure_texts(
         run = None
         if parts is not None:
             identity = _identity(texts, seam, second, rewriter, asked)
-            run = held.enter_context(open_run(parts, identity))
+            run = held.enter_context(open_run(parts, identity, layout=1))
         shards = None if run is None else run.series("texts")
         prices, windowed = pricer.price(
             encodings, progress=progress, name="texts", moments="moments" in needs, shards=shards

@@ -14,13 +14,13 @@ from canary.audits import auditing
 from canary.audits.audit_result import Audit
 from canary.audits.auditing import exposure
 from canary.audits.extracting import extract, with_extractions
-from canary.audits.start_notes import StartChoice
-from canary.audits.start_search import choose_start
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.check_audit import check, new_baseline
 from canary.reports.sentences import answer, extract_command
 from canary.scoring.run_options import RunOptions
+from canary.scoring.start_choice import choose_start
+from canary.scoring.start_notes import StartChoice
 from canary.scoring.texts import score
 from canary.tokens.starts import ORDINARY, start_flag
 

@@ -27,7 +27,8 @@ from canary.cli import (
 )
 from canary.cli.commands import app
 from canary.cli.help_pages import commands_of, panels_of
-from canary.cli.options import PANEL_OF, PANELS, ModelOptions
+from canary.cli.model_options import ModelOptions
+from canary.cli.options import PANEL_OF, PANELS
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
 from canary.corpus.duplicates import duplicates

@@ -64,12 +64,22 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
         (("--texts", "train.jsonl", "--near", "200%"), "'200%' is no number of edits, share, or"),
         (("--texts", "train.jsonl", "--scheme", "t=1", "--scheme", "t=1.0"), "--scheme: a decod"),
         (("--texts", "nowhere.jsonl"), "nowhere.jsonl"),
+        (("--texts", "train.jsonl", "--served-model", "m"), "No such option: --served-model"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(command, folder, words, message):
     outcome = command("verbatim", "model", "--out", "v", *SIZES, *words)
     assert outcome.code == 2
     assert message in outcome.err
+    assert not (folder / "v").exists()
+
+
+def test_an_address_is_sent_to_what_samples_servers(command, folder):
+    asked = ("--texts", "train.jsonl", "--out", "v")
+    outcome = command("verbatim", "http://127.0.0.1:9/v1", *asked)
+    assert outcome.code == 2
+    assert "is an address" in outcome.err
+    assert "(canary sample)" in outcome.err
     assert not (folder / "v").exists()
 
 

@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from small_models import CHARACTERS, build, character_tokenizer, known
+from small_models import CHARACTERS, build, known
+from started import START, table
 
 import canary
 from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.decoding import Scheme
 from canary.models.language_model import Rows
-from canary.models.table_model import TableModel
 from canary.passages.result import WITHOUT_CONTROLS, Verbatim
 from canary.passages.tries import chance_within, tries_for
 from canary.passages.verbatim import verbatim
 from canary.scoring.batcher import Batcher
+from canary.scoring.run_options import RunOptions
+from canary.scoring.start_choice import choose_start
 from canary.statistics.clustered import clustered_share
-from canary.tokens.fast import as_tokenizer
+from canary.tokens.starts import ORDINARY
 
 SMALL = {"prefix": 5, "suffix": 4}
 
@@ -148,19 +150,36 @@ def test_texts_that_are_no_more_likely_than_random_tokens_decide_nothing():
     assert verbatim(known("gpt2"), likely, stride=99, **SMALL).doubts == ()
 
 
-@pytest.mark.parametrize(("start", "doubted"), [(None, True), ("none", False), ("<s>", False)])
-def test_a_start_token_that_nobody_named_decides_nothing(start, doubted):
-    tokenizer = character_tokenizer()
-    tokenizer.add_special_tokens(["<s>"])
-    keys = [(), *((one,) for one in range(len(CHARACTERS)))]
-    logs = np.log(np.full(len(CHARACTERS) + 1, 1e-4))
-    logs[:3] = np.log((1 - 1e-4 * (len(logs) - 3)) / 3)
-    model = TableModel.ngram(dict.fromkeys(keys, logs), as_tokenizer(tokenizer))
-    texts = ["".join(row) for row in np.random.default_rng(0).choice(list("012"), (80, 25))]
-    found = verbatim(model, texts, start_token=start, **SMALL)
-    judged = canary.check(found, max_extractable=0.2, trust_members=True, tries=1)
-    assert [bool(found.doubts), judged.outcome] == [doubted, "undecided" if doubted else "passed"]
-    assert ("--start-token '<s>', or with --start-token none" in str(judged)) is doubted
+@pytest.mark.parametrize("begins", [[START], []])
+@pytest.mark.parametrize("seen", [ORDINARY[:4], None])
+def test_the_start_token_is_that_of_an_audit(begins, seen):
+    model, texts = table(begins), ORDINARY[4:]
+    found = verbatim(model, texts, seen, **SMALL)
+    evidence = RunOptions(start_texts=texts if seen is None else seen)
+    assert found.start == choose_start(model, (), evidence, example="a")
+    token = next(iter(begins), None)
+    assert found.settings["start_token"] == found.start.token == token
+    named = verbatim(model, texts, seen, start_token=token, **SMALL)
+    assert (named.start, named.texts) == (None, found.texts)
+    assert Verbatim.from_dict(found.to_dict()) == found
+    (note,) = [one for one in found.notes if "--start-token" in one]
+    assert f"comes {token or 'nothing'}, after which" in note
+    assert f"of {len(seen or texts)} texts" in note
+    assert not any("--start-token" in one for one in named.notes)
+    own = verbatim(table([START], own=START), texts, **SMALL)
+    assert (
+        own.texts.log_probs
+        == verbatim(table([START]), texts, start_token=START, **SMALL).texts.log_probs
+    )
+    assert any(f"comes {START}, as the tokenizer puts it there" in one for one in own.notes)
+
+
+def test_a_passage_within_a_text_may_know_more_after_all_of_it():
+    model, texts = build("table"), strings(6, (20, 30))
+    short = [each[:9] for each in texts]
+    given = [(texts, {}), (short, {}), (texts, {"context": "document"})]
+    told = [verbatim(model, each, **SMALL, **options).notes for each, options in given]
+    assert [any("--context document" in one for one in notes) for notes in told] == [1, 0, 0]
 
 
 def test_texts_that_repeat_are_measured_once_and_counted():
@@ -303,7 +322,8 @@ LONG = strings(2, (30, 31), 5)
         (LONG, {"suffix": 1.5}, "suffix"),
         (LONG, {"stride": 0}, "stride"),
         (LONG, {"prefix": 61}, "none of 2 texts"),
-        (["a" * 90], {"prefix": 61}, "window of 65 tokens.*longer than the 64 that the model"),
+        (["a" * 90], {"prefix": 61, "start_token": "none"},
+         "window of 65 tokens.*longer than the 64 that the model"),
         (LONG, {"confidence": 1.0}, "confidence"),
         (LONG, {"schemes": []}, "Scheme"),
         (LONG, {"schemes": [Scheme(), Scheme()]}, "listed twice"),

@@ -66,6 +66,19 @@ def test_what_was_appended_is_there_again(folder, tmp_path):
     assert tree(tmp_path) == {"out": b"body 0\nbody 1\nbody 2\n"}
 
 
+@pytest.mark.parametrize(("began", "now"), [(None, 1), (1, 2), (2, None)])
+def test_shards_of_another_version_are_refused(folder, began, now):
+    with open_run(folder, IDENTITY, layout=began) as run:
+        run.series("scores").append({"at": 0}, b"body")
+    before = tree(folder)
+    told = "another version of canary began an unfinished run in it; .* remove .* to begin anew"
+    with pytest.raises(RecordError, match=told), open_run(folder, IDENTITY, layout=now):
+        pytest.fail("it was begun")
+    assert tree(folder) == before
+    with open_run(folder, IDENTITY, layout=began) as run:
+        assert len(run.series("scores")) == 1
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

@@ -16,7 +16,6 @@ from histories import make_history
 from huggingface_hub import ModelCard
 
 import canary
-from canary.audits.start_notes import StartChoice
 from canary.errors import CanaryError, InputError, OutputError, RecordError
 from canary.gate.check_audit import check
 from canary.membership import forgetting, shadow_survey
@@ -27,6 +26,7 @@ from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.model_card import write_model_card
 from canary.reports.tested_results import read_evidence
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.roc import Estimate
 
 GROUPS = {16: [20.0] * 8, 1: [1.0] * 8, 0: [1.0] * 8}

@@ -20,13 +20,13 @@ from gate_audits import (
 from html_pages import Page, check_page, render
 
 from canary.audits.audit_result import CanaryResult
-from canary.audits.start_notes import StartChoice
 from canary.errors import InputError
 from canary.gate.check_audit import check
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.markdown import markdown_of
 from canary.reports.pages import report
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws, exposure_by_rank
 
 NOBODY = "Nothing was found, but nobody has shown that the secrets were there"

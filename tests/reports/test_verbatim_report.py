@@ -72,7 +72,9 @@ def test_a_page_is_calm_only_if_the_bound_is_low():
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_of_texts_from_which_nothing_comes_out_no_table_is_shown(share, capsys):
-    found = verbatim(build("table"), ["0123456789ab"[at:] * 2 for at in range(9)], prefix=4, suffix=4)
+    found = verbatim(
+        build("table"), ["0123456789ab"[at:] * 2 for at in range(9)], prefix=4, suffix=4
+    )
     show_report(replace(found, texts=altered(found.texts, share, -1e9)))
     shown = capsys.readouterr().out
     assert ("Text 1" in shown) == (share > 0)
