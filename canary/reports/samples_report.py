@@ -22,8 +22,9 @@ from canary.reports.document import (
     said,
     sentence,
 )
+from canary.reports.document_strips import strips
 from canary.reports.palette import CONTROL, CURVE, dots
-from canary.reports.verbatim_report import PASSAGES, answer_of, share_said, shares_table, strips
+from canary.reports.verbatim_report import PASSAGES, answer_of, share_said, shares_table
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, plural, probability

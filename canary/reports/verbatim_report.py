@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.passages.result import SWAPPED, Extractable, Places, Verbatim
+from canary.passages.result import SWAPPED, Extractable, Verbatim
 from canary.passages.tries import tries_for
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -26,6 +26,7 @@ from canary.reports.document import (
     said,
     sentence,
 )
+from canary.reports.document_strips import strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.clustered import ClusteredShare
@@ -36,7 +37,6 @@ _TRIES = (1, 100, 10_000, 1_000_000)
 _SHOWN_TRIES = 1_000  # of the figure and of the documents
 _SHORT = 12  # tokens of a suffix that a common phrase may have
 _NAMED = 5
-_MOST_DOCUMENTS = 20
 _LEVEL = 0.05
 _FEW = 0.01
 """The share of passages that must be ruled out before a page is calm."""
@@ -162,7 +162,7 @@ def _worst_named(result: Verbatim) -> str:
     kind = result.texts
     out = kind.greedy | (tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES)
     there = set(np.asarray(kind.document)[out].tolist())
-    named = [count(at + 1) for at in _worst(kind, out) if at in there][:_NAMED]
+    named = [count(at + 1) for at in worst(kind, out) if at in there][:_NAMED]
     if _NAMED < len(there) == len(set(kind.document)):
         return (
             f"all {count(len(there))} texts, starting with {', '.join(named[:-1])} and {named[-1]}"
@@ -339,74 +339,3 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
 
 def _hits_of(hits: NDArray[np.bool_], mine: NDArray[np.bool_]) -> str:
     return count(int(hits[mine].sum()))
-
-
-def strips(
-    kind: Places,
-    levels: Sequence[tuple[str, NDArray[np.bool_], str]],
-    words: str,
-    caption: str,
-    *,
-    columns: Mapping[str, Callable[[NDArray[np.bool_]], str]] | None = None,
-    unit: str = "token",
-) -> Figure:
-    """A strip for each of the documents of which most comes out, with a dot for each window.
-
-    `levels` are names, windows and colours: what comes out in one way or another, and last what
-    does not. `columns` of the table say something of the windows of a document.
-    """
-    document, position = np.asarray(kind.document), np.asarray(kind.position)
-    order = _worst(kind, ~levels[-1][1])
-    marks: list[Mark] = []
-    for at, (name, chosen, colour) in enumerate(levels):
-        x, y = [], []
-        for row, number in enumerate(order):
-            places = position[chosen & (document == number)]
-            x += places.tolist()
-            y += [row] * len(places)
-        if x:
-            marks.append(dots(x, y, 22, colour, hollow=at == len(levels) - 1, label=name))
-    ticks = {float(row): f"text {number + 1}" for row, number in enumerate(order)}
-    shown = (
-        columns
-        or {
-            name.capitalize(): lambda mine, hit=hit: count(int(hit[mine].sum()))  # type: ignore[misc]
-            for name, hit, _ in levels[:-1]
-        }
-    )
-    cells = []
-    for number in order:
-        mine = document == number
-        made = [column(mine) for column in shown.values()]
-        cells.append((f"Text {number + 1}", count(int(mine.sum())), *made))
-    return Figure(
-        "passages",
-        words,
-        [
-            Panel(
-                marks,
-                Axis(f"where in the text the passage begins ({unit})", ticks=_whole(position)),
-                Axis(limits=(len(order) - 0.4, -0.6), ticks=ticks),
-                grid="x",
-                legend="above",
-            )
-        ],
-        sentence(caption, shown=len(order)),
-        Table("Texts of which most comes out", ("Text", "Passages", *shown), cells),
-    )
-
-
-def _whole(position: NDArray[np.int64]) -> dict[int, str]:
-    """Ticks at whole numbers, about six of them and the same distance apart."""
-    from matplotlib.ticker import MaxNLocator
-
-    places = MaxNLocator(nbins=6, integer=True).tick_values(0, max(int(position.max()), 1))
-    return {int(at): count(int(at)) for at in places if 0 <= at <= max(int(position.max()), 1)}
-
-
-def _worst(kind: Places, out: NDArray[np.bool_]) -> list[int]:
-    """Numbers of the documents of which the largest share comes out."""
-    names, place = np.unique(kind.document, return_inverse=True)
-    shares = np.bincount(place, weights=out) / np.bincount(place)
-    order = np.argsort(-shares, kind="stable")[:_MOST_DOCUMENTS]
-    return [int(number) for number in names[order]]
