@@ -164,6 +164,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         What comes before each candidate, and why; None in audits of earlier versions.
     about : About
         Names for its reports, and its date.
+    seconds : dict
+        What each part of the last run took: the names that progress showed.
     file : str
         The file that it was read from.
 
@@ -183,6 +185,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     extractions: tuple[Extraction, ...] = ()
     start: StartChoice | None = None
     about: About = field(default_factory=About.today, compare=False)
+    seconds: Mapping[str, float] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
@@ -267,7 +270,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
 
     @classmethod
     def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {"about": {}, **data}
+        return {"about": {}, "seconds": {}, **data}
 
     def _check(self) -> None:
         if not self.canaries:

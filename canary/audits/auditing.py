@@ -37,7 +37,7 @@ from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
-from canary.records.progress import Progress, shows_progress
+from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, one_of
@@ -241,25 +241,24 @@ def audit(
         context=context or "",
         chat_template=chat_template,
         batch_size=batch_size,
-        progress=progress,
+        progress=(timed := Timed(progress)).stage,
     )
     check_method(options.method, p_values=True)
     canary_set(canaries)
-    seam = load(model)
-    if "score" not in seam.facts.capabilities:
-        raise no_bounds()
-    if canaries.natural:
-        canaries = with_controls(canaries, options.seed)
-    options, start = started(
-        seam, canaries.formats, options, canaries=canaries, draws=options.draws
-    )
-    held = (
-        nullcontext()
-        if parts is None
-        else open_run(parts, audit_identity(seam, options, canaries), layout=1)
-    )
-    with held as run:
-        results, formats = _measured(seam, canaries, options, run)
+    with timed:
+        seam = load(model)
+        if "score" not in seam.facts.capabilities:
+            raise no_bounds()
+        if canaries.natural:
+            canaries = with_controls(canaries, options.seed)
+        options, start = started(
+            seam, canaries.formats, options, canaries=canaries, draws=options.draws
+        )
+        held = nullcontext()
+        if parts is not None:
+            held = open_run(parts, audit_identity(seam, options, canaries), layout=1)
+        with held as run:
+            results, formats = _measured(seam, canaries, options, run)
     return Audit(
         canaries=results,
         formats=formats,
@@ -269,6 +268,7 @@ def audit(
         # Not the seed of the canaries: with the format it gives their fills.
         settings={**options.to_dict(), CANARY_SET: canaries.fingerprint},
         start=start,
+        seconds=timed.seconds,
     )
 
 
@@ -331,6 +331,7 @@ def _measured(
     )
     on_model: tuple[str, ...] = ()  # notes, whatever the format
     if rows:
+        phase("Checking how the model reads")
         read = notes_on_reading(
             model,
             tokens=lambda: max(question.sizes().tokens for question in questions),
@@ -345,6 +346,7 @@ def _measured(
     learned = combined_p([c for c in tested if c.repetitions == most])
     # Of a model that learned canaries, nobody need ask whether it is trained and well read.
     if rows and (canaries.natural or learned is None or learned.p_value > SHOWN_LEARNED):
+        phase("Checking that the model reads English")
         on_model += tuple(filter(None, [note_on_english(model)]))
     formats = [replace(about, notes=(*about.notes, *on_model)) for about in formats]
     if rows and not canaries.natural:

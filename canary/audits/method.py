@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from canary.audits.question import Question, Sizes
 from canary.errors import CanaryError
+from canary.records.progress import phase
 from canary.search.pricing import Priced
 from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit, exposure_by_skew_normal
@@ -99,6 +100,7 @@ class Measured:
         self, question: Question, noise_bits: float
     ) -> tuple[Sequence[Exposure], SkewNormalFit]:
         """The skew-normal estimate of each canary, and the curve, or an EstimationError."""
+        phase("Fitting the curve")
         return exposure_by_skew_normal(
             self.canaries.px_bits,
             self.draws_px,

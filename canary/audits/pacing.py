@@ -15,7 +15,7 @@ import numpy as np
 from canary.audits.method import Cost, Method
 from canary.audits.question import Question
 from canary.errors import CanaryError
-from canary.records.progress import remark
+from canary.records.progress import phase, remark
 from canary.records.shards import Run
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
@@ -206,6 +206,7 @@ def say_expected(questions: Sequence[Question], work: Callable[[], Work]) -> Non
     progress = questions[0].options.progress
     if not remark(progress) or questions[0].model.facts.device == "served":
         return
+    phase("Timing the model")
     try:
         chosen = work()
         if expected(chosen, _GLANCE, soon=_LONG / (4 * len(chosen)))[0].seconds < _LONG:

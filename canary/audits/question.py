@@ -13,6 +13,7 @@ from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
+from canary.records.progress import phase
 from canary.records.shards import Run, Series
 from canary.records.validation import real_number, versions
 from canary.scoring.batcher import Batcher
@@ -133,6 +134,7 @@ class Question:
 
     @cached_property
     def _tree(self) -> TokenTree | UnsupportedError:
+        phase(f"Building the token tree of {self.format.masked}")
         try:
             return compile_tree(self.format, self.encoder, among=self.fills)
         except UnsupportedError as error:

@@ -119,7 +119,8 @@ def _with_rivals(
         rows += len(fills) + len(drawn)
         tokens += len(first.ids) * (len(fills) + len(drawn))
     announce(model, lambda: (1 + len(others)) * rows)
-    progress = options.begin("checking the start token", (1 + len(others)) * tokens)
+    checked = "context" if choice.why == "template" else "start token"
+    progress = options.begin(f"checking the {checked}", (1 + len(others)) * tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     chosen = injected.exposures(batcher, mine)
     level = LEVEL / (len(others) * len(chosen))
@@ -153,10 +154,13 @@ def _others(
 ) -> Iterator[CandidateEncoder]:
     """What else may come before the candidates, but for what makes the same tokens as another.
 
-    The five next best or most usual start tokens, a space, and no context where there is one.
+    The five next best or most usual start tokens, a space, and no context where there is one. A
+    chat template leaves nothing open but whether training used it.
     """
     if choice.why == "evidence":
         tokens = [each.token for each in choice.tried if each.later_bits is not None]
+    elif choice.why == "template":
+        tokens = []
     elif choice.own:  # a start token would come before one that the tokenizer puts there
         tokens = [None]
     else:

@@ -185,7 +185,7 @@ def inject(
     """
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
-    from canary.corpus.placements import KIND, check_not_injected, manifest_of
+    from canary.corpus.placements import KIND, check_not_injected, manifest_of, note_on_share
     from canary.records.files import CORPORA, alone
 
     check_name(out)
@@ -228,6 +228,8 @@ def inject(
     show(f"The place of each copy is in {places}, which only you can read")
     if not copies:
         show(_CONTROLS_ALONE)
+    if mode == "record" and (share := note_on_share(copies, placements.total_lines)):
+        show(share)
     if placements.empty and copies:
         read = " and ".join(map(brief, options.column or ["text"]))
         show(

@@ -165,10 +165,7 @@ class Bars(progress.Bars):
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._over.set()
         self._close(done=kind is None)
-
-    def phase(self, name: str) -> None:
-        """Something that takes its time, and does not say how far it is."""
-        self._open(name, None, "s", bar_format="{desc}: {elapsed}")
+        super().__exit__(kind, *error)
 
     def stage(self, name: str, total: int, unit: str = "tokens") -> Callable[[int], None]:
         """A bar over a stage; see `canary.records.progress.Progress`."""

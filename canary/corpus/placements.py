@@ -14,6 +14,7 @@ from canary.records.versioned_json import load_document
 
 KIND = "canary placements"
 SCHEMA = 1
+_TRIAL = 50  # fewer records are no corpus that somebody trains on
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,17 @@ def injected_by(corpus: Path) -> Path | None:
     """The manifest that says that a corpus holds canaries: its own or that of its folder."""
     beside = (manifest_of(place) for place in (corpus, corpus.parent) if place.name)
     return next((file for file in beside if kind_there(file) == KIND), None)
+
+
+def note_on_share(copies: int, records: int) -> str | None:
+    """What the user must know of a corpus that is canaries for the most part."""
+    if 2 * copies <= records or records < _TRIAL:
+        return None
+    return (
+        f"note: {100 * min(copies / records, 1):.0f} % of the records are canaries or hold one: "
+        "a model that reads little else looks as if it memorized more than it would in a usual "
+        "corpus; take more records, or fewer copies"
+    )
 
 
 def check_not_injected(corpus: Path) -> None:

@@ -11,6 +11,7 @@ from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
 from canary.corpus.many_files import in_order, shards_of, split_up
+from canary.corpus.placements import note_on_share
 from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
 from canary.records.progress import Progress, shows_progress, stage
@@ -172,6 +173,8 @@ class Verification(
                 f"{plural(longer, 'occurrence')} within longer runs of characters (1234 in 12345) "
                 f"{'is' if longer == 1 else 'are'} not counted"
             )
+        if share := note_on_share(sum(count.found for count in self.canaries), self.records):
+            yield share
         if self.others and not self.causes:
             least = "at least " if self.others == MOST_OTHERS else ""
             are = "is" if self.others == 1 else "are"

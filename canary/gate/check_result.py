@@ -150,6 +150,14 @@ def check_attacks(
     level = None if max_p is None else check_level(max_p)
     if largest is None and level is None and not rates:
         raise nothing_to_check("a membership test")
+    if level is not None and "words" not in document:
+        raise InputError(
+            "max_p asks whether texts were in the training data, and this is a test of samples of "
+            "a classifier, which has no such p-value",
+            cure="leave it out, and limit what attacks reach: --max-auc 0.6 or --max-tpr-at-fpr "
+            "0.001=0.02 (in Python max_auc, max_tpr_at_fpr)",
+            where=file,
+        )
     found = read_part(Attacks, document, file)
     findings = [] if level is None else [all_members(found, level)]
     if largest is not None or rates:

@@ -42,6 +42,7 @@ from canary.models.state_cache import Slots
 from canary.models.ties import refuse_ties
 from canary.models.torch_model import TorchModel, WholeRowWalker
 from canary.models.torch_support import inference
+from canary.records.progress import phase
 from canary.tokens.tokenizer import Tokenizer
 
 _PREFIX, _BELOW, _SIBLINGS = 16, 6, 3
@@ -98,6 +99,7 @@ class CausalModel(TorchModel):
         self._keep_head_apart(plain)
         self._shares, self._horizon = False, 0.0
         farthest = horizon(config) if held_bytes else 0
+        phase(f"Checking the states that {name} keeps")
         ways = (True, False) if self.may_share else (False,)
         for shares in ways if farthest else ():
             self._shares, self._horizon = shares, farthest

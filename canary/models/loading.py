@@ -21,6 +21,7 @@ from canary.models.pretrained import (
     wrap_pretrained,
 )
 from canary.models.served.endpoint import Endpoint, is_url
+from canary.records.progress import phase
 from canary.registry import name_cure
 from canary.tokens.fast import as_tokenizer, read_tokenizer
 
@@ -198,6 +199,7 @@ def _load_own(
     from canary.models.recurrent import RecurrentModel
     from canary.models.torch_support import dtype_named, pick_device
 
+    phase(f"Loading {folder}")
     config = read_config(folder)
     seam = read_tokenizer(folder) if tokenizer is None else as_tokenizer(tokenizer)
     build = _import_factory(factory) if isinstance(factory, str) else factory

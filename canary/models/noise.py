@@ -26,6 +26,7 @@ from canary.models.language_model import (
     Rows,
     Walker,
 )
+from canary.records.progress import phase
 from canary.statistics.number_checks import LN2
 
 _SAFETY = 4.0
@@ -69,6 +70,7 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
         a model that looks ahead, forgets its states, or is never the same twice. Also if
         it takes a single token at once.
     """
+    phase(f"Measuring the rounding of {facts.name}")
     model.facts = facts  # the probes below read the vocabulary and the length limit
     ids = random_rows(model, _ROWS, _TOKENS, seed=0)
     length = ids.shape[1]

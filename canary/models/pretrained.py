@@ -16,6 +16,7 @@ from typing import Any
 
 from canary.errors import InputError, ModelError
 from canary.models.language_model import LanguageModel
+from canary.records.progress import phase
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tokenizer import Tokenizer
 
@@ -40,6 +41,7 @@ def load_pretrained(
 
     Weights come from safetensors alone; no remote code is run.
     """
+    phase(f"Loading {source}")
     # The tokenizer first: its absence is found before gigabytes are read.
     seam = pretrained_tokenizer(source, tokenizer)
     base = _base_of(source)

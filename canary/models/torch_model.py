@@ -41,6 +41,7 @@ from canary.models.torch_support import (
     free_bytes,
     peak_bytes,
 )
+from canary.records.progress import phase
 from canary.statistics.number_checks import softmaxed
 from canary.tokens.tokenizer import Tokenizer
 
@@ -175,6 +176,7 @@ class TorchModel(ABC):
         if vocabulary < size:
             cure = "give the tokenizer that the model was trained with"
             raise ModelError(f"the model has {vocabulary} tokens, its tokenizer {size}", cure=cure)
+        phase(f"Hashing the weights of {name}")
         probe = torch.zeros((1, 1), dtype=torch.int64, device=self.device)
         dtype = dtype_at_work(self.module, lambda: self.logits(probe))
         self._weights = self._state_of_weights()

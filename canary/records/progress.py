@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from collections.abc import Callable
+from contextvars import ContextVar, Token
 from typing import Any, ParamSpec, Self, TypeVar
 
 from canary.records.validation import function
@@ -28,6 +30,7 @@ _R = TypeVar("_R")
 DELAY = 1.0
 """Seconds that a stage takes before functions of `canary` draw its bar."""
 
+_PHASES: ContextVar[Callable[[str], object] | None] = ContextVar("phases", default=None)
 _NAME_WIDTH = 48
 _USUAL_WIDTH, _USUAL_ROWS = 80, 24
 
@@ -35,6 +38,67 @@ _USUAL_WIDTH, _USUAL_ROWS = 80, 24
 def stage(progress: Progress, name: str, total: int, unit: str = "tokens") -> Advance:
     """Begin a stage; silent unless `progress` is a function."""
     return progress(name, total, unit) if callable(progress) else lambda done: None
+
+
+def phase(name: str) -> None:
+    """Name what begins now and cannot say how far it is, to the `Bars` or `Timed` around it."""
+    if (listener := _PHASES.get()) is not None:
+        listener(name)
+
+
+class _Listener:
+    """Within a ``with``, what hears of phases."""
+
+    _token: Token[Callable[[str], object] | None]
+
+    def __enter__(self) -> Self:
+        self._token = _PHASES.set(self.phase)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        _PHASES.reset(self._token)
+
+    def phase(self, name: str) -> None:
+        """Something that takes its time, and does not say how far it is."""
+        raise NotImplementedError
+
+
+class Timed(_Listener):
+    """Stages and phases with the seconds that each takes: until the next one, or the end.
+
+    Parameters
+    ----------
+    progress : Progress
+        What hears of the stages as well.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self.seconds: dict[str, float] = {}
+        self._progress, self._outer = progress, _PHASES.get()
+        self._name, self._began = "", 0.0
+        self.say = getattr(getattr(progress, "__self__", None), "say", None)
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        super().__exit__(kind, *error)
+        self._begin("")
+
+    def stage(self, name: str, total: int, unit: str = "tokens") -> Advance:
+        """As `stage`."""
+        self._begin(name)
+        return stage(self._progress, name, total, unit)
+
+    def phase(self, name: str) -> None:
+        """As `phase`."""
+        self._begin(name)
+        if self._outer is not None:
+            self._outer(name)
+
+    def _begin(self, name: str) -> None:
+        now = time.perf_counter()
+        if self._name:
+            taken = self.seconds.get(self._name, 0.0) + now - self._began
+            self.seconds[self._name] = taken
+        self._name, self._began = name, now
 
 
 def remark(progress: Progress, text: str = "") -> bool:
@@ -79,7 +143,7 @@ def _terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-class Bars:
+class Bars(_Listener):
     """Bars on stderr, one at a time; what is soon over has none.
 
     Parameters
@@ -94,11 +158,13 @@ class Bars:
         self._shown, self._delay = shown, delay
         self._bar: Any = None
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        super().__exit__(kind, *error)
         self._close()
+
+    def phase(self, name: str) -> None:
+        """As `phase`."""
+        self._open(name, None, "s", bar_format="{desc}: {elapsed}")
 
     def stage(self, name: str, total: int, unit: str = "tokens") -> Advance:
         """A bar over a stage; see `Progress`."""

@@ -45,6 +45,7 @@ from canary.reports.wording import (
     about_of,
     called,
     ended,
+    facts_blocks,
     folded,
     format_facts,
     percent,
@@ -132,6 +133,15 @@ def _brief(audit: Audit) -> Iterator[Block]:
     for number, priced in enumerate(audit.formats, 1):
         which = f"Format {number}: " if len(audit.formats) > 1 else ""
         yield f"{which}Method: {priced.method}: {priced.reason}"
+    if times := _times(audit):
+        yield f"Time: {'; '.join(f'{name}: {taken}' for name, taken in times.items())}"
+
+
+def _times(audit: Audit) -> dict[str, str]:
+    """What each part of the run took."""
+    searches = [extraction.seconds for extraction in audit.extractions] if audit.seconds else []
+    parts = {**audit.seconds, **({"Extraction": sum(searches)} if searches else {})}
+    return {f"{name[0].upper()}{name[1:]}": f"{taken:,.1f} s" for name, taken in parts.items()}
 
 
 @section(Audit, "Evidence", specialist=True)
@@ -287,6 +297,7 @@ def how(audit: Audit) -> Iterator[Block]:
         yield Heading(prose(f"Format{which}: `{{format}}`", format=priced.masked))
         mine = [c.exposure for c in audit.canaries if c.format == number - 1]
         yield Facts(format_facts(priced, mine))
+    yield from facts_blocks({"Time": _times(audit)})
     yield from run_blocks(audit.model, audit.settings)
 
 

@@ -44,7 +44,10 @@ def test_what_was_injected_is_found():
     # Two formats: 8 canaries of each of 1, 4, 16 and 64 copies, and 16 controls.
     assert result.summary() == (
         "1,380 records: 64 canaries (1,360 copies) found; 32 controls absent\n"
-        "all 1,360 copies begin their text"
+        "all 1,360 copies begin their text\n"
+        "note: 99 % of the records are canaries or hold one: a model that reads little else looks "
+        "as if it memorized more than it would in a usual corpus; take more records, or fewer "
+        "copies"
     )
 
 

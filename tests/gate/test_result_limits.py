@@ -290,6 +290,7 @@ BAD = [
     ({"max_auc": 0.4}, "a limit of 0.4 on the AUC makes no sense"),
     ({"max_auc": 1.0}, "a limit of 1.0 on the AUC makes no sense"),
     ({"max_auc": float("nan")}, "a limit of nan on the AUC makes no sense"),
+    ({"max_p": 0.01}, "test of samples of a classifier, which has no such p-value; leave it out"),
     ({"max_auc": "0.6"}, "a limit of '0.6' on the AUC makes no sense"),
     ({"max_tpr_at_fpr": 0.02}, "max_tpr_at_fpr must be a mapping, got 0.02"),
     ({"max_tpr_at_fpr": {}}, "there is nothing to check"),

@@ -68,6 +68,8 @@ def test_the_audit_prices_exactly_the_tokens_of_the_training(tmp_path):
     priced = {c.id: c.px_bits for c in audit.injected}
     assert priced == pytest.approx(expected, abs=1e-3)
     assert (audit.settings["context"], audit.start.why) == (CONTEXT, "template")
+    assert len(audit.start.compared) == 1  # no start token is searched for
+    assert "checking the context" in audit.seconds
     assert audit.injected_p.p_value < 1e-3
     exposed = canary.exposure(model, canaries, draws=200)
     assert {c.id: c.px_bits for c in exposed if not c.control} == pytest.approx(expected, abs=1e-3)

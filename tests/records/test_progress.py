@@ -45,6 +45,22 @@ def test_bars_are_seen_where_somebody_looks(monkeypatch, capsys, *, terminal, ke
     assert text.endswith("\r") is seen  # the bar is wiped out at the end
 
 
+def test_parts_are_timed_and_heard_of(monkeypatch):
+    clock = iter(range(0, 100, 10))
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
+    told, bars = Listening(), progress.Bars(shown=False)
+    named = []
+    monkeypatch.setattr(bars, "phase", named.append)
+    with bars, progress.Timed(told) as timed:
+        progress.phase("Loading")
+        timed.stage("ranks", 7)
+        progress.phase("Loading")
+    progress.phase("of nobody")
+    assert timed.seconds == {"Loading": 20, "ranks": 10}
+    assert told.stages == [("ranks", 7, "tokens")]
+    assert named == ["Loading", "Loading"]
+
+
 def test_what_is_soon_over_has_no_bar(monkeypatch, capsys):
     monkeypatch.setattr(progress, "DELAY", 3600.0)
     assert "texts:" not in written(capsys, progress=True)
