@@ -283,7 +283,10 @@ def made_small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(function, "__kwdefaults__", {**usual, **small})
 
 
-@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
+@pytest.mark.filterwarnings(
+    "ignore:fan_in_fan_out is set to False:UserWarning"
+)  # peft, of a small GPT-2
+@pytest.mark.filterwarnings("ignore:`(is_)?gradient_checkpointing`:FutureWarning")  # peft, trl
 @pytest.mark.parametrize("reader", RUN, ids=name, indirect=True)
 def test_examples_run(reader, capfd):
     run_page(*reader, capfd)

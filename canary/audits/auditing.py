@@ -254,10 +254,8 @@ def audit(
         options, start = started(
             seam, canaries.formats, options, canaries=canaries, draws=options.draws
         )
-        held = nullcontext()
-        if parts is not None:
-            held = open_run(parts, audit_identity(seam, options, canaries), layout=1)
-        with held as run:
+        identity = audit_identity(seam, options, canaries)
+        with nullcontext() if parts is None else open_run(parts, identity, layout=1) as run:
             results, formats = _measured(seam, canaries, options, run)
     return Audit(
         canaries=results,

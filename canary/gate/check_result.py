@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from canary.errors import RecordError
+from canary.errors import InputError, RecordError
 from canary.gate.dataset_limit import all_members
 from canary.gate.exposure_limit import check_level
 from canary.gate.subjects import SURVEYS, limit_checked, nothing_to_check

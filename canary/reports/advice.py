@@ -14,9 +14,11 @@ from canary.reports.limits import (
     limit_bits,
     limit_choice,
     listed,
+    never_decides,
     only_some_learned,
     planting,
     planting_of,
+    stricter,
     takes_more_secrets,
 )
 from canary.reports.recovery import Recovery, blind_guesses, median_guesses
@@ -62,7 +64,8 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         case, (first, safe) = outcome, _too_many(audit, limit)
         learned = learned_copies(audit)
         some = f"the secrets that the model learned ({listed(learned)})" if learned else ""
-        values["whose"] = "the secrets that were found" if first else some or "the planted secrets"
+        found = "the secrets that were " + ("found" if verdict is None else "too easy to find")
+        values["whose"] = found if first else some or "the planted secrets"
         values |= {"even": first and not safe and first == 1, "first": copies(first or 1)}
         values |= limit_choice([("this model", audit)] if verdict is None else [])
     elif outcome == "passed" and verdict is not None:
@@ -70,12 +73,14 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         some = only_some_learned(audit) if kind == "shown" and not verdict.rests_on else ""
         shown = kind in ("shown", "watched", "own", "") and not some
         values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
+        weak = stricter(verdict)
+        values |= {"weak": weak, "strictly": weak}
         values |= {"used": kind in ("claimed", "checked") or some}
         values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
         case = "passed"
     elif verdict is not None:
-        open_ = [f.cure for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
-        values["never"] = any("no number" in cure for cure in open_)
+        open_ = [f for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
+        values["never"] = any(map(never_decides, open_))
         values |= {"again": not open_, "more": open_ and not values["never"]}
         case = "unread" if verdict.reason.check == "training data" else "undecided"
     elif judged.case in ("not_found", "dry_run"):

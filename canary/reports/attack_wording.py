@@ -58,12 +58,14 @@ def survey_report(
     kind: str,
     aloud: Sequence[str] = (),
     actions: Mapping[str, object],
+    shown: bool = False,
     **fields: Any,
 ) -> Report:
     """The report of a survey of membership attacks, with more `fields` where it has any.
 
     What is wrong with the input comes first. `kind` of survey is where its words are, `aloud` are
     warnings above all notes, and `actions` what ``survey.actions`` asks besides the outcome.
+    `shown` if the test itself shows that the model was trained on the members.
     """
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
     calm, found, loud = outcome == "not identified", outcome == "identified", [*aloud, *doubts]
@@ -99,14 +101,18 @@ def survey_report(
         sentences=sentences,
         basis=""
         if open_to or tone == "suspect"
-        else basis("claimed", f"the model was trained on these {_others(kind)}", "this result"),
+        else basis(
+            "shown" if shown else "claimed",
+            f"the model was trained on these {_others(kind)}",
+            "this result",
+        ),
         decide=said(
             "survey.decide",
             undecided=open_to,
             again=open_to and not retrain,
             retrain=open_to and retrain,
             open_question=open_to or asked["doubted"],
-            proof=(found or calm) and not doubts,
+            proof=(found or calm) and not (doubts or shown),
             **asked,
         ),
         actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),

@@ -89,7 +89,7 @@ def audit_report(audit: Audit) -> Report:
         tone="" if unread else judged.verdict.replace(" ", "-"),
         about={**about_of(audit), "Limit": "none was set"},
         sentences=[box],
-        basis=basis_of(audit) if judged.verdict in ("memorized", "not found") else "",
+        basis=basis_of(audit) if judged.verdict == "not found" else "",
         notes=notes(audit, audit.notes),
         outcome=[*outcome(audit)],
         decide=decisions(audit),
@@ -119,7 +119,7 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
 def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
     """How many secrets an attacker recovers, and in how many guesses each."""
     audit = with_search(audit)
-    yield from recovered(audit, limit_bits, unread=planting(audit) == "unknown")
+    yield from recovered(audit, limit_bits)
     yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
 
 

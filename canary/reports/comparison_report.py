@@ -41,7 +41,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.limits import basis_of, limit_choice, weakest
+from canary.reports.limits import basis_of, limit_choice, planting, weakest
 from canary.reports.palette import SERIES
 from canary.reports.sentences import answer, guesses_of
 from canary.reports.wording import (
@@ -95,7 +95,7 @@ def _basis(comparison: Comparison) -> Text:
     """Whether all the models that are ranked read the planted secrets."""
     audits = [one.audit for group in comparison.groups if len(group) > 1 for one in group]
     audit = weakest(audits)
-    return basis_of(audit) if audit is not None else ""
+    return basis_of(audit) if audit is not None and planting(audit) != "shown" else ""
 
 
 def _outcome(comparison: Comparison) -> Iterator[Block]:
@@ -263,7 +263,7 @@ def _kept(one: Strategy) -> Iterator[str]:
     yield from (n for n in one.audit.notes if not (learned and reads_no_english([n])))
 
 
-@section(Comparison, "The audits")
+@section(Comparison, "The audits", specialist=True)
 def audits(comparison: Comparison) -> Iterator[Block]:
     """What each audit found, and how well its model does."""
     losses = any(one.test_loss_nats is not None for one in comparison.strategies)

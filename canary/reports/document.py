@@ -301,7 +301,7 @@ class Report:
             "What came out": self.outcome,
             "What to do": to_do,
             "What this does not say": [Bullets(self.unsaid)] if self.unsaid else (),
-            "Notes": [Bullets(notes)] if notes else (),
+            "Notes for the engineers": [Bullets(notes)] if notes else (),
         }
         for heading, blocks in parts.items():
             if blocks:

@@ -10,7 +10,7 @@ from typing import Any
 from canary.audits.audit_result import median_bits
 from canary.audits.history import AT_THE_END, History
 from canary.reports.document import Text, basis, sentence
-from canary.reports.limits import asked_guesses, choice_of, listed
+from canary.reports.limits import asked_guesses, choice_of
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import copies, count, one_in
@@ -139,18 +139,11 @@ def _limit_words(history: History, limit: float) -> str:
 
 
 def basis_of(history: History, values: Mapping[str, Any]) -> Text:
-    """Whether the model read the planted secrets."""
-    if not history.measured:
+    """Whether the model read the planted secrets, where it did not show that it did."""
+    if not history.measured or values["learned"]:
         return ""
     read = "watched" if history.batches.get("canaries") else "unknown"
-    last, fact = history.measured[-1].exposures, "were in the training data"
-    groups = {n: [last[at] for at in mine] for n, mine in history.groups().items() if n}
-    sure = [n for n, group in groups.items() if _look_learned(group)]
-    if values["learned"] and len(sure) < len(groups):
-        which = f"the secrets that appeared {listed(sorted(sure))}" if sure else "some secrets"
-        return basis("partly", f"{which} {fact}", "", **{f"others_{read}": True})
-    kind = "shown" if values["learned"] else read
-    return basis(kind, f"the planted secrets {fact}", "this result")
+    return basis(read, "the planted secrets were in the training data", "this result")
 
 
 def _around(history: History, limit: float) -> dict[str, Any]:
@@ -170,10 +163,10 @@ def _around(history: History, limit: float) -> dict[str, Any]:
         (above if open_ended else within).append(moment.step)
     last = f"step {count(within[-1])}" if within else ""
     steps = [moment.step for moment in history.measured]
+    early = " to ".join(f"step {count(s)}" for s in dict.fromkeys(above[:: len(above) - 1 or 1]))
     return {
-        "early": " to ".join(
-            f"step {count(step)}" for step in dict.fromkeys(above[:: len(above) - 1 or 1])
-        ),
+        "perhaps": "" if over else early,
+        "earlier": early if over else "",
         "open": not over and above[-1:] > within[-1:],
         "within": last,
         "checkpoint": last if over else "",

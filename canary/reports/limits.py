@@ -36,11 +36,22 @@ def label_of(verdict: Verdict) -> str:
         known = {
             "training data": "nothing shows that the model read the secrets",
             "controls": "do not rely on this audit",
+            "exposure": _why_open(reason),
         }
         return f"Undecided: {known.get(reason.check, 'not enough data to decide')}"
     easier = reason.check == "exposure"
     why = "easier to find than the limit allows" if easier else "not within the limit that was set"
     return f"Not passed: {why}"
+
+
+def _why_open(reason: Finding) -> str:
+    """Why a limit on exposure is not decided, in a few words."""
+    if reason.upper is None or reason.lower is None:
+        return "not enough data to decide"
+    if never_decides(reason):
+        return "too close to the limit"
+    few = takes_more_secrets(reason)
+    return "too few planted secrets" if few else "the measurement is too coarse"
 
 
 def tone_of(verdict: Verdict) -> str:
@@ -79,9 +90,7 @@ def weakest(audits: Sequence[Audit], rests_on: str = "") -> Audit | None:
 def basis_of_verdict(verdict: Verdict) -> Text:
     """`basis_of` what passed or did not; what is undecided says so in its sentence."""
     audit, passed = _weakest(verdict), verdict.outcome == "passed"
-    if audit is None or not (passed or verdict.outcome == "memorized"):
-        return ""
-    return basis_of(audit, verdict.rests_on, passed=passed)
+    return basis_of(audit, verdict.rests_on, passed=True) if audit and passed else ""
 
 
 def planting(audit: Audit, rests_on: str = "") -> str:
@@ -141,8 +150,15 @@ def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
     sizes = {priced.space_size for _, audit in audits for priced in audit.formats}
     size = sizes.pop() if len(sizes) == 1 else 0
     values = choice_of(size)
-    would = [_would(audits, *limit) for limit in values.pop("limits")]
-    return values | {"would": " ".join(filter(None, would))}
+    would: dict[str, list[str]] = {}  # the limits, by what the models would do under them
+    for bits, limit in values.pop("limits"):
+        if words := _would(audits, bits):
+            would.setdefault(words, []).append(limit)
+    said_of = [
+        f"With {'either limit' if len(limits) > 1 else f'a limit of {limits[0]}'}, {words}."
+        for words, limits in would.items()
+    ]
+    return values | {"would": " ".join(said_of)}
 
 
 def choice_of(size: int) -> dict[str, Any]:
@@ -154,8 +170,8 @@ def choice_of(size: int) -> dict[str, Any]:
     return {"choose": words, "limits": [*limits] if size else []}
 
 
-def _would(audits: Sequence[tuple[str, Audit]], bits: float, limit: str) -> str:
-    """Which models would pass a limit on the typical secret of each group."""
+def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
+    """Which models would pass a limit on the typical secret of each group, in clauses."""
     outcomes: dict[str, list[str]] = {}
     for name, audit in audits:
         groups = [n for n in audit.by_repetitions() if n]
@@ -169,17 +185,21 @@ def _would(audits: Sequence[tuple[str, Audit]], bits: float, limit: str) -> str:
         if outcome == "undecided" and not any(map(takes_more_secrets, found)):
             outcome = "coarse"
         outcomes.setdefault(outcome, []).append(name)
-    return " ".join(
-        sentence("limit.would", limit=f"a limit of {limit}", models=" and ".join(names),
-                 **{outcome: True})
+    return ", and ".join(
+        sentence("limit.would", models=" and ".join(names), **{outcome: True})
         for outcome, names in outcomes.items()
-    )  # fmt: skip
+    )
 
 
 def takes_more_secrets(finding: Finding) -> bool:
     """Whether no more exact measurement of the same secrets decides what is open, by its cure."""
     more = re.search("in place of|agree would do|no number of canaries", finding.cure)
     return bool(more and finding.outcome == "undecided" and "exact ranks" not in finding.cure)
+
+
+def never_decides(finding: Finding) -> bool:
+    """Whether no number of secrets decides what is open, by its cure."""
+    return "no number" in finding.cure
 
 
 def _plain(words: str) -> str:
@@ -215,6 +235,13 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
     return "; ".join(words)
 
 
+def stricter(verdict: Verdict) -> str:
+    """The guesses that a strict limit asks for, where the one that was set is weak."""
+    limit, size = limit_bits(verdict), _one_size(verdict)
+    weak = size and limit is not None and limit >= LOOSE_BITS
+    return count(asked_guesses(size, STRICT_BITS)) if weak else ""
+
+
 def listed(repetitions: Sequence[int]) -> str:
     """``4 or 16 times``."""
     *others, last = map(copies, repetitions)
@@ -245,7 +272,8 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         blind=count(max(size // 2, 1)),
         found=_capital(found.share("planted ")) if counted and memorized and found.sure else "",
         reason=_plain(reason.sentence), unread=unread, ends=ends,
-        coarse=ends and not takes_more_secrets(reason), few=ends and takes_more_secrets(reason),
+        coarse=ends and not takes_more_secrets(reason), never=ends and never_decides(reason),
+        few=ends and takes_more_secrets(reason) and not never_decides(reason),
         other=not (unread or ends),
         low=ends and count(guesses_of(math.log2(size) - (reason.upper or 0.0))),
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),

@@ -83,7 +83,7 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
         place, lead, surest = survey.most_vulnerable_models(1)[0], survey.lead, survey.surest()
         note, value = "of pairs right", lead.across.evaluations[place].auc.value
         if surest is not None:
-            note = "of its members are recognized, by the same guesses"
+            note = "of its training samples are recognized, by the same guesses"
             value = lead.points[lead.fprs.index(surest.fpr)][place].tpr.value
         name = _short(survey, survey.targets[place])
         title = f"Most vulnerable of the {plural(len(survey.targets), 'model')}"
@@ -184,7 +184,7 @@ def levels(survey: ModelsSurvey) -> Iterator[Block]:
     yield Table("Agreement", ("", *agreed.names), rows)
 
 
-@section(ModelsSurvey, "Who is most at risk", before="attacks")
+@section(ModelsSurvey, "Who is most at risk", specialist=True, before="attacks")
 def exposed(survey: ModelsSurvey) -> Iterator[Block]:
     """The models and samples that the best attacks do best on."""
     best, alone = survey.lead, len(survey.targets) == 1

@@ -104,8 +104,7 @@ def counts(audit: Audit, limit_bits: float | None = None) -> Text | None:
     return said_in_one(
         "answer.counts",
         share=share[0].upper() + share[1:],
-        within="within the first" if _counted(exposures) else "within at most",
-        guesses=max(map(most_guesses, exposures)),
+        within=_in_guesses(exposures),
         groups=by_copies(audit.injected),
         each=" of its form" if len({c.format for c in found.sure}) > 1 else "",
         blind=blind_guesses(audit, audit.injected),
@@ -132,9 +131,10 @@ def typical_guesses(audit: Audit) -> str:
     return f"The typical secret takes {', '.join(words)}, and {blind} by chance"
 
 
-def _counted(exposures: Iterable[Exposure]) -> bool:
-    """Whether all ranks are known, so that guesses are no bounds."""
-    return all(e.confidence is None and e.rank == e.rank_upper for e in exposures)
+def _in_guesses(exposures: Sequence[Exposure]) -> str:
+    """``in at most 19 guesses``: in how many all of some secrets are found."""
+    most = max(map(most_guesses, exposures), default=1)
+    return "at the first guess" if most == 1 else f"in at most {count(most)} guesses"
 
 
 def searched(audit: Audit) -> Iterator[Text]:
@@ -164,17 +164,12 @@ def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
     return " to ".join(ends) + (" guess" if ends == ["1"] else " guesses")
 
 
-def recovered(
-    audit: Audit, limit_bits: float | None = None, *, unread: bool = False
-) -> Iterator[Text]:
-    """What came out, in sentences that need no statistics; with a limit, what is above it.
-
-    `unread` if nothing shows that the model read the secrets.
-    """
+def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
+    """What came out, in sentences that need no statistics; with a limit, what is above it."""
     if audit.injected and audit.canaries_in_corpus and not audit.natural:
-        yield said_in_one("outcome.secrets", there=True, controls=audit.controls)
+        yield said_in_one("outcome.secrets")
     if audit.injected:
-        yield _of_injected(audit, limit_bits, unread=unread)
+        yield _of_injected(audit, limit_bits)
     else:
         yield said_in_one("outcome.nothing", empty=not audit.canaries)
     yield from searched(audit)
@@ -211,25 +206,22 @@ def learned_unfound(audit: Audit, learned: str) -> Text:
     return said_of if typical else ""
 
 
-def _of_injected(audit: Audit, limit_bits: float | None, *, unread: bool) -> Text:
+def _of_injected(audit: Audit, limit_bits: float | None) -> Text:
     found = _recovery(audit.injected, limit_bits)
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "
     share = found.share("" if audit.natural else kind)
-    exactly, limited = _counted(exposures), limit_bits is not None
-    within = f"{',' if limited else ''}{' each' if limited and len(found.sure) > 1 else ''} within"
+    limited = limit_bits is not None
     return said_in_one(
-        "outcome", share=share[0].upper() + share[1:], exactly=exposures and exactly,
-        bound=exposures and not exactly, none=not exposures,
+        "outcome", share=share[0].upper() + share[1:], some=exposures, none=not exposures,
         first="" if limited else f" within {first_guesses(audit)}",
-        guesses=max(map(most_guesses, exposures), default=0),
         each=" of its form" if len({c.format for c in found.sure}) > 1 else "", left=found.open,
         open=len(found.open), more=" more" if exposures else "",
         blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
         dry=not audit.canaries_in_corpus, natural=audit.natural,
-        what="easier to find than the limit" if limited else "found", within=within,
-        unread=unread,
+        what="easier to find than the limit" if limited else "found",
+        within=f"{',' if limited else ''} {_in_guesses(exposures)}",
     )  # fmt: skip
 
 

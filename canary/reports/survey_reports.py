@@ -123,7 +123,7 @@ def calibration_sentence(trust: Reliability, *, confidence: float) -> str:
     )
 
 
-@section(ShadowSurvey, "Who is most at risk")
+@section(ShadowSurvey, "Who is most at risk", specialist=True)
 def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
     """The classes, groups and members that attacks do best on."""
     if survey.outcome() != "identified":
@@ -283,7 +283,10 @@ def texts_report(survey: TextSurvey) -> Report:
         f"Can training texts of {called(about['Model'])} be recognized?",
         answer,
         kind="texts",
-        aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
+        aloud=[]
+        if void
+        else [*filter(None, [survey.length_warning()])],  # the answer has the other
+        shown=survey.dataset() == "seen",
         tiles=() if void or survey.doubts else tiles,
         about=about | sizes_of(survey.member),
         outcome=found_blocks(survey, "texts", _alone(survey)),
@@ -323,7 +326,7 @@ def words(survey: TextSurvey) -> Iterator[Block]:
     )
 
 
-@section(TextSurvey, "All members at once", before="text_attacks")
+@section(TextSurvey, "All members at once", specialist=True, before="text_attacks")
 def together(survey: TextSurvey) -> Iterator[Block]:
     """Whether the file of members was in the training data."""
     if survey.together is not None:
@@ -337,7 +340,7 @@ def together(survey: TextSurvey) -> Iterator[Block]:
         )
 
 
-@section(TextSurvey, "Who is most at risk", before="text_attacks")
+@section(TextSurvey, "Who is most at risk", specialist=True, before="text_attacks")
 def surest(survey: TextSurvey) -> Iterator[Block]:
     """The members that the strongest attack is surest of, by their lines."""
     if survey.outcome() != "identified":

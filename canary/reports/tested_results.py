@@ -181,7 +181,7 @@ def _trials(audit: Audit) -> Iterator[Trial]:
         controls=len(audit.controls),
     )
     best = with_search(audit)
-    intro = said_in_one("outcome.secrets", there=True, controls=audit.controls)  # in `method`
+    intro = said_in_one("outcome.secrets")  # in `method`
     yield Trial(
         f"{kind}: how many guesses an attacker needs",
         threats,

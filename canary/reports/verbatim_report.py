@@ -97,16 +97,10 @@ def verbatim_report(result: Verbatim) -> Report:
                 for _ in [key]
                 if key != "none" and (key != "drawn" or controls or near)
             ),
-            sentence(
-                "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT,
-                whole="context_tokens" in grid, most=int(grid.get("context_tokens", 0)) - suffix,
-            ),
         ],
-        basis=basis(
-            "shown" if key == "memorized" and not swapped else "claimed",
-            "the model was trained on these texts",
-            "this result",
-        ),
+        basis=""
+        if key == "memorized" and not swapped
+        else basis("claimed", "the model was trained on these texts", "this result"),
         decide=said(
             "verbatim.decide",
             memorized=key == "memorized" and not swapped,
@@ -128,7 +122,13 @@ def verbatim_report(result: Verbatim) -> Report:
             name: f"{count(of.documents)} with {plural(of.windows, 'passage')}"
             for name, of in (("Documents", texts), ("Controls", controls)) if of is not None
         }},
-        outcome=[_outcome(result)],
+        outcome=[
+            sentence(
+                "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT,
+                whole="context_tokens" in grid, most=int(grid.get("context_tokens", 0)) - suffix,
+            ),
+            _outcome(result),
+        ],
         unsaid=said("verbatim.unsaid", exact=not result.texts.near),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),

@@ -66,7 +66,7 @@ CASES = {
     "recovered by copies": (
         exact(LEARNED),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were found within the first 954 guesses. Blind guessing takes "
+        "4 of 8 planted secrets were found in at most 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for each of them.",
         "appeared 4 times in the training data, or more often, 4 of 4 were found; of those "
         "that appeared once, none. Numbers of copies in between were not tested. Remove "
@@ -76,7 +76,7 @@ CASES = {
     "what was not recovered is memorized, too": (
         exact({4: [25.0] * 4, 1: [8.0] * 4, 0: [1.0] * 8}),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were found within the first 30 guesses. The typical secret takes "
+        "4 of 8 planted secrets were found in at most 30 guesses. The typical secret takes "
         "30 "
         "guesses if it appeared 4 times in the training data, 3,910,000 if it appeared once, and "
         "500,000,000 by chance.",
@@ -97,19 +97,19 @@ CASES = {
             {4: drawn([0, 1, 2, 3])}, extractions=[replace(extraction({}), candidates=())]
         ),
         "The model memorized planted secrets",
-        "the search ended at its budget before the model offered a text",
+        "the search ended before the model offered a text",
         "Even of the secrets that appeared only 4 times",
     ),
     "everything": (
         exact({1: [29.9] * 4, 4: [29.9] * 4}),
         "The model memorized planted secrets",
-        "All 8 planted secrets were found within the first guess.",
+        "All 8 planted secrets were found at the first guess.",
         "Even of the secrets that appeared only once in the training data, 4 of 4 were found",
     ),
     "one secret": (
         exact({1: [20.0]}),
         "The model memorized planted secrets",
-        "The planted secret was found within the first 954 guesses. Blind guessing takes "
+        "The planted secret was found in at most 954 guesses. Blind guessing takes "
         "500,000,000 guesses on average for it.",
         "Even of the secrets that appeared only once",
     ),
@@ -117,9 +117,8 @@ CASES = {
         exact({0: CHANCE, 1: CHANCE}),
         NOBODY,
         "None of the 4 planted secrets was found within the first 1,000,000 guesses. "
-        "Blind guessing takes 500,000,000 guesses on average for each of them. This says nothing "
-        "if they were not in the training data. Of 4 secrets that were not to be planted, none "
-        "was found.",
+        "Blind guessing takes 500,000,000 guesses on average for each of them. Of 4 secrets that "
+        "were not to be planted (controls), none was found.",
         "Choose 62,500,000 guesses of 1,000,000,000 if attackers can try as often as they like",
     ),
     "more copies do not help": (
@@ -132,7 +131,7 @@ CASES = {
         # No hit among 20,000: at most 184,000 of 10^9 guesses at 95 %; 50 hits: 2.5 million.
         of_groups({0: drawn([9_000]), 4: drawn([0, 0, 50])}),
         "The model memorized planted secrets",
-        "2 of 3 planted secrets were found within at most 185,000 guesses. Blind guessing takes "
+        "2 of 3 planted secrets were found in at most 185,000 guesses. Blind guessing takes "
         "500,000,000 guesses on average for each of them. Some of these numbers are estimates",
         "Train for fewer epochs.",
     ),
@@ -146,21 +145,21 @@ CASES = {
     "only bounds": (
         bounded(),
         "The model memorized planted secrets",
-        "At least 2 of 4 planted secrets were found within at most 700,000 guesses. For 1 more "
+        "At least 2 of 4 planted secrets were found in at most 700,000 guesses. For 1 more "
         "secret, the measurement leaves both answers open.",
         "Even of the secrets that appeared only twice",
     ),
     "several formats": (
         several_formats(),
         "The model memorized planted secrets",
-        "3 of 4 planted secrets were found within the first 954 guesses of its form. Blind "
+        "3 of 4 planted secrets were found in at most 954 guesses of its form. Blind "
         "guessing takes 500,000 to 500,000,000 guesses on average for each of them.",
         "Even of the secrets that appeared only twice",
     ),
     "controls alarm": (
         exact({0: [20.0] * 3, 1: [20.0] * 3}),
         "Do not rely on this audit",
-        "Of 3 secrets that were not to be planted, 3 were found. They look learned as "
+        "Of 3 secrets that were not to be planted (controls), 3 were found. They look learned as "
         "well, so do not rely on the counts above.",
         "Do not use this report, and do not release the model on it.",
     ),
@@ -175,7 +174,7 @@ CASES = {
     "natural": (
         natural({0: CHANCE, 2: [20.0, 1.0]}),
         "Not enough data to decide",
-        "1 of 2 secrets was found within the first 954 guesses. Blind guessing takes 500,000,000 "
+        "1 of 2 secrets was found in at most 954 guesses. Blind guessing takes 500,000,000 "
         "guesses on average for each of them. These secrets were found in the training data",
         "For a verdict, plant secrets",
     ),
@@ -197,7 +196,7 @@ CASES = {
             formats=[space("x {digit:1}", size=50)],
         ),
         NOBODY,
-        "1 of 2 planted secrets was found within the first guess. Blind guessing takes 25 guesses",
+        "1 of 2 planted secrets was found at the first guess. Blind guessing takes 25 guesses",
         "Choose 4 guesses of 50 if attackers can try as often as they like",
     ),
     "a search proves what draws leave open": (
@@ -216,7 +215,7 @@ CASES = {
             ],
         ),
         "The model memorized planted secrets",
-        "1 of 2 planted secrets was found within the first guess.",
+        "1 of 2 planted secrets was found at the first guess.",
         "Train for fewer epochs.",
     ),
 }  # fmt: skip
@@ -284,7 +283,7 @@ JUDGED = {
         trusting(exact({0: CHANCE, 4: [20.0] * 4}), max_p=0.001),
         "Not passed: not within the limit that was set",
         "What was measured is not within the limit: the secrets with 4 copies look learned. All 4 "
-        "planted secrets were found within the first 954 guesses",
+        "planted secrets were found in at most 954 guesses",
         "Even of the secrets that appeared only 4 times",
     ),
 }  # fmt: skip
@@ -306,7 +305,7 @@ def test_of_each_case_golden(case):
     assert came_out in text
     assert to_do.replace("`", "") in actions
     assert len(made.unsaid) == 4 - (made.tone in ("memorized", "suspect"))
-    assert made.basis or made.tone not in ("memorized", "not-found")
+    assert made.basis or made.tone != "not-found"
     page = _without_figures(result)
     check_page(page)
     shown = page.text("style")
@@ -329,22 +328,18 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert {tones["broken"], tones["the largest"]} == {"memorized"}
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
     limit = (
-        "at least 976,563 guesses of 1,000,000,000 for the typical secret of each group (weak: it "
-        "fits only if attackers get few tries; a strict limit asks for 62,500,000, 1 in 16); set "
-        "by the person who ran the check"
+        "at least 976,563 guesses of 1,000,000,000 for the typical secret of each number of "
+        "copies (weak; a strict limit asks for 62,500,000); set by the person who ran the check"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
 
 
 def test_what_was_learned_and_not_found_is_said_to_be_learned():
-    made, text, actions = first_screen(exact({0: CHANCE, 1: CHANCE, 16: [8.0] * 4}))
+    _, text, actions = first_screen(exact({0: CHANCE, 1: CHANCE, 16: [8.0] * 4}))
     assert "first 1,000,000 guesses, but those that appeared 16 times were learned." in text
     assert "training data as the secrets that the model learned (16 times)." in actions
     assert "the secrets that were found" not in actions
-    basis = words_of(made.basis)
-    assert basis.startswith("It is sure that the secrets that appeared 16 times were in the")
-    assert "For the others it is open" in basis
 
 
 def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
@@ -353,7 +348,7 @@ def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
     assert "That takes a new training with more planted secrets" in actions
     assert "repeat the test" not in actions
     _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
-    assert "The measurement was too coarse." in text
+    assert "A more exact measurement may decide" in text
     assert "Ask the engineers to repeat the test as below." in actions
 
 

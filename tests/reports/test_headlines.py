@@ -283,17 +283,14 @@ CASES = {
         lambda: make_history(stopped_at=60, late=4),
         "Stopped at step 60: the limit was exceeded",
         "The training was stopped at step 60, because the secrets were easier to find than the "
-        "limit allows. At step 50, it may have been exceeded, too: a training is stopped only when "
-        "that is sure. At step 60, the typical secret that appeared 16 times took at most 9,180 "
+        "limit allows. At step 60, the typical secret that appeared 16 times took at most 9,180 "
         "of 1,000,000 guesses (by chance 500,000).",
         "If you kept a checkpoint of step 40, audit that one: no median was above the limit there.",
     ),
     "training, above for long": (
         lambda: make_history(stopped_at=50),
         "Above the limit at step 50, and training went on",
-        "But training went on: the last measurement is of step 60. A model that was saved at the "
-        "end is of that step or a later one. Ask the engineers why it did not stop. At step 10 to "
-        "step 40, it may have been exceeded, too",
+        "the watch asked to stop. Training went on, to step 60 or further.",
         "No measurement was within the limit, so no checkpoint of this training is a way out.",
     ),
     "training, too late": (
@@ -312,7 +309,7 @@ CASES = {
     "training, perhaps above": (
         lambda: replace(make_history(late=5), settings=make_history(stopped_at=9).settings),
         "It is open whether the limit was kept",
-        "At step 60, it may have been exceeded, too",
+        "At step 60, it may have been exceeded: a training",
         "Audit the trained model before you release it (canary audit)",
     ),
     "training, stopped after another token": (

@@ -52,7 +52,7 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "come out" in page or "came out" in page
     assert report.decide
-    assert report.basis
+    assert report.basis or report.tone == "memorized"
     assert not any(text[:8] in page for text in texts)
 
 
