@@ -43,15 +43,8 @@ class VerbatimMonitor:
     ----------
     texts, controls : iterable of str
         As in `canary.verbatim`; some hundred texts of the training data are enough.
-    tokenizer : tokenizer or path
-        That of the training.
-    every : int or "epoch"
-        Steps between two measurements, or the end of each epoch.
-    steps : collection of int
-        More steps to measure at.
-    share : float or None
-        What measuring may take of the training's time; steps are left out to stay below. None
-        measures at every step that is asked for. The measurement of `start` is not counted.
+    tokenizer, every, steps, share, log, clock
+        As in `ExposureMonitor`; the measurement of `start` is not counted in the share.
     max_extractable : float, optional
         Set `exceeded` when `canary.check` finds that more than this share is memorized, which
         takes `controls`. `finish` then measures the last step whatever `share` says.
@@ -59,10 +52,6 @@ class VerbatimMonitor:
         Of the limit, as in `canary.check`.
     path : path-like, optional
         Where the last result is saved, as `Verbatim.save` does it.
-    log : callable, optional
-        Called as ``log(result.metrics(), step=step)`` after every measurement.
-    clock : callable
-        Seconds, for tests.
     **options
         As in `canary.verbatim`: `schemes`, `prefix`, `suffix`, `stride`, `copies`, `weights`,
         `near`, `near_width`, `confidence`, `start_token`, `context` and `batch_size`.
