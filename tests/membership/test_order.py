@@ -14,7 +14,7 @@ from texts_and_models import random_words, trained_on
 
 import canary
 from canary.errors import CanaryError, EstimationError, InputError
-from canary.membership.order import _Plan, order, pair_fits
+from canary.membership.order import _Plan, _without_model, order, pair_fits
 from canary.membership.order_result import Order
 from canary.membership.shuffles import preference
 from canary.models.language_model import Rows
@@ -120,13 +120,14 @@ def test_an_order_that_is_special_without_a_model_accuses_nobody(make, named):
 
 def test_alarms_are_rare_where_the_order_is_random():
     rng = np.random.default_rng(2)
-    model = trained_on(["a"])
+    found = order(trained_on(["a"]), TEXTS[:24], start_token="\n", shuffles=9, before=1, after=1)
     alarms = 0
-    for _ in range(20):
+    for _ in range(200):
         texts = rng.permutation(TEXTS).tolist()[:24]
-        found = order(model, texts, start_token="\n", shuffles=399, before=1, after=1)
-        alarms += bool(found.alarms)
-    assert alarms <= binom.ppf(0.9999, 20, 0.025)
+        fits = _without_model([texts[at : at + 8] for at in range(0, 24, 8)])
+        p = {name: preference(each, shuffles=399, seed=1).p for name, each in fits}
+        alarms += bool(replace(found, without_model=p).alarms)
+    assert alarms <= binom.ppf(0.9999, 200, 0.025)
 
 
 def test_tokens_are_counted_before(tmp_path):
