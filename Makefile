@@ -94,7 +94,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Setting up $(VENV) with $$($(PYTHON) --version); this takes a few minutes."
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) install --constraint constraints.txt --upgrade pip
-	@$(PIP) install --constraint constraints.txt torch
-	@$(PIP) install --constraint constraints.txt --build-constraint constraints.txt \
+	@$(PIP) install $(PIP_OPTIONS) --constraint constraints.txt torch
+	@$(PIP) install $(PIP_OPTIONS) --constraint constraints.txt --build-constraint constraints.txt \
 		--editable '.[train,adapters,endpoint]' --group dev
 	@touch $@
