@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from random import Random
 
@@ -47,7 +48,9 @@ def test_any_order_gives_the_same_records(mode, seed, order):
         assert [row for row in first if row["n"] is not None] == ROWS
 
 
-def test_map_of_datasets_with_two_processes():
+def test_map_of_datasets_with_two_processes(monkeypatch):
+    # `map` with processes leaves another object there, which nobody else has.
+    monkeypatch.setattr(os, "environ", os.environ)
     step = injection_step(ROWS, CANARIES, seed=3)
     mixed = Dataset.from_list(ROWS).map(step.batch, batched=True, batch_size=7, num_proc=2)
     assert len(mixed) == 75
