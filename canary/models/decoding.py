@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -21,9 +22,16 @@ from canary.records.validation import as_real, brief, text, whole_number
 if TYPE_CHECKING:
     import torch
 
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+
 _LETTERS = {"t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p"}
 _CACHED, _ON_GPU = 1 << 19, 1 << 22  # logits that are worked on at a time
-_ROUNDING = 1e-5  # a hundred times that of sums of float32 probabilities
+_NEVER: np.float32 = np.float32(-np.inf)
+_BINS, _PER_NAT = 512, np.float32(32.0)
+_TYPICAL = 3e-6  # relative rounding of sums of float32 probabilities: ten times that of no ties
+_WORST = 2.0**-26  # the same for each probability, if all are equal and four are summed at a time
 _CURE = "write it as in t=0.8,k=40,p=0.95,m=0.05: temperature, top-k, top-p and min-p"
 
 
@@ -155,13 +163,16 @@ def decoded_tokens(
     for at in range(0, len(tokens), size):
         chosen = slice(at, at + size) if places is None else places[at : at + size]
         part, wanted = logits[chosen].float(), tokens[at : at + size].unsqueeze(1)
-        greedy[at : at + size] = (part.argmax(-1, keepdim=True) == wanted)[:, 0].cpu().numpy()
+        on_cpu = part.device.type == "cpu"  # numpy's argmax takes a tenth of the time of torch's
+        first = part.numpy().argmax(-1) if on_cpu else part.argmax(-1).cpu().numpy()
+        greedy[at : at + size] = first == wanted[:, 0].cpu().numpy()
+        held: dict[float, _Scores] = {}
         for column, scheme in enumerate(schemes):
-            log_probs[at : at + size, column] = _log_probs(part, wanted, scheme).cpu().numpy()
+            log_probs[at : at + size, column] = _log_probs(part, wanted, scheme, held).cpu().numpy()
     return Decoded(log_probs, greedy)
 
 
-def drawn_probabilities(log_probs: FloatArray, scheme: Scheme) -> NDArray[np.float64]:
+def drawn_probabilities(log_probs: FloatArray, scheme: Scheme) -> Floats:
     """The probability with which a scheme draws each token, of shape (n, vocabulary).
 
     `log_probs` are of the model itself, in nats and of the same shape. They are logits up to a
@@ -170,50 +181,160 @@ def drawn_probabilities(log_probs: FloatArray, scheme: Scheme) -> NDArray[np.flo
     import torch
 
     scores = _warped(torch.from_numpy(np.array(log_probs, np.float32)), scheme)
-    drawn: NDArray[np.float64] = torch.softmax(scores.double(), -1).numpy()
+    drawn: Floats = torch.softmax(scores.double(), -1).numpy()
     return drawn
 
 
-def _log_probs(logits: torch.Tensor, wanted: torch.Tensor, scheme: Scheme) -> torch.Tensor:
+class _Scores:
+    """Rows of logits at one temperature: whatever schemes ask of their order, on a processor.
+
+    The processors of `transformers` sort the vocabulary for top-p. Here only those tokens are
+    sorted among which a limit is. All that is exponential is relative to the highest logit.
+    """
+
+    def __init__(self, logits: torch.Tensor, temperature: float) -> None:
+        self.scores: Singles = (logits if temperature == 1.0 else logits / temperature).numpy()
+        self.highest = self.scores.max(-1, keepdims=True)
+
+    @cached_property
+    def away(self) -> Singles:
+        away: Singles = self.scores - self.highest
+        return away
+
+    @cached_property
+    def shares(self) -> Singles:
+        shares: Singles = np.exp(self.away)
+        return shares
+
+    @cached_property
+    def total(self) -> Floats:
+        total: Floats = self.shares.sum(-1, keepdims=True).astype(np.float64)
+        return total
+
+    @cached_property
+    def bins(self) -> tuple[NDArray[np.int32], Floats]:
+        """The bin of each logit, higher for higher ones, and the sums of shares up to each bin."""
+        import torch
+
+        place = self.away * _PER_NAT
+        place += _BINS - 1
+        bins = np.maximum(place, 0, out=place).astype(np.int32)
+        bins += np.arange(len(bins), dtype=np.int32)[:, None] * _BINS
+        flat, shares = torch.from_numpy(bins).flatten(), torch.from_numpy(self.shares).flatten()
+        sums = torch.bincount(flat, shares.double(), len(bins) * _BINS)
+        return bins, sums.reshape(-1, _BINS).cumsum(-1).numpy()
+
+    def highest_of(self, count: int) -> Singles:
+        """The `count` highest logits of each row, all that tie with the last, and some more."""
+        size = self.scores.shape[-1]
+        groups = min(max(2 * count, 256), size)
+        whole = self.scores[:, : size // groups * groups].reshape(len(self.scores), -1, groups)
+        least = np.partition(whole.max(1), groups - count, axis=-1)[:, groups - count, None]
+        return self._ascending(self.scores >= least)
+
+    def around(self, sum_below: Floats) -> tuple[Singles, Floats, Floats]:
+        """The logits of the bin in which the sum of shares passes this, and the sums beside it."""
+        bins, sums = self.bins
+        rows = np.arange(len(sums), dtype=np.int32)
+        at = np.minimum((sums <= sum_below).sum(-1), _BINS - 1).astype(np.int32)
+        below, upto = np.where(at > 0, sums[rows, at - 1], 0.0), sums[rows, at]
+        inside = bins == (rows * _BINS + at)[:, None]
+        return self._ascending(inside), below[:, None], (sums[:, -1] - upto)[:, None]
+
+    def nucleus(
+        self, top_p: float, chosen: Singles, highest: Singles | None, *, whole: bool
+    ) -> tuple[Singles, Floats, Bools]:
+        """The lowest logit that top-p keeps, the sum of kept shares, and whether both are unclear.
+
+        They are where the token `chosen` ties with one that is taken away, and where rounding may
+        decide. Of the `highest` logits if those are all, such as those of top-k, else of all. With
+        `whole`, sums are rounded as those of `transformers`, if all logits are given.
+        """
+        import torch
+
+        below = above = np.zeros_like(chosen, np.float64)
+        total = self.total if highest is None else self.sum_of(highest)
+        most = (1.0 - top_p) * total
+        if highest is None:
+            highest, below, above = self.around(most)
+        shares = np.exp(highest - self.highest)
+        if whole:
+            away = torch.from_numpy(highest).softmax(-1).cumsum(-1).numpy() <= 1.0 - top_p
+            unclear: Bools = np.zeros(chosen.shape, np.bool_)
+        else:
+            sums = below + shares.cumsum(-1, dtype=np.float64)
+            away = sums <= most
+            off, worst = np.abs(sums / most - 1.0), self.scores.shape[-1] * _WORST
+            decides = (off < _TYPICAL) | ((off < worst) & (highest == chosen))
+            unclear = decides.any(-1, keepdims=True) | (off[:, -1:] < worst)
+            unclear |= np.abs(below / most - 1.0) < worst
+        away[:, -1] = False
+        first = away.sum(-1, keepdims=True)
+        limit: Singles = np.take_along_axis(highest, first, -1)
+        last_away = np.take_along_axis(highest, np.maximum(first - 1, 0), -1)
+        unclear |= (first > 0) & (last_away == limit) & (chosen == limit)
+        kept = above + (shares * ~away).sum(-1, keepdims=True, dtype=np.float64)
+        return limit, kept, unclear
+
+    def sum_of(self, logits: Singles) -> Floats:
+        """The shares of some logits together."""
+        total: Floats = np.exp(logits - self.highest).sum(-1, keepdims=True, dtype=np.float64)
+        return total
+
+    def _ascending(self, chosen: Bools) -> Singles:
+        """Chosen logits of each row in order; minus infinity before them where they are fewer."""
+        places = np.flatnonzero(chosen)
+        counts = np.bincount(places // chosen.shape[-1], minlength=len(chosen))
+        found = np.full((len(chosen), counts.max()), -np.inf, np.float32)
+        found[np.arange(found.shape[-1]) < counts[:, None]] = self.scores.ravel()[places]
+        found.sort(axis=-1)
+        return found
+
+
+def _log_probs(
+    logits: torch.Tensor,
+    wanted: torch.Tensor,
+    scheme: Scheme,
+    held: dict[float, _Scores],
+    *,
+    whole: bool = False,
+) -> torch.Tensor:
     """Log-probability, of shape (n,), of the token `wanted`, (n, 1), of each row of logits.
 
-    For top-k and top-p the processors of `transformers` order tokens, and go through the vocabulary
-    several times. Here numpy orders the logits alone, from which the limit and the sum of what is
-    kept follow. Where a tie or rounding at the limit may decide, the processors do.
+    What is `held` serves all schemes of one temperature. Where rounding at the limit may decide,
+    the `whole` vocabulary is sorted and summed as in `transformers`, and where a tie may, its
+    processors do.
     """
     import torch
 
-    top_p = None if scheme.top_p == 1.0 else scheme.top_p
-    size = logits.shape[-1]
-    kept = min(scheme.top_k or size, size)
-    if (kept == size and top_p is None) or scheme.min_p is not None or logits.device.type != "cpu":
+    if scheme.min_p is not None or logits.device.type != "cpu":
         return _exactly(logits, wanted, scheme)
-    scores = logits if scheme.temperature == 1.0 else logits / scheme.temperature
-    chosen, unclear = scores.gather(1, wanted), torch.zeros(len(scores), dtype=torch.bool)
-    highest = scores
-    if kept < size:
-        highest = torch.from_numpy(np.partition(scores.numpy(), -kept, axis=-1)[:, -kept:])
-    limit = highest[:, :1]
-    if top_p is None:
-        more = (scores == limit).sum(-1) - (highest == limit).sum(-1)  # all that tie are kept
-        total = torch.logaddexp(highest.logsumexp(-1), limit[:, 0] + more.log())
-    else:
-        ordered = torch.from_numpy(np.sort(highest.numpy(), axis=-1))
-        probs = ordered.softmax(-1)
-        below = probs.cumsum(-1)
-        if kept < size:  # sums of fewer numbers are rounded otherwise
-            unclear = ((below - (1 - top_p)).abs() < _ROUNDING).any(-1)
-            unclear |= (scores >= limit).sum(-1) > kept
-        away = below <= 1 - top_p
-        away[:, -1] = False
-        first = away.sum(-1, keepdim=True)
-        limit = ordered.gather(1, first)
-        total = ordered[:, -1] + (probs.masked_fill(away, 0.0).sum(-1) / probs[:, -1]).log()
-        last_away = ordered.gather(1, (first - 1).clamp(min=0))
-        unclear |= ((first > 0) & (last_away == limit) & (chosen == limit))[:, 0]
-    found = chosen.masked_fill(chosen < limit, -np.inf)[:, 0] - total
+    if scheme.temperature not in held:
+        held[scheme.temperature] = _Scores(logits, scheme.temperature)
+    rows = held[scheme.temperature]
+    if not np.isfinite(rows.highest).all():
+        return _exactly(logits, wanted, scheme)
+    size = logits.shape[-1]
+    chosen: Singles = np.take_along_axis(rows.scores, wanted.numpy(), -1)
+    total, unclear = rows.total, np.zeros(chosen.shape, np.bool_)
+    limit: Singles = np.full(chosen.shape, _NEVER)
+    highest: Singles | None = None
+    if scheme.top_k is not None and scheme.top_k < size:
+        some = rows.highest_of(scheme.top_k)
+        limit = some[:, -scheme.top_k, None]
+        highest = np.where(some < limit, _NEVER, some)
+        total = rows.sum_of(highest)
+    if scheme.top_p is not None and scheme.top_p < 1.0:
+        whole |= size <= 2 * _BINS
+        if whole:
+            highest = np.sort(np.where(rows.scores < limit, _NEVER, rows.scores), axis=-1)
+        limit, total, unclear = rows.nucleus(scheme.top_p, chosen, highest, whole=whole)
+    logs = np.where(chosen < limit, _NEVER, chosen - rows.highest - np.log(total))
+    found = torch.from_numpy(logs[:, 0].astype(np.float32))
     if unclear.any():
-        found[unclear] = _exactly(logits[unclear], wanted[unclear], scheme)
+        these = torch.from_numpy(unclear[:, 0])
+        again = logits[these], wanted[these], scheme
+        found[these] = _exactly(*again) if whole else _log_probs(*again, {}, whole=True)
     return found
 
 

@@ -1,10 +1,11 @@
 """Passages: against `generate`, against the bare forward passes, killed, and of a long document.
 
     python tests/benchmarks/verbatim.py [--windows 10000] [--samples 1000000] [--texts 40]
-        [--rounds 7] [--kills 20] [--tokens 10000 100000]
+        [--rounds 7] [--model FOLDER] [--kills 20] [--tokens 10000 100000]
 
 What a 0 is given for is left out. `bare` runs the module forward over the same windows in the same
 batches, logits of the suffixes only, and nothing else; times are processor time on one thread.
+With ``--model`` it is that of a folder, and reads Python's documentation instead of random text.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from pydoc_data.topics import topics
 
 import numpy as np
 import torch
@@ -117,13 +119,18 @@ def written(count: int, length: int, seed: int = 0) -> list[str]:
     return ["".join(rng.choices(SPEED, k=length)) for _ in range(count)]
 
 
-def speed(texts: int, rounds: int, width: int) -> dict[str, object]:
+def speed(texts: int, rounds: int, width: int, folder: str) -> dict[str, object]:
     """Processor seconds of `verbatim` to those of the bare forward passes."""
     torch.set_num_threads(1)
-    module, backend = gpt2(8192, width=width, layers=4, positions=128), one_token_each(SPEED)
-    model, documents = load(module, tokenizer=backend), written(texts, 550)
+    if folder:
+        model = load(folder, device="cpu")
+        documents = [text[:2_000] for text in topics.values() if len(text) > 2_000][:texts]
+    else:
+        shaped = gpt2(8192, width=width, layers=4, positions=128)
+        model, documents = load(shaped, tokenizer=one_token_each(SPEED)), written(texts, 550)
+    module = model.module
     ids = [model.tokenizer.encode([text])[0].ids for text in documents]
-    rows = torch.tensor([row[at : at + 100] for row in ids for at in range(0, 451, 50)])
+    rows = torch.tensor([row[at : at + 100] for row in ids for at in range(0, len(row) - 99, 50)])
 
     def bare() -> None:
         with torch.inference_mode():
@@ -131,12 +138,13 @@ def speed(texts: int, rounds: int, width: int) -> dict[str, object]:
                 module(input_ids=part[:, :-1], use_cache=False, logits_to_keep=50)
 
     schemes = {"one": [Scheme()], "three": [Scheme(), Scheme(top_k=40), Scheme(top_p=0.9)]}
+    options = {"batch_size": BATCH, "start_token": None}
     taken: dict[str, list[float]] = {"bare": [], "one": [], "three": []}
     bare()
     for _ in range(rounds):
         taken["bare"].append(timed(bare)[1])
         for name, asked in schemes.items():
-            work = lambda asked=asked: verbatim(model, documents, schemes=asked, batch_size=BATCH)  # noqa: E731
+            work = lambda asked=asked: verbatim(model, documents, schemes=asked, **options)  # noqa: E731
             found, seconds = timed(work)
             assert len(found.texts) == len(rows)
             taken[name].append(seconds)
@@ -223,6 +231,7 @@ def main() -> None:
         texts=40,
         rounds=7,
         width=256,
+        model="",
         kills=20,
         tokens=[10_000, 100_000],
     )
@@ -233,7 +242,7 @@ def main() -> None:
         schemes = Scheme(), Scheme(temperature=1.2, top_k=6, top_p=0.9)
         figures["samples"] = {str(s): samples("gpt2", s, asked.samples) for s in schemes}
     if asked.rounds:
-        figures["speed"] = speed(asked.texts, asked.rounds, asked.width)
+        figures["speed"] = speed(asked.texts, asked.rounds, asked.width, asked.model)
     if asked.kills:
         figures["killed"] = kills(asked.kills)
     if any(asked.tokens):

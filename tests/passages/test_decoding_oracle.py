@@ -12,6 +12,7 @@ from scipy.stats import binom
 from small_models import CHARACTERS, build, known
 
 from canary.errors import InputError, UnsupportedError
+from canary.models import decoding
 from canary.models.decoding import Scheme, TellsDecoding, _processors, decoded_tokens
 from canary.models.language_model import Rows
 from canary.models.table_model import TableModel
@@ -93,9 +94,12 @@ def test_suffixes_have_the_probability_that_enumeration_gives_them(scheme):
 @pytest.mark.parametrize("top_k", [None, 1, 2, 7, 40, 10**6])
 @pytest.mark.parametrize("top_p", [None, 0.01, 0.3, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize("bins", [512, 4])
 def test_limits_among_logits_alone_are_those_of_the_processors_of_transformers(
-    top_k, top_p, temperature
+    top_k, top_p, temperature, bins, monkeypatch
 ):
+    """Small vocabularies are sorted whole, unless there are few bins for their logits."""
+    monkeypatch.setattr(decoding, "_BINS", bins)
     scheme = Scheme(temperature=temperature, top_k=top_k, top_p=top_p)
     processors, nothing = _processors(scheme), torch.zeros((0, 0), dtype=torch.int64)
     source = torch.Generator().manual_seed(7)
@@ -113,6 +117,23 @@ def test_limits_among_logits_alone_are_those_of_the_processors_of_transformers(
         found = decoded_tokens(logits, tokens, [scheme]).log_probs[:, 0]
         assert (np.isneginf(found) == np.isneginf(expected)).all()
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("top_p", [0.01, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_limits_in_bins_are_those_of_the_processors_where_rounding_decides_too(
+    top_p, rounded, monkeypatch
+):
+    """Each token of flat rows is wanted once, so that some are right at the limit."""
+    asked, exactly = [], decoding._exactly
+    monkeypatch.setattr(decoding, "_exactly", lambda *a: asked.append(len(a[0])) or exactly(*a))
+    logits = torch.randn(1, 1500, generator=torch.Generator().manual_seed(3)) * 0.3
+    logits = (logits.bfloat16().float() if rounded else logits).expand(1500, -1)
+    for schemes in ([Scheme(top_p=top_p)], [Scheme(), Scheme(top_k=900), Scheme(top_p=top_p)]):
+        found = decoded_tokens(logits, torch.arange(1500), schemes).log_probs[:, -1]
+        scores = decoding._warped(logits[:1], schemes[-1])
+        np.testing.assert_allclose(found, scores.log_softmax(-1)[0].numpy(), rtol=0, atol=1e-5)
+    assert len(asked) == 0 or rounded  # only ties need the processors
 
 
 def sampled(name, scheme, count, *, length=3, seed=0):
