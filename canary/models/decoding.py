@@ -30,7 +30,7 @@ _LETTERS = {"t": "temperature", "k": "top_k", "p": "top_p", "m": "min_p"}
 _CACHED, _ON_GPU = 1 << 19, 1 << 22  # logits that are worked on at a time
 _NEVER: np.float32 = np.float32(-np.inf)
 _BINS, _PER_NAT = 512, np.float32(32.0)
-_TYPICAL = 3e-6  # relative rounding of sums of float32 probabilities: ten times that of no ties
+_TYPICAL = 3e-6  # relative rounding of float32 sums: thrice the most measured without ties
 _WORST = 2.0**-26  # the same for each probability, if all are equal and four are summed at a time
 _CURE = "write it as in t=0.8,k=40,p=0.95,m=0.05: temperature, top-k, top-p and min-p"
 
