@@ -9,7 +9,9 @@ A result that stdout cannot take ends with 2.
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import signal
 import sys
@@ -46,6 +48,8 @@ def run(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if argv is None:
+        atexit.register(gc.freeze)  # or Python looks through all of torch before it ends: a second
     try:
         try:
             with _signals_stop():

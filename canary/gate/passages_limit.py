@@ -8,11 +8,13 @@ from typing import Any
 
 from canary.gate.subjects import Subject, limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
-from canary.passages.result import SWAPPED, Extractable, Passages, Verbatim, said_share
+from canary.passages.extractable import Extractable, said_share
+from canary.passages.result import SWAPPED, Passages, Verbatim
 from canary.passages.sampled import LEVEL, SURE, Sampled
 from canary.statistics.numbers import count, plural, probability
 
 _ENOUGH = 59  # samples: a suffix that none of them has is in 5 % of all at most
+_MOST_NEEDED = 1_000_000
 _AGAIN = (
     "train again so that less is memorized (remove duplicates, fewer epochs, differential "
     "privacy), and repeat the test"
@@ -53,6 +55,12 @@ def check_passages(
             cure = "measure again with a larger --near-width, which makes these intervals narrower"
             told = finding.sentence + told
             finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
+    if (why := result.likeness.other_kind) and _rests_on_controls(finding, trusted=trust_members):
+        told = f"{finding.sentence}, but the controls are of another kind than the texts: {why}"
+        cure = "repeat the test with controls from the same source as the texts"
+        if finding.outcome == "passed":
+            cure += ", or say that the model was trained on the texts with --trust-members"
+        finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     if finding.outcome == "passed" and result.doubts:
         problem, cure = result.doubts[0]
         told = f"{finding.sentence}, but {problem}"
@@ -174,6 +182,27 @@ def _recognized(found: Extractable) -> bool:
     return found.difference is not None and found.difference.p <= LEVEL
 
 
+def _rests_on_controls(finding: Finding, *, trusted: bool) -> bool:
+    """Whether a verdict does: memory was shown, or a pass needs it to be shown."""
+    return finding.outcome == "failed" or (finding.outcome == "passed" and not trusted)
+
+
+def _needed(found: Extractable, limit: float) -> str:
+    """How many texts decide if shares stay as they are: intervals shrink by the square root."""
+    share, lead = found.texts, found.difference
+    value, end = share.value, share.upper
+    if share.value > limit:
+        value, end = (share.value, share.lower) if lead is None else (lead.value, lead.lower)
+        if lead is not None and lead.p > LEVEL:
+            end = min(end, 0.0)
+    gap = value - limit
+    if gap == 0.0 or (gap < 0.0) != (end > value):
+        return ""
+    needed = math.ceil(share.documents * max(abs((end - value) / gap), 1.0) ** 2)
+    beside = "" if found.controls is None else " and as many controls"
+    return f"about {count(needed)} texts{beside}" if needed < _MOST_NEEDED else ""
+
+
 def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Finding:
     share, lead = found.texts, found.difference
     outcome: Outcome = "undecided"
@@ -191,23 +220,26 @@ def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Fin
         cure = f"{SWAPPED[:1].lower()}{SWAPPED[1:]}"
     elif share.lower > limit and found.controls is None:
         told += f", above the {allowed}; without controls any model may do so"
-        cure = "repeat canary verbatim with --controls: texts that the model never saw"
+        cure = f"repeat the test with --controls: about {plural(share.documents, 'text')}, as many "
+        cure += "as were tested, from the same source, that the model never saw"
     elif share.lower > limit:
         assert found.controls is not None
         told += (
             f", above the {allowed}; of the controls {said_share(found.controls)}, so memory is "
             "not shown to exceed the limit"
         )
-        cure = (
-            "give more texts and controls, or remove predictable passages (licences, headers) from "
-            "both"
-        )
+        cure = "remove predictable passages (licences, headers) from texts and controls"
+        if needed := _needed(found, limit):
+            cure = f"give {needed}, or {cure}"
     elif share.upper > limit:
         told += f", and the {allowed} is in this interval"
         tail = (1.0 - share.confidence) / 2.0
         least = math.ceil(math.log(tail) / math.log1p(-limit))
-        cure = f"give more texts; this limit takes {count(least)} of equal length even if none of "
+        cure = f"give at least {count(least)} texts of equal length, which is enough if none of "
         cure += "their passages comes out"
+        if share.hits:
+            needed = _needed(found, limit) or f"many more than {count(share.documents)} texts"
+            cure = f"give {needed}, which decide if shares stay as they are"
     elif not trusted and not _recognized(found):
         told += (
             f", within the {allowed}, and nothing shows that the model was "

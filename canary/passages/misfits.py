@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from canary.models.english import above_chance
+from canary.passages.likeness import Likeness
 from canary.scoring.start_notes import StartChoice
 from canary.statistics.numbers import clean, plural
 from canary.tokens.starts import USUAL_STARTS, shown_start, start_flag
@@ -54,8 +55,24 @@ def measured_how(
     return notes
 
 
+def likeness_notes(likeness: Likeness) -> list[str]:
+    """Notes on controls of another kind, and on texts that may not be as training read them."""
+    notes = []
+    if why := likeness.other_kind:
+        notes.append(
+            f"the controls are of another kind than the texts: {why}. What comes out of texts only "
+            "may show their kind and not memory: give controls from the same source"
+        )
+    if likeness.lower:
+        notes.append(
+            "no text has a capital letter: if training read the texts with capitals, give them so, "
+            "because more may come out"
+        )
+    return notes
+
+
 def doubts_of(
-    bits: float | None, model: Mapping[str, Any], start: StartChoice | None
+    bits: float | None, model: Mapping[str, Any], start: StartChoice | None, likeness: Likeness
 ) -> tuple[tuple[str, str], ...]:
     """What is doubtful, and the cure, of texts whose tokens cost this many `bits` each."""
     doubts = []
@@ -71,6 +88,10 @@ def doubts_of(
         problem += f"after {shown_start(rival)}: a model that was trained with it may repeat less "
         cure = f"measure again with {start_flag(rival)}, or with {start_flag(None)} if nothing "
         doubts.append((f"{problem}without it", f"{cure}came before a text in training"))
+    if lack := likeness.texts_lack:
+        problem = f"no text has {' or '.join(lack)}, as controls do: they may not be as training "
+        problem += "read them, and then less comes out"
+        doubts.append((problem, "give texts and controls both exactly as training reads text"))
     return tuple(doubts)
 
 

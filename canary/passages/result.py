@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.models.decoding import Scheme
-from canary.passages.misfits import doubts_of, left_out, measured_how
+from canary.passages.extractable import Extractable, said_share, share_of
+from canary.passages.likeness import Likeness
+from canary.passages.misfits import doubts_of, left_out, likeness_notes, measured_how
 from canary.passages.tries import chance_within, tries_for
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
@@ -21,13 +22,10 @@ from canary.records.validation import brief
 from canary.scoring.start_notes import StartChoice
 from canary.statistics.clustered import (
     ClusteredShare,
-    Counts,
-    ShareDifference,
-    clustered_difference,
     clustered_share,
 )
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import Shown, count, plural, probability
+from canary.statistics.numbers import Shown, plural, probability
 
 KIND, SCHEMA = "canary verbatim", 1
 
@@ -176,15 +174,6 @@ class AfterPrefix(Record):
     controls: Passages | None = None
 
 
-@dataclass(frozen=True)
-class Extractable(Record):
-    """The share of windows that come out of a model, beside that of controls, if there are any."""
-
-    texts: ClusteredShare
-    controls: ClusteredShare | None = None
-    difference: ShareDifference | None = None
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     """What a model repeats of texts; see `canary.passages.verbatim.verbatim`.
@@ -202,6 +191,8 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         The same suffixes after other prefixes, if several were asked for.
     start : StartChoice or None
         What comes before each window, and why; None where it was named.
+    likeness : Likeness
+        How the texts compare with the controls.
     """
 
     texts: Passages
@@ -212,6 +203,7 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     settings: dict[str, Any] = field(repr=False)
     others: tuple[AfterPrefix, ...] = field(default=(), repr=False)
     start: StartChoice | None = field(default=None, repr=False)
+    likeness: Likeness = field(default=Likeness(), repr=False)
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -236,13 +228,14 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 f"shares of texts are weighted: the {plural(len(weights), 'text')} measured stand "
                 f"for {sum(weights):,.0f} of the training data, each for its weight"
             )
+        notes += likeness_notes(self.likeness)
         notes += measured_how(self.settings, self.start, inside=any(self.texts.position))
         return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts))
 
     @property
     def doubts(self) -> tuple[tuple[str, str], ...]:
         """Why passages may not come out although the model memorized them, each with its cure."""
-        return doubts_of(self.texts.bits_per_token, self.model, self.start)
+        return doubts_of(self.texts.bits_per_token, self.model, self.start, self.likeness)
 
     def summary(self) -> str:
         """A few lines for a terminal."""
@@ -376,25 +369,3 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
         counted = [(*kind.counted(hits(kind)), kind.weights or None) for kind in kinds]
         return share_of(counted, self.confidence)
-
-
-def share_of(counted: Sequence[Counts], confidence: float) -> Extractable:
-    """The share of hits among windows, by document: of texts, and of controls if they are given."""
-    shares = [clustered_share(*counts, confidence=confidence) for counts in counted]
-    if len(counted) == 1:
-        return Extractable(shares[0])
-    difference = clustered_difference(counted[0], counted[1], confidence=confidence)
-    return Extractable(shares[0], shares[1], difference)
-
-
-def said_share(share: ClusteredShare) -> str:
-    """A share of passages in words; where it is 0 its upper bound is what was found."""
-    ends = f"{100 * share.lower:.3g} to {100 * share.upper:.3g} %"
-    if not share.hits:
-        ends = f"at most {100 * share.upper:.3g} %"
-    elif not math.isclose(share.value, share.hits / share.windows):
-        ends = f"weighted {100 * share.value:.3g} %, {ends}"
-    return (
-        f"{count(share.hits)} of {plural(share.windows, 'passage')} ({ends} at "
-        f"{100 * share.confidence:g} %, over {plural(share.documents, 'document')})"
-    )

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.passages.result import Extractable, Places, said_share, share_of
+from canary.passages.extractable import Extractable, said_share, share_of
+from canary.passages.result import Places
 from canary.records.about import About, Named
 from canary.records.record import Document, Record
 from canary.statistics.number_checks import check_confidence

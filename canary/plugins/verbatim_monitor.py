@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 from canary.errors import InputError, NotFiniteError, OutOfMemory
 from canary.gate.check_audit import check
 from canary.models.loading import load
-from canary.passages.result import Extractable, Verbatim
+from canary.passages.extractable import Extractable
+from canary.passages.result import Verbatim
 from canary.passages.verbatim import verbatim
 from canary.plugins.live import any_process, finish_queued, first_process, undisturbed, unwrapped
 from canary.plugins.training_log import Log, Schedule, TimeShare, unfinished

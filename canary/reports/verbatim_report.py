@@ -9,7 +9,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.passages.result import SWAPPED, Extractable, Verbatim
+from canary.passages.extractable import Extractable
+from canary.passages.result import SWAPPED, Verbatim
 from canary.passages.tries import tries_for
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -68,7 +69,9 @@ def verbatim_report(result: Verbatim) -> Report:
         label, tone = "No passage came out", "not-found"
     texts, controls, lead = found.texts, found.controls, found.difference
     swapped = lead is not None and lead.upper < 0.0
-    if swapped:
+    other = key == "memorized" and bool(result.likeness.other_kind)
+    files = swapped or other
+    if files:
         label, tone = "Nothing is decided: look at the files first", "undecided"
     suffix = int(grid["suffix"])
     alike = drawn.difference is not None and drawn.texts.hits and drawn.difference.p > _LEVEL
@@ -99,11 +102,11 @@ def verbatim_report(result: Verbatim) -> Report:
             ),
         ],
         basis=""
-        if key == "memorized" and not swapped
+        if key == "memorized" and not files
         else basis("claimed", "the model was trained on these texts", "this result"),
         decide=said(
             "verbatim.decide",
-            memorized=key == "memorized" and not swapped,
+            memorized=key == "memorized" and not files,
             drawn=drawn.texts.hits > texts.hits,
             look=bool(drawn.texts.hits or texts.hits),
             out=bool(drawn.texts.hits or texts.hits),
@@ -113,7 +116,8 @@ def verbatim_report(result: Verbatim) -> Report:
             none=calm,
         ),
         actions=said(
-            "verbatim.actions", alone=controls is None, memorized=key == "memorized",
+            "verbatim.actions", alone=controls is None or other,
+            memorized=key == "memorized" and not files,
             none=key == "none", unclear=key in ("unclear", "drawn"),
             few=key == "none" and not calm,
             enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pty
 import re
@@ -16,6 +17,8 @@ from pathlib import Path
 import pytest
 from command_line import ENTRY, ENVIRONMENT, files, strict
 from toys import fresh, save
+
+from canary.cli.main import run
 
 # In the background of a shell without job control, a process ignores Ctrl-C from birth.
 HEAR = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -45,6 +48,15 @@ def process(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **environmen
         env={**ENVIRONMENT, **environment},
         check=False,
     )
+
+
+@pytest.mark.parametrize("argv", [None, ["--version"]])
+def test_only_a_process_of_its_own_ends_without_a_last_collection(argv, monkeypatch):
+    asked = []
+    monkeypatch.setattr("atexit.register", asked.append)
+    monkeypatch.setattr(sys, "argv", ["canary", "--version"])
+    assert run(argv) == 0
+    assert (gc.freeze in asked) == (argv is None)
 
 
 def lasting(said):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,7 @@ from canary.membership.models_survey import survey_models
 from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.models.decoding import Scheme
+from canary.passages.likeness import Likeness
 from canary.passages.result import Passages, Verbatim
 from canary.passages.sampled import Chance, Sampled, Sought
 from canary.records.versioned_json import dump_document
@@ -442,9 +444,10 @@ def test_the_interval_of_passages_decides_with_its_controls(tmp_path):
     ("made", "asked", "outcome", "said"),
     [
         ({"out": 60, "controls": None}, {}, "undecided", "without controls any model may do so"),
+        ({"out": 60, "controls": None}, {}, "undecided", "with --controls: about 200 texts"),
         ({"out": 60, "controls": 60}, {}, "undecided", "so memory is not shown to exceed"),
         ({"out": 2, "documents": 3}, {}, "undecided", "is in this interval"),
-        ({"out": 0, "documents": 2}, {}, "undecided", "this limit takes 368 of equal length"),
+        ({"out": 0, "documents": 2}, {}, "undecided", "give at least 368 texts of equal length"),
         ({"out": 1, "documents": 1}, {"max_extractable": 0.9}, "undecided", "interval"),
         ({"out": 0, "documents": 400}, {}, "undecided", "nothing shows that the model"),
         ({"out": 0, "documents": 400}, {"trust_members": True}, "passed", "at most 0.918 %"),
@@ -460,6 +463,51 @@ def test_passages_that_decide_nothing(made, asked, outcome, said):
     verdict = check(passages(**made), **{"max_extractable": 0.01, **asked})
     assert verdict.outcome == outcome
     assert said in str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("out", "controls", "limit", "decided"),
+    [(60, 0, 0.07, "failed"), (60, 20, 0.045, "failed"), (60, 0, 0.08, "passed"),
+     (60, 50, 0.01, "failed")],
+)  # fmt: skip
+def test_the_cure_says_how_many_texts_decide(out, controls, limit, decided):
+    """As many texts as it says decide, if shares stay what they are."""
+    few = check(passages(out, controls=controls), max_extractable=limit)
+    assert few.outcome == "undecided"
+    needed = int(re.search("give about ([0-9,]+) texts", few.reason.cure)[1].replace(",", ""))
+    assert needed > 200
+    for times, outcome in ((1.1, decided), (0.25, "undecided")):
+        documents = round(times * needed)
+        more = {kind: round(n * documents / 200) for kind, n in (("t", out), ("c", controls))}
+        found = passages(more["t"], controls=more["c"], documents=documents)
+        assert check(found, max_extractable=limit, trust_members=True).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("out", "limit", "trusted", "outcome"),
+    [(60, 0.01, True, "undecided"), (60, 0.2, False, "undecided"), (60, 0.2, True, "passed")],
+)
+def test_controls_of_another_kind_decide_nothing(out, limit, trusted, outcome):
+    """A failure rests on controls, and so does a pass that shows that texts were trained on."""
+    found = passages(out)
+    limits = {"max_extractable": limit, "trust_members": trusted}
+    assert check(found, **limits).outcome in ("failed", "passed")
+    for likeness in (Likeness(auc=0.97, p=0.01), Likeness(controls_lack=("digits",))):
+        other = replace(found, likeness=likeness)
+        verdict = check(other, **limits)
+        assert verdict.outcome == outcome
+        assert any("of another kind than the texts" in note for note in verdict.notes)
+        assert ("from the same source" in verdict.reason.cure) == (outcome == "undecided")
+        assert report_of(other).tone != "memorized"
+    assert report_of(found).tone == "memorized"
+
+
+def test_texts_that_may_not_be_as_in_training_do_not_pass():
+    found = replace(passages(0, documents=400), likeness=Likeness(texts_lack=("capital letters",)))
+    verdict = check(found, max_extractable=0.01, trust_members=True)
+    assert verdict.outcome == "undecided"
+    assert "no text has capital letters" in str(verdict)
+    assert "exactly as training reads text" in verdict.reason.cure
 
 
 def sampled_secrets(hits, *, samples=100, p_value=1e-9, secrets=40, temperature=1.0):
