@@ -236,6 +236,7 @@ AT_MOST = {
     "audit": {"draws": 100, "budget": 1_000, "extraction_budget": 100},
     "exposure": {"draws": 100, "budget": 1_000},
     "extract": {"budget": 500},
+    "sample": {"samples": 50},
 }
 """How much work a command or function of an example gets, whatever it asks for."""
 
@@ -274,6 +275,7 @@ def made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo and the work of functions in small; the demo's own tests look at it in full."""
     tiny = demo.Settings("The code is {digit:4}", (1, 8), 2, 4, 60, 16, 1)
     monkeypatch.setattr(demo, "run", functools.partial(demo.run, settings=tiny))
+    monkeypatch.setattr("canary.audits.forecast.LOOK", 0.1)
     # Their models learned nothing, of which no check decides; here all canaries look learned.
     monkeypatch.setattr("canary.gate.preconditions.SHOWN_LEARNED", 1.0)
     for called, most in AT_MOST.items():
