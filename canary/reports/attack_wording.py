@@ -68,7 +68,8 @@ def survey_report(
     `shown` if the test itself shows that the model was trained on the members.
     """
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
-    calm, found, loud = outcome == "not identified", outcome == "identified", [*aloud, *doubts]
+    calm, found = outcome == "not identified", outcome == "identified"
+    loud = [*doubts] if outcome == "void" else [*aloud, *doubts]  # a void test says why
     average = found and surest is not None and not surest.beats_guessing
     retrain = bool(actions.get("texts_differ"))
     open_to = outcome in ("void", "undecided") and not doubts
@@ -118,7 +119,7 @@ def survey_report(
         actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),
         notes=[
             *((Span(f"For the engineers: {note}", "strong"),) for note in ended(loud)),
-            *ended(n for n in survey.notes if n not in (*loud, *doubts, POSITIVE_CONTROL)),
+            *ended(n for n in (*aloud, *survey.notes) if n not in (*loud, POSITIVE_CONTROL)),
         ],
         sections=sections_of(survey),
         unsaid=said(

@@ -135,7 +135,9 @@ def _limit_words(history: History, limit: float) -> str:
         return f"exposure of at most {limit:g} bits"
     (size,) = sizes
     least = count(asked_guesses(size, limit))
-    return f"at least {least} guesses of {count(size)} (exposure of at most {limit:g} bits)"
+    return (
+        f"at least {least} guesses of {count(size)} for the typical secret of each number of copies"
+    )
 
 
 def basis_of(history: History, values: Mapping[str, Any]) -> Text:

@@ -237,9 +237,8 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
 
 def stricter(verdict: Verdict) -> str:
     """The guesses that a strict limit asks for, where the one that was set is weak."""
-    limit, size = limit_bits(verdict), _one_size(verdict)
-    weak = size and limit is not None and limit >= LOOSE_BITS
-    return count(asked_guesses(size, STRICT_BITS)) if weak else ""
+    size, limit = _one_size(verdict), limit_bits(verdict) or 0.0
+    return count(asked_guesses(size, STRICT_BITS)) if size and limit >= LOOSE_BITS else ""
 
 
 def listed(repetitions: Sequence[int]) -> str:

@@ -283,9 +283,7 @@ def texts_report(survey: TextSurvey) -> Report:
         f"Can training texts of {called(about['Model'])} be recognized?",
         answer,
         kind="texts",
-        aloud=[]
-        if void
-        else [*filter(None, [survey.length_warning()])],  # the answer has the other
+        aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         shown=survey.dataset() == "seen",
         tiles=() if void or survey.doubts else tiles,
         about=about | sizes_of(survey.member),

@@ -123,8 +123,8 @@ def verbatim_report(result: Verbatim) -> Report:
             enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),
         ),
         about={**about_of(result, corpus="Texts"), **{
-            name: f"{count(of.documents)} with {plural(of.windows, 'passage')}"
-            for name, of in (("Documents", texts), ("Controls", controls)) if of is not None
+            name: f"{plural(of.documents, 'text')} with {plural(of.windows, 'passage')}"
+            for name, of in (("Tested", texts), ("Never seen (controls)", controls)) if of
         }},
         outcome=[
             sentence(

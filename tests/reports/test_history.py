@@ -36,7 +36,7 @@ def test_the_page_says_what_was_found_and_what_it_took():
         "At step 60, the typical secret that appeared 16 times took at most 9,180 of 1,000,000 "
         "guesses (by chance 500,000)."
     ) in text
-    assert "Limit at least 15,625 guesses of 1,000,000 (exposure of at most 6 bits)" in text
+    assert "Limit at least 15,625 guesses of 1,000,000 for the typical secret" in text
     assert "Last step within the limit none At each step that was measured" in text
     assert "Last step within the limit step 40" in words_of(make_history(stopped_at=60, late=4))
     assert "passed" not in text

@@ -45,7 +45,7 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     assert report.tone != "not-found"
     swapped = any("texts and controls are swapped" in note for note in report.notes)
     assert swapped == (outside > inside)
-    assert ("Controls" in report.about) == controlled
+    assert ("Never seen (controls)" in report.about) == controlled
     actions = " ".join(map(words_of, report.actions))
     assert ("--controls" in actions) == (not controlled)
     canary.report(result, tmp_path / "page.html")
