@@ -28,7 +28,7 @@ from canary.corpus.file_formats import FILE_FORMATS
 from canary.formats import kinds
 
 HAS = {
-    "README.md": ["corpus.jsonl", "model"],
+    "README.md": ["corpus.jsonl", "model", "train.jsonl", "heldout.jsonl"],
     "docs/guides/audits.md": ["model"],
     "docs/guides/chat-models.md": ["chats.jsonl", "model of chats"],
     "docs/guides/client.md": ["model", "canaries.json", "corpus.canaried.jsonl"],
@@ -145,6 +145,7 @@ NOT_RUN = {
     "import canary\nfrom canary.models.served.endpoint": "asks a server; its own tests start one",
     "canary sample http://127.0.0.1:8000/v1 --canaries canaries.json --samples 1000": "asks a "
     "server; its own tests start one",
+    "canary sample http://127.0.0.1:8000/v1 --texts train.jsonl": "as above",
     "MY_KEY=": "asks a server; its own tests start one",
     ".venv/bin/python -m pip install ray": "changes the environment in which the tests run",
     "from canary.workers.cluster import RayWorkers": "joins a cluster; tests/workers start one",
