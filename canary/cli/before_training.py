@@ -30,6 +30,7 @@ _CONTROLS_ALONE = (
 
 TOKENIZER = "PATH: Of a corpus of token ids (.bin): the tokenizer that made it."
 """The help of ``--tokenizer`` where texts need none."""
+WORKERS = "[Options] N: Processes that work at once, each on one file of many."
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,7 @@ def generate(
     "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
     out="FILE: The new corpus; a folder for many files.",
     tokenizer=TOKENIZER,
-    workers="[Options] N: Processes that work at once, each on one file of many.",
+    workers=WORKERS,
     mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
     check="Check every record, and look for canaries that are already there.",
 )
@@ -254,7 +255,7 @@ def inject(
     "verify corpus.canaried.jsonl --canaries canaries.json --tokenizer ./model",
     tokenizer="PATH: The folder, hub id or tokenizer.json of the tokenizer of the training.",
     context=r"TEXT: Text before every canary, as for canary audit; \n and \t are understood.",
-    workers="[Options] N: Processes that work at once, each on one file of many.",
+    workers=WORKERS,
 )
 def verify(
     corpora: list[Path],
@@ -318,7 +319,7 @@ def _planted(canaries: Path, corpora: list[Path]) -> CanarySet:
     "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
     out="FILE: The corpus without canaries; a folder for many files.",
     tokenizer=TOKENIZER,
-    workers="[Options] N: Processes that work at once, each on one file of many.",
+    workers=WORKERS,
 )
 def strip(
     corpora: list[Path],

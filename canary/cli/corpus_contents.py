@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.cli.before_training import TOKENIZER, CorpusOptions
+from canary.cli.before_training import TOKENIZER, WORKERS, CorpusOptions
 from canary.cli.command import command
 from canary.cli.console import Bars, show
+from canary.cli.model_options import Count
 from canary.cli.outputs import Result, check_outputs, texts_in
 from canary.errors import InputError
 
@@ -17,6 +18,7 @@ from canary.errors import InputError
     texts="FILE: Count the copies of these texts: a JSON Lines file, with the text in --column.",
     out="FILE: Where the counts go; canary verbatim --copies reads them.",
     tokenizer=TOKENIZER,
+    workers=WORKERS,
 )
 def duplicates(
     corpora: list[Path],
@@ -24,6 +26,7 @@ def duplicates(
     texts: Path | None = None,
     out: Path,
     options: CorpusOptions,
+    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Count how often the training data have each text.
@@ -42,7 +45,7 @@ def duplicates(
     check_outputs([(out, (KIND,))], inputs=inputs, force=force)
     asked = texts_in({"texts": texts}, reading["column"]).get("texts")
     with Bars() as bars:
-        found = count(*corpora, texts=asked, **reading, progress=bars.stage)
+        found = count(*corpora, texts=asked, **reading, workers=workers, progress=bars.stage)
     found.save(out)
     for line in found.summary().splitlines():
         show(line)
@@ -55,6 +58,7 @@ def duplicates(
     formats="FORMAT...: Text with holes, such as {digit:3}-{digit:4}.",
     out="FILE: The canary set to write.",
     tokenizer=TOKENIZER,
+    workers=WORKERS,
 )
 def discover(
     corpus: Path,
@@ -62,6 +66,7 @@ def discover(
     *,
     out: Path,
     options: CorpusOptions,
+    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Find natural secrets in a corpus and count them.
@@ -78,7 +83,7 @@ def discover(
     # What was found can be found again; what was drawn is gone.
     again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
-        natural = find(corpus, formats, **options.reading(), progress=bars.stage)
+        natural = find(corpus, formats, **options.reading(), workers=workers, progress=bars.stage)
     natural.save(out, force=again)
     rows = []
     for number, format in enumerate(natural.formats):

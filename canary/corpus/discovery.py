@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.consistency import check_not_empty
 from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import shards_of
+from canary.corpus.many_files import read_in_parts, shards_of
 from canary.errors import CorpusError, InputError
 from canary.formats.format import Format
 from canary.records.progress import Progress, shows_progress
@@ -31,6 +31,7 @@ def discover(
     split: str = SPLIT,
     file_format: str | None = None,
     tokenizer: Any = None,
+    workers: int = 1,
     progress: Progress = None,
 ) -> CanarySet:
     """Find natural secrets in a corpus, and count them.
@@ -46,7 +47,7 @@ def discover(
         none may be beside it: nine digits are not found within ten.
     column : str or pair of str
         Where to look; every named column is searched.
-    split, file_format, tokenizer, progress
+    split, file_format, tokenizer, workers, progress
         As for `verify`.
 
     Returns
@@ -78,17 +79,16 @@ def discover(
         raise InputError("discover takes different formats", cure="give each once, at least one")
     for space in spaces:
         check_not_empty(space)
-    counts = [(space, Search(space), Counter[str]()) for space in spaces]
-    names = []
-    given: dict[str, Any] = {"split": split, "file_format": file_format, "tokenizer": tokenizer}
-    for shard in shards_of(corpus, file_format=file_format):
-        opened = open_corpus(shard, column, progress=progress, **given)
-        names.append(opened.source)
-        for _, _, slots in opened.iterate():
-            for slot in slots:
-                for _, search, count in counts:
-                    count.update(search(slot.text))
-    kept = [(space, count) for space, _, count in counts if count]
+    given = {"column": column, "split": split, "file_format": file_format, "tokenizer": tokenizer}
+    shards = shards_of(corpus, file_format=file_format)
+    shared = {"spaces": spaces, "given": given}
+    found = read_in_parts(find_fills, shared, shards, workers=workers, progress=progress)
+    counts = [Counter[str]() for _ in spaces]
+    for one in found:
+        for count, more in zip(counts, one["counts"], strict=True):
+            count.update(more)
+    kept = [(space, count) for space, count in zip(spaces, counts, strict=True) if count]
+    names = [name for one in found for name in one["names"]]
     if not kept:
         raise CorpusError(
             "holds no secret of these formats",
@@ -96,6 +96,23 @@ def discover(
             where=", ".join(names[:3]) + ", …" * (len(names) > 3),
         )
     return CanarySet.natural_of(kept)
+
+
+def find_fills(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The fills of each format in some shards of a corpus, in the order in which they are found."""
+    answers = []
+    for job in jobs:
+        counts = [(Search(space), Counter[str]()) for space in shared["spaces"]]
+        names = []
+        for shard in job["shards"]:
+            opened = open_corpus(shard, progress=shared.get("progress"), **shared["given"])
+            names.append(opened.source)
+            for _, _, slots in opened.iterate():
+                for slot in slots:
+                    for search, count in counts:
+                        count.update(search(slot.text))
+        answers.append({"names": names, "counts": [count for _, count in counts]})
+    return answers
 
 
 class Search:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 
 from canary.corpus.columns import Column
 from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import shards_of
+from canary.corpus.many_files import read_in_parts, shards_of
 from canary.errors import CorpusError, InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document
@@ -157,6 +157,7 @@ def duplicates(
     split: str = SPLIT,
     file_format: str | None = None,
     tokenizer: Any = None,
+    workers: int = 1,
     progress: Progress = None,
 ) -> Duplicates:
     """Count how often a corpus has each text.
@@ -174,7 +175,7 @@ def duplicates(
         twice or more unless given.
     column : str or pair of str
         Where the texts are. Each message of a chat is a text, and each column of a pair.
-    split, file_format, tokenizer, progress
+    split, file_format, tokenizer, workers, progress
         As for `verify`.
 
     Raises
@@ -200,16 +201,19 @@ def duplicates(
     """
     shards = shards_of(*corpora, file_format=file_format)
     wanted = None if texts is None else _wanted(texts)
-    given: dict[str, Any] = {"split": split, "file_format": file_format, "tokenizer": tokenizer}
-    digests, rows, ends, names = bytearray(), array("q"), [], []
-    for number, shard in enumerate(shards):
-        opened = open_corpus(shard, column, progress=progress, **given)
-        names.append(Path(opened.source).name or f"dataset {number}")
-        for _, row, slots in opened.iterate():
-            for slot in slots:
-                digests += _digest(slot.text)
-                rows.append(row)
-        ends.append(len(rows))
+    given = {"column": column, "split": split, "file_format": file_format, "tokenizer": tokenizer}
+    parts = read_in_parts(
+        digest_texts, {"given": given}, shards, workers=workers, progress=progress
+    )
+    digests, rows, sizes, names = bytearray(), array("q"), [], []
+    while parts:  # memory holds the digests once
+        part = parts.pop(0)
+        digests += part["digests"]
+        rows.extend(part["rows"])
+        sizes += part["sizes"]
+        names += part["names"]
+    names = [name or f"dataset {number}" for number, name in enumerate(names)]
+    ends = np.cumsum(sizes)
     if not rows:
         raise CorpusError("holds no text", cure="name another column", where=", ".join(names))
     keys = np.frombuffer(digests, "<u8").reshape(-1, 2)
@@ -243,6 +247,24 @@ def duplicates(
         source=tuple(np.searchsorted(ends, first[chosen], "right").tolist()),
         row=tuple(np.asarray(rows)[first[chosen]].tolist()),
     )
+
+
+def digest_texts(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The digest and the row of each text in some shards of a corpus, and how many each has."""
+    answers = []
+    for job in jobs:
+        digests, rows, sizes, names = bytearray(), array("q"), [], []
+        for shard in job["shards"]:
+            opened = open_corpus(shard, progress=shared.get("progress"), **shared["given"])
+            names.append(Path(opened.source).name)
+            before = len(rows)
+            for _, row, slots in opened.iterate():
+                for slot in slots:
+                    digests += _digest(slot.text)
+                    rows.append(row)
+            sizes.append(len(rows) - before)
+        answers.append({"digests": digests, "rows": rows, "sizes": sizes, "names": names})
+    return answers
 
 
 def _digest(of: str) -> bytes:

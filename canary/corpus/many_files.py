@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from canary.corpus.file_formats import ending_of
 from canary.errors import CorpusError, InputError, ServerError
-from canary.records.progress import Advance
+from canary.records.progress import Progress, stage
 from canary.records.validation import whole_number
 from canary.workers.jobs import Lost, Plain, Task
 from canary.workers.local import Here
@@ -99,31 +99,37 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
     yield from files
 
 
-def split_up(shards: Sequence[Any], workers: int) -> tuple[list[Sequence[Any]], Here | Processes]:
-    """Parts of a corpus for some workers, each of files that follow one another; and the workers.
+def read_in_parts(
+    task: Task, shared: Plain, shards: Sequence[Any], *, workers: int, progress: Progress
+) -> list[Plain]:
+    """What `task` gives for each part of a corpus, in their order.
 
-    What is not in files is one part, which this process reads.
+    A part is of files that follow one another. What is not in files is one part, which this
+    process reads. A ServerError if a part is lost.
     """
     count = whole_number(workers, "workers", at_least=1)
     if count == 1 or len(shards) == 1 or not all(isinstance(shard, Path) for shard in shards):
-        return [shards], Here()
-    parts = min(len(shards), _PARTS * count)
-    ends = [len(shards) * part // parts for part in range(parts + 1)]
-    return [shards[begin:end] for begin, end in pairwise(ends)], Processes(count=count)
-
-
-def in_order(
-    workers: Here | Processes, task: Task, shared: Plain, parts: Sequence[Any], advance: Advance
-) -> list[Plain]:
-    """What `task` gives for each part, in their order; a ServerError if one is lost."""
+        shared = {**shared, "progress": progress}  # of each file
+        return [result for _, result in _kept(Here().run(task, shared, [{"shards": shards}]))]
+    number = min(len(shards), _PARTS * count)
+    ends = [len(shards) * part // number for part in range(number + 1)]
+    parts = [shards[begin:end] for begin, end in pairwise(ends)]
+    advance = stage(progress, "corpus", len(shards), "files")
     results: dict[int, Plain] = {}
-    for number, result in workers.run(task, shared, [{"shards": part} for part in parts]):
+    for at, result in _kept(
+        Processes(count=count).run(task, shared, [{"shards": part} for part in parts])
+    ):
+        results[at] = result
+        advance(len(parts[at]))
+    return [results[at] for at in range(number)]
+
+
+def _kept(results: Iterable[tuple[int, Plain | Lost]]) -> Iterator[tuple[int, Plain]]:
+    for at, result in results:
         if isinstance(result, Lost):
             raise ServerError(
                 result.reason,
                 cure="look for what ends them, mostly too little memory, and use fewer workers",
                 where="workers",
             )
-        results[number] = result
-        advance(len(parts[number]))
-    return [results[number] for number in range(len(parts))]
+        yield at, result

@@ -10,11 +10,11 @@ from typing import Any
 from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Column, copies_in
 from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import in_order, shards_of, split_up
+from canary.corpus.many_files import read_in_parts, shards_of
 from canary.corpus.placements import note_on_share
 from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
-from canary.records.progress import Progress, shows_progress, stage
+from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document, Record
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO
@@ -22,7 +22,6 @@ from canary.statistics.numbers import Shown, clean, plural
 from canary.tokens.chat_context import context_before
 from canary.tokens.chats import role_asked
 from canary.tokens.fast import as_tokenizer
-from canary.workers.local import Here
 
 KIND = "canary verify"
 SCHEMA = 1
@@ -260,11 +259,7 @@ def verify(
     whole, canaries = canaries, canaries.written
     shared = {"canaries": canaries, "tokenizer": tokenizer, "context": context, "given": given}
     shared["chats"] = chats
-    parts, runner = split_up(shards, workers)
-    if here := isinstance(runner, Here):
-        shared["progress"] = progress  # of each file
-    advance = stage(None if here else progress, "verify", len(shards), "files")
-    counted = in_order(runner, count_copies, shared, parts, advance)
+    counted = read_in_parts(count_copies, shared, shards, workers=workers, progress=progress)
     around, others = Surroundings(canaries), set[str]()
     counts: Counter[tuple[str, str]] = Counter()
     for one in counted:

@@ -65,6 +65,21 @@ def test_verify_discover_and_duplicates_read_shards_as_one_corpus(parts):
     assert not verify(folder, SET).ok
 
 
+def test_discover_and_duplicates_find_the_same_with_more_processes(parts):
+    whole, folder = parts
+    formats = ["555-{digit:4}", "no {digit:2}"]
+    asked = ["no 7: 555-0007", SET.text(SET.injected[-1])]
+    for path in (folder / "a.jsonl", whole):  # so that copies are in several files
+        path.write_bytes(lines(["no 7: 555-0007", "no 7: 555-0008"]) + path.read_bytes())
+    assert discover(folder, formats, workers=2) == discover(whole, formats)
+    wanted = duplicates(whole, texts=asked)
+    found = duplicates(folder, texts=asked, workers=2)
+    assert found == duplicates(folder, texts=asked)
+    assert (found.by_copies, found.digest) == (wanted.by_copies, wanted.digest)
+    assert found.copies == wanted.copies == (2, 4)
+    assert found.row[0] == wanted.row[0] == 1
+
+
 def test_what_is_no_corpus_is_refused(parts, tmp_path):
     _, folder = parts
     with pytest.raises(CorpusError, match="no file has such a name"):
