@@ -6,6 +6,7 @@ Every error that canary raises on purpose is in one tree::
     ├── InputError (also ValueError)      something that was given cannot be used
     │   ├── FormatError                   a format string, a fill, a space
     │   ├── CorpusError                   a corpus: file, line, column
+    │   │   └── EmptyCorpusError          it holds no record
     │   ├── RecordError                   a manifest or result at rest
     │   ├── ModelError                    a model, its tokenizer, its numbers
     │   │   └── NotFiniteError            its numbers are NaN or infinite
@@ -62,6 +63,15 @@ class FormatError(InputError):
 
 class CorpusError(InputError):
     """A corpus that cannot be read or does not hold what was named."""
+
+
+class EmptyCorpusError(CorpusError):
+    """A corpus without a record, which is no error among others with some."""
+
+    @classmethod
+    def of(cls, where: str) -> EmptyCorpusError:
+        """What to say of a file."""
+        return cls("holds no record", cure="name a corpus with at least one", where=where)
 
 
 class RecordError(InputError):

@@ -23,7 +23,7 @@ from canary.corpus.columns import (
 )
 from canary.corpus.corpora import Corpus, Edits, FileCorpus, Position
 from canary.corpus.lines import unreadable
-from canary.errors import CorpusError, OutputError
+from canary.errors import CorpusError, EmptyCorpusError, OutputError
 
 _PART = 1 << 25
 """Bytes of a part, uncompressed; smaller row groups are read as one."""
@@ -38,9 +38,7 @@ class ParquetRows(FileCorpus):
     def look(self) -> None:
         with self._opened() as file:
             if file.metadata.num_rows == 0:
-                raise CorpusError(
-                    "holds no record", cure="name a corpus with some", where=self.source
-                )
+                raise EmptyCorpusError.of(self.source)
             self.shape = shape_in(file.schema_arrow, self.names, self.beside, self.source)
             self.rows = self.last = file.metadata.num_rows
 

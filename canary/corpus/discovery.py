@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.consistency import check_not_empty
-from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import read_in_parts, shards_of
+from canary.corpus.file_formats import SPLIT
+from canary.corpus.many_files import open_shards, read_in_parts, shards_of
 from canary.errors import CorpusError, InputError
 from canary.formats.format import Format
 from canary.records.progress import Progress, shows_progress
@@ -88,7 +89,7 @@ def discover(
         for count, more in zip(counts, one["counts"], strict=True):
             count.update(more)
     kept = [(space, count) for space, count in zip(spaces, counts, strict=True) if count]
-    names = [name for one in found for name in one["names"]]
+    names = [str(shard) for shard in shards if isinstance(shard, Path)]
     if not kept:
         raise CorpusError(
             "holds no secret of these formats",
@@ -103,15 +104,13 @@ def find_fills(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> 
     answers = []
     for job in jobs:
         counts = [(Search(space), Counter[str]()) for space in shared["spaces"]]
-        names = []
-        for shard in job["shards"]:
-            opened = open_corpus(shard, progress=shared.get("progress"), **shared["given"])
-            names.append(opened.source)
-            for _, _, slots in opened.iterate():
+        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        for shard in filter(None, opened):
+            for _, _, slots in shard.iterate():
                 for slot in slots:
                     for search, count in counts:
                         count.update(search(slot.text))
-        answers.append({"names": names, "counts": [count for _, count in counts]})
+        answers.append({"empty": empty, "counts": [count for _, count in counts]})
     return answers
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from canary.corpus.columns import Column
-from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import read_in_parts, shards_of
+from canary.corpus.file_formats import SPLIT
+from canary.corpus.many_files import open_shards, read_in_parts, shards_of
 from canary.errors import CorpusError, InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document
@@ -205,14 +205,13 @@ def duplicates(
     parts = read_in_parts(
         digest_texts, {"given": given}, shards, workers=workers, progress=progress
     )
-    digests, rows, sizes, names = bytearray(), array("q"), [], []
+    digests, rows, sizes = bytearray(), array("q"), []
     while parts:  # memory holds the digests once
         part = parts.pop(0)
         digests += part["digests"]
         rows.extend(part["rows"])
         sizes += part["sizes"]
-        names += part["names"]
-    names = [name or f"dataset {number}" for number, name in enumerate(names)]
+    names = [s.name if isinstance(s, Path) else f"dataset {n}" for n, s in enumerate(shards)]
     ends = np.cumsum(sizes)
     if not rows:
         raise CorpusError("holds no text", cure="name another column", where=", ".join(names))
@@ -253,17 +252,16 @@ def digest_texts(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
     """The digest and the row of each text in some shards of a corpus, and how many each has."""
     answers = []
     for job in jobs:
-        digests, rows, sizes, names = bytearray(), array("q"), [], []
-        for shard in job["shards"]:
-            opened = open_corpus(shard, progress=shared.get("progress"), **shared["given"])
-            names.append(Path(opened.source).name)
+        digests, rows, sizes = bytearray(), array("q"), []
+        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        for shard in opened:
             before = len(rows)
-            for _, row, slots in opened.iterate():
+            for _, row, slots in shard.iterate() if shard else ():
                 for slot in slots:
                     digests += _digest(slot.text)
                     rows.append(row)
             sizes.append(len(rows) - before)
-        answers.append({"digests": digests, "rows": rows, "sizes": sizes, "names": names})
+        answers.append({"digests": digests, "rows": rows, "sizes": sizes, "empty": empty})
     return answers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from canary.corpus.dataset_rows import DatasetRows, StreamRows
 from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
 from canary.corpus.lines import compression_of, open_writer, regular_size
 from canary.corpus.megatron import MegatronRows
-from canary.errors import CorpusError, OutputError
+from canary.errors import CorpusError, EmptyCorpusError, OutputError
 from canary.records.files import CORPORA, atomic_writer
 from canary.records.progress import Progress
 from canary.records.validation import one_of
@@ -60,8 +61,10 @@ def open_corpus(
     others = check_beside(beside, names, mode)
     if isinstance(corpus, str | os.PathLike):
         path = Path(corpus)
-        regular_size(path)
+        size = regular_size(path)
         kind = FILE_FORMATS[file_format_of(path, file_format)]
+        if not size and not kind.companion:
+            raise EmptyCorpusError.of(str(path))
         opened = kind(path, names, beside=others, progress=progress, passes=passes)
         if isinstance(opened, MegatronRows):
             opened.tokenizer = tokenizer
@@ -149,6 +152,13 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[An
         file = stack.enter_context(atomic_writer(target, like=source, replaces=CORPORA))
         out = stack.enter_context(open_writer(target, file))
         yield out if second is None else (out, second)
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """A corpus as it is, under another name."""
+    for old, new in zip(files_of(source), files_of(target), strict=True):
+        with old.open("rb") as file, atomic_writer(new, like=old, replaces=CORPORA) as out:
+            shutil.copyfileobj(file, out)
 
 
 def files_of(path: Path) -> list[Path]:

@@ -16,7 +16,7 @@ import numpy as np
 from canary.corpus.columns import Edit, Shape, Slot, empty_texts, is_chat, refuse_chat
 from canary.corpus.corpora import Edits, FileCorpus, Position
 from canary.corpus.lines import end_of_line, place, read_chunks
-from canary.errors import CorpusError
+from canary.errors import CorpusError, EmptyCorpusError
 
 Record = tuple[Mapping[str, Any], list[Slot]]
 """All columns of a record, and its texts in those that were asked for."""
@@ -124,9 +124,7 @@ class LineCorpus(FileCorpus):
             if first is not None:
                 break
         else:
-            raise CorpusError(
-                "holds no record", cure="name a corpus with at least one", where=self.source
-            )
+            raise EmptyCorpusError.of(self.source)
         for name, _ in self.beside:
             beside = self.read(piece, number, (name,))
             if beside and any(len(slot.path) > 1 for slot in beside[1]):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from canary.corpus.file_formats import ending_of
-from canary.errors import CorpusError, InputError, ServerError
-from canary.records.progress import Progress, stage
+from canary.corpus.corpora import Corpus
+from canary.corpus.file_formats import ending_of, open_corpus
+from canary.errors import CorpusError, EmptyCorpusError, InputError, ServerError
+from canary.records.progress import Progress, note, stage
 from canary.records.validation import whole_number
 from canary.workers.jobs import Lost, Plain, Task
-from canary.workers.local import Here
 from canary.workers.processes import Processes
 
 _PARTS = 4
@@ -105,31 +105,56 @@ def read_in_parts(
     """What `task` gives for each part of a corpus, in their order.
 
     A part is of files that follow one another. What is not in files is one part, which this
-    process reads. A ServerError if a part is lost.
+    process reads. Shards without a record, which are in ``empty``, are named in a note.
+
+    An EmptyCorpusError if no shard has a record, a ServerError if a part is lost.
     """
     count = whole_number(workers, "workers", at_least=1)
     if count == 1 or len(shards) == 1 or not all(isinstance(shard, Path) for shard in shards):
         shared = {**shared, "progress": progress}  # of each file
-        return [result for _, result in _kept(Here().run(task, shared, [{"shards": shards}]))]
+        (answer,) = task(shared, [{"shards": shards}])
+        note_empty(answer["empty"], shards, progress)
+        return [answer]
     number = min(len(shards), _PARTS * count)
     ends = [len(shards) * part // number for part in range(number + 1)]
     parts = [shards[begin:end] for begin, end in pairwise(ends)]
     advance = stage(progress, "corpus", len(shards), "files")
     results: dict[int, Plain] = {}
-    for at, result in _kept(
-        Processes(count=count).run(task, shared, [{"shards": part} for part in parts])
-    ):
-        results[at] = result
-        advance(len(parts[at]))
-    return [results[at] for at in range(number)]
-
-
-def _kept(results: Iterable[tuple[int, Plain | Lost]]) -> Iterator[tuple[int, Plain]]:
-    for at, result in results:
+    jobs = [{"shards": part} for part in parts]
+    for at, result in Processes(count=count).run(task, shared, jobs):
         if isinstance(result, Lost):
             raise ServerError(
                 result.reason,
                 cure="look for what ends them, mostly too little memory, and use fewer workers",
                 where="workers",
             )
-        yield at, result
+        results[at] = result
+        advance(len(parts[at]))
+    answers = [results[at] for at in range(number)]
+    note_empty([name for one in answers for name in one["empty"]], shards, progress)
+    return answers
+
+
+def open_shards(
+    shards: Iterable[Any], given: Mapping[str, Any], progress: Progress = None
+) -> tuple[list[Corpus | None], list[str]]:
+    """Each shard as `open_corpus` opens it, None if it has no record; and the names of those."""
+    opened: list[Corpus | None] = []
+    empty = []
+    for shard in shards:
+        try:
+            opened.append(open_corpus(shard, progress=progress, **given))
+        except EmptyCorpusError as error:
+            opened.append(None)
+            empty.append(error.where)
+    return opened, empty
+
+
+def note_empty(empty: Sequence[str], shards: Sequence[Any], progress: Progress) -> None:
+    """Name the shards without a record in a note; an EmptyCorpusError if none has one."""
+    named = ", ".join(map(str, empty[:3])) + ", …" * (len(empty) > 3)
+    if len(empty) == len(shards):
+        raise EmptyCorpusError.of(named)
+    if empty:
+        hold = "holds" if len(empty) == 1 else "hold"
+        note(progress, f"note: {len(empty):,} of {len(shards):,} files {hold} no record: {named}")

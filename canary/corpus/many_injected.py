@@ -16,7 +16,7 @@ import numpy as np
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import column_names
-from canary.corpus.file_formats import new_file
+from canary.corpus.file_formats import FILE_FORMATS, copy_file, file_format_of, new_file
 from canary.corpus.many_written import kept_bytes, many_written, open_unchanged
 from canary.corpus.placements import Placements
 from canary.corpus.places import Between, Guests, Homes, by_place, check_separators, choose_homes
@@ -59,14 +59,15 @@ def inject_files(
     ) as many:
         between = None
         if mode == "splice":
-            between = check_separators(
-                separators, open_unchanged(many.sources[0], given).separators
-            )
+            kind = FILE_FORMATS[file_format_of(many.sources[0], given["file_format"])]
+            between = check_separators(separators, kind.separators)
         shared = {"canaries": canaries, "given": given, "between": between, "check": check}
         files = many.jobs()
         seen = many.each("surveyed", survey, shared, files)
-        spread = _spliced if between else _between
-        guests = spread(seen, owners, seed)
+        many.note_empty([number for number, one in enumerate(seen) if not one["rows"]])
+        full = [one for one in seen if one["rows"]]
+        spread = iter((_spliced if between else _between)(full, owners, seed))
+        guests: list[Guests] = [next(spread) if one["rows"] else {} for one in seen]
         for file, one, mine in zip(files, seen, guests, strict=True):
             file["rows"], file["homes"] = one["rows"], None
             if between is not None and one["homes"] < one["rows"]:
@@ -93,7 +94,7 @@ def inject_files(
             total_lines=before + copies,
             mode=mode,
             separators=between,
-            empty=() if between else tuple(seen[0]["empty"]),
+            empty=() if between else tuple(full[0]["empty"]),
             fingerprint=canaries.fingerprint,
             files=dict(zip(many.names, records, strict=True)),
         )
@@ -104,6 +105,9 @@ def survey(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     answers: list[Plain] = []
     for job in jobs:
         opened = open_unchanged(Path(job["source"]), shared["given"], job["stamp"])
+        if opened is None:
+            answers.append({"rows": 0, "homes": 0})
+            continue
         placing = Placing(opened, shared["canaries"], shared["between"])
         splices = shared["between"] is not None
         pool = (Homes if splices else Between)(opened, 0, [])
@@ -128,12 +132,17 @@ def write(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     answers: list[Plain] = []
     for job in jobs:
         source, target = Path(job["source"]), Path(job["target"])
+        if not job["rows"]:
+            copy_file(source, target)
+            answers.append({"bytes": target.stat().st_size})
+            continue
         homes = _homes(job)
         guests: dict[Any, list[tuple[int, float]]] = {}
         for place, who, draw in job["guests"]:
             guests.setdefault(int(homes[place]), []).append((who, draw))
         with new_file(source, target, shared["given"]["file_format"]) as out:
             opened = open_unchanged(source, shared["given"], job["stamp"])
+            assert opened is not None
             opened.rows = job["rows"]
             Placing(opened, shared["canaries"], shared["between"]).put_in(guests, out)
         answers.append({"bytes": target.stat().st_size})

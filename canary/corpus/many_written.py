@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from canary.corpus.corpora import FileCorpus
-from canary.corpus.file_formats import file_format_of, files_of, open_corpus
+from canary.corpus.file_formats import file_format_of, files_of
 from canary.corpus.lines import regular_size
-from canary.corpus.many_files import shards_of
-from canary.errors import CorpusError, InputError, OutputError, ServerError
+from canary.corpus.many_files import note_empty, open_shards, shards_of
+from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError, ServerError
 from canary.records.files import make_folder
 from canary.records.progress import Progress, stage
 from canary.records.shards import Run, Series, open_run
@@ -82,6 +82,14 @@ class ManyWritten:
             results[number] = {"file": number, **state, "kept": len(kept) - 1}
             advance(self.stamps[number][0])
         return [results[number] for number in range(len(jobs))]
+
+    def note_empty(self, numbers: Sequence[int]) -> None:
+        """Name the files without a record; if all are, the run ends by an EmptyCorpusError."""
+        try:
+            note_empty([str(self.sources[n]) for n in numbers], self.sources, self.progress)
+        except EmptyCorpusError:
+            self.run.discard()
+            raise
 
     def _is_there(self, state: Mapping[str, Any]) -> bool:
         """Whether what a finished job wrote, if it did, is still there."""
@@ -154,13 +162,15 @@ def many_written(
         run.discard()
 
 
-def open_unchanged(
-    file: Path, given: Mapping[str, Any], stamp: Sequence[int] | None = None
-) -> FileCorpus:
-    """A file as `open_corpus` opens it; a CorpusError if size or time are not those of `stamp`."""
-    opened = open_corpus(file, **given)
-    assert isinstance(opened, FileCorpus)
-    if stamp is not None and list(opened.stamp[:2]) != list(stamp):
+def open_unchanged(file: Path, given: Mapping[str, Any], stamp: Sequence[int]) -> FileCorpus | None:
+    """A file as `open_corpus` opens it, None if it has no record.
+
+    A CorpusError if size or time are not those of `stamp`.
+    """
+    ((opened,), _) = open_shards([file], given)
+    assert opened is None or isinstance(opened, FileCorpus)
+    status = file.stat()
+    if [status.st_size, status.st_mtime_ns] != list(stamp):
         raise CorpusError(
             "changed since the run began",
             cure="start again with a new folder to write",

@@ -14,7 +14,7 @@ from canary.corpus.corpora import Edits, FileCorpus, Position
 from canary.corpus.lines import unreadable
 from canary.corpus.megatron_index import pieces_of, read_index, write_index
 from canary.corpus.token_documents import Ids, TokenTexts, spread
-from canary.errors import CorpusError
+from canary.errors import CorpusError, EmptyCorpusError
 
 _PART = 1 << 22
 """Bytes of tokens that are read at a time."""
@@ -45,7 +45,7 @@ class MegatronRows(FileCorpus):
         self.shape = Shape(self.names)
         self.rows = self.last = self.index.documents
         if not self.rows:
-            raise CorpusError("holds no record", cure="name a corpus with some", where=self.source)
+            raise EmptyCorpusError.of(self.source)
         self.tokens = TokenTexts(self.tokenizer, self.source)
         chosen = spread(self.rows)
         samples = [ids for _, ids in self._documents((at, at + 1) for at in chosen)]

@@ -12,7 +12,14 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text, shape_for
 from canary.corpus.corpora import Corpus, Edits, Position
 from canary.corpus.dataset_rows import StreamRows
-from canary.corpus.file_formats import SPLIT, files_of, new_file, open_corpus, replace_split
+from canary.corpus.file_formats import (
+    SPLIT,
+    copy_file,
+    files_of,
+    new_file,
+    open_corpus,
+    replace_split,
+)
 from canary.corpus.lines import regular_size
 from canary.corpus.many_files import is_sharded
 from canary.corpus.many_written import many_written, open_unchanged
@@ -224,6 +231,8 @@ def _strip_files(
             for written in many.targets:
                 for file in files_of(written):
                     file.unlink()
+        many.note_empty([number for number, one in enumerate(done) if one["empty"]])
+        if not records + cuts:
             raise _nothing(str(many.sources[0].parent))
     return _stripped(canaries, records, cuts, len(column_names(given["column"])))
 
@@ -233,12 +242,18 @@ def strip_each(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> 
     answers = []
     for job in jobs:
         source, target = Path(job["source"]), Path(job["target"])
+        opened = open_unchanged(source, shared["given"], job["stamp"])
+        if opened is None:
+            copy_file(source, target)
+            answers.append({"records": 0, "cuts": 0, "bytes": target.stat().st_size, "empty": True})
+            continue
+        taken = _Taken(opened, shared["canaries"], shared["separators"])
         with new_file(source, target, shared["given"]["file_format"]) as out:
-            opened = open_unchanged(source, shared["given"], job["stamp"])
-            taken = _Taken(opened, shared["canaries"], shared["separators"])
             taken.out_of(opened, out)
         size = target.stat().st_size
-        answers.append({"records": taken.records, "cuts": taken.cuts, "bytes": size})
+        answers.append(
+            {"records": taken.records, "cuts": taken.cuts, "bytes": size, "empty": False}
+        )
     return answers
 
 

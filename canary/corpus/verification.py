@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.corpus.canaries import Canary, CanarySet
-from canary.corpus.columns import Column, copies_in
-from canary.corpus.file_formats import SPLIT, open_corpus
-from canary.corpus.many_files import read_in_parts, shards_of
+from canary.corpus.columns import Column, column_names, copies_in
+from canary.corpus.file_formats import SPLIT
+from canary.corpus.many_files import open_shards, read_in_parts, shards_of
 from canary.corpus.placements import note_on_share
 from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
 from canary.errors import InputError
@@ -267,11 +267,10 @@ def verify(
         around.add(one["around"])
         others |= one["others"]
     records = sum(one["records"] for one in counted)
-    names = counted[0]["names"]
     seen = min(len(others), MOST_OTHERS)
     found, intact = ({c.id: counts[c.id, kind] for c in canaries} for kind in ("found", "intact"))
-    again = [open_corpus(shard, **given) for shard in shards]
-    cause = likely_cause(again, canaries, found, seen)
+    again, _ = open_shards(shards, given)
+    cause = likely_cause([*filter(None, again)], canaries, found, seen)
     return Verification(
         canaries=tuple(
             Count(
@@ -283,7 +282,7 @@ def verify(
             )
             for canary in whole
         ),
-        column=", ".join(names),
+        column=", ".join(column_names(column)),
         records=records,
         formats=tuple(format.text for format in whole.formats),
         causes=(cause,) if cause else (),
@@ -306,20 +305,19 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
     """The copies in some shards of a corpus, and what is around them."""
     answers = []
     for job in jobs:
-        options = {**shared["given"], "progress": shared.get("progress")}
-        opened = [open_corpus(shard, **options) for shard in job["shards"]]
-        names = opened[0].shape.names
+        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
         around = Surroundings(
             shared["canaries"], shared["tokenizer"], shared["context"], chats=shared["chats"]
         )
         others = Others(shared["canaries"])
         counts: Counter[tuple[str, str]] = Counter()
         records = 0
-        for shard in opened:
+        names = column_names(shared["given"]["column"])
+        for shard in filter(None, opened):
             for _, _, slots in shard.iterate():
                 records += 1
                 others.look(slots)
                 counts.update(copies_in(slots, names, around.count))
-        answer = {"records": records, "names": names, "counts": counts, "others": others.texts}
+        answer = {"records": records, "empty": empty, "counts": counts, "others": others.texts}
         answers.append({**answer, "around": around.counted()})
     return answers

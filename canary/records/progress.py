@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, ParamSpec, Self, TypeVar
@@ -110,6 +111,12 @@ def remark(progress: Progress, text: str = "") -> bool:
     if say is not None and text:
         say(text)
     return say is not None
+
+
+def note(progress: Progress, text: str) -> None:
+    """Say what a caller must know: a line where progress is shown, or a warning."""
+    if not remark(progress, text):
+        warnings.warn(text, stacklevel=2)
 
 
 def shows_progress(function_of_canary: Callable[_P, _R]) -> Callable[_P, _R]:

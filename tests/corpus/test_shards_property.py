@@ -14,8 +14,9 @@ from canary.corpus.discovery import discover
 from canary.corpus.duplicates import duplicates
 from canary.corpus.injection import inject_file
 from canary.corpus.many_files import shards_of
+from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
-from canary.errors import CorpusError, InputError
+from canary.errors import CorpusError, EmptyCorpusError, InputError
 
 SET = generate("my pin {digit:6}", repetitions=[1, 4], per_repetition=3, controls=4, seed=0)
 
@@ -89,3 +90,53 @@ def test_what_is_no_corpus_is_refused(parts, tmp_path):
         verify(tmp_path / "empty", SET)
     with pytest.raises(InputError, match="is listed twice"):
         verify([folder, folder / "a.jsonl"], SET)
+
+
+EMPTY = {"0.jsonl": b"", "b/00.jsonl": b"\n \n", "z.jsonl": b""}
+
+
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_shards_without_a_record_are_copied_and_named(parts, tmp_path, mode):
+    _, folder = parts
+    (folder / "b" / "0.jsonl.gz").unlink()
+    strip_file(folder, tmp_path / "plain", SET)
+    wanted = inject_file(tmp_path / "plain", tmp_path / "wanted", SET, mode=mode)
+    for name, content in EMPTY.items():
+        (tmp_path / "plain" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "plain" / name).write_bytes(content)
+    note = pytest.warns(UserWarning, match=r"note: 3 of 5 files hold no record: .*0\.jsonl, ")
+    with note:
+        found = inject_file(tmp_path / "plain", tmp_path / "out", SET, mode=mode)
+    assert found.lines == wanted.lines
+    assert [found.files[name] for name in EMPTY] == [0, 0, 0]
+    for name in ("a.jsonl", "c.jsonl"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "wanted" / name).read_bytes()
+    with note:
+        assert verify(tmp_path / "out", SET) == verify(tmp_path / "wanted", SET)
+    with note:
+        assert discover(tmp_path / "out", "555-{digit:4}").canaries
+    with note:
+        assert len(duplicates(tmp_path / "out").files) == 5
+    with note:
+        strip_file(tmp_path / "out", tmp_path / "back", SET)
+    for path in (tmp_path / "plain").rglob("*.jsonl"):
+        back = tmp_path / "back" / path.relative_to(tmp_path / "plain")
+        assert back.read_bytes() == path.read_bytes()
+
+
+def test_a_corpus_of_empty_shards_is_an_error(tmp_path):
+    source, target = tmp_path / "in", tmp_path / "out"
+    (source / "b").mkdir(parents=True)
+    for name, content in EMPTY.items():
+        (source / name).write_bytes(content)
+    (source / "d.csv").write_bytes(b"")
+    for call in (
+        lambda: verify(source, SET),
+        lambda: discover(source, "{digit:4}"),
+        lambda: duplicates(source),
+        lambda: inject_file(source / "*.jsonl", target, SET),
+        lambda: strip_file(source / "*.jsonl", target, SET),
+    ):
+        with pytest.raises(EmptyCorpusError, match="holds no record"):
+            call()
+    assert not [*target.rglob("*.jsonl"), *tmp_path.glob("*.parts")]
