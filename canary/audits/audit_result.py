@@ -24,7 +24,7 @@ from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
-from canary.statistics.numbers import Shown, picked
+from canary.statistics.numbers import Shown, picked, plural
 from canary.statistics.pvalues import CombinedP, fisher
 
 KIND = "canary audit"
@@ -40,6 +40,14 @@ _NONE_INJECTED = (
     "none of the set's canaries was injected, so nothing here says what the model memorized: audit "
     "with a set that has canaries"
 )
+
+
+@dataclass(frozen=True)
+class UnderBase(Record):
+    """A canary under the base model, which is the audited model without its adapter."""
+
+    px_bits: float
+    exposure: Exposure
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,8 @@ class CanaryResult(Record):
     natural : bool
         Whether it is a natural secret, found and not drawn: then `Exposure.p_value` says
         nothing.
+    base : UnderBase or None
+        What the base model gives, if that was asked for (``against_base``).
     """
 
     id: str
@@ -71,6 +81,7 @@ class CanaryResult(Record):
     exposure: Exposure
     skew_normal: Exposure | None
     natural: bool = False
+    base: UnderBase | None = None
 
     @property
     def control(self) -> bool:
@@ -282,7 +293,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
             if canary.natural and self.injected_p:
                 raise ValueError(f"{name} is natural and has a p-value")
             priced = self.formats[canary.format]
-            for exposure in filter(None, (canary.exposure, canary.skew_normal)):
+            base = canary.base.exposure if canary.base else None
+            for exposure in filter(None, (canary.exposure, canary.skew_normal, base)):
                 space_bits = math.log2(priced.space_size)
                 if not math.isclose(exposure.space_bits, space_bits, abs_tol=1e-6):
                     raise ValueError(f"{name} was ranked in another space")
@@ -302,6 +314,7 @@ def canary_rows(canaries: Iterable[CanaryResult]) -> list[dict[str, Any]]:
         | picked(c.exposure, "exact", "method")
         | {"outside_draws": c.exposure.hits == 0}
         | {"skew_normal_bits": c.skew_normal and c.skew_normal.bits}
+        | {"base_bits": c.base and c.base.exposure.bits, "base_px_bits": c.base and c.base.px_bits}
         for c in canaries
     ]
 
@@ -316,12 +329,17 @@ def by_copies(canaries: Iterable[CanaryResult]) -> dict[int, tuple[CanaryResult,
 def group_lines(canaries: Iterable[CanaryResult], planned: str = "") -> Iterator[tuple[str, str]]:
     """The canaries of each number of copies, the most first: what they are, and their median."""
     for repetitions, group in reversed(by_copies(canaries).items()):
-        copies = "copy" if repetitions == 1 else "copies"
-        name = f"{repetitions} {copies}{planned}" if repetitions else "controls"
-        median, bound = median_bits([c.exposure for c in group])
-        many = "canary" if len(group) == 1 else "canaries"
-        at_least = "at least " if bound else ""
-        yield name, f"{len(group)} {many}, median {at_least}{median:z.2f} bits"
+        name = plural(repetitions, "copy", "copies") + planned if repetitions else "controls"
+        number = plural(len(group), "canary", "canaries")
+        under = [c.base.exposure for c in group if c.base]
+        base = f"; {shown_median(under)} under the base model" if under else ""
+        yield name, f"{number}, median {shown_median([c.exposure for c in group])}{base}"
+
+
+def shown_median(group: Sequence[Exposure]) -> str:
+    """The median of some exposures, or what it is at least."""
+    median, bound = median_bits(group)
+    return f"{'at least ' if bound else ''}{median:z.2f} bits"
 
 
 def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:

@@ -14,25 +14,20 @@ from canary.audits.audit_result import (
     Audit,
     CanaryResult,
     FormatResult,
+    UnderBase,
     combined_p,
     noted,
 )
 from canary.audits.audit_setup import audit_identity, no_bounds, with_controls
-from canary.audits.by_bounds import Bounds
-from canary.audits.by_controls import Controls
-from canary.audits.by_draws import UniformDraws
-from canary.audits.by_enumeration import Enumeration
-from canary.audits.by_importance import Importance
-from canary.audits.by_rank import Rank, RankAndDraws
-from canary.audits.by_skew_normal import SkewNormal
+from canary.audits.choosing import check_method, choose
 from canary.audits.cut_secrets import noting_cuts
 from canary.audits.exposure_result import Exposures
-from canary.audits.method import Cost, Method, Unfit
 from canary.audits.pacing import say_expected, within_seconds
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import EstimationError, InputError, UnsupportedError
+from canary.errors import EstimationError
+from canary.models.adapters import adapters_off
 from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
@@ -40,21 +35,12 @@ from canary.models.loading import load
 from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
-from canary.records.validation import AUTO, one_of
-from canary.registry import Registry
+from canary.records.validation import AUTO
 from canary.scoring.batcher import announce
 from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
-
-METHODS: Registry[Method] = Registry("method", group="methods")
-"""All methods. Those that answer ``"auto"`` are tried in this order."""
-
-for _one in Rank, Enumeration, RankAndDraws, UniformDraws, Importance, Controls, SkewNormal, Bounds:
-    METHODS.add(_one.name, _one())
-
-_AUTO = "auto enumerates within --budget, or samples and ranks exactly the canaries that it can."
 
 
 @sealed
@@ -160,6 +146,7 @@ def audit(
     batch_size: int | None = None,
     progress: Progress = None,
     parts: str | os.PathLike[str] | None = None,
+    against_base: bool = False,
 ) -> Audit:
     """Exposure of every canary, and one test over all of them.
 
@@ -202,6 +189,9 @@ def audit(
         A folder for finished pieces. An audit that was killed continues from there when it
         is called again in the same way. The pieces hold log-perplexities and counts, no
         secret, but keep them like the model. Remove the folder when the result is saved.
+    against_base : bool
+        Of a model with an adapter of peft: measure the exposures under its base model as well, with
+        the adapter off (`CanaryResult.base`). That takes twice the queries, and no second model.
 
     Returns
     -------
@@ -213,6 +203,7 @@ def audit(
     ------
     InputError, FormatError, UnsupportedError, ModelError
         As for `canary.exposure`. The method ``"skew-normal"`` is refused: it has no p-value.
+        `against_base` is refused without an adapter, or where the base cannot be had from it.
     RecordError
         If the audit in `parts` was begun with another model, canaries or settings.
     OutputError
@@ -256,7 +247,10 @@ def audit(
         )
         identity = audit_identity(seam, options, canaries)
         with nullcontext() if parts is None else open_run(parts, identity, layout=1) as run:
+            base = _under_base(seam, canaries, options, run) if against_base else None
             results, formats = _measured(seam, canaries, options, run)
+    if base:
+        results = tuple(replace(c, base=each) for c, each in zip(results, base, strict=True))
     return Audit(
         canaries=results,
         formats=formats,
@@ -270,50 +264,14 @@ def audit(
     )
 
 
-def method_names(*, p_values: bool = False) -> tuple[str, ...]:
-    """What the user may ask for; with `p_values`, only what an audit can rest on."""
-    able = _able(p_values=p_values)
-    return tuple(dict.fromkeys(["auto", *(name for m in able for name in m.answers)]))
-
-
-def method_help(*, p_values: bool = False) -> str:
-    """What the methods of `method_names` do, a sentence each."""
-    return " ".join([_AUTO, *(m.help for m in _able(p_values=p_values) if m.help)])
-
-
-def _able(*, p_values: bool) -> list[Method]:
-    return [m for m in METHODS.values() if m.has_p_values or not p_values]
-
-
-def check_method(name: str, *, p_values: bool = False) -> None:
-    """Refuse a method that does not exist, or that an audit cannot rest on."""
-    one_of(name, "method", method_names())
-    serving = method_names(p_values=p_values)
-    if name not in serving:
-        raise InputError(
-            f"the {name} estimate has no p-value, and an audit rests on p-values",
-            cure=f"use one of {', '.join(serving)}; the estimate is beside each exposure",
-        )
-
-
-def choose(question: Question) -> tuple[Method, Cost]:
-    """The first method that answers what was asked and can be had, or the first's error."""
-    asked = question.asked
-    unfit: list[Unfit] = []
-    for method in METHODS.values():
-        if asked not in method.answers or method.whole_rows != question.prices_rows:
-            continue
-        cost = method.cost(question)
-        if isinstance(cost, Cost):  # that the first cannot be had is why this one is taken
-            return method, replace(cost, reason=unfit[0].reason) if unfit else cost
-        unfit.append(cost)
-    if unfit:
-        raise unfit[0].error
-    raise UnsupportedError(
-        f"the method {asked!r} prices whole candidates, and the server of "
-        f"{question.model.facts.name!r} returns only the most likely next tokens",
-        cure="use --method rank, which gives bounds",
-    )
+def _under_base(
+    model: LanguageModel, canaries: CanarySet, options: AuditOptions, run: Run | None
+) -> list[UnderBase]:
+    """The canaries under the base model, measured as those under the model itself."""
+    with adapters_off(model) as base:
+        kept = None if run is None else replace(run, prefix="base-")
+        found, _ = _measured(base, canaries, options, kept)
+    return [UnderBase(c.px_bits, c.exposure) for c in found]
 
 
 def _measured(

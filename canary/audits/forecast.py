@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.auditing import METHODS, choose
+from canary.audits.choosing import METHODS, choose
 from canary.audits.method import Method, Unfit
 from canary.audits.pacing import LOOK, Probes
 from canary.audits.question import AuditOptions, Question, questions_of

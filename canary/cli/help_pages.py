@@ -158,7 +158,7 @@ def _is_option(param: Any) -> bool:
 def _names(word: str) -> str:
     """What `word` becomes in a help: names of attacks, methods or formats, or separators."""
     if "-METHODS" in word:
-        from canary.audits.auditing import method_help, method_names
+        from canary.audits.choosing import method_help, method_names
 
         audited = word.startswith("AUDIT")
         names = method_names(p_values=audited)

@@ -130,6 +130,8 @@ def score(
     out="FOLDER: Where audit.json and report.html go.",
     extraction_budget="N: The most queries for extracting the most likely candidates of each "
     "format; 0 skips that.",
+    against_base="Of a model with an adapter: also measure under its base model, with the adapter "
+    "off. That takes twice the queries.",
 )
 def audit(
     model: str,
@@ -138,6 +140,7 @@ def audit(
     out: Path,
     options: MeasuringOptions,
     extraction_budget: Whole = 10_000,
+    against_base: bool = False,
     max_exposure_bits: float | None = None,
     verification: Path | None = None,
     trust_injection: bool = False,
@@ -174,7 +177,7 @@ def audit(
         raise no_bounds()
     chosen = CanarySet.load(canaries)
     verified = None if verification is None else Verification.load(verification)
-    asked = options.running()
+    asked = {**options.running(), "against_base": against_base}
     read = [canaries, *([verification] if verification else []), *factory_file(options.factory)]
     with report_folder(out, KIND, "audit.json", inputs=read, force=force, in_parts=True) as folder:
         loaded = options.load(model)

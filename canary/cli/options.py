@@ -125,7 +125,7 @@ PANELS: Mapping[str, str] = {
     "Corpus": "file_format separators beside check",
     "Prose": "kind words",
     "Comparison": "label test_loss test_scores",
-    "Measurement": "method budget extraction_budget seconds draws",
+    "Measurement": "method budget extraction_budget seconds draws against_base",
     "Search": "known stop",
     "Attacks": "reference reference_start_token masked neighbours masked_share share rule alphas",
     "Long texts": "window overlap",
@@ -248,7 +248,7 @@ def _written(param: typer.CallbackParam, value: Any) -> Any:
 
 def _known_method(param: typer.CallbackParam, value: str) -> str:
     """The name of a method, if there is one; also of another package's."""
-    from canary.audits.auditing import check_method
+    from canary.audits.choosing import check_method
 
     try:
         check_method(value)

@@ -126,10 +126,11 @@ class Run:
     """An unfinished run whose folder this process holds."""
 
     folder: Path
+    prefix: str = ""  # of the names of all its series
 
     def series(self, name: str) -> Series:
         """The shards under `name` (lower-case letters, digits, hyphens) so far."""
-        return Series(self.folder, name)
+        return Series(self.folder, self.prefix + name)
 
     def merge(self, series: Series, target: Path, *, replaces: Collection[str] = ()) -> None:
         """Write the bodies of a series end to end as `target`, for its owner; see `publish`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from canary.audits.audit_result import Audit
+from canary.audits.audit_result import Audit, shown_median
 from canary.audits.extraction import Extraction
 from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice, decisions
@@ -164,6 +164,11 @@ def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
             f"bits ({plural(group.size, 'canary', 'canaries')} {each}); 1 bit is usual for text "
             "that was not learned",
         )
+        if under := [c.base.exposure for c in group.canaries if c.base]:
+            yield (
+                "The same canaries under the base model",
+                f"median exposure of {shown_median(under)}",
+            )
     injected = "Planted canaries" if there else "Canaries, not planted"
     flaw = "a flaw in the audit"
     for name, members, combined, of in (
@@ -221,6 +226,7 @@ def table(audit: Audit) -> Iterator[Block]:
         place = "Hits\nof draws"
         if values["ranked"] or values["importance"]:
             place = "Rank, or\nhits of draws"
+    based = values["based"]
     rows = []
     for c in audit.canaries:
         e, fit = c.exposure, audit.formats[c.format].skew_normal
@@ -232,6 +238,7 @@ def table(audit: Audit) -> Iterator[Block]:
                 "0 (control)" if c.control else count(c.repetitions),
                 bits_or_bound(e),
                 *((_interval(e),) if intervals else ()),
+                *((bits_or_bound(c.base.exposure) if c.base else "–",) if based else ()),
                 f"{c.px_bits:.2f}",
                 _place(e),
                 "–" if c.natural else probability(e.p_value),
@@ -243,6 +250,7 @@ def table(audit: Audit) -> Iterator[Block]:
         *(("Format",) if several else ()),
         "Copies" if audit.canaries_in_corpus else "Copies\nplanned",
         *("Exposure\n(bits)", *(("Interval\n(bits)",) if intervals else ())),
+        *(("Under the base\n(bits)",) if based else ()),
         *("Log-perplexity\n(bits)", place, "p-value"),
         *(("Skew-normal\n(bits)",) if curves else ()),
     )
@@ -338,6 +346,7 @@ def _values(audit: Audit) -> dict[str, Any]:
         "both_p": counted & sampled,
         "shared": any(p and p.shared_draws for p in (audit.injected_p, audit.controls_p)),
         "curves": any(fits),
+        "based": any(c.base for c in audit.canaries),
         "rejected": any(fit and fit.rejected for fit in fits),
         "beyond": any((e.bits or 0.0) > e.space_bits for e in estimates),
     }

@@ -10,7 +10,7 @@ from small_models import character_tokenizer, recurrent_module
 
 from canary import audit, generate
 from canary.audits import pacing
-from canary.audits.auditing import METHODS
+from canary.audits.choosing import METHODS
 from canary.audits.forecast import forecast
 from canary.audits.question import AuditOptions, questions_of
 from canary.errors import InputError

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from small_models import build
 
-from canary.audits.auditing import METHODS, audit, method_names
+from canary.audits.auditing import audit
 from canary.audits.by_draws import UniformDraws
+from canary.audits.choosing import METHODS, method_names
 from canary.audits.method import Cost, Measured, Method, Unfit
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, UnsupportedError

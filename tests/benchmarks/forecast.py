@@ -14,7 +14,7 @@ from dataclasses import replace
 from character_lstm import character_lstm
 from figures import show
 
-from canary.audits.auditing import METHODS
+from canary.audits.choosing import METHODS
 from canary.audits.forecast import forecast, peak_bytes
 from canary.audits.method import Cost
 from canary.audits.question import AuditOptions, questions_of

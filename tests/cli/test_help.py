@@ -11,7 +11,8 @@ from typing import get_args, get_type_hints
 import pytest
 from typer.main import get_command
 
-from canary.audits.auditing import audit, exposure, method_names
+from canary.audits.auditing import audit, exposure
+from canary.audits.choosing import method_names
 from canary.audits.extracting import extract
 from canary.cli import (
     before_training,

@@ -67,7 +67,7 @@ PACKAGES = {
     "audits": [
         "[Audits](../guides/audits.md) and [Extraction](../guides/extraction.md) are the guides. "
         "A method of your own is a subclass of `Method` that you add to `METHODS` of "
-        "`canary.audits.auditing`, or an entry point in the group `canary.methods`.",
+        "`canary.audits.choosing`, or an entry point in the group `canary.methods`.",
         "audits.completing: completions",
         "audits.extracting: with_extractions",
         "audits.question: AuditOptions Question",
