@@ -12,7 +12,7 @@ from canary.cli.command import command
 from canary.cli.console import Bars, emit, show
 from canary.cli.model_options import Count, Whole
 from canary.cli.options import whole_numbers
-from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one
+from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one, named_files
 from canary.errors import CorpusError, InputError, OutputError
 from canary.records.validation import AUTO, brief
 from canary.statistics.numbers import plural
@@ -192,9 +192,10 @@ def inject(
     check_name(out)
     places = manifest_of(out)
     source, outputs = many_or_one(corpora, out, CORPORA, force=force)
-    check_outputs([*outputs, (places, (KIND,))], inputs=[*corpora, canaries], force=force)
+    named = named_files(corpora)
+    check_outputs([*outputs, (places, (KIND,))], inputs=[*named, canaries], force=force)
     chosen = CanarySet.load(canaries)
-    for corpus in corpora:
+    for corpus in named:
         check_not_injected(corpus)
     with alone(out):  # the places, too, are of one run
         with Bars() as bars:
@@ -310,7 +311,7 @@ def _planted(canaries: Path, corpora: list[Path]) -> CanarySet:
     from canary.corpus.placements import check_same_set
 
     chosen = CanarySet.load(canaries)
-    for corpus in corpora:
+    for corpus in named_files(corpora):
         check_same_set(corpus, chosen, canaries)
     return chosen
 
@@ -339,7 +340,7 @@ def strip(
     from canary.records.files import CORPORA
 
     source, outputs = many_or_one(corpora, out, CORPORA, force=force)
-    check_outputs(outputs, inputs=[*corpora, canaries], force=force)
+    check_outputs(outputs, inputs=[*named_files(corpora), canaries], force=force)
     chosen = _planted(canaries, corpora)
     with Bars() as bars:
         gone = strip_file(

@@ -8,7 +8,7 @@ from canary.cli.before_training import TOKENIZER, WORKERS, CorpusOptions
 from canary.cli.command import command
 from canary.cli.console import Bars, show
 from canary.cli.model_options import Count
-from canary.cli.outputs import Result, check_outputs, texts_in
+from canary.cli.outputs import Result, check_outputs, named_files, texts_in
 from canary.errors import InputError
 
 
@@ -41,7 +41,7 @@ def duplicates(
     reading = options.reading()
     if texts is not None and not isinstance(reading["column"], str):
         raise InputError("--texts takes one --column", cure="name the one that has the texts")
-    inputs = [*corpora, *([] if texts is None else [texts])]
+    inputs = [*named_files(corpora), *([] if texts is None else [texts])]
     check_outputs([(out, (KIND,))], inputs=inputs, force=force)
     asked = texts_in({"texts": texts}, reading["column"]).get("texts")
     with Bars() as bars:
@@ -79,7 +79,7 @@ def discover(
     from canary.corpus.placements import injected_by
     from canary.records.versioned_json import kind_of
 
-    check_outputs([(out, (KIND,))], inputs=[corpus], force=force)
+    check_outputs([(out, (KIND,))], inputs=(named := named_files([corpus])), force=force)
     # What was found can be found again; what was drawn is gone.
     again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
@@ -91,7 +91,7 @@ def discover(
         rows.append({"format": format.text, "secrets": len(copies), "copies": sum(copies)})
         show(f"{format.text}: {len(copies):,} different secrets, {sum(copies):,} in all")
     show(f"They are in {out}, which only you can read (mode 600)")
-    if manifest := injected_by(corpus):
+    if manifest := next(filter(None, map(injected_by, named)), None):
         show(
             f"note: canaries were injected into {corpus} ({manifest}), so those of "
             "these formats are among the secrets; search the corpus before canary inject instead"

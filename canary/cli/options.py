@@ -28,11 +28,13 @@ HELP: Mapping[str, str] = {
     "model of your own.",
     # Corpora.
     "corpus": "CORPUS: A JSONL, CSV or TSV file, or text with a document on each line, each "
-    "compressed or not; a Parquet file; or a .bin of token ids with its .idx (Megatron).",
+    "compressed or not; a Parquet file; or a .bin of token ids with its .idx (Megatron). Also a "
+    "folder, a quoted pattern, @FILE with a path on each line, or an address of fsspec.",
     "corpora": "CORPUS...: JSONL, CSV or TSV files, or text with a document on each line, each "
     "compressed or not; Parquet files; or .bin files of token ids with their .idx (Megatron). A "
     "folder means all such files in it, and a quoted pattern such as 'train/*.jsonl' means all "
-    "files that it matches.",
+    "files that it matches. @FILE names a text file with a path on each line. What only reads "
+    "also takes addresses of fsspec (s3://bucket/folder).",
     "column": "NAME: The field that holds the text or the chat messages. Give it twice for a "
     "parallel pair.  [default: text]",
     "file_format": "NAME: The format of the corpus: FILE-FORMATS.  [default: by the file's name]",

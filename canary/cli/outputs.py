@@ -235,6 +235,13 @@ def many_or_one(
     return source, []
 
 
+def named_files(corpora: Sequence[Path]) -> list[Path]:
+    """Corpora with what a list of files (``@FILE``) names in its place."""
+    from canary.corpus.addresses import listed_in
+
+    return [place for corpus in corpora for place in listed_in(corpus)]
+
+
 def listed(corpora: Sequence[Path]) -> str:
     """Corpora as messages name them."""
     return ", ".join(map(str, corpora[:3])) + ", …" * (len(corpora) > 3)

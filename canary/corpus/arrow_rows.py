@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.corpus.addresses import Remote
 from canary.corpus.columns import (
     Beside,
     Edit,
@@ -124,8 +125,11 @@ class ParquetRows(FileCorpus):
 
         _ = self.stamp
         try:
-            with pq.ParquetFile(self.path) as file:
-                yield file
+            with ExitStack() as stack:
+                source: Any = self.path
+                if isinstance(source, Remote):
+                    source = stack.enter_context(source.open())
+                yield stack.enter_context(pq.ParquetFile(source))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             if isinstance(error, OutputError) or getattr(error, "errno", None):
                 raise

@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from canary.corpus.addresses import check_here, place_of
 from canary.corpus.arrow_rows import ParquetRows
 from canary.corpus.columns import Column, check_beside, column_names
 from canary.corpus.corpora import Corpus, FileCorpus
@@ -60,11 +61,13 @@ def open_corpus(
     names = column_names(column)
     others = check_beside(beside, names, mode)
     if isinstance(corpus, str | os.PathLike):
-        path = Path(corpus)
+        path = place_of(corpus)
         size = regular_size(path)
         kind = FILE_FORMATS[file_format_of(path, file_format)]
         if not size and not kind.companion:
             raise EmptyCorpusError.of(str(path))
+        if kind.companion:
+            check_here(path)
         opened = kind(path, names, beside=others, progress=progress, passes=passes)
         if isinstance(opened, MegatronRows):
             opened.tokenizer = tokenizer

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from canary.corpus.addresses import check_here
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.corpora import Corpus
@@ -213,6 +214,8 @@ def inject_file(
     check_drawn(canaries)
     if mode == "splice" and not check:
         raise InputError("splicing reads every record", cure="leave check on")
+    if not isinstance(source, list | tuple):
+        check_here(source, target)
     if is_sharded(source):
         return inject_files(
             source,

@@ -10,8 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from canary.corpus.addresses import Remote, address_of, is_list, listed_in, place_of
 from canary.corpus.corpora import Corpus
 from canary.corpus.file_formats import ending_of, open_corpus
+from canary.corpus.lines import unreadable
 from canary.errors import CorpusError, EmptyCorpusError, InputError, ServerError
 from canary.records.progress import Progress, note, stage
 from canary.records.validation import whole_number
@@ -24,6 +26,8 @@ _PARTS = 4
 
 def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
     """The corpora with the files of each folder, pattern and list in its place, in order of name.
+
+    A list is several paths, or ``@FILE``, a text file with a path on each line.
 
     Of a folder those of a known format count, in folders within it as well, and all if
     `file_format` is said; names that begin with a dot or an underscore do not. What is no path,
@@ -40,11 +44,14 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
     for corpus in corpora:
         if isinstance(corpus, list | tuple) and corpus and isinstance(corpus[0], os.PathLike):
             shards += shards_of(*corpus, file_format=file_format)
+        elif is_list(corpus):
+            shards += (file for place in listed_in(corpus) for file in _files(place, file_format))
         elif isinstance(corpus, str | os.PathLike):
-            shards += _files(Path(corpus), file_format)
+            shards += _files(place_of(corpus), file_format)
         else:
             # Not by pathlib, which takes no long text.
-            if isinstance(corpus, list | tuple) and corpus and os.path.isfile(corpus[0]):  # noqa: PTH113
+            texts = isinstance(corpus, list | tuple) and corpus and isinstance(corpus[0], str)
+            if texts and (address_of(corpus[0]) or os.path.isfile(corpus[0])):  # noqa: PTH113
                 cure = "give each file as a pathlib.Path, or name their folder"
                 raise InputError("a list holds texts, and this one files", cure=cure)
             shards.append(corpus)
@@ -65,7 +72,8 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
 def is_sharded(corpus: Any) -> bool:
     """Whether a corpus is named as a folder, a pattern or a list of files, and not as one file."""
     if isinstance(corpus, str | os.PathLike):
-        return os.path.isdir(corpus) or _is_pattern(corpus)  # noqa: PTH112 - of a NUL as well
+        # Not by pathlib, which takes no NUL.
+        return os.path.isdir(corpus) or _is_pattern(corpus) or is_list(corpus)  # noqa: PTH112
     return isinstance(corpus, list | tuple) and bool(corpus) and isinstance(corpus[0], os.PathLike)
 
 
@@ -74,12 +82,23 @@ def _is_pattern(path: str | os.PathLike[str]) -> bool:
 
 
 def _files(path: Path, file_format: str | None) -> Iterator[Path]:
-    pattern = _is_pattern(path)
-    if not pattern and not path.is_dir():
-        yield path  # who opens it says whether it is there
-        return
-    found = map(Path, glob.glob(str(path), recursive=True)) if pattern else path.rglob("*")  # noqa: PTH207
-    base = Path() if pattern else path
+    found: Iterable[Path]
+    base: Path
+    if isinstance(path, Remote):
+        try:
+            found, base, pattern = path.found()
+        except OSError as error:
+            raise unreadable(path, error) from error
+        if found == [path]:
+            yield path
+            return
+    else:
+        pattern = _is_pattern(path)
+        if not pattern and not path.is_dir():
+            yield path  # who opens it says whether it is there
+            return
+        found = map(Path, glob.glob(str(path), recursive=True)) if pattern else path.rglob("*")  # noqa: PTH207
+        base = Path() if pattern else path
     files = sorted(
         (
             file

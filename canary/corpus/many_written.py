@@ -9,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from canary.corpus.addresses import check_here
 from canary.corpus.corpora import FileCorpus
 from canary.corpus.file_formats import file_format_of, files_of
 from canary.corpus.lines import regular_size
@@ -124,8 +125,11 @@ def many_written(
     """
     count = whole_number(workers, "workers", at_least=1)
     files = [Path(file) for file in shards_of(source, file_format=file_format)]
+    check_here(target, *files)
     root = Path(source) if not isinstance(source, list | tuple) else Path()
     if not root.is_dir() or isinstance(source, list | tuple):
+        if any(".." in file.parts for file in files) or len({f.is_absolute() for f in files}) > 1:
+            files = [file.parent.resolve() / file.name for file in files]
         root = _common(files)
     pairs = sorted((file.relative_to(root).as_posix(), file) for file in files)
     names, sources = tuple(name for name, _ in pairs), tuple(file for _, file in pairs)

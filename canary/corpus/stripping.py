@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from canary.corpus.addresses import check_here
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text, shape_for
 from canary.corpus.corpora import Corpus, Edits, Position
@@ -182,6 +183,8 @@ def strip_file(
     >>> strip_file(mixed, back, canaries).records
     6
     """
+    if not isinstance(source, list | tuple):
+        check_here(source, target)
     check_drawn(canaries)
     canaries = canaries.written
     target = Path(target)

@@ -205,7 +205,8 @@ def verify(
     ----------
     corpus : path-like, list of Path, or what `inject` takes
         A file; all files of a folder or of a pattern such as ``"train/*.jsonl"``; or those of a
-        list. They are counted as one corpus.
+        list, also of a text file ``@FILE`` with a path on each line. They are counted as one
+        corpus. Addresses of fsspec name files and folders elsewhere.
     canaries : CanarySet
         What to look for.
     column : str or pair of str
