@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import ModelError
 from canary.models.answered import not_normalised
-from canary.models.decoding import Decoded, Scheme, decoded_tokens
+from canary.models.decoded_tokens import decoded_tokens
+from canary.models.decoding import Decoded, Scheme
 from canary.models.language_model import (
     ROUNDING_NATS,
     Children,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.models.by_scoring import RowWalker
-from canary.models.decoding import Decoded, Scheme, decoded_tokens
+from canary.models.decoded_tokens import decoded_tokens
+from canary.models.decoding import Decoded, Scheme
 from canary.models.language_model import (
     Children,
     Context,

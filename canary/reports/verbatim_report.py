@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.models.decoding import NAMED
 from canary.passages.extractable import Extractable
 from canary.passages.result import SWAPPED, Verbatim
 from canary.passages.tries import tries_for
@@ -299,7 +300,7 @@ def how(result: Verbatim) -> Iterator[Block]:
     facts["Confidence of intervals"] = f"{100 * result.confidence:g} %"
     facts["SHA-256 of the texts"] = result.texts.digest
     yield Facts(facts)
-    yield from said("verbatim.method")
+    yield from said("verbatim.method", options=NAMED)
     if result.controls is not None:
         yield _rates(result)
     yield software()

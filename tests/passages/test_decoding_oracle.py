@@ -12,8 +12,10 @@ from scipy.stats import binom
 from small_models import CHARACTERS, build, known
 
 from canary.errors import InputError, UnsupportedError
+from canary.models import decoded_tokens as decoded
 from canary.models import decoding
-from canary.models.decoding import Scheme, TellsDecoding, _processors, decoded_tokens
+from canary.models.decoded_tokens import decoded_tokens
+from canary.models.decoding import Scheme, TellsDecoding, _processors
 from canary.models.language_model import Rows
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
@@ -99,7 +101,7 @@ def test_limits_among_logits_alone_are_those_of_the_processors_of_transformers(
     top_k, top_p, temperature, bins, monkeypatch
 ):
     """Small vocabularies are sorted whole, unless there are few bins for their logits."""
-    monkeypatch.setattr(decoding, "_BINS", bins)
+    monkeypatch.setattr(decoded, "_BINS", bins)
     scheme = Scheme(temperature=temperature, top_k=top_k, top_p=top_p)
     processors, nothing = _processors(scheme), torch.zeros((0, 0), dtype=torch.int64)
     source = torch.Generator().manual_seed(7)
@@ -125,13 +127,13 @@ def test_limits_in_bins_are_those_of_the_processors_where_rounding_decides_too(
     top_p, rounded, monkeypatch
 ):
     """Each token of flat rows is wanted once, so that some are right at the limit."""
-    asked, exactly = [], decoding._exactly
-    monkeypatch.setattr(decoding, "_exactly", lambda *a: asked.append(len(a[0])) or exactly(*a))
+    asked, exactly = [], decoded._exactly
+    monkeypatch.setattr(decoded, "_exactly", lambda *a: asked.append(len(a[0])) or exactly(*a))
     logits = torch.randn(1, 1500, generator=torch.Generator().manual_seed(3)) * 0.3
     logits = (logits.bfloat16().float() if rounded else logits).expand(1500, -1)
     for schemes in ([Scheme(top_p=top_p)], [Scheme(), Scheme(top_k=900), Scheme(top_p=top_p)]):
         found = decoded_tokens(logits, torch.arange(1500), schemes).log_probs[:, -1]
-        scores = decoding._warped(logits[:1], schemes[-1])
+        scores = decoding.warped(logits[:1], schemes[-1])
         np.testing.assert_allclose(found, scores.log_softmax(-1)[0].numpy(), rtol=0, atol=1e-5)
     assert len(asked) == 0 or rounded  # only ties need the processors
 
@@ -238,12 +240,12 @@ def test_schemes_are_read_as_they_are_written(scheme):
         ("t=1,t=2", "no decoding scheme"),
         ("x=1", "no decoding scheme"),
         ("k=2.5", "no decoding scheme"),
-        ("t=0", "temperature=0.0 makes no sense"),
-        ("t=nan", "temperature=nan makes no sense"),
+        ("t=0", "temperature of 0.0 makes no sense"),
+        ("t=nan", "temperature of nan makes no sense"),
         ("k=0", "top-k of 0 makes no sense"),
-        ("p=0", "top_p=0.0 makes no sense"),
-        ("p=1.1", "top_p=1.1 makes no sense"),
-        ("m=-0.1", "min_p=-0.1 makes no sense"),
+        ("p=0", "top-p of 0.0 makes no sense"),
+        ("p=1.1", "top-p of 1.1 makes no sense"),
+        ("m=-0.1", "min-p of -0.1 makes no sense"),
     ],
 )
 def test_schemes_that_make_no_sense_are_refused(written, message):
