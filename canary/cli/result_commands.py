@@ -255,8 +255,7 @@ def forgotten(
             )
         named = names.on(comparison.named(model_name=target.name))
         result = folder.finish(named, SCHEMA)
-    answered = comparison.answer != "undecided" or comparison.alike or comparison.remembered
-    return result if answered else replace(result, code=_UNANSWERED)
+    return replace(result, code=_UNANSWERED) if comparison.answer == "undecided" else result
 
 
 def _samples(path: Path) -> Iterable[Any]:

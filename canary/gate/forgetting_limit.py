@@ -71,21 +71,21 @@ def _forgotten(found: Compared, least: float) -> Finding:
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
     rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}), and the limit is {least:g}"
     attacked = found.auc is not None and found.auc.lower > 0.5
+    known = found.surpasses or highest < least
     outcome: Outcome = "undecided"
     if found.void:
         told = "models that know the query set answer on it as those do that never saw it"
         cure = "repeat the test with query models that were trained longer, or with more samples"
-    elif found.surpasses:
-        outcome, cure = "failed", _UNLEARN
-        told = "the target's losses on the query set are below those of the query model"
-    elif highest < least and found.auc is not None and not attacked:
-        told = "by rho the query set is not forgotten, and the membership attack finds nothing"
+    elif known and found.auc is not None and not attacked:
+        told = "the target answers as if it knew the query set, and no attack finds the set in it"
         cure = (
             "if the target was trained on other data of this kind, train the calibration models "
             "on such data too, and repeat the test"
         )
-    elif highest < least:
+    elif known:
         outcome, told, cure = "failed", "the query set is not forgotten", _UNLEARN
+        if found.surpasses:
+            told = "the target's losses on the query set are below those of the query model"
     elif attacked:
         told = "the membership attack finds samples of the query set"
         cure = (
@@ -100,7 +100,10 @@ def _forgotten(found: Compared, least: float) -> Finding:
         )
     elif found.p_unlike is not None and found.p_unlike <= LEVEL:
         told = "by rho it is forgotten, and the target differs from models that never saw it"
-        cure = "compare with models that were trained again without the query set (--retrained)"
+        cure = (
+            "check that the calibration models were trained on as many samples as the target; then "
+            "compare with models that were trained again without the query set (--retrained)"
+        )
     else:
         outcome, told, cure = "passed", "the query set is forgotten", ""
     return Finding(

@@ -19,11 +19,24 @@ from canary.statistics.distances import lies_lower
 from canary.statistics.numbers import Shown, probability
 from canary.statistics.roc import Estimate
 
-Answer = Literal["forgotten", "not forgotten", "undecided"]
+Answer = Literal["forgotten", "no trace found", "something is left", "not forgotten", "undecided"]
 Floats = NDArray[np.float64]
 
 LEVEL = 0.05
 """At and below which a p-value counts."""
+
+ANSWERS: dict[str, Answer] = {
+    "void": "undecided",
+    "unproven": "undecided",
+    "surpasses": "not forgotten",
+    "not_forgotten": "not forgotten",
+    "remembered": "something is left",
+    "unlike": "undecided",
+    "alike": "no trace found",
+    "undecided": "undecided",
+    "forgotten": "forgotten",
+}
+"""The answer of each outcome. Of several that hold, the first one counts."""
 
 _WRITTEN = (
     *("rho", "lower", "confidence", "answer", "void", "surpasses", "unlike", "alike"),
@@ -137,19 +150,33 @@ class Forgetting(Named, Shown):
         """The paper's rule: whether rho is at least 1."""
         return self.rho >= 1.0
 
-    @property
-    def answer(self) -> Answer:
-        """The paper's rule for the whole interval: forgotten, not forgotten, or undecided.
+    @cached_property
+    def outcome(self) -> str:
+        """What there is to say: the first of `ANSWERS` that holds. All answers and pages follow it.
 
         Where the target knows the query set better than the query model does, it is as far from
-        that model on the other side, and has not forgotten. Of a comparison that is void nothing
-        is decided.
+        that model on the other side, and has not forgotten, unless the membership attack finds
+        nothing. Of a comparison that is void nothing is decided.
         """
-        if self.void:
-            return "undecided"
-        if self.upper < 1.0 or self.surpasses:
-            return "not forgotten"
-        return "forgotten" if self.lower >= 1.0 else "undecided"
+        attacked = None if self.auc is None else self.auc.lower > 0.5
+        enough = 1 / (len(self.calibration) + 1) <= LEVEL
+        other = 0.0 if self.p_unlike is None else self.p_unlike
+        said = {
+            "void": self.void,
+            "unproven": (self.surpasses or self.upper < 1.0) and attacked is False,
+            "surpasses": self.surpasses,
+            "not_forgotten": self.upper < 1.0,
+            "remembered": attacked is True,
+            "unlike": self.p_unlike is not None and other <= LEVEL and self.forgotten,
+            "alike": enough and min(self.p, other) > LEVEL,
+            "undecided": self.lower < 1.0,
+        }
+        return next((name for name, holds in said.items() if holds), "forgotten")
+
+    @property
+    def answer(self) -> Answer:
+        """The `outcome` in short."""
+        return ANSWERS[self.outcome]
 
     @cached_property
     def void(self) -> bool:
@@ -166,12 +193,13 @@ class Forgetting(Named, Shown):
         """Whether the target's losses are below those of most query models, beyond chance."""
         target = self.losses["target"][0]
         lower = [lies_lower(target, query) for query in self.losses["query"]]
-        return self.target > self.chance and 2 * sum(lower) > len(lower)
+        beyond = self.target > self.chance and 2 * sum(lower) > len(lower)
+        return beyond and not self.void
 
     @property
     def unlike(self) -> bool:
-        """Whether it counts as forgotten and yet differs from the calibration models."""
-        return self.p_unlike is not None and self.p_unlike <= LEVEL and self.forgotten
+        """Whether rho is 1 or more, and yet it differs from the calibration models: undecided."""
+        return self.outcome == "unlike"
 
     @property
     def alike(self) -> bool:
@@ -181,10 +209,7 @@ class Forgetting(Named, Shown):
         calibration models is what can be shown. It takes 19 of them, and no membership attack that
         finds something.
         """
-        enough = 1 / (len(self.calibration) + 1) <= LEVEL
-        within = self.p_unlike is not None and min(self.p, self.p_unlike) > LEVEL
-        decided = self.void or self.answer == "not forgotten"
-        return not decided and enough and within and not self.remembered
+        return self.outcome == "alike"
 
     @property
     def remembered(self) -> bool:
@@ -193,24 +218,24 @@ class Forgetting(Named, Shown):
         A model that was made worse for all samples can be as far from the query model as one that
         never saw the query set. A query set that is easier than unseen samples looks the same.
         """
-        return self.answer != "not forgotten" and self.auc is not None and self.auc.lower > 0.5
+        return self.outcome == "remembered"
 
     @property
     def unproven(self) -> bool:
-        """Whether it counts as not forgotten, and the membership attack finds nothing.
+        """Whether its losses are those of a model that knows it, and no attack finds it: undecided.
 
         The distance falls also for a target that was trained on other data of the query
         set's own kind, if the calibration models were not.
         """
-        return self.answer == "not forgotten" and self.auc is not None and self.auc.lower <= 0.5
+        return self.outcome == "unproven"
 
     def summary(self) -> str:
         """The answer in three sentences at most."""
-        if self.surpasses:
+        if self.void:
             return (
-                "The target has not forgotten the query set: its losses on it are even lower than "
-                f"those of the query model. rho is {self.rho:.2f}, but takes distances in either "
-                "direction, and says nothing here."
+                "Nothing is decided: the calibration models answer on the query set nearly as the "
+                f"query model does, so no target could differ from them. rho is {self.rho:.2f}, "
+                "and says nothing here."
             )
         upper = f"{self.upper:.2f}" if math.isfinite(self.upper) else "no upper end"
         number, closer = len(self.calibration), int((self.calibration <= self.target).sum())
@@ -219,40 +244,37 @@ class Forgetting(Named, Shown):
         )
         if number == 1:
             which = f"The one calibration model is{'' if closer else ' not'}"
-        rule = {
-            "forgotten": "By the paper's rule the target has forgotten the query set",
-            "not forgotten": "By the paper's rule the target has not forgotten the query set",
-            "undecided": "The paper's rule does not decide whether the query set is forgotten",
-        }[self.answer]
-        p_unlike = probability(self.p_unlike or 0.0)
-        attack = ""
+        rule = "The paper's rule does not decide whether the query set is forgotten"
+        if self.upper < 1.0 or self.lower >= 1.0:
+            alone = "" if self.answer in ("forgotten", "not forgotten") else " alone"
+            has = "has not" if self.upper < 1.0 else "has"
+            rule = f"By the paper's rule{alone} the target {has} forgotten the query set"
+        first = (
+            f"{rule}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit. "
+            f"{which} as close to the query model as the target: p = {probability(self.p)}."
+        )
+        if self.surpasses:
+            done = "" if self.unproven else " has not forgotten the query set: it"
+            first = (
+                f"The target{done} has losses on the query set that are even lower than those of "
+                f"the query model. rho is {self.rho:.2f}, but takes distances in either "
+                "direction, and says nothing here."
+            )
+        p_unlike, attack = probability(self.p_unlike or 0.0), ""
         if self.auc is not None:
             attack = f"AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to {self.auc.upper:.2f}"
-        last = ""
-        if self.remembered:
-            last = (
-                " But its losses on the query set are lower than on samples that it never saw "
-                f"({attack}): unless the set is easier than these, something is left of it."
-            )
-        elif self.unlike:
-            last = (
-                f" But it does not answer as they do either (p = {p_unlike}): one that never saw "
-                "the query set would."
-            )
-        elif self.alike:
-            last = (
-                f" It differs from them in no direction (p = {p_unlike}): it answers as a model "
-                "that never saw the query set."
-            )
-        elif self.unproven:
-            last = (
-                " But its losses on the query set are not shown to be lower than on samples that "
-                f"it never saw ({attack}): training on other data like the query set would do that."
-            )
-        return (
-            f"{rule}: rho is {self.rho:.2f} ({self.lower:.2f} to {upper}), and 1 is the limit. "
-            f"{which} as close to the query model as the target: p = {probability(self.p)}.{last}"
-        )
+        last = {
+            "remembered": " But its losses on the query set are lower than on samples that it "
+            f"never saw ({attack}): unless the set is easier than these, something is left of it.",
+            "unlike": f" But it does not answer as they do either (p = {p_unlike}): one that never "
+            "saw the query set would.",
+            "alike": f" It differs from them in no direction (p = {p_unlike}): it answers as a "
+            "model that never saw the query set.",
+            "unproven": " But its losses on the query set are not shown to be lower than on "
+            f"samples that it never saw ({attack}): training on other data like the query set "
+            "would do that.",
+        }.get(self.outcome, "")
+        return f"{first}{last}"
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data, without the losses; no upper end is None."""

@@ -51,13 +51,13 @@ _LABELS = {
     "forgotten": ("Forgotten", "not-found"),
     "undecided": ("Not enough data to decide", "undecided"),
 }
-"""What there is to say, the most important first: the label and the tone."""
+"""Of each outcome, the label and the tone."""
 
 
 @report_of.register
 def forgetting_report(result: Forgetting) -> Report:
     """What there is to say about whether a query set was forgotten."""
-    kind = _kind(result)
+    kind = result.outcome
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
@@ -96,7 +96,13 @@ def forgetting_report(result: Forgetting) -> Report:
             ),
             *([] if kind == "void" else [level]),
             *(
-                [sentence("forgetting.remainder", left=percent_of(left, digits=0))]
+                [
+                    sentence(
+                        "forgetting.remainder",
+                        left=percent_of(left, digits=0),
+                        queries=len(result.losses["query"]),
+                    )
+                ]
                 if left is not None and kind in ("alike", "forgotten")
                 else []
             ),
@@ -143,12 +149,6 @@ def forgetting_report(result: Forgetting) -> Report:
         sections=sections_of(result),
         brief=[result.summary()],
     )
-
-
-def _kind(result: Forgetting) -> str:
-    """Which of `_LABELS` holds."""
-    kinds = ("surpasses", "remembered", "void", "unlike", "alike", "unproven")
-    return next((kind for kind in kinds if getattr(result, kind)), result.answer.replace(" ", "_"))
 
 
 @section(Forgetting, "Distances", specialist=True)

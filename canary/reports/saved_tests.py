@@ -16,14 +16,14 @@ from canary.gate.check_result import (
 )
 from canary.gate.forgetting_limit import Compared
 from canary.gate.subjects import subject_of
-from canary.membership.forgetting_result import Answer
+from canary.membership.forgetting_result import ANSWERS, Answer
 from canary.records.about import About
 from canary.records.versioned_json import digest_of
 from canary.reports.attack_wording import ends_of
 from canary.reports.document import Report, Text, said, said_in_one, sentence
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.wording import ended, in_words, percent_of
-from canary.statistics.numbers import count, picked, plural, probability
+from canary.statistics.numbers import count, plural, probability
 from canary.statistics.roc import Estimate
 
 
@@ -205,14 +205,18 @@ def _rounded(reached: Interval, found: _Membership) -> tuple[float, dict[str, fl
 
 
 def _forgetting(found: _Forgetting, digest: str) -> Evidence:
-    kind = "void" if found.void else found.answer.replace(" ", "_")
-    flags = picked(found, "alike", "unlike", "remembered", "unproven")
-    label = sentence("trial.forgetting.label", **{kind: True, **flags})
-    more = said("trial.forgetting.more", **{kind: True, **flags})
+    held = (flag for flag in ANSWERS if getattr(found, flag, False))
+    kind = next(held, found.answer.replace(" ", "_"))
+    answer = ANSWERS[kind]
+    label = sentence("trial.forgetting.label", **{kind: True})
+    more = said("trial.forgetting.more", **{kind: True})
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
     sure = percent_of(found.confidence, digits=None)
     rho = f"{found.rho:.2f} ({found.lower:.2f} to {upper} at {sure} confidence)"
-    results = [*said("trial.forgetting.result", rho=rho, p=probability(found.p)), *more]
+    measured = (
+        [] if found.void else said("trial.forgetting.result", rho=rho, p=probability(found.p))
+    )
+    results = [*measured, *more]
     sizes = {
         "samples": found.samples,
         "calibration": len(found.calibration),
@@ -228,7 +232,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         said_in_one("trial.forgetting.method", **sizes),
         said_in_one("trial.forgetting.access"),
         results,
-        metrics=[
+        metrics=[] if found.void else [
             Metric("forgetting_rho", "Ratio rho of forgetting (1 or more counts as forgotten)",
                    round(found.rho, 4), ends),
             Metric("forgetting_p", "p-value of forgetting", round(found.p, 6)),
@@ -239,8 +243,9 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         label=label,
         sentences=results,
         notes=ended(found.notes),
-        unsaid=said("forgetting.unsaid", samples=found.samples, done=True),
-    )
+        unsaid=said("forgetting.unsaid", samples=found.samples, known=answer == "not forgotten",
+                    done=answer in ("forgotten", "no trace found")),
+    )  # fmt: skip
     return Evidence(made, _named(found.about), [trial], _software(found.versions), digest)
 
 

@@ -97,13 +97,14 @@ def _place(name: str) -> int:
 
 
 def measures(query: Any, target: Any, calibration: Sequence[Any], unseen: Any) -> dict[str, Any]:
-    """What `canary.forgotten` says of one target, without the notes."""
+    """Of one target: the answer by the paper's rule alone, and what `canary.forgotten` adds."""
     one = canary.forgotten(query, target, calibration, unseen=unseen, resamples=RESAMPLES)
     assert one.auc is not None
+    below, above = one.upper < 1, one.lower >= 1
     return {
         "rho": one.rho,
         "interval": [one.lower, one.upper],
-        "answer": one.answer,
+        "answer": "not forgotten" if below else "forgotten" if above else "undecided",
         "further": next((word for word in FURTHER if getattr(one, word)), None),
         "distance": one.target,
         "calibration": float(one.calibration.mean()),

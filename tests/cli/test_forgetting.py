@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import canary
 from canary.membership.forgetting import forgotten
+from canary.membership.forgetting_result import ANSWERS
+from canary.reports.builders import report_of
+from canary.reports.saved_tests import saved_test
+from canary.statistics.roc import Estimate
 
 
 @pytest.fixture
@@ -75,3 +82,71 @@ def test_no_answer_is_told_from_an_answer_by_exit_code(command, words):
     assert outcome.document["answer"] == "undecided"
     assert outcome.code == 3
     assert Path("found/report.html").exists()
+
+
+TONES = {
+    "forgotten": "not-found",
+    "no trace found": "not-found",
+    "something is left": "memorized",
+    "not forgotten": "memorized",
+}
+SAID = {
+    "forgotten": "the data is forgotten",
+    "no trace found": "No trace of the data was found",
+    "something is left": "Something may be left",
+    "not forgotten": "data is not forgotten",
+}
+
+
+def test_all_places_give_one_answer_whatever_was_found(command, words, monkeypatch):
+    """JSON, headline, check, annex and exit code, for each combination of what there is to find."""
+    monkeypatch.setattr("canary.records.validation.version", lambda _: "1")  # read 600 times
+    found = forgotten("query.npz", "target.npz", ["one.npz", "two.npz"], resamples=20)
+    low, middle, high = (np.full((1, 40), loss) for loss in (0.1, 0.5, 1.0))
+    attacks = (None, Estimate(0.5, 0.4, 0.6), Estimate(0.8, 0.7, 0.9))
+    ends = ((0.5, 0.6, 0.7), (0.8, 0.9, 1.1), (0.8, 1.05, 1.1), (1.1, 1.2, 1.3))
+    reached = {}
+    for void, surer, models, rho, p, auc in product(
+        (True, False), (True, False), (2, 19), ends, (0.01, 0.5), attacks
+    ):
+        result = replace(
+            *(found,),
+            **dict(zip(("lower", "rho", "upper"), rho, strict=True)),
+            target=0.9,
+            losses={
+                "query": high if void else middle,
+                "target": low if surer else high,
+                "calibration": np.repeat(middle if void else high, models, axis=0),
+            },
+            calibration=np.full(models, 0.8),
+            p=0.5,
+            p_unlike=p,
+            auc=auc,
+        )
+        written, page = result.to_dict(), report_of(result)
+        answer, annex = written["answer"], saved_test(result).report.label
+        verdict = canary.check(result, forgotten=True).outcome
+        case = (void, surer, models, rho, p, auc, answer, page.label, annex, verdict)
+        assert (written["void"], page.label == "The test is void") == (void, void), case
+        if void:
+            assert answer == "undecided", case
+            assert page.tone == "suspect", case
+            assert result.summary().startswith("Nothing is decided"), case
+            assert "do not record" not in result.summary().lower(), case
+            assert annex.startswith("The test is void"), case
+        else:
+            assert page.tone == TONES.get(answer, "undecided"), case
+            assert SAID.get(answer, "does not decide") in annex, case
+        if surer and not void:
+            assert answer == ("undecided" if auc == attacks[1] else "not forgotten"), case
+        assert (verdict == "failed") is (answer == "not forgotten"), case
+        assert verdict != "passed" or answer in ("forgotten", "no trace found"), case
+        assert verdict == "passed" or answer != "forgotten", case
+        reached[result.outcome] = result
+    assert set(reached) == set(ANSWERS)
+    for result in {one.answer: one for one in reached.values()}.values():
+        monkeypatch.setattr("canary.membership.forgetting.forgotten", lambda *_, r=result, **__: r)
+        outcome = command(*words, "--json")
+        assert outcome.code == (3 if result.answer == "undecided" else 0)
+        assert outcome.document["answer"] == result.answer
+        assert report_of(result).label in outcome.err

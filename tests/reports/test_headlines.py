@@ -229,7 +229,7 @@ CASES = {
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
         "tested model is, or closer. So it is not unusual. A small remainder is not excluded. "
         "This test would have noticed a model that "
-        "knows about 5 % of the data or more as well as the trained model does.",
+        "knows about 5 % of the data or more as well as the model that was trained on it does.",
         "You may record that the deletion was tested, and that no trace was found. But this report "
         "does not say which model was tested: have it named before you file the report.",
     ),
@@ -265,7 +265,7 @@ CASES = {
         lambda: of_deletion(losses(-2.0, 3)),
         "Changed, but not as if forgotten",
         "it does not answer like a model that never saw the data",
-        "Compare the tested model with models that were trained again without the data",
+        "Then compare the tested model with models that were trained again without the data",
     ),
     "deletion, too few models": (
         lambda: of_deletion(losses(0.0, 3), OTHERS[:3]),
