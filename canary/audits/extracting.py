@@ -23,7 +23,7 @@ from canary.models.loading import load
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
-from canary.scoring.batcher import Batcher, announce
+from canary.scoring.batcher import Batcher, announce, requests_of
 from canary.scoring.start_notes import StartChoice
 from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
@@ -316,6 +316,7 @@ def _search(
             "start": start.to_dict(),
             "context": question.encoder.context,
             "batch_size": question.options.batch_size,
+            **requests_of(model),
             "versions": versions(),
         },
         notes=(

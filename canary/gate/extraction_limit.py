@@ -117,9 +117,12 @@ def _finding(
                 f", and {len(named)} of {number} may be among the first {top}, such as "
                 f"{named[0].id}"
             )
+            more = "a larger extraction_budget (--extraction-budget)"
+            if extraction.stopped == "requests":
+                more = "more requests (--max-requests)"
             cure = (
-                "audit again with a larger extraction_budget (--extraction-budget), or with more "
-                "draws or a larger budget, which show where those canaries are"
+                f"audit again with {more}, or with more draws or a larger budget, which show where "
+                "those canaries are"
             )
         else:
             if extraction.rest_bits is not None:

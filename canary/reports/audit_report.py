@@ -32,7 +32,7 @@ from canary.reports.exposure_figures import (
     histogram_figure,
 )
 from canary.reports.limits import basis_of, learned_copies, listed, planting
-from canary.reports.recovery import counts, learned_unfound, recovered
+from canary.reports.recovery import counts, cut_searches, learned_unfound, recovered
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
@@ -104,22 +104,22 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
     """What to know first, in plain words; of the start token the details are for specialists."""
     start = audit.start
     details = () if start is None else start.notes
-    rest = [note for note in ended(said_of_it) if note not in ended(details)]
+    known: list[Text] = [*cut_searches(audit)]
+    known += [note for note in ended(said_of_it) if note not in ended(details)]
     if start is None or start.own or start.tested or not audit.canaries_in_corpus:
-        return [*rest]
+        return known
     if start.rivals:
         risk = sentence("start.rivals")
     else:
         before = {None: "nothing", "\n": "newline"}.get(start.token, "other")
         before = "context" if start.context or audit.settings.get("context") else before
         risk = sentence("start.risk", **{before: True}, name=shown_start(start.token))
-    return [(Span(risk, "strong"),), *rest]
+    return [(Span(risk, "strong"),), *known]
 
 
 def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
     """How many secrets an attacker recovers, and in how many guesses each."""
-    audit = with_search(audit)
-    yield from recovered(audit, limit_bits)
+    yield from recovered(audit := with_search(audit), limit_bits)
     yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
 
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from canary.audits.audit_result import Audit, CanaryResult, median_bits
+from canary.audits.extraction import Extraction
 from canary.audits.search_ranks import with_search
-from canary.reports.document import Table, Text, said_in_one
+from canary.reports.document import Table, Text, said_in_one, words_of
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
-from canary.statistics.numbers import copies, count
+from canary.statistics.numbers import copies, count, plural
 
 COLUMNS = ("Copies", "Secrets", "Found", "Guesses needed (median)", "Exposure, bits (median)")
 """Of `rows`."""
@@ -137,6 +138,24 @@ def _in_guesses(exposures: Sequence[Exposure]) -> str:
     return "at the first guess" if most == 1 else f"in at most {count(most)} guesses"
 
 
+def cut_searches(audit: Audit) -> Iterator[Text]:
+    """That searches ended before their proof for want of requests; nothing of others."""
+    cuts = [_cut(some) for some in audit.extractions if some.stopped == "requests"]
+    yield from dict.fromkeys(cut for cut in cuts if cut)
+
+
+def _cut(extraction: Extraction) -> Text:
+    """That a search was cut by a limit that the user may raise, if it was."""
+    by, settings = extraction.stopped, extraction.settings
+    sent = settings.get("requests_in_this_run")
+    requests = plural(sent, "request") if sent else "all requests"
+    values = {"requests": by == "requests" and requests, "budget": by == "budget"}
+    if not any(values.values()):
+        return ""
+    spent = plural(settings.get("budget", extraction.queries), "query", "queries")
+    return said_in_one("outcome.cut", **values, spent=spent)
+
+
 def searched(audit: Audit) -> Iterator[Text]:
     """What a search recovered that did not know the secrets, format by format."""
     for extraction in audit.extractions:
@@ -154,6 +173,7 @@ def searched(audit: Audit) -> Iterator[Text]:
                 number=len(names),
                 tried=tried,
                 more=len(Recovery(mine).sure) > len(found),
+                cut=words_of(_cut(extraction)),
             )
 
 
@@ -198,10 +218,16 @@ def first_guesses(audit: Audit) -> str:
     return f"the first {' to '.join(dict.fromkeys(first))} guesses".replace(" 1 guesses", " guess")
 
 
+def _within_first(audit: Audit) -> str:
+    """Within which guesses nothing was found, and whether a longer search may still find it."""
+    cut = " (the search was cut short)" if any(cut_searches(audit)) else ""
+    return f" within {first_guesses(audit)}{cut}"
+
+
 def learned_unfound(audit: Audit, learned: str) -> Text:
     """That no secret was found, and which look learned all the same."""
     share, typical = Recovery(audit.injected).share("planted "), typical_guesses(audit)
-    values = {"share": share[0].upper() + share[1:], "first": f" within {first_guesses(audit)}"}
+    values = {"share": share[0].upper() + share[1:], "first": _within_first(audit)}
     said_of = said_in_one("audit.learned", some=learned, learned=learned, typical=typical, **values)
     return said_of if typical else ""
 
@@ -214,7 +240,7 @@ def _of_injected(audit: Audit, limit_bits: float | None) -> Text:
     limited = limit_bits is not None
     return said_in_one(
         "outcome", share=share[0].upper() + share[1:], some=exposures, none=not exposures,
-        first="" if limited else f" within {first_guesses(audit)}",
+        first="" if limited else _within_first(audit),
         each=" of its form" if len({c.format for c in found.sure}) > 1 else "", left=found.open,
         open=len(found.open), more=" more" if exposures else "",
         blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,

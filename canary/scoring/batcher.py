@@ -344,6 +344,12 @@ def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0)
         expect(rows(), at_most=at_most)
 
 
+def requests_of(model: LanguageModel) -> dict[str, int]:
+    """How many requests a served model was sent, as settings of a result; nothing of others."""
+    told: dict[str, int] = getattr(model, "requests", dict)()
+    return told
+
+
 def _check_nodes(nodes: Nodes, children: Children, top: int) -> None:
     """Refuse nodes whose arrays do not fit together, or that hold no token up to `top`."""
     _check_whole("nodes.paths", nodes.paths, low=0, high=top, dimensions=2)

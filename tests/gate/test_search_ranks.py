@@ -10,6 +10,8 @@ import pytest
 from gate_audits import SIZE, by_draws, extraction, of_groups, space, trusting
 
 from canary.audits.search_ranks import with_search
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
 from canary.reports.sentences import answer
 from canary.statistics.exposures import UNIFORM_DRAWS
 
@@ -52,3 +54,36 @@ def test_a_place_never_makes_a_canary_less_exposed():
     for before, after in zip(plain.canaries, known.canaries, strict=True):
         assert after.exposure.lower_bits >= before.exposure.lower_bits
         assert after.exposure.p_value == before.exposure.p_value
+
+
+@pytest.mark.parametrize(
+    ("stopped", "words", "noted"),
+    [
+        (
+            "requests",
+            "cut by --max-requests after 500 requests: with more, more may be found",
+            True,
+        ),
+        ("budget", "budget of 10,000 queries (--extraction-budget): with more, more may be", False),
+        ("proof", "", False),
+    ],
+)
+def test_a_search_that_was_cut_says_so_at_first(stopped, words, noted):
+    plain, searched = audited([])
+    (found,) = searched.extractions
+    settings = {"requests_in_this_run": 500, "budget": 10_000}
+    for candidates in (tuple(replace(c, proven=False) for c in found.candidates), ()):
+        cut = replace(found, stopped=stopped, settings=settings, candidates=candidates)
+        report = report_of(replace(plain, extractions=(cut,)))
+        came_out = " ".join(words_of(block) for block in report.outcome if isinstance(block, tuple))
+        assert words in came_out
+        assert ("may be found" in came_out) == bool(words)
+        assert any(words in words_of(note) for note in report.notes if noted) == noted
+        # Neither the headline nor what came out reads as if a longer search could find no more.
+        none = words_of(report.sentences[0]) + came_out
+        assert ("(the search was cut short)" in none) == noted
+        verdict = trusting(replace(plain, extractions=(cut,)), max_exposure_bits=12)
+        assert any(words in words_of(note) for note in report_of(verdict).notes if noted) == noted
+        extracted = trusting(replace(plain, extractions=(cut,)), no_extraction=True)
+        cures = [f.cure for f in extracted.findings if f.check == "extraction"]
+        assert ("--max-requests" in str(cures)) == noted

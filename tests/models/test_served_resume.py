@@ -120,6 +120,7 @@ def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path,
             stages.append((found.stopped, len(found.candidates), found.proven))
             if found.stopped != "requests":
                 break
+            assert found.settings["requests_in_this_run"] == handshake + more
             assert not found.proven
             assert found.rest_bits is not None
             # What is said to be proven so far is true.

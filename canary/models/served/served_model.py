@@ -137,6 +137,10 @@ class ServedModel:
         """Nothing is held here."""
         return Memory(_FREE_BYTES, 1)
 
+    def requests(self) -> dict[str, int]:
+        """How many requests were sent in this run, retries included."""
+        return {"requests_in_this_run": self._client.sent}
+
     def expect(self, rows: int, *, at_most: int = 0) -> None:
         """Say how many requests are to come, and refuse a run that would not be done.
 
