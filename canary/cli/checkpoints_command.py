@@ -15,8 +15,9 @@ from canary.cli.outputs import Result, check_outputs, factory_file
 @command(
     "checkpoints ./base output/checkpoint-100 output/checkpoint-200 --canaries canaries.json "
     "--out checkpoints/",
-    models="CHECKPOINT...: Folders of one training, or hub ids. The last number of a name is its "
-    "step; the base model, without a number, may come first.",
+    models="CHECKPOINT...: Folders of one training, or hub ids with revisions, such as "
+    "org/model@step-100. The last number of a name or revision is its step. The base model, "
+    "without a number, may come first; of adapters it is measured with the first one off.",
     out="FOLDER: Where canary_history.json and report.html go.",
     draws="[Measurement] N: Candidates drawn per format, the same for all checkpoints.",
 )

@@ -54,6 +54,7 @@ class LocalOptions:
 
     start_token: str | None = None
     context: str = ""
+    revision: str | None = None
     tokenizer: str | None = None
     factory: str | None = None
     dtype: Literal["float32", "bfloat16", "float16"] | None = None
@@ -79,6 +80,7 @@ class LocalOptions:
                 device=self.device,
                 factory=self.factory,
                 workers=workers,
+                revision=self.revision,
             )
 
     def running(self) -> dict[str, Any]:

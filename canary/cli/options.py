@@ -98,6 +98,7 @@ HELP: Mapping[str, str] = {
     "chat_template": "ROLE: The role of the chat message that holds a candidate: assistant, user "
     "or system. The tokenizer's chat template says what comes before it. auto takes the role of "
     "the canary set, none is off.",
+    "revision": "REVISION: The branch, tag or commit of a hub id; ID@REVISION means the same.",
     "tokenizer": "PATH: A tokenizer other than the model's; a served model needs one.",
     "factory": "MODULE:FUNCTION: Your function that builds a torch model from its config.json. "
     "canary runs it. path/to/file.py:FUNCTION works as well.",
@@ -139,8 +140,8 @@ PANELS: Mapping[str, str] = {
     "Risk scores": "prior bins scale least smooth",
     "Privacy bound": "coin_flips max_epsilon delta guesses mechanism",
     "Names in the report": "model_name corpus_name auditor",
-    "Model": "start_token start_texts context chat_template tokenizer factory dtype device "
-    "batch_size",
+    "Model": "start_token start_texts context chat_template revision tokenizer factory dtype "
+    "device batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
     "in_flight request_timeout top_k",
     "Ray cluster": "ray workers worker_cpus worker_gpus",

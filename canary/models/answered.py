@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError, NotFiniteError
 from canary.models.decoding import Decoded
+from canary.models.facts import ROUNDING_NATS
 from canary.models.language_model import (
-    ROUNDING_NATS,
     Children,
     Context,
     Expansion,

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from canary.models.facts import ModelFacts
 from canary.models.language_model import (
     Children,
     Context,
@@ -21,7 +22,6 @@ from canary.models.language_model import (
     IntArray,
     Ints,
     Memory,
-    ModelFacts,
     Nodes,
     Rows,
 )

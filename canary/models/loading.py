@@ -38,6 +38,7 @@ def load(
     factory: str | Callable[[dict[str, Any]], Any] | None = None,
     source_text: str | None = None,
     workers: RayWorkers | None = None,
+    revision: str | None = None,
 ) -> LanguageModel:
     """A language model, whatever it was given as.
 
@@ -72,6 +73,8 @@ def load(
         Workers of a cluster (`canary.workers.cluster`) that each load the model, from a
         folder at the same path on all machines or by its hub id, and compute in the place
         of this process. What comes back is a context manager, whose end is theirs.
+    revision : str, optional
+        Of a hub id: a branch, tag or commit; ``load("org/model@revision")`` means the same.
 
     Raises
     ------
@@ -94,6 +97,7 @@ def load(
     >>> model.facts.dtype  # doctest: +SKIP
     'float32'
     """
+    source = _at(revision, source, factory)
     about = {"dtype": dtype, "device": device, "factory": factory, "source_text": source_text}
     if is_url(source):
         source = Endpoint(source)
@@ -141,6 +145,16 @@ def load(
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
         "(canary.models.language_model.LanguageModel)",
     )
+
+
+def _at(revision: str | None, source: Any, factory: Any) -> Any:
+    """The source at a revision: ``id@revision``."""
+    if revision is None:
+        return source
+    if not isinstance(source, str | os.PathLike) or is_url(source) or factory is not None:
+        problem = f"the revision {revision!r} was given, and no hub id"
+        raise InputError(problem, cure="leave it out; only a hub id has revisions")
+    return f"{os.fspath(source)}@{revision}"
 
 
 def _load_spread(

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import ModelError, OutOfMemory
-from canary.models.pretrained import check_weights, read_module, tokenizer_of
+from canary.models.pretrained import folder_of, read_module, tokenizer_of
 from canary.models.torch_support import fingerprint, free_bytes, inference, input_device
 from canary.tokens.fast import FastTokenizer
 
@@ -198,9 +198,9 @@ def load_masked(
     from transformers import AutoModelForMaskedLM
 
     name = os.fspath(source)
-    check_weights(name)
-    tokenizer = tokenizer_of(name)
-    module = read_module(name, dtype, device, kind=AutoModelForMaskedLM)
+    folder = folder_of(name)
+    tokenizer = tokenizer_of(folder)
+    module = read_module(folder, dtype, device, kind=AutoModelForMaskedLM)
     return MaskedModel(module, tokenizer, name=Path(name).name or name)
 
 

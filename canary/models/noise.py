@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from canary.errors import ModelError
 from canary.models.answered import not_finite
+from canary.models.facts import ModelFacts
 from canary.models.language_model import (
     Children,
     Context,
     FloatArray,
     Ints,
     LanguageModel,
-    ModelFacts,
     Nodes,
     Rows,
     Walker,

@@ -1,8 +1,9 @@
 """From a folder or hub id of `transformers` or `peft` to a model behind the seam.
 
-A model is a config, and weights in safetensors within the same folder. An index names the files
-of a model in parts. What it names is read by `transformers`, pickles and files elsewhere
-included, so it is looked at before.
+A hub id, or ``id@revision``, becomes the folder in which the hub's cache keeps one commit. A model
+is a config, and weights in safetensors within the same folder. An index names the files of a model
+in parts. What it names is read by `transformers`, pickles and files elsewhere included, so it is
+looked at before.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import importlib.util
 import json
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ _LAYERS = (
     *("num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"),
     *("encoder_layers", "decoder_layers"),
 )
+_SMALL = ["*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken", "*.bpe", "*.codes", "*.vocab"]
 _SAVE = "save the model again with save_pretrained"
 
 
@@ -44,11 +47,18 @@ def load_pretrained(
     phase(f"Loading {source}")
     # The tokenizer first: its absence is found before gigabytes are read.
     seam = pretrained_tokenizer(source, tokenizer)
-    base = _base_of(source)
+    folder = folder_of(source)
+    base = folder_of(_base_of(folder))
     module = read_module(base, dtype, device)
-    if base != source:
-        module = _with_adapter(module, source)
-    return wrap_pretrained(module, seam, name=Path(source).name or source, source_text=source_text)
+    if base != folder:
+        module = _with_adapter(module, folder)
+    name = Path(source).name or source
+    model: Any = wrap_pretrained(module, seam, name=name, source_text=source_text)
+    place = Path(folder).absolute()
+    if place.parent.name == "snapshots":
+        model.facts = replace(model.facts, revision=place.name)
+    loaded: LanguageModel = model
+    return loaded
 
 
 def pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
@@ -56,15 +66,57 @@ def pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
 
     A ModelError if the model's folder or weights, or the tokenizer, are missing or damaged.
     """
-    base = _base_of(source)
-    for part in {source, base}:
-        check_weights(part)
+    folder = folder_of(source, weights=False)
+    base = folder_of(_base_of(folder), weights=False)
     if tokenizer is None:
-        own = any((Path(source) / f"tokenizer{end}.json").is_file() for end in ("", "_config"))
-        tokenizer = source if own else base
+        own = any((Path(folder) / f"tokenizer{end}.json").is_file() for end in ("", "_config"))
+        tokenizer = folder if own else base
     if isinstance(tokenizer, str | os.PathLike):
         tokenizer = tokenizer_of(os.fspath(tokenizer))
     return as_tokenizer(tokenizer)
+
+
+def folder_of(source: str, *, weights: bool = True) -> str:
+    """The folder of a model, looked at; of a hub id one commit, fetched as far as it is missing.
+
+    Of weights only those in safetensors are fetched; without `weights`, config and tokenizer.
+
+    Raises
+    ------
+    ModelError
+        If there is no such folder, model or revision, or what `check_weights` refuses.
+    """
+    name, _, revision = source.partition("@")
+    if revision and Path(name).exists() and not Path(source).exists():
+        problem = f"the revision {revision!r} was given, and {name} is a folder"
+        raise InputError(problem, cure="leave it out; only a hub id has revisions")
+    if Path(source).exists() or source.startswith((".", "/", "~")):
+        check_weights(source)
+        return source
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = snapshot_download(name, revision=revision or None, allow_patterns=_SMALL)
+        if weights:
+            wanted = _weights_of(Path(found))
+            snapshot_download(name, revision=Path(found).name, allow_patterns=wanted)
+    except (OSError, ValueError) as error:  # of the hub, its cache, or a name that is none
+        raise ModelError(
+            f"is no folder here, and the hub gives nothing by that name ({first_line(error)})",
+            cure="check the path, or the hub id, its revision and the connection",
+            where=source,
+        ) from error
+    if weights:
+        check_weights(found)
+    return found
+
+
+def _weights_of(folder: Path) -> list[str]:
+    """The names of a model's files of weights."""
+    index = folder / f"model{_INDEX}"
+    if index.is_file():
+        return [_plain(name, where=str(index)) for name in _named(index)]
+    return [f"{kind}{_WEIGHTS}" for kind in ("model", "adapter_model")]
 
 
 def wrap_pretrained(
@@ -198,13 +250,9 @@ def first_line(error: BaseException) -> str:
 def check_weights(source: str) -> None:
     """Refuse a folder whose weights are not in safetensors, or come from elsewhere.
 
-    Its index may name no file of another kind, elsewhere, or none. Of a hub id, whose files are
-    side by side, the index is fetched and looked at.
+    Its index may name no file of another kind, elsewhere, or none.
     """
     folder = Path(source)
-    if not folder.exists() and not source.startswith((".", "/", "~")):
-        _check_index_of_hub(source)
-        return
     adapter = (folder / _ADAPTER).is_file()
     if not adapter:
         config = read_config(folder)
@@ -235,11 +283,13 @@ def _base_of(source: str) -> str:
     path = Path(source) / _ADAPTER
     if not path.is_file():
         return source
-    named = _read_object(path).get("base_model_name_or_path")
+    described = _read_object(path)
+    named = described.get("base_model_name_or_path")
     if not isinstance(named, str) or not named:
         cure = "set base_model_name_or_path in it to the base model's folder or hub id"
         raise ModelError(f"{_ADAPTER} names no base model", cure=cure, where=source)
-    return named
+    revision = None if Path(named).exists() else described.get("revision")
+    return f"{named}@{revision}" if revision else named
 
 
 def _read_object(path: Path) -> dict[str, Any]:
@@ -252,19 +302,6 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ModelError("is not a JSON object", cure=_SAVE, where=str(path))
     return content
-
-
-def _check_index_of_hub(source: str) -> None:
-    from transformers.utils.hub import cached_file
-
-    kinds = ("gated_repo", "missing_entries", "connection_errors")
-    quiet = {f"_raise_exceptions_for_{kind}": False for kind in kinds}
-    try:
-        index = cached_file(source, f"model{_INDEX}", **quiet)
-    except (OSError, ValueError):
-        return  # whoever reads the model says what is wrong
-    for name in _named(Path(index)) if index else ():
-        _plain(name, where=f"{source}/model{_INDEX}")
 
 
 def _check_layers(folder: Path, config: dict[str, Any]) -> None:

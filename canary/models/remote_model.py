@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from canary.errors import ServerError
+from canary.models.facts import ModelFacts
 from canary.models.language_model import (
     Children,
     Context,
@@ -22,7 +23,6 @@ from canary.models.language_model import (
     IntArray,
     Ints,
     Memory,
-    ModelFacts,
     Moments,
     Nodes,
     Rows,

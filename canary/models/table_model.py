@@ -18,17 +18,8 @@ from canary.errors import ModelError
 from canary.models.answered import not_normalised
 from canary.models.decoded_tokens import decoded_tokens
 from canary.models.decoding import Decoded, Scheme
-from canary.models.language_model import (
-    ROUNDING_NATS,
-    Children,
-    Context,
-    FloatArray,
-    Ints,
-    Memory,
-    ModelFacts,
-    Moments,
-    Rows,
-)
+from canary.models.facts import ROUNDING_NATS, ModelFacts
+from canary.models.language_model import Children, Context, FloatArray, Ints, Memory, Moments, Rows
 from canary.models.state_cache import NONE, SlabWalker, Slots
 from canary.tokens.tokenizer import Tokenizer
 

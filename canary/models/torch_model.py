@@ -19,6 +19,7 @@ from canary.errors import ModelError
 from canary.models.by_scoring import RowWalker
 from canary.models.decoded_tokens import decoded_tokens
 from canary.models.decoding import Decoded, Scheme
+from canary.models.facts import ModelFacts
 from canary.models.language_model import (
     Children,
     Context,
@@ -27,7 +28,6 @@ from canary.models.language_model import (
     IntArray,
     Ints,
     Memory,
-    ModelFacts,
     Moments,
     Nodes,
     Rows,

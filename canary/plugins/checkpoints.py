@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Unpack
 
 from canary.audits.history import History
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import InputError, ModelError
+from canary.errors import InputError, ModelError, UnsupportedError
+from canary.models.adapters import adapters_off, has_adapters
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.plugins.moment_taker import MomentTaker
@@ -21,7 +22,7 @@ from canary.records.sealing import sealed
 from canary.records.validation import built, versions
 from canary.scoring.run_options import Running, RunOptions
 
-_STEP = re.compile(r"(\d+)\D*$")
+_STEP, _COMMIT = re.compile(r"(\d+)\D*$"), re.compile(r"[0-9a-f]{40}")
 
 
 class _NoBatches(TrainingBatches):
@@ -38,7 +39,7 @@ def steps_of_names(models: Sequence[str | os.PathLike[str]]) -> list[int]:
     InputError
         If there is no checkpoint, another name has no number, or two have the same.
     """
-    found = [_STEP.search(Path(model).name) for model in models]
+    found = [_STEP.search(_named(os.fspath(model))) for model in models]
     steps = [int(match[1]) if match else 0 for match in found]
     nameless = [os.fspath(m) for m, match in zip(models, found, strict=True) if not match]
     if not models or len({*steps}) < len(steps):
@@ -52,6 +53,14 @@ def steps_of_names(models: Sequence[str | os.PathLike[str]]) -> list[int]:
             where="models",
         )
     return steps
+
+
+def _named(model: str) -> str:
+    """What may name a step: the revision of a hub id unless it is a commit, or else the name."""
+    name, at, revision = model.partition("@")
+    if at and not Path(model).exists():
+        return "" if _COMMIT.fullmatch(revision) else revision
+    return Path(name).name
 
 
 @sealed
@@ -70,8 +79,10 @@ def exposure_over(
     Parameters
     ----------
     models : sequence of path-like
-        Folders of one training, or hub ids; the last number of a name is its step. The base model
-        may come first, without a number: it is step 0, before any training.
+        Folders of one training, or hub ids, also with a revision (``org/model@step-100``); the last
+        number of a name or revision is its step. The base model may come first, without a number:
+        it is step 0, before any training. Where it is not named, and the first checkpoint is an
+        adapter of peft, the base is measured with the adapter off.
     canaries : CanarySet
     path : path-like
         Where the history is saved after each checkpoint. A call that was stopped goes on from
@@ -129,6 +140,8 @@ def exposure_over(
                 kept.resume(earlier, step=max(known, default=0))
             batches = _NoBatches(canaries, tokenizer, options, kept.say)
             taker = MomentTaker(canaries, tokenizer, options, batches, kept, strict=True)
+            if not known and step > 0 and has_adapters(model):
+                _take_base(model, taker)
         if getattr(model.tokenizer, "fingerprint", "") != getattr(tokenizer, "fingerprint", ""):
             raise ModelError(
                 "has another tokenizer than the first checkpoint",
@@ -146,3 +159,13 @@ def exposure_over(
             taker.release()
             kept.save()
     return kept.history
+
+
+def _take_base(model: LanguageModel, taker: MomentTaker) -> None:
+    """Step 0, the base model of an adapter; it is said why if it cannot be had."""
+    try:
+        with adapters_off(model) as base:
+            taker.take(base, 0, None, whatever=True)
+    except UnsupportedError as error:
+        taker.kept.say({"base": f"step 0, the base model, is not measured: {error}"})
+    taker.release()

@@ -24,8 +24,8 @@ from canary.models.answered import (
     not_normalised,
 )
 from canary.models.decoding import Decoded, Scheme, TellsDecoding
+from canary.models.facts import ROUNDING_NATS
 from canary.models.language_model import (
-    ROUNDING_NATS,
     Children,
     Expansion,
     FloatArray,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, NotFiniteError
 from canary.models.classifier import Classifier
-from canary.models.language_model import ROUNDING_NATS
+from canary.models.facts import ROUNDING_NATS
 from canary.records.progress import Advance
 from canary.scoring.batch_loop import BatchLoop
 

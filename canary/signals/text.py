@@ -59,7 +59,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.models.language_model import ROUNDING_NATS, FloatArray
+from canary.models.facts import ROUNDING_NATS
+from canary.models.language_model import FloatArray
 from canary.registry import Registry
 
 Floats = NDArray[np.float64]

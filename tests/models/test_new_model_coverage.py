@@ -7,7 +7,8 @@ from small_models import CHARACTERS, character_tokenizer, conforms
 
 import canary
 from canary.models.by_scoring import RowModel
-from canary.models.language_model import ModelFacts, Rows
+from canary.models.facts import ModelFacts
+from canary.models.language_model import Rows
 from canary.models.noise import with_measured_noise
 from canary.tokens.fast import as_tokenizer
 

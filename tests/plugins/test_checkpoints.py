@@ -72,3 +72,33 @@ def test_bad_input(saved, tmp_path):
     other.save_pretrained(later)
     with pytest.raises(ModelError, match="another tokenizer than the first"):
         exposure_over([saved[1], later], some(), path=tmp_path / "h.json", draws=50)
+
+
+@pytest.mark.filterwarnings("ignore:.*tie_word_embeddings", "ignore:`is_gradient:FutureWarning")
+def test_the_base_of_adapters_is_the_first_moment(saved, tmp_path, caplog):
+    """Without another load; and where it cannot be had, it is said why."""
+    import torch
+
+    peft, base = pytest.importorskip("peft"), canary.load(saved[0])
+    options = {"r": 2, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM"}
+
+    def adapter(name, **more):
+        torch.manual_seed(3)
+        config = peft.LoraConfig(**options, **more, init_lora_weights=False)
+        module = peft.get_peft_model(canary.load(saved[0]).module, config)
+        module.peft_config["default"].base_model_name_or_path = saved[0]
+        module.save_pretrained(tmp_path / name)
+        return tmp_path / name
+
+    told, path = [], tmp_path / "history.json"
+    tuned = adapter("checkpoint-7")
+    history = exposure_over([tuned], some(), path=path, draws=50, say=told.append)
+    assert [moment.step for moment in history.measured] == [0, 7]
+    assert told == [str(tuned)]
+    wanted = [c.px_bits for c in canary.exposure(base, some(), draws=50)]
+    assert list(history.measured[0].px_bits) == pytest.approx(wanted, abs=1e-3)
+    assert list(history.measured[1].px_bits) != pytest.approx(wanted, abs=1e-3)
+    biased = adapter("checkpoint-8", bias="all")
+    history = exposure_over([biased], some(), path=tmp_path / "other.json", draws=50)
+    assert [moment.step for moment in history.measured] == [8]
+    assert "step 0, the base model, is not measured" in caplog.text

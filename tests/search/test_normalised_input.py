@@ -14,7 +14,8 @@ from canary.corpus.canaries import CanarySet
 from canary.errors import ModelError
 from canary.formats.format import Format
 from canary.models.conformance import distributions_are_normalised
-from canary.models.language_model import ROUNDING_NATS, Children, Expansion, ModelFacts, Nodes
+from canary.models.facts import ROUNDING_NATS, ModelFacts
+from canary.models.language_model import Children, Expansion, Nodes
 from canary.models.table_model import TableModel
 from canary.scoring.batcher import Batcher
 from canary.tokens.fast import as_tokenizer

@@ -34,7 +34,7 @@ PACKAGES = {
         "[Models](../guides/models.md), [Your own model](../guides/own-models.md) and "
         "[Served models](../guides/served-models.md) are the guides. An adapter for a model of "
         "another kind implements the protocol `LanguageModel`.",
-        "models.language_model: LanguageModel Walker ModelFacts Context Rows Nodes Children "
+        "models.language_model: LanguageModel Walker Context Rows Nodes Children "
         "Expansion Memory Moments Spread TellsMoments TellsQueries most_queries",
         "models.decoding: Scheme Decoded TellsDecoding",
         "models.table_model: TableModel",

@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from canary.models.language_model import Children, Expansion, Memory, ModelFacts, Nodes
+from canary.models.facts import ModelFacts
+from canary.models.language_model import Children, Expansion, Memory, Nodes
 from canary.tokens.arrays import LEAF, TokenTree
 
 EDGES = {

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from canary.errors import InputError, ServerError, UnsupportedError
 from canary.models.by_scoring import RowWalker
+from canary.models.facts import ModelFacts
 from canary.models.language_model import (
     Children,
     Context,
@@ -22,7 +23,6 @@ from canary.models.language_model import (
     IntArray,
     LanguageModel,
     Memory,
-    ModelFacts,
     Nodes,
     Rows,
     Walker,
