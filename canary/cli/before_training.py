@@ -28,7 +28,7 @@ _CONTROLS_ALONE = (
 )
 
 
-TOKENIZER = "PATH: Of a corpus of token ids (.bin): the tokenizer that made it."
+TOKENIZER = "PATH: Of a corpus of token ids: the tokenizer that made it."
 """The help of ``--tokenizer`` where texts need none."""
 WORKERS = "[Options] N: Processes that work at once, each on one file of many."
 
@@ -162,6 +162,8 @@ def generate(
     tokenizer=TOKENIZER,
     workers=WORKERS,
     mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
+    pad="TOKEN: If all rows are blocks of token ids of one length, the special token that fills up "
+    "the block of a canary.",
     check="Check every record, and look for canaries that are already there.",
 )
 def inject(
@@ -171,6 +173,7 @@ def inject(
     out: Path,
     options: PlacingOptions,
     mode: Literal["record", "splice"] = "record",
+    pad: str | None = None,
     check: bool = True,
     seed: Whole = 0,
     workers: Count = 1,
@@ -206,6 +209,7 @@ def inject(
                 **options.reading(),
                 seed=seed,
                 mode=mode,
+                pad=pad,
                 check=check,
                 workers=workers,
                 progress=bars.stage,

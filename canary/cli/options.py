@@ -28,13 +28,14 @@ HELP: Mapping[str, str] = {
     "model of your own.",
     # Corpora.
     "corpus": "CORPUS: A JSONL, CSV or TSV file, or text with a document on each line, each "
-    "compressed or not; a Parquet file; or a .bin of token ids with its .idx (Megatron). Also a "
-    "folder, a quoted pattern, @FILE with a path on each line, or an address of fsspec.",
+    "compressed or not; a Parquet or Arrow file of texts or token ids; or a .bin of token ids "
+    "(Megatron). Also a folder, a quoted pattern, @FILE with a path on each line, or an address "
+    "of fsspec.",
     "corpora": "CORPUS...: JSONL, CSV or TSV files, or text with a document on each line, each "
-    "compressed or not; Parquet files; or .bin files of token ids with their .idx (Megatron). A "
-    "folder means all such files in it, and a quoted pattern such as 'train/*.jsonl' means all "
-    "files that it matches. @FILE names a text file with a path on each line. What only reads "
-    "also takes addresses of fsspec (s3://bucket/folder).",
+    "compressed or not; Parquet or Arrow files of texts or token ids; or .bin files of token ids "
+    "(Megatron). A folder means all such files in it, and a quoted pattern such as "
+    "'train/*.jsonl' means all files that it matches. @FILE names a text file with a path on each "
+    "line. What only reads also takes addresses of fsspec (s3://bucket/folder).",
     "column": "NAME: The field that holds the text or the chat messages. Give it twice for a "
     "parallel pair.  [default: text]",
     "file_format": "NAME: The format of the corpus: FILE-FORMATS.  [default: by the file's name]",
@@ -125,7 +126,7 @@ HELP: Mapping[str, str] = {
 """What options of several commands are: ``METAVAR: words``, or the words alone."""
 
 PANELS: Mapping[str, str] = {
-    "Corpus": "file_format separators beside check",
+    "Corpus": "file_format separators beside pad check",
     "Prose": "kind words",
     "Comparison": "label test_loss test_scores",
     "Measurement": "method budget extraction_budget seconds draws against_base",

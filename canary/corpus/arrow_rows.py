@@ -1,16 +1,17 @@
-"""Arrow tables with text, and Parquet files as corpora, a part of a row group at a time."""
+"""Arrow tables with text or token ids, and Parquet and Arrow files as corpora."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.corpus.addresses import Remote
+from canary.corpus.arrow_tables import ArrowTables, ParquetTables
 from canary.corpus.columns import (
     Beside,
     Edit,
@@ -24,54 +25,75 @@ from canary.corpus.columns import (
 )
 from canary.corpus.corpora import Corpus, Edits, FileCorpus, Position
 from canary.corpus.lines import unreadable
+from canary.corpus.token_columns import TokenColumn, is_token_column
 from canary.errors import CorpusError, EmptyCorpusError, OutputError
 
-_PART = 1 << 25
-"""Bytes of a part, uncompressed; smaller row groups are read as one."""
 
+class TableRows(FileCorpus):
+    """The rows of a file of tables; schema, metadata and codec are kept, parts cut smaller."""
 
-class ParquetRows(FileCorpus):
-    """The rows of a Parquet file; schema, metadata and codec are kept, row groups cut smaller."""
-
-    endings = (".parquet",)
     compressible = False
+    tables: ClassVar[type[ParquetTables | ArrowTables]]
+    tokens: TokenColumn | None = None
 
     def look(self) -> None:
         with self._opened() as file:
-            if file.metadata.num_rows == 0:
+            self.rows = self.last = file.count()
+            if not self.rows:
                 raise EmptyCorpusError.of(self.source)
-            self.shape = shape_in(file.schema_arrow, self.names, self.beside, self.source)
-            self.rows = self.last = file.metadata.num_rows
+            if is_token_column(file.schema, self.names):
+                if self.beside:
+                    raise CorpusError(
+                        "a corpus of token ids has no text beside a canary",
+                        cure="leave beside out",
+                        where=self.source,
+                    )
+                (name,) = self.names
+                self.tokens = TokenColumn(
+                    file.sample(), name, self.tokenizer, self.pad, self.source
+                )
+                self.length = self.tokens.length
+                self.shape = Shape(self.names)
+            else:
+                self.shape = shape_in(file.schema, self.names, self.beside, self.source)
 
     def empty(self) -> tuple[str, ...]:
         with self._opened() as file:
-            (first,) = next(file.iter_batches(batch_size=1)).to_pylist()
+            (first,) = file.sample().slice(0, 1).to_pylist()
         return empty_texts(first, self.shape)
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        if self.tokens is not None:
+            self.tokens.check(texts)
+
+    def needs_quotes(self, texts: Sequence[str]) -> bool:
+        if self.tokens is not None:
+            self.tokens.choose()
+        return self.tokens is not None
 
     def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
         with self._opened() as file:
             for start, table in self._tables(file, self.names):
-                for row, record in enumerate(table.to_pylist(), start):
-                    yield row, row + 1, slots_of(record, self.names)
+                for row, slots in enumerate(self._slots(table), start):
+                    yield row, row + 1, slots
 
     def count(self) -> None:
         self._pass += 1
         self.report(1, 1)
 
     def rewrite(self, edits: Edits, out: Any = None) -> None:
-        import pyarrow.parquet as pq
-
+        values = self.shape.values if self.tokens is None else self.tokens.values
+        edit = edit_rows if self.tokens is None else self.tokens.edited
         with self._opened() as file:
-            schema = file.schema_arrow
-            codec = file.metadata.row_group(0).column(0).compression.lower()
-            codec = {"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec)
-            own = [own_rows(schema, self.shape, edits.texts, self.source)] if edits.inserts else []
+            own = []
+            if edits.inserts:
+                own = [own_rows(file.schema, [*map(values, edits.texts)], self.source)]
             places: list[Any] = sorted(edits.inserts)
-            with pq.ParquetWriter(out, schema, compression=codec) as writer:
+            with file.writer(out) as writer:
                 for start, table in self._tables(file):
                     decisions = self._decisions(table, start, edits)
                     changed = [row for row, changes in decisions.items() if changes]
-                    edited = edit_rows(_taken(changed, table), [decisions[row] for row in changed])
+                    edited = edit(_taken(changed, table), [decisions[row] for row in changed])
                     # What goes in between two tables belongs to the first of them.
                     first = bisect_right(places, start) if start else 0
                     here = places[first : bisect_right(places, start + len(table))]
@@ -81,8 +103,13 @@ class ParquetRows(FileCorpus):
                     if inserts or decisions:
                         whole = _taken(order, table, edited, *own)
                     if len(whole):
-                        writer.write_table(whole, row_group_size=len(whole))
+                        writer.write_table(whole, len(whole))
         self.check_unchanged()
+
+    def _slots(self, table: Any) -> Iterator[list[Slot]]:
+        if self.tokens is not None:
+            return self.tokens.slots(table)
+        return (slots_of(record, self.names) for record in table.to_pylist())
 
     def _decisions(self, table: Any, start: int, edits: Edits) -> dict[int, list[Edit] | None]:
         """What becomes of the rows of a table, but for those that stay as they are."""
@@ -94,8 +121,12 @@ class ParquetRows(FileCorpus):
         if at is not None:
             rows = [row for row in rows if start + row in at]
             texts = _taken(rows, texts)
-        numbered = zip((start + row for row in rows), texts.to_pylist(), strict=True)
-        record = lambda position: table.slice(position - start, 1).to_pylist()[0]  # noqa: E731
+        numbered = zip((start + row for row in rows), self._slots(texts), strict=True)
+
+        def record(position: Any) -> Mapping[str, Any]:
+            row: Mapping[str, Any] = table.slice(position - start, 1).to_pylist()[0]
+            return row if self.tokens is None else self.tokens.record(row)
+
         return {
             position - start: changes
             for position, changes in decided(self, edits, numbered, record).items()
@@ -103,25 +134,16 @@ class ParquetRows(FileCorpus):
 
     def _tables(self, file: Any, columns: Sequence[str] | None = None) -> Iterator[tuple[int, Any]]:
         """The rows as tables of bounded size, each with the number of its first row from 0."""
-        import pyarrow as pa
-
         self._pass += 1
         start = 0
-        for group in range(file.num_row_groups):
-            about = file.metadata.row_group(group)
-            rows = max(1, _PART * about.num_rows // max(about.total_byte_size, _PART))
-            for batch in file.iter_batches(
-                batch_size=rows, row_groups=[group], columns=columns, use_threads=False
-            ):
-                if len(batch):
-                    yield start, pa.Table.from_batches([batch])
-                    start += len(batch)
-                    self.report(start, self.rows)
+        for table in file.parts(columns):
+            yield start, table
+            start += len(table)
+            self.report(start, self.rows)
 
     @contextmanager
     def _opened(self) -> Iterator[Any]:
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
         _ = self.stamp
         try:
@@ -129,11 +151,25 @@ class ParquetRows(FileCorpus):
                 source: Any = self.path
                 if isinstance(source, Remote):
                     source = stack.enter_context(source.open())
-                yield stack.enter_context(pq.ParquetFile(source))
+                yield self.tables(source, stack)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             if isinstance(error, OutputError) or getattr(error, "errno", None):
                 raise
             raise unreadable(self.path, ValueError(str(error).splitlines()[0])) from error
+
+
+class ParquetRows(TableRows):
+    """The rows of a Parquet file."""
+
+    endings = (".parquet",)
+    tables = ParquetTables
+
+
+class ArrowRows(TableRows):
+    """The rows of an Arrow file, or of a stream of Arrow tables in a file, as `datasets` has."""
+
+    endings = (".arrow",)
+    tables = ArrowTables
 
 
 def shape_in(schema: Any, names: tuple[str, ...], beside: Beside, where: str) -> Shape:
@@ -183,27 +219,25 @@ def _holds_chats(schema: Any, name: str, where: str) -> bool:
 def decided(
     corpus: Corpus,
     edits: Edits,
-    rows: Iterable[tuple[int, Mapping[str, Any]]],
+    rows: Iterable[tuple[int, list[Slot]]],
     record: Callable[[Any], Mapping[str, Any]],
 ) -> dict[int, list[Edit] | None]:
-    """What becomes of rows, by their numbers; without those that stay as they are."""
+    """What becomes of rows, by their numbers and texts; without those that stay as they are."""
     decisions = {}
-    names = corpus.shape.names
-    for number, row in rows:
-        changes = corpus.decided(edits, number, number + 1, slots_of(row, names), record)
+    for number, slots in rows:
+        changes = corpus.decided(edits, number, number + 1, slots, record)
         if changes is None or changes:
             decisions[number] = changes
     return decisions
 
 
-def own_rows(schema: Any, shape: Shape, texts: Iterable[str], where: str) -> Any:
-    """A table with a row for each text, null but for what `shape` holds."""
+def own_rows(schema: Any, values: Sequence[Mapping[str, Any]], where: str) -> Any:
+    """A table with a row for each of `values`, null in the other columns."""
     import pyarrow as pa
 
-    values = [shape.values(text) for text in texts]
     arrays = []
     for field in schema:
-        if field.name in {*shape.names, *dict(shape.beside)}:
+        if any(field.name in row for row in values):
             arrays.append(pa.array([row[field.name] for row in values], type=field.type))
         elif not field.nullable:
             raise CorpusError(

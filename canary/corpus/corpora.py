@@ -163,6 +163,13 @@ class FileCorpus(Corpus):
     companion: ClassVar[str] = ""
     """The ending of a second file that goes with it; `rewrite` gets both to write then."""
 
+    tokenizer: Any = None
+    """The one that made a corpus of token ids."""
+    pad: str | None = None
+    """The token that fills up the blocks of such a corpus."""
+    length: int | None = None
+    """Of such blocks."""
+
     def __init__(
         self,
         path: Path,

@@ -57,14 +57,17 @@ class DatasetRows(Corpus):
         if edits.decide is not None:
             numbers: Any = range(self.rows) if edits.at is None else sorted(edits.at)
             chosen = self.dataset if edits.at is None else self.dataset.select(numbers)
-            rows = zip(numbers, self._texts(chosen), strict=True)
+            slots = (slots_of(row, self.names) for row in self._texts(chosen))
+            rows = zip(numbers, slots, strict=True)
             decisions = decided(self, edits, rows, lambda number: arrow[number].to_pylist()[0])
         tables = []
         if changed := [number for number, changes in decisions.items() if changes]:
             table = self.dataset.select(changed).with_format("arrow")[:]
             tables.append(edit_rows(table, [decisions[number] for number in changed]))
         if edits.inserts:
-            tables.append(own_rows(arrow.features.arrow_schema, self.shape, edits.texts, ""))
+            tables.append(
+                own_rows(arrow.features.arrow_schema, [*map(self.shape.values, edits.texts)], "")
+            )
         order = new_order(self.rows, decisions, edits.inserts, edits.texts)
         if not tables:
             return self.dataset.select(order)

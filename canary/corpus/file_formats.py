@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from canary.corpus.addresses import check_here, place_of
-from canary.corpus.arrow_rows import ParquetRows
+from canary.corpus.arrow_rows import ArrowRows, ParquetRows
 from canary.corpus.columns import Column, check_beside, column_names
 from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.dataset_rows import DatasetRows, StreamRows
 from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
 from canary.corpus.lines import compression_of, open_writer, regular_size
 from canary.corpus.megatron import MegatronRows
-from canary.errors import CorpusError, EmptyCorpusError, OutputError
+from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError
 from canary.records.files import CORPORA, atomic_writer
 from canary.records.progress import Progress
 from canary.records.validation import one_of
@@ -31,6 +31,7 @@ FILE_FORMATS.add("csv", CsvRows)
 FILE_FORMATS.add("tsv", TsvRows)
 FILE_FORMATS.add("text", PlainText)
 FILE_FORMATS.add("parquet", ParquetRows)
+FILE_FORMATS.add("arrow", ArrowRows)
 FILE_FORMATS.add("megatron", MegatronRows)
 
 SPLIT = "train"
@@ -45,6 +46,7 @@ def open_corpus(
     file_format: str | None = None,
     beside: Mapping[str, str] | None = None,
     tokenizer: Any = None,
+    pad: str | None = None,
     mode: str = "record",
     progress: Progress = None,
     passes: int = 1,
@@ -69,9 +71,14 @@ def open_corpus(
         if kind.companion:
             check_here(path)
         opened = kind(path, names, beside=others, progress=progress, passes=passes)
-        if isinstance(opened, MegatronRows):
-            opened.tokenizer = tokenizer
+        opened.tokenizer, opened.pad = tokenizer, pad
         opened.look()
+        if pad is not None and opened.length is None:
+            raise InputError(
+                "is no corpus of blocks of token ids, and nothing is filled up",
+                cure="leave pad (--pad) out",
+                where=str(path),
+            )
         return opened
     from datasets import Dataset, IterableDataset
 

@@ -49,6 +49,7 @@ def inject(
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
     tokenizer: Any = None,
+    pad: str | None = None,
     hosts: Sequence[Any] | None = None,
 ) -> D:
     r"""Put canaries into a corpus, as records of their own or within its texts.
@@ -79,7 +80,7 @@ def inject(
         For a stream: rows, by what they hold in `column`, after or in which the canaries
         go. Each must occur exactly once, which is taken on trust; `verify` checks it. Without
         them the stream is read once to find such rows, and must give the same rows again.
-    out, file_format, tokenizer
+    out, file_format, tokenizer, pad
         For a file, as for `inject_file`.
 
     Returns
@@ -128,6 +129,7 @@ def inject(
             separators=separators,
             beside=beside,
             tokenizer=tokenizer,
+            pad=pad,
         )
         return out
     opened = open_corpus(corpus, column, split=split, beside=beside, mode=mode)
@@ -151,6 +153,7 @@ def inject_file(
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
     tokenizer: Any = None,
+    pad: str | None = None,
     check: bool = True,
     workers: int = 1,
     progress: Progress = None,
@@ -158,12 +161,12 @@ def inject_file(
     """Put canaries into a file, as records of their own or within its texts.
 
     What is not touched comes through as it was: byte for byte after decompression, or as
-    equal rows under an equal schema for Parquet. A last line without an end stays last.
+    equal rows under an equal schema for tables. A last line without an end stays last.
 
     Parameters
     ----------
     source : path-like or list of Path
-        Of any format in `FILE_FORMATS`; compressed, unless it is Parquet. A folder, a pattern
+        Of any format in `FILE_FORMATS`; compressed, unless it is a table. A folder, a pattern
         such as ``"train/*.jsonl"`` or a list of files is one corpus, in order of their names.
     target : path-like
         The file to write, in the same format, compressed as its own name says; it
@@ -175,7 +178,10 @@ def inject_file(
     file_format : str, optional
         A name in `FILE_FORMATS`; by the ending of the file's name unless given.
     tokenizer : tokenizer or path, optional
-        Of a corpus of token ids (``.bin``): the one that made it, a fast one.
+        Of a corpus of token ids: the one that made it, a fast one.
+    pad : str, optional
+        Of a corpus whose rows are blocks of token ids of one length: the special token that fills
+        up the block of a canary, such as the one at the end of each text.
     check : bool
         Whether every record is checked, and searched for canaries that are there
         already. Without it the records pass through unread, much faster; splicing needs
@@ -207,7 +213,7 @@ def inject_file(
     again; until then ``TARGET.parts`` notes what is finished. Processes import the running
     script, which needs ``if __name__ == "__main__":``.
 
-    Two passes. Memory holds one record of the corpus (32 MiB of rows for Parquet), some
+    Two passes. Memory holds one record of the corpus (32 MiB of rows of a table), some
     hundred bytes for each copy, and eight for each record where canaries are spliced.
     """
     check_mode(mode, separators)
@@ -227,6 +233,7 @@ def inject_file(
                 "mode": mode,
                 "beside": dict(beside or {}),
                 "tokenizer": tokenizer,
+                "pad": pad,
             },
             seed=whole_number(seed, "inject: seed", at_least=0),
             separators=separators,
@@ -243,6 +250,7 @@ def inject_file(
             file_format=file_format,
             beside=beside,
             tokenizer=tokenizer,
+            pad=pad,
             mode=mode,
             progress=progress,
             passes=2,

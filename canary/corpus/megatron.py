@@ -31,7 +31,6 @@ class MegatronRows(FileCorpus):
     endings = (".bin",)
     compressible = False
     companion = ".idx"
-    tokenizer: Any = None
     _choosy = False  # whether slots say if they are what the tokenizer makes of their texts
 
     def look(self) -> None:

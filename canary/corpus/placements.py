@@ -39,7 +39,7 @@ class Placements(
     lines : mapping of str to tuple of int
         For each injected canary's id the numbers of its records in the new file, from 1,
         ascending: lines of JSON lines and text, records below the header of CSV, rows of
-        Parquet. In many files they are counted on from one file to the next. A record into
+        tables. In many files they are counted on from one file to the next. A record into
         which a canary was spliced twice is there twice.
     column : str or tuple of str
         What holds the canaries' texts.

@@ -142,7 +142,7 @@ def strip_file(
 ) -> Stripped:
     """Remove canaries from a file: the result is the corpus that `inject_file` was given.
 
-    It is equal byte for byte after decompression, or an equal table for Parquet.
+    It is equal byte for byte after decompression, or an equal table for Parquet and Arrow.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def strip_file(
 
     Notes
     -----
-    Memory holds one record, or 32 MiB of rows for Parquet.
+    Memory holds one record, or 32 MiB of rows of a table.
 
     Examples
     --------

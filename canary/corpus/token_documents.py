@@ -21,7 +21,8 @@ SAMPLE = 256
 """Documents by which a corpus is judged, from its beginning to its end."""
 _LONG = 8  # tokens; fewer are the same under many tokenizers
 _SAME = 0.9  # of the documents must be what the tokenizer makes of their texts
-_ALIKE = 0.99  # of the documents begin and end alike
+ALIKE = 0.99
+"""Share of the documents that must be alike, in how they begin and end or in their length."""
 
 
 class TokenTexts:
@@ -58,11 +59,14 @@ class TokenTexts:
         self._tokenizer, self._source = found, source
         added = found.spec.get("added_tokens") or ()
         self._special = {token["id"] for token in added if token.get("special")}
+        self._packed = False
         self.head: tuple[int, ...] = ()
         self.tail: tuple[int, ...] = ()
 
-    def learn(self, documents: Sequence[Ids], *, most: int) -> None:
+    def learn(self, documents: Sequence[Ids], *, most: int, packed: bool = False) -> None:
         """Find `head` and `tail` in some documents; `most` is the largest id that fits.
+
+        Packed ones are cut anywhere, and have all special tokens at both ends as head and tail.
 
         A CorpusError or InputError if the tokenizer is not the one that made them.
         """
@@ -74,11 +78,13 @@ class TokenTexts:
                 where=self._source,
             )
         wordy = [ids for ids in documents if not self._special.issuperset(ids.tolist())]
-        self.head = self._shared(wordy, 1)
-        self.tail = self._shared(wordy, -1)
+        self._packed = packed
+        if not packed:
+            self.head = self._shared(wordy, 1)
+            self.tail = self._shared(wordy, -1)
         bodies = [self.body(ids) for ids in documents]
         longer = [ids for ids in bodies if len(ids) >= _LONG] or [ids for ids in bodies if len(ids)]
-        same = sum(self.is_own(longer, self.texts(longer)))
+        same = sum((self._is_within if packed else self.is_own)(longer, self.texts(longer)))
         if same < _SAME * len(longer):
             raise CorpusError(
                 f"only {same} of {len(longer)} sample documents are what this tokenizer makes of "
@@ -89,12 +95,36 @@ class TokenTexts:
 
     def body(self, ids: Ids) -> Ids:
         """A document without head and tail, as far as it has them."""
-        head, tail = len(self.head), len(self.tail)
+        begin, end = self.span(ids)
+        return ids[begin:end]
+
+    def span(self, ids: Ids) -> tuple[int, int]:
+        """Where the text of a document begins and ends."""
+        if self._packed:
+            words = np.flatnonzero(~np.isin(ids, [*self._special]))
+            return (int(words[0]), int(words[-1]) + 1) if len(words) else (0, 0)
+        head, tail, begin, end = len(self.head), len(self.tail), 0, len(ids)
         if head and tuple(ids[:head].tolist()) == self.head:
-            ids = ids[head:]
-        if tail and tuple(ids[-tail:].tolist()) == self.tail:
-            ids = ids[:-tail]
-        return ids
+            begin = head
+        if tail and tuple(ids[begin:][-tail:].tolist()) == self.tail:
+            end -= tail
+        return begin, end
+
+    def is_special(self, token: int) -> bool:
+        """Whether no text has this token."""
+        return token in self._special
+
+    def special_id(self, name: str) -> int:
+        """The id of a special token; an InputError if there is none of this name."""
+        token = self._tokenizer.token_id(name)
+        if token is None or token not in self._special:
+            known = ", ".join(map(self.shown, sorted(self._special)[:8])) or "none"
+            raise InputError(
+                f"{name!r:.40} is no special token of the tokenizer",
+                cure=f"name one of its special tokens: {known}",
+                where=self._source,
+            )
+        return token
 
     def texts(self, rows: Sequence[Ids]) -> list[str]:
         """The text of each row of ids; a CorpusError if the tokenizer has no such id."""
@@ -113,6 +143,16 @@ class TokenTexts:
         """Whether each row is what the tokenizer makes of its text."""
         made = self._tokenizer.parts(texts)
         return [tuple(ids.tolist()) == own for ids, own in zip(rows, made, strict=True)]
+
+    def _is_within(self, rows: Sequence[Ids], texts: Sequence[str]) -> list[bool]:
+        """Whether what the tokenizer makes of each text has the middle of the row."""
+        made = self._tokenizer.parts(texts)
+        middles = (ids[len(ids) // 4 : len(ids) - len(ids) // 4] for ids in rows)
+        wide = (
+            (np.array(own, "<i8"), np.asarray(ids, "<i8"))
+            for own, ids in zip(made, middles, strict=True)
+        )
+        return [ids.tobytes() in own.tobytes() for own, ids in wide]
 
     def own(self, text: str) -> list[int]:
         """A document of its own for a text, as this corpus has documents."""
@@ -155,7 +195,7 @@ class TokenTexts:
         if not runs:
             return ()
         (most, number), *others = runs.most_common()
-        if number < _ALIKE * len(documents):
+        if number < ALIKE * len(documents):
             end = "end" if step < 0 else "begin"
             shown = [
                 f"{count} with {' '.join(map(self.shown, run)) or 'no special token'}"

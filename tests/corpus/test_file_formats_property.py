@@ -248,7 +248,7 @@ def test_parquet(tmp_path_factory, mode, kind, *, seed, rows, group, codec, long
 
 
 def test_large_row_groups_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("canary.corpus.arrow_rows._PART", 1000)
+    monkeypatch.setattr("canary.corpus.arrow_tables._PART", 1000)
     source, target, back = (tmp_path / f"{name}.parquet" for name in ("in", "out", "back"))
     pq.write_table(_table(500), source)
     canaries = generate(PLAIN, repetitions=[1, 40], per_repetition=2, seed=1)

@@ -233,6 +233,56 @@ def test_parquet(folder, data, table, options):
         assert found.to_pylist() == table.to_pylist()
 
 
+@cases(2_000)
+@given(data=st.data(), table=tables(), options=OPTIONS, stream=st.booleans())
+def test_arrow(folder, data, table, options, stream):
+    out = io.BytesIO()
+    with (pa.ipc.new_stream if stream else pa.ipc.new_file)(out, table.schema) as writer:
+        writer.write_table(table, data.draw(st.integers(1, 3)))
+    content = out.getvalue()
+    if data.draw(st.booleans()):
+        content = data.draw(damaged(st.just(content)))
+    back = there_and_back(folder, "x.arrow", content, options)
+    if back is not None and content == out.getvalue():
+        found = (pa.ipc.open_stream if stream else pa.ipc.open_file)(back.read_bytes()).read_all()
+        assert found.schema.equals(table.schema)
+        assert found.to_pylist() == table.to_pylist()
+
+
+@cases(4_000, default=20)
+@given(
+    data=st.data(),
+    texts=st.lists(TEXT, max_size=5),
+    rows=st.lists(st.none() | st.lists(st.integers(-1, 800) | st.none(), max_size=5), max_size=3),
+    options=OPTIONS,
+)
+def test_token_tables(folder, data, texts, rows, options):
+    tokenizer = trained("gpt2")
+    rows = [tokenizer.encode(text, add_special_tokens=False).ids for text in texts] + rows
+    table = pa.table({"text": pa.array(rows, pa.list_(pa.int32()))})
+    if data.draw(st.booleans()):
+        other = data.draw(st.lists(st.none() | st.lists(st.integers(0, 1)), min_size=len(rows)))
+        table = table.append_column("m", pa.array(other[: len(rows)], pa.list_(pa.int8())))
+    source, target, back = (folder / f"{name}.parquet" for name in ("in", "out", "back"))
+    target.unlink(missing_ok=True)
+    pq.write_table(table, source)
+    chosen, column, mode, separators, check = options
+    given_ = {"separators": separators if mode == "splice" else None, "tokenizer": tokenizer}
+    pad = data.draw(st.sampled_from([None, "<s>", "x"]))
+    more = {"column": column, "mode": mode, "check": check, "pad": pad}
+    done = attempt(inject_file, source, target, chosen, **more, **given_)
+    assert target.exists() is not failed(done)
+    attempt(discover, source, ["{digit:2}"], tokenizer=tokenizer)
+    attempt(duplicates, source, tokenizer=tokenizer)
+    attempt(verify, source, chosen, tokenizer=tokenizer)
+    if failed(done) or not check:
+        return
+    found = verify(target, chosen, tokenizer=tokenizer)
+    assert [count.found for count in found.canaries] == [c.repetitions for c in chosen]
+    strip_file(target, back, chosen, **given_)
+    assert pq.read_table(back).equals(pq.read_table(source))
+
+
 @cases(1_000, default=10)
 @given(table=tables(), options=OPTIONS)
 def test_datasets(table, options):
