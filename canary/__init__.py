@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canary.membership.attacking import attack as attack
     from canary.membership.evaluation import evaluate as evaluate
     from canary.membership.forgetting import forgotten as forgotten
+    from canary.membership.shadow_survey import survey as survey
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
     from canary.passages.sampling import sample as sample
@@ -70,6 +71,7 @@ _HOMES = {
     "sample": "canary.passages.sampling",
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
+    "survey": "canary.membership.shadow_survey",
     "verbatim": "canary.passages.verbatim",
     "verify": "canary.corpus.verification",
 }

@@ -101,8 +101,9 @@ def risk(
     """Write the privacy risk score of each sample.
 
     The score is the chance that the sample is a member. The table has a row for each sample
-    of the target, in the same order. Its columns are sample, label, member, modified_entropy and
-    risk.
+    of the target, in the same order. Its columns are sample, id (if the target has it), label,
+    member, modified_entropy and risk; without --smooth also support, the number of shadow samples
+    that a score rests on, and thin, which is 1 if these are fewer than ten.
     """
     from canary.membership.analysis import overstated, possible_class_risks
     from canary.membership.association import check_shadow

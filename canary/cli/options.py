@@ -212,7 +212,7 @@ class RiskOptions:
 
     def checked(self) -> dict[str, Any]:
         """The arguments in Python."""
-        from canary.membership.risk import check_prior
+        from canary.statistics.number_checks import check_prior
 
         check_prior(self.prior, "--prior")
         return dict(vars(self))

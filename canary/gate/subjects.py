@@ -8,8 +8,11 @@ from typing import Literal
 
 from canary.errors import InputError
 from canary.membership import forgetting, models_result, order_result, shadow_survey, text_survey
+from canary.membership.attacks import AttackScores
+from canary.membership.evaluation import Evaluation
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.order_result import Order
+from canary.membership.risk import RiskScores
 from canary.membership.survey import Survey
 from canary.passages import result as passages
 from canary.passages import sampled
@@ -66,7 +69,16 @@ _EXAMPLES = {
 
 
 def subject_of(given: object) -> Subject:
-    """What is to be judged; an audit, unless a result or a file says that it is something else."""
+    """What is to be judged; an audit, unless a result or a file says that it is something else.
+
+    An InputError of one attack alone, or of scores, which lack the checks of a survey.
+    """
+    if isinstance(given, AttackScores | Evaluation | RiskScores):
+        raise InputError(
+            f"this is {type(given).__name__}, of one attack or of samples, and no test with a "
+            "verdict",
+            cure="give what canary.survey(target, shadow) returned",
+        )
     kind = kind_of(given) if isinstance(given, str | os.PathLike) else None
     if isinstance(given, Survey) or kind in SURVEYS:
         return "a membership test"

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.risk import LEAST_ENTROPY, RISK_SIGNAL, RiskScores, check_prior
+from canary.membership.risk import LEAST_ENTROPY, RISK_SIGNAL, RiskScores
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import Correlation, correlation, differ_enough
-from canary.statistics.number_checks import check_confidence, real_array
+from canary.statistics.number_checks import check_confidence, check_prior, real_array
 from canary.statistics.numbers import Shown, count
 from canary.statistics.roc import Estimate, scored_members
 from canary.statistics.shares import clopper_pearson

@@ -8,14 +8,17 @@ find again in the target.
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
+from canary.membership.doubts import TOLD, View, shadow_views, swapped_flags
 from canary.membership.sharing import Marks, check_references, check_two_models, row_marks
+from canary.membership.unlike import together
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
@@ -266,3 +269,13 @@ def _alike(ours: Floats, theirs: Floats, kinds: Ints) -> bool:
     if together <= _STEEP * math.sqrt(variance):
         return False
     return together >= _ALIKE * math.sqrt(float(spread[0].sum() * spread[1].sum()))
+
+
+def warn_of_flags(target: SignalTable, shadow: SignalTable | None, *, row: int) -> None:
+    """Warn if flags look swapped, once for a pair and not where its doubts are told anyway."""
+    if shadow is None or target.of_texts or shadow in TOLD.setdefault(target, WeakSet()):
+        return
+    TOLD[target].add(shadow)
+    for views in ([View(target, row, "target")], shadow_views(shadow)):
+        for note in together([swapped_flags(view) for view in views]):
+            warnings.warn(note, stacklevel=3)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.association import check_both_kinds, shadows_of
+from canary.membership.association import check_both_kinds, shadows_of, warn_of_flags
 from canary.membership.attacks import ATTACKS, Attack, AttackScores
 from canary.membership.many import attack_models
 from canary.signals.definitions import SIGNALS
@@ -89,6 +89,11 @@ def attack(
         of its signal above the threshold of its class: 0 and more is a guess of "member".
         Otherwise it is the signal itself, turned so that members are high.
 
+    Warns
+    -----
+    UserWarning
+        If the flags of target or shadow look swapped, by the check of `canary.survey`.
+
     Raises
     ------
     InputError
@@ -125,6 +130,8 @@ def attack(
             cure="count them from 0",
             where="attack",
         )
+    if kind.judge is None:
+        warn_of_flags(table, shadow, row=target)
     if kind.score is not None:
         return kind.score(table, kind, shadow=shadow, target=target, seed=seed)
     if kind.judge is None:

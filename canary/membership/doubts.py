@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.membership.inputs_alone import near_copies, other_source
 from canary.membership.sharing import row_marks
-from canary.membership.unlike import PAIR, right_of, unlike_accuracy, unlike_others
+from canary.membership.unlike import PAIR, right_of, together, unlike_accuracy, unlike_others
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import chance_distance, ks_distance
 from canary.statistics.numbers import plural
@@ -33,6 +34,10 @@ _FLOAT32 = 2.0**-23
 _FACTOR, _BETTER, _CLOSE = 1.2, 3.0, 0.03
 """Of losses in other units: the least factor, how many times closer it has to bring the
 distributions, and the distance up to which those are alike."""
+
+
+TOLD: WeakKeyDictionary[SignalTable, WeakSet[SignalTable]] = WeakKeyDictionary()
+"""The shadows of each target whose doubts were told."""
 
 
 class View:
@@ -63,9 +68,8 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 
 def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
     """`doubts` of both, and whether the shadow is as accurate as the target, in the same units."""
-    name = "shadow model {}" if shadow.models > 1 else "shadow"
-    shadows = [View(shadow, row, name.format(row), shadow.models) for row in range(shadow.models)]
-    notes = (*doubts(target, "target"), *_of_views(shadows))
+    TOLD.setdefault(target, WeakSet()).add(shadow)
+    notes = (*doubts(target, "target"), *_of_views(shadow_views(shadow)))
     tables = (target, shadow)
     if not all("correctness" in table.values for table in tables):
         ours, theirs = (table.signal("loss")[~table.member] for table in tables)
@@ -76,6 +80,12 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
     )
     unlike = unlike_accuracy(first, second, PAIR, sure=SURE)
     return notes if unlike is None else (*notes, unlike)
+
+
+def shadow_views(shadow: SignalTable) -> list[View]:
+    """All models of a shadow."""
+    name = "shadow model {}" if shadow.models > 1 else "shadow"
+    return [View(shadow, row, name.format(row), shadow.models) for row in range(shadow.models)]
 
 
 def doubts_of_models(
@@ -91,12 +101,12 @@ def doubts_of_models(
             _other_units(own, losses[middle], view.what, views[middle].what)
             for own, view in zip(losses, views, strict=True)
         ]
-        notes += _together(units)
+        notes += together(units)
     kinds = [(view.loss is not None and view.both, row) for row, view in enumerate(views)]
     aucs = {row: views[row].auc(SURE) for able, row in kinds if able}
     counts = [right_of(view.right, view.member) for view in views if view.right is not None]
     unlike = unlike_others(names, targets, counts, aucs, sure=SURE)
-    return notes + _odd_models(views, aucs) + _together(unlike)
+    return notes + _odd_models(views, aucs) + together(unlike)
 
 
 def _odd_models(views: Sequence[View], found: Mapping[int, Estimate]) -> tuple[str, ...]:
@@ -120,17 +130,10 @@ def _odd_models(views: Sequence[View], found: Mapping[int, Estimate]) -> tuple[s
 def _of_views(views: Sequence[View]) -> tuple[str, ...]:
     if views[0].table.of_texts:
         return ()
-    return tuple(note for check in CHECKS for note in _together([check(view) for view in views]))
+    return tuple(note for check in CHECKS for note in together([check(view) for view in views]))
 
 
-def _together(notes: Sequence[str | None]) -> tuple[str, ...]:
-    """Of several models with the same doubt the first, and how many they are."""
-    said = [note for note in notes if note]
-    also = f". That holds for {len(said)} of {plural(len(notes), 'model')}" * (len(said) > 1)
-    return (f"{said[0]}{also}",) if said else ()
-
-
-def _swapped_flags(view: View) -> str | None:
+def swapped_flags(view: View) -> str | None:
     """Worse on members, by accuracy or loss; not of models that name the commonest class."""
     if not view.both:
         return None
@@ -320,7 +323,7 @@ def _by_inputs(
 
 
 CHECKS: tuple[Callable[[View], str | None], ...] = (
-    _swapped_flags,
+    swapped_flags,
     _moved_flags,
     _odd_losses,
     _few_classes,

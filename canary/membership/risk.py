@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.membership.association import check_both_kinds, shadows_of
+from canary.membership.association import check_both_kinds, shadows_of, warn_of_flags
 from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
-from canary.statistics.number_checks import check_confidence, positive_integer
+from canary.statistics.number_checks import check_confidence, check_prior, positive_integer
 from canary.statistics.numbers import Shown, plural
 from canary.statistics.roc import Estimate, scored_members
 
@@ -49,7 +49,8 @@ class RiskScores(Shown):
     before anything is known. `bins` is None for the smoothed estimate. `pooled` flags the classes
     of too few shadow samples, which use the histogram of all classes. `support` of shape
     (samples,) is the number of shadow samples in the bin that a score is read from; None for the
-    smoothed estimate. `samples` are columns of the table: label, member and modified entropy.
+    smoothed estimate. `samples` are columns of the table: id, if the samples have names, label,
+    member and modified entropy.
     """
 
     scores: Floats
@@ -75,7 +76,8 @@ class RiskScores(Shown):
         )
 
     def _table(self) -> dict[str, Any]:
-        return {"sample": np.arange(len(self.scores)), **self.samples, "risk": self.scores}
+        rests = {} if self.support is None else {"support": self.support, "thin": self.thin * 1}
+        return {"sample": np.arange(len(self.scores)), **self.samples, "risk": self.scores, **rests}
 
 
 def risk_scores(
@@ -107,6 +109,11 @@ def risk_scores(
         Members and non-members that a class needs for a histogram or densities of its own.
     smooth : bool
         Kernel densities in place of histograms.
+
+    Warns
+    -----
+    UserWarning
+        As `canary.attack`.
 
     Raises
     ------
@@ -148,6 +155,7 @@ def risk_scores(
             where=where,
         )
     shadows = shadows_of(table, shadow=shadow, target=target)
+    warn_of_flags(table, shadow, row=target)
     values, member, label = shadows.samples(RISK_SIGNAL, table.classes)
     check_both_kinds(member, where)
     members = np.bincount(label[member], minlength=table.classes)
@@ -158,7 +166,8 @@ def risk_scores(
     if scale == "log":
         values, queries = (np.log(np.maximum(some, LEAST_ENTROPY)) for some in (values, queries))
     known = _Known(values, member, label, table.classes)
-    samples = {"label": table.label, "member": table.member[target].astype(np.int8)}
+    samples = {} if table.ids is None else {"id": table.ids}
+    samples |= {"label": table.label, "member": table.member[target].astype(np.int8)}
     samples["modified_entropy"] = table.signal(RISK_SIGNAL)[target]
     if smooth:
         posterior = known.by_kernels(queries, rows, prior=prior)
@@ -388,13 +397,3 @@ def reliability(
         float(np.sqrt(np.mean(off**2))),
         Estimate(error, max(error - low, 0.0), min(error + high, 1.0)),
     )
-
-
-def check_prior(prior: float, where: str) -> None:
-    """An EstimationError unless it lies between 0 and 1."""
-    if not 0.0 < prior < 1.0:
-        raise EstimationError(
-            f"prior must be between 0 and 1, got {prior!r}",
-            cure="0.5 says that members are as common as non-members",
-            where=where,
-        )

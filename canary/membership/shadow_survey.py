@@ -106,12 +106,16 @@ class ShadowSurvey(OneTargetSurvey):
         entropy = self.target.signal("modified-entropy")[0]
         inside = np.flatnonzero(self.target.member[0])
         order = inside[np.lexsort((entropy[inside], -self.risks.scores[inside]))][:most]
+        names = {} if self.target.ids is None else {"id": self.target.ids[order]}
         columns = {
             "sample": order,
+            **names,
             "label": self.target.label[order],
             "modified_entropy": entropy[order],
             "risk": self.risks.scores[order],
         }
+        if self.risks.support is not None:
+            columns["support"] = self.risks.support[order]
         return rows_of(columns)
 
     def as_risky(self) -> tuple[int, int]:
@@ -181,6 +185,9 @@ def survey(
 ) -> ShadowSurvey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
 
+    This is the command ``canary membership attack``. `canary.report` writes the page of what
+    comes out, and `canary.check` compares it with limits.
+
     Parameters
     ----------
     target, shadow : SignalTable
@@ -211,6 +218,12 @@ def survey(
     EstimationError
         If a rate that was asked for is below one non-member, or an option of the risk scores
         is out of range.
+
+    Examples
+    --------
+    >>> target, shadow = measure("target.npz"), measure("shadow.npz")  # doctest: +SKIP
+    >>> survey(target, shadow).told_apart()  # doctest: +SKIP
+    True
     """
     check_confidence(confidence, "survey")
     for table in (target, shadow):

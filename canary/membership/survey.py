@@ -312,7 +312,7 @@ def rates_of(
 
     Those that were asked for (an EstimationError if one is below one non-member); or those of
     `FPRS` that are not. With a `confidence` the rates whose intervals have no lower end above 0 are
-    named; intervals allow for the number of `attacks`.
+    named, of `FPRS` only the largest; intervals allow for the number of `attacks`.
     """
     each = None if confidence is None else 1.0 - (1.0 - confidence) / attacks
     chosen, notes = list(FPRS if fprs is None else fprs), []
@@ -326,7 +326,7 @@ def rates_of(
     for rate in chosen:
         check_rate(rate, nonmembers)
         needed = 1 if each is None else nonmembers_for_lower_end(rate, confidence=each)
-        if nonmembers < needed:
+        if nonmembers < needed and (fprs is not None or rate == chosen[-1]):
             notes.append(
                 f"{nonmembers:,} non-members are too few to show what an attacker finds who is "
                 f"wrong about {100 * rate:g} % of them: that interval starts at 0, whatever the "

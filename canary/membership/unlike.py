@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 from canary.statistics.shares import difference_interval
 
@@ -92,3 +93,10 @@ def _unlike_auc(ours: Estimate, others: Sequence[Estimate], what: str) -> str | 
         f"non-member of model {what}, and in {100 * middle.value:.1f} % of those of the "
         "other models: " + _WHY.format("others")
     )
+
+
+def together(notes: Sequence[str | None]) -> tuple[str, ...]:
+    """Of several models with the same doubt the first, and how many they are."""
+    said = [note for note in notes if note]
+    also = f". That holds for {len(said)} of {plural(len(notes), 'model')}" * (len(said) > 1)
+    return (f"{said[0]}{also}",) if said else ()

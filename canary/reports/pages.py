@@ -111,7 +111,12 @@ def _named(result: Any, names: Mapping[str, str | None]) -> Any:
     if isinstance(result, Named):
         return result.named(**names)
     if given := [name for name in ("model_name", "corpus_name") if names[name] is not None]:
-        raise InputError(f"{given[0]} is for the report of a test of a model", cure="omit it")
+        raise InputError(
+            f"{given[0]} is for the report of a test of a model, and this is "
+            f"{type(result).__name__}",
+            cure="omit it; for attacks on a classifier, give what canary.survey(target, shadow) "
+            "returned",
+        )
     return result
 
 

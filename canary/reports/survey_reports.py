@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from canary.membership.analysis import HIGH_RISK, precision_recall
+from canary.membership.analysis import HIGH_RISK
 from canary.membership.evaluation import Evaluation, Part
 from canary.membership.risk import Reliability
 from canary.membership.shadow_survey import ShadowSurvey
@@ -46,7 +47,7 @@ from canary.reports.document import (
 from canary.reports.wording import about_of, called, folded, percent_of
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
-from canary.statistics.numbers import count, plural, probability
+from canary.statistics.numbers import clean, count, plural, probability
 
 _MOST_ROWS = 20
 
@@ -59,11 +60,11 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         member = survey.target.member[0]
         high = (survey.risks.scores >= HIGH_RISK)[member]
         thin = int((high & survey.risks.thin[member]).sum())
-        (right,) = precision_recall(survey.risks, member, [HIGH_RISK], confidence=survey.confidence)
-        called_so = "" if right.precision is None else interval_of(right.precision)
-        note = sentence("shadow.tile.risk", least=f"{HIGH_RISK:g}", thin=thin, called=called_so)
-        if high.any():
-            tiles.append(Tile("At high risk", f"{percent_of(float(high.mean()))} of samples", note))
+        note = sentence("shadow.tile.risk", least=f"{HIGH_RISK:g}", thin=thin, high=int(high.sum()))
+        if high.any() and high.sum() >= 2 * thin:
+            tiles.append(
+                Tile("At high risk", f"{percent_of(float(high.mean()))} of training samples", note)
+            )
     if not survey.blind:
         share = percent_of(survey.corrected().value)
         answer = [sentence("shadow.split", attack=named(survey.strongest.name), share=share)]
@@ -140,15 +141,25 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
     yield Heading("Members")
     tied, others = survey.as_risky()
     last, most = f"{members[-1]['risk']:.3f}", len(members)
-    yield said_in_one("shadow.members", last=last, members=tied, others=others, most=most)
-    rows = [
-        (
-            *(count(row["sample"]), count(row["label"])),
-            *(short_of(row["modified_entropy"]), f"{row['risk']:.3f}"),
-        )
-        for row in members
-    ]
-    columns = ("Sample", "Class", "Modified entropy", "Risk score")
+    yield said_in_one(
+        "shadow.members",
+        last=last,
+        members=tied,
+        others=others,
+        most=most,
+        rests="support" in members[0],
+    )
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "sample": ("Sample", count),
+        "id": ("Id", lambda name: clean(str(name))),
+        "label": ("Class", count),
+        "modified_entropy": ("Modified entropy", short_of),
+        "risk": ("Risk score", "{:.3f}".format),
+        "support": ("Shadow samples", count),
+    }
+    there = [name for name in shown if name in members[0]]
+    rows = [tuple(shown[name][1](row[name]) for name in there) for row in members]
+    columns = tuple(shown[name][0] for name in there)
     yield from folded(Table("Members most at risk", columns, rows, closed=CONFIDENTIAL))
 
 

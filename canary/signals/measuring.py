@@ -18,7 +18,7 @@ from canary.scoring.samples import class_log_probs
 from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features
 from canary.signals.output_checks import Piece, check_lengths, checked
-from canary.signals.output_files import KINDS, inputs_of, pieces_of
+from canary.signals.output_files import BESIDE, KINDS, inputs_of, pieces_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import plural
 
@@ -38,6 +38,7 @@ def measure(
     member: ArrayLike | None = None,
     outputs: Outputs | None = None,
     group: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
     batch_size: int | None = None,
     gradients: bool = False,
     keep_outputs: bool = False,
@@ -62,6 +63,8 @@ def measure(
         need it.
     group : array_like of shape (samples,), optional
         Any further division of the samples.
+    ids : array_like of shape (samples,), optional
+        Your names of the samples, for tables and lists of risk scores; ``id`` in a file.
     batch_size : int, optional
         Samples that a model gets at a time. By default the fastest number for modules and
         estimators, and 4,096 for functions. It is halved for modules if memory runs out.
@@ -87,7 +90,7 @@ def measure(
     array([[0.9, 0.5]])
     """
     if isinstance(models, str | os.PathLike):
-        if any(given is not None for given in (x, y, member, outputs, group)):
+        if any(given is not None for given in (x, y, member, outputs, group, ids)):
             problem = "a file of outputs brings its own labels and members"
             raise InputError(problem, cure="give the path alone", where=_WHERE)
         return table_of_file(models, keep_outputs=keep_outputs)
@@ -108,14 +111,15 @@ def measure(
             cure="give members of shape (samples,) or (models, samples), labels of (samples,)",
             where=_WHERE,
         )
-    groups = None if group is None else np.asarray(group)
+    beside = [None if some is None else np.asarray(some) for some in (group, ids)]
     tables = []
     for row, (model, adapter, mine) in enumerate(zip(several, adapted, flags, strict=True)):
         where = f"{_WHERE}: model {row}"
         asked = adapter is not None or callable(model)
         if x is None and asked:
             raise InputError("a model needs x", cure="give the samples as x", where=where)
-        parts = {"labels": labels, "member": mine, "group": groups, "x": x if asked else None}
+        parts = {"labels": labels, "member": mine, "x": x if asked else None}
+        parts |= dict(zip(BESIDE, beside, strict=True))
         check_lengths({n: len(part) for n, part in parts.items() if part is not None}, _WHERE)
         if adapter is None:
             given = _given(model, x, len(labels), batch_size or _BATCH)
@@ -125,7 +129,7 @@ def measure(
         # Log-probabilities are logits.
         kind: Outputs = "logits" if adapter is not None or outputs is None else outputs
         pieces = (
-            Piece(said, labels[part], mine[part], None if groups is None else groups[part])
+            Piece(said, labels[part], mine[part], *(s if s is None else s[part] for s in beside))
             for part, said in given
         )
         table = _table(kind, pieces, where, keep=keep_outputs)
@@ -195,13 +199,17 @@ def _table(kind: Outputs, pieces: Iterable[Piece], where: str, *, keep: bool) ->
                 kept += [log_probs_of(piece.outputs, kind)] if keep else []
             done.append(replace(piece, outputs=np.empty(0)))
             samples += len(piece.labels)
-    groups = [piece.group for piece in done if piece.group is not None]
+    groups, ids = (
+        [value for piece in done if (value := getattr(piece, name)) is not None]
+        for name in ("group", "ids")
+    )
     return SignalTable(
         values={n: np.concatenate([values[n] for values in signals])[None, :] for n in signals[0]},
         member=np.concatenate([piece.member for piece in done])[None, :],
         label=np.concatenate([piece.labels for piece in done]),
         classes=classes,
         group=np.concatenate(groups) if groups else None,
+        ids=np.concatenate(ids) if ids else None,
         source=where,
         outputs=np.concatenate(kept)[None, :] if kept else None,
     )
@@ -278,6 +286,7 @@ def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
         label=first.label,
         classes=max(table.classes for table in tables),
         group=first.group,
+        ids=first.ids,
         source=source,
         outputs=np.concatenate(outputs) if outputs else None,
         inputs=first.inputs,

@@ -21,14 +21,15 @@ _SHOWN = 3
 class Piece:
     """Some samples, as they were given.
 
-    `outputs` have the shape (samples, classes), or (samples,) for losses; labels, members and
-    groups (samples,).
+    `outputs` have the shape (samples, classes), or (samples,) for losses; labels, members, groups
+    and the caller's own names of the samples (samples,).
     """
 
     outputs: NDArray[Any]
     labels: NDArray[Any]
     member: NDArray[Any]
     group: NDArray[Any] | None = None
+    ids: NDArray[Any] | None = None
 
 
 def checked(piece: Piece, kind: Outputs, *, first: int, where: str) -> Piece:
@@ -76,7 +77,10 @@ def checked(piece: Piece, kind: Outputs, *, first: int, where: str) -> Piece:
             "number the groups, or save them as text; give samples without one a group of their own"
         )
         refusing.value(broken, group, "group", "a whole number or a name", cure)
-    return Piece(outputs, labels, np.asarray(member, np.bool_), group)
+    ids = piece.ids
+    if ids is not None and ids.dtype.kind not in "iufU":
+        ids = ids.astype(str)
+    return Piece(outputs, labels, np.asarray(member, np.bool_), group, ids)
 
 
 def check_lengths(lengths: dict[str, int], where: str) -> int:

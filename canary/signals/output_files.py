@@ -1,9 +1,10 @@
 """Outputs of classifiers from files, in pieces: ``.npz``, Parquet and CSV.
 
 A file holds ``logits``, ``probs`` or ``losses`` (the first that is there), ``labels``,
-``member`` and, if there are groups, ``group``. In an ``.npz`` file these are arrays, logits
-and probabilities of shape (samples, classes); it may hold ``inputs``, too. In a table they are
-columns: a column of lists, or one for each class named ``logits_0``, ``logits_1`` and so on.
+``member`` and, if there are groups or names of samples, ``group`` or ``id``. In an ``.npz``
+file these are arrays, logits and probabilities of shape (samples, classes); it may hold
+``inputs``, too. In a table they are columns: a column of lists, or one for each class named
+``logits_0``, ``logits_1`` and so on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from canary.signals.output_checks import Piece, check_lengths
 
 KINDS: tuple[Outputs, ...] = ("logits", "probs", "losses")
 """Names of outputs; of several in a file the first is read."""
+
+BESIDE = ("group", "id")
+"""Names of what else may be there."""
 
 Names = tuple[str, ...]
 
@@ -134,7 +138,7 @@ def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     with zipfile.ZipFile(path) as archive:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
         kind = _kind(names, path, needed)
-        beside = [*needed, *(["group"] if "group" in names else [])]
+        beside = [*needed, *(name for name in BESIDE if name in names)]
         outputs = _Stored.of(archive, kind, path, whole=False)
         columns = [_Stored.of(archive, name, path, whole=True) for name in beside]
     stored = [outputs, *columns]
@@ -144,13 +148,13 @@ def _npz(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
         with zipfile.ZipFile(path) as archive:
             held = {array.name: array.whole(archive) for array in columns}
             labels = held["labels"]
-            member, group = held.get("member", np.zeros(len(labels))), held.get("group")
+            member = held.get("member", np.zeros(len(labels)))
             begin = 0
             for rows in outputs.rows(archive):
                 part = slice(begin, begin + len(rows))
                 begin = part.stop
-                beside = None if group is None else group[part]
-                yield Piece(rows, labels[part], member[part], beside)
+                more = (held[name][part] if name in held else None for name in BESIDE)
+                yield Piece(rows, labels[part], member[part], *more)
 
     return kind, pieces()
 
@@ -268,7 +272,7 @@ def _parquet(path: Path, needed: Names) -> tuple[Outputs, Iterator[Piece]]:
     columns = file.schema_arrow.names
     kind, chosen = _chosen(columns, path, needed)
     rows = _rows_of((1, len(chosen))) if len(chosen) > 1 else 1 << 14
-    read = [*chosen, *needed, *(["group"] if "group" in columns else [])]
+    read = [*chosen, *needed, *(name for name in BESIDE if name in columns)]
     batches = file.iter_batches(batch_size=rows, columns=read)
     return kind, _table_pieces(batches, kind, chosen, path, needed)
 
@@ -310,12 +314,14 @@ def _table_pieces(
             continue
         rows += batch.num_rows
         held = {name: batch.column(name) for name in batch.schema.names}
-        nulls = [name for name in (*chosen, *needed) if held[name].null_count]
+        nulls = [
+            name for name in (*chosen, *needed, *held.keys() & {"id"}) if held[name].null_count
+        ]
         if nulls:
             raise InputError(
                 f"the column {nulls[0]} has empty cells", cure="fill each", where=str(path)
             )
-        for name in ("labels", "member", "group"):
+        for name in ("labels", "member", *BESIDE):
             if name in held and kinds.is_nested(held[name].type):
                 problem = f"the column {name} is of the type {held[name].type}"
                 raise InputError(problem, cure="give one entry per sample", where=str(path))
@@ -325,15 +331,18 @@ def _table_pieces(
             outputs = np.column_stack([_numbers(held[name]) for name in chosen])
         labels = _numbers(held["labels"])
         member = _numbers(held["member"]) if "member" in needed else np.zeros(len(labels))
-        group = None
-        if (column := held.get("group")) is not None:
+        beside: list[NDArray[Any] | None] = []
+        for column in map(held.get, BESIDE):
+            if column is None:
+                beside.append(None)
+                continue
             # Numbers that may not be whole as they are, to be checked, and others as text.
             lacking = kinds.is_integer(column.type) and column.null_count > 0
             if lacking or kinds.is_floating(column.type):
-                group = _numbers(column)
+                beside.append(_numbers(column))
             else:
-                group = np.asarray(column.to_pylist(), object).astype(str)
-        yield Piece(outputs, labels, member, group)
+                beside.append(np.asarray(column.to_pylist(), object).astype(str))
+        yield Piece(outputs, labels, member, *beside)
     check_lengths({"labels": rows}, str(path))
 
 

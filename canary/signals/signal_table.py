@@ -52,6 +52,8 @@ class SignalTable(Shown):
         Number of classes: columns of the outputs, or of losses the largest label and one.
     group : ndarray of shape (samples,) or None
         Any further division of the samples, for evaluation by group.
+    ids : ndarray of shape (samples,) or None
+        Your names of the samples.
     source : str
         Where it comes from, for messages and reports.
     missing : mapping of int to str
@@ -81,6 +83,7 @@ class SignalTable(Shown):
     outputs: NDArray[np.float32] | None = None
     inputs: NDArray[Any] | None = None
     numbers: tuple[int, ...] = ()
+    ids: NDArray[Any] | None = None
 
     def summary(self) -> str:
         """How many samples and models, and which signals."""
@@ -179,6 +182,7 @@ class SignalTable(Shown):
             numbers=tuple(self.numbers[row] for row in rows),
             label=self.label[columns],
             group=None if self.group is None else self.group[columns],
+            ids=None if self.ids is None else self.ids[columns],
             outputs=None if self.outputs is None else self.outputs[both],
             inputs=None if self.inputs is None else self.inputs[columns],
         )

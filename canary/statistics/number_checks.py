@@ -126,3 +126,13 @@ def softmaxed(rows: NDArray[Any], *, coarse: bool = False) -> bool:
     with np.errstate(invalid="ignore"):
         within = bool(((values >= 0) & (values <= 1)).all())
         return within and bool((np.abs(values.sum(axis=1) - 1.0) <= tolerance).all())
+
+
+def check_prior(prior: float, where: str) -> None:
+    """An EstimationError unless it lies between 0 and 1."""
+    if not 0.0 < prior < 1.0:
+        raise EstimationError(
+            f"prior must be between 0 and 1, got {prior!r}",
+            cure="0.5 says that members are as common as non-members",
+            where=where,
+        )

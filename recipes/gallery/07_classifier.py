@@ -8,7 +8,7 @@
 import small
 
 import canary
-from canary.membership.shadow_survey import survey
+from canary import survey
 
 
 def measured(seed):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from classifiers import save_outputs
@@ -102,10 +103,37 @@ def test_groups_are_evaluated(attack, pair):
     assert "&lt;a&gt;" in Path("report/report.html").read_text()
 
 
+@pytest.mark.parametrize("ending", ["npz", "parquet", "csv"])
+def test_ids_are_carried_to_the_scores_and_the_list(attack, command, pair, ending):
+    with np.load("target.npz") as held:
+        ids = np.array([f"row-{at}" for at in range(len(held["labels"]))])[::-1]
+        np.savez("named.npz", id=ids, **held)
+        if ending != "npz":
+            columns = {"labels": held["labels"], "member": held["member"], "id": ids}
+            columns |= {f"logits_{at}": logits for at, logits in enumerate(held["logits"].T)}
+            write = {"parquet": pq.write_table, "csv": csv.write_csv}[ending]
+            write(pa.table(columns), f"named.{ending}")
+    words = ("--target", f"named.{ending}", *pair[2:])
+    assert command("membership", "risk", *words, "--out", "risk.csv").code == 0
+    rows = csv.read_csv("risk.csv")
+    assert rows.column_names[:3] == ["sample", "id", "label"]
+    assert rows["id"].to_pylist() == ids.tolist()
+    if ending == "npz":
+        listed = attack(*words, "--attacks", METRIC).document["risk"]["most_at_risk"]
+        assert [one["id"] for one in listed] == [ids[one["sample"]] for one in listed]
+        assert {one["support"] > 0 for one in listed} == {True}
+        assert listed[0]["id"] in Path("report/report.html").read_text()
+        table = canary.measure("named.npz").select(samples=[3, 1])
+        assert table.ids.tolist() == [ids[3], ids[1]]
+
+
 def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pair):
     outcome = command("membership", "risk", *pair, "--out", "risk.pq", "--json")
     rows = pq.read_table("risk.pq")
-    assert rows.column_names == ["sample", "label", "member", "modified_entropy", "risk"]
+    known = ["sample", "label", "member", "modified_entropy", "risk", "support", "thin"]
+    assert rows.column_names == known
+    support, thin = np.array(rows["support"]), np.array(rows["thin"])
+    np.testing.assert_array_equal(thin, support < 10)
     target = canary.measure("target.npz")
     np.testing.assert_array_equal(rows["label"], target.label)
     np.testing.assert_array_equal(rows["modified_entropy"], target.signal("modified-entropy")[0])
@@ -118,6 +146,8 @@ def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pai
     assert same.column_names == rows.column_names
     for name in rows.column_names:
         np.testing.assert_allclose(same[name], rows[name])
+    assert command("membership", "risk", *pair, "--smooth", "--out", "smooth.csv").code == 0
+    assert csv.read_csv("smooth.csv").column_names == known[:5]
     refused = command("membership", "risk", *pair, "--out", "risk.json")
     assert (refused.code, Path("risk.json").exists()) == (2, False)
     assert ".parquet, .pq or .csv" in refused.err

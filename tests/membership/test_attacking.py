@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import canary
 from canary.errors import InputError
 from canary.membership.attacking import applicable, learn_thresholds
+from canary.membership.risk import risk_scores
 
 NUMBER = st.sampled_from([-math.inf, -1.0, 0.0, 0.5, 1.0, 2.0, math.inf])
 SAMPLES = st.lists(
@@ -114,6 +115,7 @@ def test_a_model_that_never_saw_the_data_gives_nothing_away_theory():
         assert auc.lower <= 0.5 <= auc.upper, name
 
 
+@pytest.mark.filterwarnings("ignore:The target is better on non-members")
 def test_neither_members_of_the_target_nor_the_order_of_the_shadow_matter_property():
     """And monotone signals give one attack."""
     target, shadow = PAIR
@@ -175,3 +177,21 @@ def test_an_evaluation_by_a_column_is_that_of_each_part_oracle():
     assert lines[3] == "  owl: AUC none without both kinds, 30 members, 0 non-members"
     with pytest.raises(InputError, match="one value for each sample"):
         canary.evaluate(scores, member, by=column[:9])
+
+
+def test_flags_that_look_swapped_are_told_once_and_not_by_a_survey():
+    right, theirs = table(3, gap=4.0), table(4, gap=4.0)
+    swapped = replace(right, member=~right.member)
+    with pytest.warns(UserWarning, match="The target is better on non-members than on members"):
+        canary.attack(swapped, "loss", shadow=theirs)
+    canary.attack(swapped, "entropy", shadow=theirs)  # a second warning would be an error
+    with pytest.warns(UserWarning, match="The shadow is better on non-members"):
+        risk_scores(theirs, shadow=swapped)
+    canary.attack(right, "loss", shadow=theirs)
+    surveyed = canary.survey(replace(swapped), theirs, attacks="loss")
+    assert "The target is better on non-members" in surveyed.doubts[0]
+    for alone in (canary.attack(right, "loss", shadow=theirs), risk_scores(right, shadow=theirs)):
+        with pytest.raises(InputError, match=r"give what canary.survey\(target, shadow\) returned"):
+            canary.check(alone, max_auc=0.6)
+    with pytest.raises(InputError, match="and this is RiskScores"):
+        canary.report(alone, "page.html", model_name="net")

@@ -383,7 +383,9 @@ def test_names_are_kept_and_can_be_given_anew(tmp_path, plain):
         [again, exact(LEARNED, fingerprint="b" * 64)], tmp_path / "c.html", auditor="R. Roe"
     )
     assert "letters of 2025 Date" in Page(both.read_text()).text("style")
-    with pytest.raises(InputError, match="model_name is for the report of a test of a model"):
+    with pytest.raises(
+        InputError, match="model_name is for the report of a test of a model, and this is"
+    ):
         report(LIMIT(again).findings[0], tmp_path / "f.html", model_name="x")
 
 

@@ -393,6 +393,25 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize(("thin", "shown"), [(3, True), (5, True), (6, False)])
+def test_high_risk_is_of_the_training_samples_and_not_shown_where_most_of_it_is_thin(thin, shown):
+    """Ten of twenty training samples and all others have a high score."""
+    found = of_classifiers()
+    member = found.target.member[0]
+    inside, scores = np.flatnonzero(member), np.where(member, 0.1, 0.95)
+    scores[inside[:10]] = 0.95
+    support = np.full(len(member), 50)
+    support[inside[:thin]] = 9
+    support[~member] = 1
+    risks = replace(found.risks, scores=scores, support=support)
+    tiles = {tile.name: tile for tile in report_of(replace(found, risks=risks)).tiles}
+    assert ("At high risk" in tiles) is shown
+    if shown:
+        share = f"{1000 / len(inside):.1f} % of training samples"
+        assert tiles["At high risk"].value == share
+        assert f"({thin} of these 10 scores come from" in tiles["At high risk"].note
+
+
 @pytest.mark.parametrize(
     "case", ["texts", "classifier", "models", "deletion, alike", "training, stopped"]
 )

@@ -141,7 +141,7 @@ PACKAGES = {
     "membership": [
         "[Membership attacks](../guides/membership.md) and "
         "[Attacks with many models](../guides/many-models.md) are the guides.",
-        "membership.shadow_survey: ShadowSurvey survey",
+        "membership.shadow_survey: ShadowSurvey",
         "membership.text_survey: TextSurvey survey_texts",
         "membership.order: order",
         "membership.order_result: Order Preference",
