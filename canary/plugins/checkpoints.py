@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
@@ -65,32 +65,34 @@ def _named(model: str) -> str:
 
 @sealed
 def exposure_over(
-    models: Sequence[str | os.PathLike[str]],
+    models: Iterable[str | os.PathLike[str]],
     canaries: CanarySet,
     *,
     path: str | os.PathLike[str],
     draws: int = 1_000,
     loader: Callable[[str], LanguageModel] = load,
     say: Callable[[str], None] = lambda line: None,
+    after: Callable[[History], object] = lambda history: None,
     **run: Unpack[Running],
 ) -> History:
     """The exposure of every canary in each checkpoint, beside the same draws.
 
     Parameters
     ----------
-    models : sequence of path-like
+    models : iterable of path-like
         Folders of one training, or hub ids, also with a revision (``org/model@step-100``); the last
         number of a name or revision is its step. The base model may come first, without a number:
         it is step 0, before any training. Where it is not named, and the first checkpoint is an
-        adapter of peft, the base is measured with the adapter off.
+        adapter of peft, the base is measured with the adapter off. An iterator gives them by
+        ascending step, each when it is ready (`canary.plugins.watching.watched`).
     canaries : CanarySet
     path : path-like
         Where the history is saved after each checkpoint. A call that was stopped goes on from
         there, and checkpoints that came since are added.
     draws : int
         Candidates drawn from each format, once.
-    loader, say : callable
-        What loads a model, and is told of each checkpoint before.
+    loader, say, after : callable
+        What loads a model, is told of each checkpoint before, and gets the history after each.
     **run
         `seed`, `start_token`, `context`, `chat_template` and `batch_size`, as in
         `canary.scoring.run_options.RunOptions`.
@@ -115,8 +117,12 @@ def exposure_over(
     """
     canary_set(canaries)
     options = built(RunOptions, run, "exposure_over")
-    names = [os.fspath(model) for model in models]
-    order = sorted(zip(steps_of_names(names), names, strict=True))
+    order: Iterable[tuple[int, str]]
+    if isinstance(models, Iterator):
+        order = ((steps_of_names([name])[0], os.fspath(name)) for name in models)
+    else:
+        names = [os.fspath(model) for model in models]
+        order = sorted(zip(steps_of_names(names), names, strict=True))
     place, begun = Path(path), unmeasured(canaries, draws)
     taker: MomentTaker | None = None
     tokenizer: Any = None
@@ -158,6 +164,8 @@ def exposure_over(
             taker.take(model, step, None, whatever=True)
             taker.release()
             kept.save()
+            known.add(step)
+            after(kept.history)
     return kept.history
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from chatted import CONTEXT, chat_tokenizer, some
@@ -12,6 +14,7 @@ from canary.audits.history import History
 from canary.cli.main import run
 from canary.errors import InputError, ModelError, RecordError
 from canary.plugins.checkpoints import exposure_over, steps_of_names
+from canary.plugins.watching import watched
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +105,62 @@ def test_the_base_of_adapters_is_the_first_moment(saved, tmp_path, caplog):
     history = exposure_over([biased], some(), path=tmp_path / "other.json", draws=50)
     assert [moment.step for moment in history.measured] == [8]
     assert "step 0, the base model, is not measured" in caplog.text
+
+
+def test_a_watched_checkpoint_is_whole(saved, tmp_path):
+    """A training writes shards behind the index, the last byte late, and its state at the end."""
+    looks, home, source = iter(range(100)), tmp_path / "output", Path(saved[1])
+    weights = (source / "model.safetensors").read_bytes()
+
+    def state(step):
+        return json.dumps({"global_step": step, "max_steps": 20}).encode()
+
+    writes = [  # one between two looks
+        *(("checkpoint-10", "model.safetensors", part) for part in (weights[:9], weights[:-1])),
+        ("checkpoint-10", "model.safetensors", weights),
+        ("checkpoint-10", "trainer_state.json", state(10)),
+        ("checkpoint-20", "model.safetensors", weights),
+        ("checkpoint-20", "trainer_state.json", state(20)),
+    ]
+    for name in ("checkpoint-10", "checkpoint-20", "runs"):
+        (home / name).mkdir(parents=True)
+        shutil.copy(source / "config.json", home / name)
+
+    def sleep(seconds):
+        look = next(looks)
+        if look % 3 == 0:  # two looks see the same, also of what is cut
+            folder, name, content = writes[look // 3]
+            (home / folder / name).write_bytes(content)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("canary.plugins.watching.time.sleep", sleep)
+        given = []
+        for name in watched(home):
+            given.append((Path(name).name, next(looks) // 3))
+            assert (Path(name) / "model.safetensors").read_bytes() == weights
+        assert given == [("checkpoint-10", 2), ("checkpoint-20", 4)]
+        assert list(watched(home, until=1)) == [str(home / "checkpoint-10")]
+        patch.setattr("canary.plugins.watching.time.sleep", lambda seconds: 1 / 0)
+        (home / "checkpoint-20" / "model.safetensors").unlink()
+        with pytest.raises(ZeroDivisionError):  # nothing is given at the first look
+            next(watched(home))
+        patch.setattr("canary.plugins.watching.time.sleep", lambda seconds: None)
+        with pytest.raises(ModelError, match="no weights in safetensors"):
+            list(watched(home))
+    with pytest.raises(InputError, match="no such folder; start the training"):
+        next(watched(tmp_path / "nowhere"))
+
+
+def test_the_command_watches(saved, tmp_path, capsys, monkeypatch):
+    canaries, home = tmp_path / "canaries.json", tmp_path / "training"
+    some().save(canaries)
+    shutil.copytree(saved[2], home / "checkpoint-20")
+    monkeypatch.setattr("canary.plugins.watching.time.sleep", lambda seconds: None)
+    line = ["checkpoints", str(home), "--canaries", str(canaries), "--draws", "50"]
+    line += ["--out", str(tmp_path / "out")]
+    assert run([*line, "--watch", "--until", "1", "--json"]) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [moment["step"] for moment in body["moments"]] == [20]
+    assert (tmp_path / "out" / "report.html").exists()
+    assert run([*line, "--until", "1"]) == 2
+    assert "--until ends a --watch" in capsys.readouterr().err
