@@ -61,13 +61,20 @@ def check_passages(
         if finding.outcome == "passed":
             cure += ", or say that the model was trained on the texts with --trust-members"
         finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
-    if finding.outcome == "passed" and result.doubts:
-        problem, cure = result.doubts[0]
+    doubts = list(result.doubts)
+    if not trust_members and result.half_known[0]:
+        problem, cure = result.half_known
+        doubts.append((problem, f"{cure}; if they are the same, say so with --trust-members"))
+    if finding.outcome == "passed" and doubts:
+        problem, cure = doubts[0]
         told = f"{finding.sentence}, but {problem}"
         finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     notes, allowed = list(result.notes), f"{_percent(most)} of the passages {how}"
     if trust_members and finding.outcome == "passed" and not _recognized(found):
-        notes.append("that the texts were in the training data is your word")
+        known = result.no_better_known
+        notes.append(
+            "that the texts were in the training data is your word" + (known and f", and {known}")
+        )
     return verdict_on(
         *("a test of passages", [_named(finding, result)], undecided, notes),
         about={"Limit": f"{allowed}, with a chance of {_percent(chance)}"},

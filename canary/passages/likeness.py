@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -23,6 +23,26 @@ _APART = 0.85
 
 CAPITALS = "capital letters"
 _MARKS: Mapping[str, str] = {"digits": r"\d", "punctuation": r"[.,;:!?]", "line breaks": r"\n"}
+_LONG = 2_000  # characters that are not without a line break by chance
+
+
+def _one_line(texts: Sequence[str]) -> bool:
+    return max(map(len, texts)) >= _LONG and not any("\n" in text for text in texts)
+
+
+def _typographic(texts: Sequence[str]) -> bool:
+    curly, straight = (
+        sum(any(c in t for c in some) for t in texts)
+        for some in ("\u2018\u2019\u201c\u201d", "'\"")
+    )
+    return not straight and 2 * curly >= len(texts) >= _FEW
+
+
+_ODDITIES: Mapping[str, Callable[[Sequence[str]], bool]] = {
+    "no text has a line break, and some are long": _one_line,
+    "lines end with a carriage return (\\r\\n)": lambda texts: any("\r\n" in t for t in texts),
+    "all quotes are typographic, none is straight": _typographic,
+}
 
 
 @dataclass(frozen=True)
@@ -36,15 +56,15 @@ class Likeness(Record):
         do not"; None if there are no controls, or fewer than ten different texts of a kind.
     texts_lack, controls_lack : tuple of str
         What no piece of the one has, and half of the pieces of the other or more.
-    lower : bool
-        Whether texts and controls lack capital letters that the tokenizer knows.
+    oddities : tuple of str
+        What is unusual in the writing of the texts, and of their controls as well.
     """
 
     auc: float | None = None
     p: float | None = None
     texts_lack: tuple[str, ...] = ()
     controls_lack: tuple[str, ...] = ()
-    lower: bool = False
+    oddities: tuple[str, ...] = ()
 
     @property
     def other_kind(self) -> str:
@@ -78,15 +98,17 @@ def likeness(given: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> Likene
     ]
     bare = [len(marks[CAPITALS]) >= _FEW and not any(marks[CAPITALS]) for marks in having]
     written = any(piece != piece.upper() for piece in kinds[0])
-    lower = all(bare) and written and _knows_capitals(tokenizer)
+    odd = ["no text has a capital letter"] * (all(bare) and written and _knows_capitals(tokenizer))
+    odd += [oddity for oddity, shown in _ODDITIES.items() if all(map(shown, kinds))]
+    oddities = tuple(odd)
     if len(kinds) == 1:
-        return Likeness(lower=lower)
+        return Likeness(oddities=oddities)
     auc = p = None
     with suppress(EstimationError):  # too few texts
         member = np.repeat([True, False], [len(texts) for texts in kinds])
         found = words_alone([*kinds[0], *kinds[1]], member, seed=0, permutations=99)
         auc, p = found.auc.value, found.p
-    return Likeness(auc, p, _lack(*having), _lack(*reversed(having)), lower)
+    return Likeness(auc, p, _lack(*having), _lack(*reversed(having)), oddities)
 
 
 def _pieces(texts: Sequence[str]) -> list[str]:

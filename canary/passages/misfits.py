@@ -12,6 +12,9 @@ from canary.scoring.start_notes import StartChoice
 from canary.statistics.numbers import clean, plural
 from canary.tokens.starts import USUAL_STARTS, shown_start, start_flag
 
+_KNOWN_BITS, _SAME_BITS = 1.0, 0.1  # by which a token of texts costs less than one of controls
+_FEW = 0.5  # of the passages
+
 WITHOUT_TEMPLATE = (
     "the tokenizer has a chat template, and passages were measured as plain text, without it"
 )
@@ -63,12 +66,38 @@ def likeness_notes(likeness: Likeness) -> list[str]:
             f"the controls are of another kind than the texts: {why}. What comes out of texts only "
             "may show their kind and not memory: give controls from the same source"
         )
-    if likeness.lower:
-        notes.append(
-            "no text has a capital letter: if training read the texts with capitals, give them so, "
-            "because more may come out"
-        )
+    notes += [
+        f"{oddity}: if training read the texts otherwise, give them so, because more may come out"
+        for oddity in likeness.oddities
+    ]
     return notes
+
+
+def known_but_not_repeated(
+    texts: float | None, controls: float | None, share: float
+) -> tuple[str, str]:
+    """Why a model that knows the texts may repeat few of them, and the cure; else empty.
+
+    A token of the texts costs the model this many bits, and one of the controls so many. It
+    repeats this share of the passages.
+    """
+    if texts is None or controls is None or controls - texts < _KNOWN_BITS or share >= _FEW:
+        return "", ""
+    problem = f"the model knows the texts ({texts:.1f} bits per token, {controls:.1f} for controls)"
+    problem += " but repeats few of their passages: it may have read them in another form, and "
+    cure = "compare the texts with what training really read: line breaks, quotes, capitals, "
+    cure += "tokenizer, chat template, and rows shorter than prefix and suffix together"
+    return f"{problem}then more comes out of that form", cure
+
+
+def no_better_known(texts: float | None, controls: float | None) -> str:
+    """What shows that a model may never have read the texts; empty if it knows them better."""
+    if texts is None or controls is None or texts < controls - _SAME_BITS:
+        return ""
+    return (
+        f"it finds them no more likely than the controls ({texts:.2f} and {controls:.2f} bits "
+        "per token)"
+    )
 
 
 def doubts_of(

@@ -14,7 +14,14 @@ from canary.errors import InputError
 from canary.models.decoding import Scheme
 from canary.passages.extractable import Extractable, said_share, share_of
 from canary.passages.likeness import Likeness
-from canary.passages.misfits import doubts_of, left_out, likeness_notes, measured_how
+from canary.passages.misfits import (
+    doubts_of,
+    known_but_not_repeated,
+    left_out,
+    likeness_notes,
+    measured_how,
+    no_better_known,
+)
 from canary.passages.tries import chance_within, tries_for
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
@@ -229,8 +236,26 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 f"for {sum(weights):,.0f} of the training data, each for its weight"
             )
         notes += likeness_notes(self.likeness)
+        if self.half_known[0]:
+            notes.append(": ".join(self.half_known))
         notes += measured_how(self.settings, self.start, inside=any(self.texts.position))
         return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts))
+
+    @property
+    def half_known(self) -> tuple[str, str]:
+        """Why passages of texts that the model knows may not come out, and the cure; else empty."""
+        greedy = float(np.mean(self.texts.greedy)) if len(self.texts) else 0.0
+        return known_but_not_repeated(*self._bits, greedy)
+
+    @property
+    def _bits(self) -> tuple[float | None, float | None]:
+        controls = self.controls
+        return self.texts.bits_per_token, controls.bits_per_token if controls else None
+
+    @property
+    def no_better_known(self) -> str:
+        """What shows that the model may never have read the texts; empty if nothing does."""
+        return no_better_known(*self._bits)
 
     @property
     def doubts(self) -> tuple[tuple[str, str], ...]:

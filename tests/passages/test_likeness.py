@@ -8,6 +8,7 @@ from small_models import build
 from started import table
 
 from canary.passages.likeness import Likeness, likeness
+from canary.passages.misfits import known_but_not_repeated, no_better_known
 
 CASED = table().tokenizer  # one token for each character
 PROSE = "The house on the hill is old, and 3 of us lived there in the year it was sold."
@@ -53,10 +54,39 @@ def test_what_only_one_of_them_lacks_is_named(change, lack):
 
 def test_texts_without_capitals_that_the_tokenizer_knows_are_noted():
     small, plain = texts(PROSE, 9, 1, str.lower), texts(PROSE, 9, 2)
-    assert likeness({"texts": small}, CASED).lower
-    assert likeness({"texts": small, "controls": small}, CASED).lower
-    assert not likeness({"texts": small, "controls": plain}, CASED).lower
-    assert not likeness({"texts": plain}, CASED).lower
-    assert not likeness({"texts": small[:1]}, CASED).lower
-    assert not likeness({"texts": ["123 456"] * 9}, CASED).lower
-    assert not likeness({"texts": small}, build("table").tokenizer).lower  # it knows no capital
+    assert likeness({"texts": small}, CASED).oddities
+    assert likeness({"texts": small, "controls": small}, CASED).oddities
+    assert not likeness({"texts": small, "controls": plain}, CASED).oddities
+    assert not likeness({"texts": plain}, CASED).oddities
+    assert not likeness({"texts": small[:1]}, CASED).oddities
+    assert not likeness({"texts": ["123 456"] * 9}, CASED).oddities
+    assert not likeness({"texts": small}, build("table").tokenizer).oddities  # it knows no capital
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda text: text.replace("\n", "\r\n"), "carriage return"),
+        (lambda text: text.replace("\n", " ") * 9, "no text has a line break"),
+        (lambda text: f"\u201c{text}\u201d", "all quotes are typographic"),
+    ],
+)
+def test_a_form_that_training_may_not_have_read_is_named(change, named):
+    usual = [f"{text}\n{text}".replace("'", "") for text in texts(PROSE, 9, 1)]
+    changed = [change(text) for text in usual]
+    assert not likeness({"texts": usual, "controls": usual}, CASED).oddities
+    (oddity,) = likeness({"texts": changed, "controls": changed}, CASED).oddities
+    assert named in oddity
+    assert not likeness({"texts": changed, "controls": ["It's so."] * 9}, CASED).oddities or (
+        "carriage" in named
+    )
+
+
+def test_a_model_that_knows_texts_but_repeats_few_is_named():
+    problem, cure = known_but_not_repeated(4.0, 13.6, 0.07)
+    assert "4.0 bits per token, 13.6 for controls" in problem
+    assert "tokenizer" in cure
+    for bits, others, share in ((4.0, 13.6, 0.9), (13.0, 13.6, 0.0), (4.0, None, 0.0)):
+        assert known_but_not_repeated(bits, others, share) == ("", "")
+    assert "8.26 and 8.37" in no_better_known(8.27, 8.37).replace("8.27", "8.26")
+    assert no_better_known(8.0, 8.37) == no_better_known(8.0, None) == ""
