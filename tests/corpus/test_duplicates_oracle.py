@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import tracemalloc
 from collections import Counter
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -113,3 +116,17 @@ def test_what_cannot_be_counted_is_refused(tmp_path):
         duplicates(file, column="body")
     with pytest.raises(CorpusError, match="holds no text"):
         duplicates(Dataset.from_dict({"text": [None]}, features=Features(text=Value("string"))))
+
+
+def test_memory_for_each_text_is_what_the_page_on_scale_says(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "scale.md").read_text()
+    said = int(re.search(r"`duplicates` holds about (\d+) bytes for each text", page)[1])
+    peaks = []
+    for number in (5_000, 25_000):
+        (tmp_path / "a.txt").write_text("".join(f"{n}\n" for n in range(number)))
+        duplicates(tmp_path / "a.txt")  # what is made once is there
+        tracemalloc.start()
+        duplicates(tmp_path / "a.txt")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert 0.8 * said < (peaks[1] - peaks[0]) / 20_000 < 1.1 * said
