@@ -17,7 +17,7 @@ from canary.tokens.tree import check_certified
 
 _ENDED = {
     "budget": "the budget was spent (a larger --budget continues it)",
-    "requests": "no allowed request was left (a larger --max-requests continues it)",
+    "requests": "no request allowed in this run was left (the same command continues it)",
 }
 
 

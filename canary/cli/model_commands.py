@@ -342,7 +342,7 @@ def _explain(result: Extraction) -> None:
         "query or more"
     )
     if result.stopped == "requests":
-        show("Start again with a larger --max-requests; every answer so far is kept")
+        show("Start the same command again to continue: every answer so far is kept")
     if result.dropped:
         show(f"{count(result.dropped)} beginnings were dropped to limit memory")
     if not result.completions:

@@ -112,7 +112,7 @@ HELP: Mapping[str, str] = {
     "is sent]",
     "answers": "FOLDER: Where answers of the server are kept, so that an interrupted run does not "
     "ask again.  [default: canary/answers in your cache]",
-    "max_requests": "N: The most requests to send.  [default: no limit]",
+    "max_requests": "N: The most requests to send in this run.  [default: no limit]",
     "in_flight": "N: The most requests at once.  [default: 8]",
     "request_timeout": "SECONDS: The longest wait for a whole answer.  [default: 120]",
     "top_k": "N: Compute bounds from this number of most likely next tokens. For a server that "

@@ -144,6 +144,11 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 f"stopped after {self.samples:,} of {plural(asked, 'sample')}: more come out than "
                 f"the limit allows. Shares and p allow for {plural(self.looks, 'look')}"
             )
+        if self.model.get("repeats") is False:
+            notes.append(
+                "the server does not write the same text twice at temperature 0, so it was not "
+                "checked that one model answered from beginning to end"
+            )
         if self.cut:
             notes.append(
                 f"{plural(self.cut, 'answer')} ended at the limit of tokens, in the middle of what "

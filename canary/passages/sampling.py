@@ -8,20 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ServerError
 from canary.models.served.client import in_parallel
 from canary.models.served.endpoint import Endpoint, is_url
-from canary.models.served.writer import Writer, Written
+from canary.models.served.writer import CHECKS, Writer, Written
 from canary.passages.sampled import Chance, Sampled, Sought
 from canary.passages.targets import Cut, Target, digest, passages, planted, refuse_overlap, repeated
 from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
-from canary.records.shards import Series, open_run
+from canary.records.shards import Series, finished_pieces, open_run
 from canary.records.validation import brief, real_number, whole_number
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import count, plural
 
 _BLOCK = 64  # requests between two pieces that are kept
 _ROOM = 8  # tokens that an answer may have besides what is looked for
@@ -97,7 +98,8 @@ def sample(
         has a passage, a format has no text before its first hole, or a limit is given and nothing
         could exceed it: natural secrets, or texts without controls.
     ServerError
-        If the server fails, does not draw anew each time, or ends most answers too early.
+        If the server fails, does not draw anew each time, ends most answers too early, or serves
+        another model than at the beginning.
     RecordError
         If the run in `parts` was begun with other texts, settings or another server.
 
@@ -151,17 +153,15 @@ def sample(
             where=brief(server),
         )
     prompts = list(dict.fromkeys(target.prompt for target in targets))
-    if endpoint.say is not None:
-        most = "" if limit is None else "at most "
-        endpoint.say(f"{most}{plural(drawn * len(prompts), 'request')}, one for each sample")
+    looks = [drawn]
+    if limit is not None:
+        looks = sorted({-(-drawn // 2**at) for at in range(_LOOKS)})
+    _announce(endpoint, looks, len(prompts), 0 if parts is None else finished_pieces(Path(parts)))
     writer = Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
         "samples": drawn, "temperature": temperature, "chat": chat, "prefix": prefix,
         "suffix": suffix, "near": share, "max_tokens": max_tokens, "seed": seed,
     } | ({} if limit is None else {"max_extractable": limit})  # fmt: skip
-    looks = [drawn]
-    if limit is not None:
-        looks = sorted({-(-drawn // 2**at) for at in range(_LOOKS)})
     plan = _Plan(prompts, targets, looks, share, seed, max_tokens)
 
     def made(samples: int, tally: Counter[str]) -> Sampled:
@@ -177,7 +177,12 @@ def sample(
             cut=tally["cut"],
             chance=chance,
             confidence=confidence,
-            model={"name": writer.name, "answered as": writer.answered, "server": endpoint.base},
+            model={
+                "name": writer.name,
+                "answered as": writer.answered,
+                "server": endpoint.base,
+                "repeats": any(writer.likeliest),
+            },
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
         )
@@ -187,8 +192,9 @@ def sample(
         if parts is not None:
             looked_for = digest([[t.kind, t.prompt, t.suffix] for t in targets])
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": looked_for}, layout=1)
+            run = open_run(parts, {**identity, **settings, "targets": looked_for}, layout=2)
             series = held.enter_context(run).series("samples")
+        writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
         looked = _looked(plan, writer, series, advance, endpoint.in_flight)
         *_, (result, tally) = _until_certain(((made(*look), look[1]) for look in looked), limit)
@@ -297,6 +303,26 @@ def _tokens(suffix: str) -> int:
     return -(-letters // 2) + len(suffix) - letters
 
 
+def _announce(endpoint: Endpoint, looks: Sequence[int], prompts: int, pieces: int) -> None:
+    """Say how many requests are to come; an InputError if fewer are allowed than are sure."""
+    checks = [CHECKS - 1 + -(-samples * prompts // _BLOCK) for samples in looks]
+    if endpoint.say is not None:
+        most = "" if len(looks) == 1 else "at most "
+        endpoint.say(
+            f"{most}{plural(looks[-1] * prompts, 'request')}, one for each sample, and about "
+            f"{checks[-1] + 1} for checks of the server"
+        )
+    least = 1 + max(looks[0] * prompts - pieces * _BLOCK, 0) + (0 if pieces else checks[0])
+    limit = endpoint.max_requests
+    if limit is not None and limit < least:
+        raise InputError(
+            f"at least {plural(least, 'request')} are needed in this run, checks of the server "
+            f"included, and {count(limit)} allowed",
+            cure=f"give --max-requests {least}, in Python max_requests, or take fewer samples",
+            where=endpoint.base,
+        )
+
+
 def _looked(
     plan: _Plan, writer: Writer, series: Series | None, advance: Advance, at_once: int
 ) -> Iterator[tuple[int, Counter[str]]]:
@@ -317,8 +343,9 @@ def _looked(
                 counts = Counter[str]()
                 for _, future in in_parallel(partial(plan.counts, writer), block, at_once=at_once):
                     counts.update(future.result())
+                writer.check_same(at // _BLOCK)
                 if series is not None:
-                    series.append({"requests": len(block), "counts": dict(counts)}, b"")
+                    series.append({"counts": dict(counts), "likeliest": writer.likeliest})
             tally.update(counts)
             advance(len(block))
         done = end

@@ -86,7 +86,7 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         few = ("--max-requests", server.count() - 4, "--answers", "others")
         done = command(*words("exposure", server, model, *asked, *few))
         assert done.code == 0, done.err
-        assert "--max-requests continues it" in " ".join(done.out.split())
+        assert "the same command continues it" in " ".join(done.out.split())
         done = command(*words("exposure", server, model, *asked, "--top-k", 1))
         assert "unknown" in done.out
         assert "No lower bound is known for" in " ".join(done.out.split())
@@ -103,7 +103,7 @@ def test_too_many_requests_are_refused_before_the_run(command, model, loaded, ca
             *words("exposure", server, model, "--canaries", canaries, "--max-requests", 50)
         )
     assert done.code == 2
-    assert "requests are needed, and 50 allowed" in done.err
+    assert "requests are needed in this run, and 50 allowed" in done.err
 
 
 def telling(code):

@@ -88,7 +88,9 @@ def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
     with FakeServer(build("table")) as server:
         model = load_served(server, tmp_path, max_requests=60, say=said.append)
         before = server.count()
-        with pytest.raises(InputError, match=r"about 3\d\d requests are needed, and 60 allowed"):
+        with pytest.raises(
+            InputError, match=r"about 3\d\d requests are needed in this run, and 60 allowed"
+        ):
             canary.exposure(model, some_canaries(), start_token=None)
         assert server.count() == before
         assert "about 317 to come" in said[0]  # the check of the start token comes first
@@ -157,7 +159,7 @@ def test_exposures_that_no_request_is_left_for_are_bounds_that_hold(tmp_path):
             told.append((sum(c.exposure.rank is not None for c in results), " ".join(notes)))
         assert told[0][0] == 0
         assert "0 of 6 canaries of abc ••• are ranked exactly. The search ended" in told[0][1]
-        assert "a larger --max-requests continues it" in told[0][1]
+        assert "the same command continues it" in told[0][1]
         assert told[-1][0] == 6
         assert "ranked exactly" not in told[-1][1]
         assert any(0 < exact < 6 for exact, _ in told), f"a run ends in between: {told}"

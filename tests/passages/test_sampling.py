@@ -8,7 +8,7 @@ from fake_server import FakeServer, Status
 from small_models import CHARACTERS, build
 
 import canary
-from canary.errors import InputError, RequestsSpentError, ServerError
+from canary.errors import InputError, ServerError
 from canary.models.served.endpoint import Endpoint
 from canary.passages.sampled import Sampled
 from canary.passages.sampling import sample
@@ -128,20 +128,72 @@ def test_a_run_that_was_stopped_asks_for_the_rest_only(tmp_path):
         endpoint = Endpoint(server.url, **limits)
         return sample(endpoint, parts=tmp_path / "parts", progress=False, **options)
 
-    with FakeServer(build("table"), fault=words(lambda n: f"three four {n}")) as server:
-        with pytest.raises(RequestsSpentError, match="max-requests"):
-            run(server, max_requests=150)
+    most = [150]
+
+    def broken(server, number, right):
+        answer = words(lambda n: f"three four {n}")(server, number, right)
+        return answer if number < most[0] else Status(400, "full")
+
+    with FakeServer(build("table"), fault=broken) as server:
+        with pytest.raises(ServerError, match="does not take the request"):
+            run(server)
+        most[0] = 1_000
         before = server.count()
         found = run(server)
         assert before >= 4 + 128
         # Four probes, the third block, and what was on its way when the first run ended.
         assert server.count() - before <= 4 + (200 - 128) + 8
         assert found.texts.hits == (100, 0)
+        assert "same text twice" in str(found.notes)
         with pytest.raises(canary.CanaryError, match="another"):
             sample(
                 Endpoint(server.url), texts, parts=tmp_path / "parts", samples=99, prefix=2,
                 suffix=2, max_tokens=4, progress=False,
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("when", ["resumed", "under way"])
+def test_samples_of_two_models_are_never_mixed(tmp_path, when):
+    """They have one address and one name; what they write at temperature 0 is another text."""
+    state = {"model": "one", "last": 150}
+
+    def served(server, number, right):
+        said = state["model"] if not server.bodies[-1]["temperature"] else f"three four {number}"
+        if number >= state["last"] and when == "resumed":
+            return Status(400, "stopped")
+        state["model"] = "two" if number >= state["last"] else state["model"]
+        return words(said)(server, number, right)
+
+    def run(server):
+        return sample(
+            Endpoint(server.url, in_flight=1), ["one two three four"], parts=tmp_path / "parts",
+            prefix=2, suffix=2, samples=200, max_tokens=4, progress=False,
+        )  # fmt: skip
+
+    with FakeServer(build("table"), fault=served) as server:
+        with pytest.raises(ServerError, match="400" if when == "resumed" else "another model"):
+            run(server)
+        state |= {"model": "two", "last": 10_000}
+        with pytest.raises(ServerError, match=r"another model.*serve the first one"):
+            run(server)
+        state["model"] = "one"
+        before = server.count()
+        found = run(server)
+        # What another model wrote was not kept: two blocks of 64 are.
+        assert server.count() - before == 4 + 3 + (200 - 128) + 2
+        assert found.texts.hits == (200,)
+        assert not found.notes or "temperature 0" not in str(found.notes)
+
+
+def test_too_few_requests_for_all_samples_are_refused_before_the_first():
+    with FakeServer(build("table"), fault=words(lambda n: f"three four {n}")) as server:
+        endpoint = Endpoint(server.url, max_requests=70)
+        options = {"texts": ["one two three"], "prefix": 2, "suffix": 1, "progress": False}
+        # One for the list of models, ten checks of the server, and one of each 64 answers.
+        with pytest.raises(InputError, match="at least 76 requests are needed in this run"):
+            sample(endpoint, samples=64, **options)
+        assert server.count() == 0
+        sample(endpoint, samples=58, **options)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,11 @@ class FakeServer:
         """Text alone, drawn token by token."""
         rng, drawn = np.random.default_rng(body["seed"]), []
         for _ in range(body["max_tokens"]):
-            shares = np.exp(self._next([*prompt, *drawn]) / body["temperature"])
+            shares = self._next([*prompt, *drawn])
+            if not body["temperature"]:
+                drawn.append(int(shares.argmax()))
+                continue
+            shares = np.exp(shares / body["temperature"])
             drawn.append(int(rng.choice(len(shares), p=shares / shares.sum())))
         text = self.model.tokenizer.decode(drawn)
         return {"model": self.name, "choices": [{"text": text, "finish_reason": "length"}]}

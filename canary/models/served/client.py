@@ -159,9 +159,10 @@ class Client:
         with self._lock:
             if most is not None and self.sent >= most - (not last):
                 raise RequestsSpentError(
-                    f"has been sent {self.sent:,} requests of the {most:,} that are allowed, and "
-                    "one is kept back to see whether it is the same model",
-                    cure="start again with a larger --max-requests",
+                    f"has been sent {self.sent:,} requests of the {most:,} that are allowed in "
+                    "this run, and one is kept back to see whether it is the same model",
+                    cure="start the same command again: what is finished is kept, and "
+                    "--max-requests counts each run anew",
                     where=where,
                 )
             self.sent += 1

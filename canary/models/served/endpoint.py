@@ -39,7 +39,7 @@ class Endpoint:
         The folder that keeps every answer; ``canary/answers`` in the user's cache unless
         given. Only its owner may read it.
     max_requests : int, optional
-        Most requests that may be sent, retries included.
+        Most requests that may be sent in one run, retries included.
     in_flight : int
         Most requests at once.
     timeout : float

@@ -159,7 +159,8 @@ class ServedModel:
             )
         if limit is not None and sent + sure - known > limit:
             raise InputError(
-                f"about {sent + max(sure - known, 0):,} requests are needed, and {limit:,} allowed",
+                f"about {sent + max(sure - known, 0):,} requests are needed in this run, and "
+                f"{limit:,} allowed",
                 cure="allow more with --max-requests, or ask for less: fewer --draws, a smaller "
                 "--budget, a start token that you name (--start-token)",
                 where=self._endpoint.base,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +16,10 @@ from canary.models.served.handshake import model_served
 from canary.models.served.wire import CHAT_PATH, PATH
 
 _PROBE, _PROBE_TOKENS, _PROBES = "The", 24, 4
+_BEGINNINGS = ("The", "the man said", "and then we")
+CHECKS = 1 + _PROBES + 2 * len(_BEGINNINGS)
+"""Requests before the first sample of a run: the list of models, draws, and what is repeated."""
+_TRIES = 3
 _REQUEST = "Continue this text. Answer with the continuation only.\n\n"
 
 
@@ -49,23 +55,64 @@ class Writer:
 
     Notes
     -----
-    Five requests are sent before the first one that counts.
+    Five requests are sent before the first one that counts, and `recognize` sends up to six.
     """
 
     def __init__(self, endpoint: Endpoint, *, temperature: float, chat: bool) -> None:
         self._client, self._where = Client(endpoint), endpoint.base
         self._temperature, self._chat, self._seeded = temperature, chat, True
+        self.likeliest: list[str] = []
+        """Digests of what it repeats at temperature 0, after each of some beginnings."""
         self.answered = ""
         """What the server calls the model that answers."""
         self.name, _ = model_served(self._client, endpoint.model, where=endpoint.base)
         self._check()
 
-    def write(self, prompt: str, *, seed: int, tokens: int, trying: bool = False) -> Written:
+    def recognize(self, known: list[str] | None = None) -> None:
+        """Find out what it repeats at temperature 0, or refuse another model than the `known`."""
+        if known is not None:
+            self.likeliest = known
+            for number in range(len(known)):
+                self.check_same(number)
+            return
+        with suppress(RefusedError):  # some take no temperature of 0
+            for text in _BEGINNINGS:
+                first, second = self._greedy(text), self._greedy(text)
+                self.likeliest.append(first if first == second else "")
+
+    def check_same(self, number: int) -> None:
+        """Refuse a model that writes other texts at temperature 0 than the one asked first."""
+        at = number % len(_BEGINNINGS)
+        known = self.likeliest[at] if self.likeliest[at:] else ""
+        if known and all(self._greedy(_BEGINNINGS[at], last=True) != known for _ in range(_TRIES)):
+            raise ServerError(
+                "serves another model under this name than the one that was sampled first: at "
+                "temperature 0 it writes other texts",
+                cure="serve the first one and start again, which keeps what is finished; or "
+                "begin anew in another folder",
+                where=self._where,
+            )
+
+    def _greedy(self, prompt: str, *, last: bool = False) -> str:
+        ask = {"seed": 0, "tokens": _PROBE_TOKENS, "temperature": 0.0}
+        text = self.write(prompt, **ask, last=last).text  # type: ignore[arg-type]
+        return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+    def write(
+        self,
+        prompt: str,
+        *,
+        seed: int,
+        tokens: int,
+        temperature: float | None = None,
+        trying: bool = False,
+        last: bool = False,
+    ) -> Written:
         """What the server writes after `prompt`, at most this number of tokens."""
         body: dict[str, Any] = {
             "model": self.name,
             "max_tokens": tokens,
-            "temperature": self._temperature,
+            "temperature": self._temperature if temperature is None else temperature,
         }
         if self._chat:
             body["messages"] = [{"role": "user", "content": _REQUEST + prompt}]
@@ -74,7 +121,7 @@ class Writer:
         # Without one of its own each time, some servers draw the same text for all.
         seeded = {"seed": seed} if self._seeded else {}
         path = CHAT_PATH if self._chat else PATH
-        return self._read(self._client.post(path, body | seeded, trying=trying), tokens)
+        return self._read(self._client.post(path, body | seeded, trying=trying, last=last), tokens)
 
     def _check(self) -> None:
         def probes() -> list[Written]:
