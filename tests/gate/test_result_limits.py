@@ -468,7 +468,7 @@ def test_passages_that_decide_nothing(made, asked, outcome, said):
 @pytest.mark.parametrize(
     ("out", "controls", "limit", "decided"),
     [(60, 0, 0.07, "failed"), (60, 20, 0.045, "failed"), (60, 0, 0.08, "passed"),
-     (60, 50, 0.01, "failed")],
+     pytest.param(60, 50, 0.01, "failed", marks=pytest.mark.slow)],
 )  # fmt: skip
 def test_the_cure_says_how_many_texts_decide(out, controls, limit, decided):
     """As many texts as it says decide, if shares stay what they are."""
