@@ -172,7 +172,7 @@ class MegatronRows(FileCorpus):
         simple = [(at, ids) for at, ids in batch if len(ids) == 1 and self.index.modes is None]
         bodies = [self.tokens.body(ids[0]) for _, ids in simple]
         texts = self.tokens.texts(bodies)
-        fits = self.tokens.is_own(bodies, texts) if self._choosy else [True] * len(texts)
+        fits = self.tokens.can_host(bodies, texts) if self._choosy else [True] * len(texts)
         known = {
             at: (text, body, own)
             for (at, _), text, body, own in zip(simple, texts, bodies, fits, strict=True)

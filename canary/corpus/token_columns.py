@@ -114,7 +114,7 @@ class TokenColumn:
         rows = _lists(table, self.name)
         bodies = [self.texts.body(ids) for ids in rows if ids is not None]
         texts = self.texts.texts(bodies)
-        fits = self.texts.is_own(bodies, texts) if self._choosy else [True] * len(texts)
+        fits = self.texts.can_host(bodies, texts) if self._choosy else [True] * len(texts)
         known = zip(texts, bodies, fits, strict=True)
         for ids in rows:
             if ids is None:

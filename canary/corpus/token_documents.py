@@ -144,6 +144,13 @@ class TokenTexts:
         made = self._tokenizer.parts(texts)
         return [tuple(ids.tolist()) == own for ids, own in zip(rows, made, strict=True)]
 
+    def can_host(self, rows: Sequence[Ids], texts: Sequence[str]) -> list[bool]:
+        """Whether a canary can be spliced into each row: own, and not of special tokens alone."""
+        own = self.is_own(rows, texts)
+        return [
+            o and not self._special.issuperset(r.tolist()) for o, r in zip(own, rows, strict=True)
+        ]
+
     def _is_within(self, rows: Sequence[Ids], texts: Sequence[str]) -> list[bool]:
         """Whether what the tokenizer makes of each text has the middle of the row."""
         made = self._tokenizer.parts(texts)

@@ -223,6 +223,16 @@ def test_a_missing_number_is_refused_and_a_missing_row_is_none(tmp_path):
             assert verify(tmp_path / "a.parquet", CANARIES, **given).records == records
 
 
+def test_a_row_of_special_tokens_alone_takes_no_splice(tmp_path):
+    tokenizer = trained("gpt2")
+    rows = [[tokenizer.token_to_id(PAD)], ids_of(tokenizer, "The red one. And more.")]
+    pq.write_table(pa.table({"input_ids": rows}), tmp_path / "a.parquet")
+    given = {"tokenizer": tokenizer, "column": "input_ids"}
+    inject_file(tmp_path / "a.parquet", tmp_path / "b.parquet", CANARIES, mode="splice", **given)
+    assert read(tmp_path / "b.parquet")["input_ids"][0].as_py() == rows[0]
+    assert verify(tmp_path / "b.parquet", CANARIES, context="\n", **given).ok
+
+
 def test_pad_is_for_blocks_only(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
     with pytest.raises(InputError, match="no corpus of blocks of token ids"):
