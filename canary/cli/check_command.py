@@ -196,7 +196,7 @@ def check(
     audits = [] if others else [Audit.load(place) for place in places]
     verified = None if verification is None else Verification.load(verification)
     made = None if new is None else new_baseline(audits, verification=verified)
-    verdict = None
+    verdict, said = None, list[str]()
     if limits.given or made is None:
         numbers = None if repetitions is None else whole_numbers(repetitions, "--repetitions")
         verdict = judge(
@@ -208,12 +208,12 @@ def check(
             history=history,
             **limits.arguments,
         )
-        if report is not None:
-            write_report(verdict, report)
-        if junit is not None:
-            write_junit(verdict, junit)
-        if markdown is not None:
-            write_markdown(verdict, markdown)
+        writers = ((report, write_report), (junit, write_junit), (markdown, write_markdown))
+        for file, write in writers:
+            if file is not None:
+                before = " in place of an earlier one" if file.exists() else ""
+                write(verdict, file)
+                said.append(f"The verdict is in {file}{before}")
     if made is not None and new is not None:
         made.save(new)
         show(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
@@ -222,6 +222,8 @@ def check(
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
     lines = [f"{one.outcome}: {one}" for one in verdict.ordered if one is not verdict.reason]
     show_report(verdict, answer=[verdict.in_short, *lines], short=not verbose)
+    for line in said:
+        show(line)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
 
 

@@ -104,6 +104,14 @@ class DataSet(Part):
 
 
 @dataclass(frozen=True)
+class Surest(Part):
+    """The attack that finds most where mistakes are few."""
+
+    name: str = ""
+    asked_fpr: float = 0.0
+
+
+@dataclass(frozen=True)
 class Attacks(Named, Part):
     """A membership test."""
 
@@ -115,7 +123,18 @@ class Attacks(Named, Part):
     warning: str | None = None
     length_warning: str | None = None
     dataset: DataSet | None = None
+    surest: Surest | None = None
     about: About = field(default_factory=About)
+
+    @property
+    def only_on_average(self) -> bool:
+        """Whether members can be identified, and the surest guesses find no more than chance."""
+        if self.outcome != "identified" or self.surest is None:
+            return False
+        found = next((one for one in self.attacks if one.name == self.surest.name), None)
+        rates = () if found is None else found.corrected.tpr_at_fpr
+        asked = self.surest.asked_fpr
+        return any(r.asked_fpr == asked and r.lower <= asked for r in rates)
 
     def _check(self) -> None:
         if not self.attacks or not 0.0 < self.confidence < 1.0:

@@ -9,7 +9,7 @@ from canary.errors import InputError
 from canary.gate.check_result import Interval, Part, document_of, read_part
 from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
-from canary.membership.forgetting_result import LEVEL
+from canary.membership.forgetting_result import ANSWERS, LEVEL, Answer
 from canary.records.about import About, Named
 
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
@@ -28,7 +28,18 @@ class Compared(Named, Part):
     p_unlike: float | None
     auc: Interval | None
     notes: tuple[str, ...]
+    answer: Answer
+    alike: bool
+    unlike: bool
+    remembered: bool
+    unproven: bool
     about: About = field(default_factory=About)
+
+    @property
+    def outcome(self) -> str:
+        """Which of `ANSWERS` holds, by what is written."""
+        held = (name for name in ANSWERS if getattr(self, name, False))
+        return next(held, self.answer.replace(" ", "_"))
 
     def _check(self) -> None:
         if not self.lower <= self.rho <= (math.inf if self.upper is None else self.upper):

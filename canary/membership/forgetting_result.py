@@ -262,7 +262,8 @@ class Forgetting(Named, Shown):
             )
         p_unlike, attack = probability(self.p_unlike or 0.0), ""
         if self.auc is not None:
-            attack = f"AUC {self.auc.value:.2f}, {self.auc.lower:.2f} to {self.auc.upper:.2f}"
+            ends = f"{100 * self.auc.lower:.1f} to {100 * self.auc.upper:.1f}"
+            attack = f"AUC {100 * self.auc.value:.1f} %, {ends}"
         last = {
             "remembered": " But its losses on the query set are lower than on samples that it "
             f"never saw ({attack}): unless the set is easier than these, something is left of it.",

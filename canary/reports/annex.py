@@ -24,7 +24,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.evidence import MISSING, Evidence, Trial, kinds_of, models_of
+from canary.reports.evidence import MISSING, Evidence, Trial, kinds_of, models_of, renamed
 from canary.reports.markdown import markdown_of
 from canary.reports.pages import page_of
 from canary.reports.tested_results import read_evidence
@@ -112,13 +112,14 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
     trials = [(test, trial) for test in tests for trial in test.trials]
     models = models_of(tests)
     name = models[0] if len(models) == 1 else "an AI model"
-    mixed = sentence("annex.models", models=", ".join(models))
+    own = renamed(tests)
+    mixed = sentence("annex.models", models=", ".join(own or models), renamed=own)
     untested = said("annex.untested", **kinds_of(tests))
     return Report(
         title=f"Annex: memorization tests of {name}",
         label="Evidence for an assessment, and no legal conclusion",
         sentences=said("annex.purpose"),
-        notes=[(Span(mixed, "strong"),)] if len(models) > 1 else [],
+        notes=[(Span(mixed, "strong"),)] if own or len(models) > 1 else [],
         sections=[
             Section("short", "What came out", [Bullets([*_short(trials)])]),
             Section("tests", "The tests", [_tests(trials)]),
@@ -174,5 +175,6 @@ def _details(tests: Sequence[Evidence]) -> Iterator[Section]:
                     blocks += [Heading("What to know of the numbers"), Bullets(notes)]
                 blocks += [Heading("What this does not say"), Bullets(test.report.unsaid)]
                 facts = {"File": test.source or "given in memory, not read from a file"}
+                facts |= {"Model in the result": test.own_name} if test.own_name else {}
                 blocks += [Heading("Where the numbers are"), Facts({**facts, **test.made_with})]
             yield Section(f"test-{number}", f"Test {number}: {trial.heading}", blocks)

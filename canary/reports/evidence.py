@@ -50,7 +50,8 @@ class Trial:
 class Evidence:
     """A result and all that a card or an annex says of it.
 
-    `source` is the file that it was read from, with its SHA-256, in words.
+    `source` is the file that it was read from, with its SHA-256, in words. `own_name` is what the
+    result calls its model, before another name was given.
     """
 
     report: Report
@@ -60,6 +61,7 @@ class Evidence:
     digest: str
     source: str = ""
     audits: tuple[Audit, ...] = ()
+    own_name: str = ""
 
     @property
     def natural(self) -> bool:
@@ -92,3 +94,10 @@ def models_of(tests: Sequence[Evidence]) -> list[str]:
     """The names of the models in some tests, each once."""
     names = dict.fromkeys(test.about.get("Model", "") for test in tests)
     return [name for name in names if name not in UNKNOWN]
+
+
+def renamed(tests: Sequence[Evidence]) -> list[str]:
+    """The names of several models that were put under one, as the results have them."""
+    names = dict.fromkeys(test.own_name for test in tests)
+    own = [name for name in names if name not in UNKNOWN]
+    return own if len(own) > 1 >= len(models_of(tests)) else []

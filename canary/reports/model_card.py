@@ -12,7 +12,7 @@ from canary.errors import InputError, OutputError
 from canary.records.files import atomic_writer, check_writable
 from canary.records.validation import file_path
 from canary.reports.document import Block, Bullets, Report, Section, Text, said, words_of
-from canary.reports.evidence import Evidence, Trial, kinds_of, models_of
+from canary.reports.evidence import Evidence, Trial, kinds_of, models_of, renamed
 from canary.reports.markdown import markdown_of
 from canary.reports.tested_results import read_evidence
 from canary.statistics.numbers import clean
@@ -134,6 +134,8 @@ def card_of(tests: Sequence[Evidence]) -> Report:
         for name in ("Training data", "Date", "Tested by")
     }
     versions = dict.fromkeys(test.about.get("Version of the weights", "") for test in tests)
+    if own := renamed(tests):
+        about["Models in the results"] = ", ".join(own)
     if any(versions):
         about["Version of the weights"] = ", ".join(filter(None, versions))
     unsaid = said("card.unsaid", **kinds_of(tests))

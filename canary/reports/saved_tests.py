@@ -16,7 +16,7 @@ from canary.gate.check_result import (
 )
 from canary.gate.forgetting_limit import Compared
 from canary.gate.subjects import subject_of
-from canary.membership.forgetting_result import ANSWERS, Answer
+from canary.membership.forgetting_result import ANSWERS
 from canary.records.about import About
 from canary.records.versioned_json import digest_of
 from canary.reports.attack_wording import ends_of
@@ -41,15 +41,8 @@ class _Sizes(Part):
 
 
 @dataclass(frozen=True)
-class _Surest(Part):
-    name: str = ""
-    asked_fpr: float = 0.0
-
-
-@dataclass(frozen=True)
 class _Membership(Attacks):
     strongest: str = ""
-    surest: _Surest | None = None
     target: _Sizes | None = None
     model: _Named | None = None
     reference: _Named | None = None
@@ -60,24 +53,9 @@ class _Membership(Attacks):
     samples: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def only_on_average(self) -> bool:
-        """Whether members can be identified, and the surest guesses find no more than chance."""
-        if self.outcome != "identified" or self.surest is None:
-            return False
-        found = next((one for one in self.attacks if one.name == self.surest.name), None)
-        rates = () if found is None else found.corrected.tpr_at_fpr
-        asked = self.surest.asked_fpr
-        return any(r.asked_fpr == asked and r.lower <= asked for r in rates)
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Forgetting(Compared):
-    answer: Answer
-    alike: bool
-    unlike: bool
-    remembered: bool
-    unproven: bool
     p: float
     samples: int
     query_models: int
@@ -115,8 +93,7 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         alone=kind == "models" and "P" in {one.name for one in found.attacks},
         reference=found.reference,
     )
-    outcome = "on_average" if found.only_on_average else found.outcome.replace(" ", "_")
-    label = sentence("trial.membership.label", **{outcome: True})
+    label = label_of_test(found)
     doubts = [*found.doubts, *filter(None, (found.warning, found.length_warning))]
     results: list[Text] = [
         said_in_one("trial.membership.doubt", doubt=_inner(doubt)) for doubt in doubts
@@ -205,10 +182,8 @@ def _rounded(reached: Interval, found: _Membership) -> tuple[float, dict[str, fl
 
 
 def _forgetting(found: _Forgetting, digest: str) -> Evidence:
-    held = (flag for flag in ANSWERS if getattr(found, flag, False))
-    kind = next(held, found.answer.replace(" ", "_"))
-    answer = ANSWERS[kind]
-    label = sentence("trial.forgetting.label", **{kind: True})
+    kind, answer = found.outcome, ANSWERS[found.outcome]
+    label = label_of_test(found)
     more = said("trial.forgetting.more", **{kind: True})
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
     sure = percent_of(found.confidence, digits=None)
@@ -247,6 +222,16 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
                     done=answer in ("forgotten", "no trace found")),
     )  # fmt: skip
     return Evidence(made, _named(found.about), [trial], _software(found.versions), digest)
+
+
+def label_of_test(found: Attacks | Compared) -> str:
+    """What a membership or forgetting test says itself, with or without a limit."""
+    if isinstance(found, Compared):
+        return sentence("trial.forgetting.label", **{found.outcome: True})
+    outcome: str = "undecided" if found.doubts and found.outcome != "void" else found.outcome
+    if found.only_on_average:
+        outcome = "on_average"
+    return sentence("trial.membership.label", **{outcome.replace(" ", "_"): True})
 
 
 def _named(about: About, own: str = "") -> dict[str, str]:

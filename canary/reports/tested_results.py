@@ -80,6 +80,7 @@ def read_evidence(
                              where=place)  # fmt: skip
         if subject == "an audit" and place:
             result = Audit.load(place)
+        own = result.model_name if isinstance(result, Named) else ""
         if isinstance(result, Named):
             result = result.named(**names)
         elif not place:
@@ -88,7 +89,8 @@ def read_evidence(
         known = {"Model": model, "Training data": corpus, "Tested by": auditor}
         about = {**test.about, **{name: value for name, value in known.items() if value}}
         source = _source(Path(place)) if place else ""
-        tests.setdefault(test.digest, replace(test, about=about, source=source))
+        own = own or ("" if isinstance(result, Named) else test.about.get("Model", ""))
+        tests.setdefault(test.digest, replace(test, about=about, source=source, own_name=own))
     for place, verdict in verdicts:
         judged = [digest for digest in verdict.results if digest in tests]
         if not judged:

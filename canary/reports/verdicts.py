@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from canary.gate.check_result import Attacks
+from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.advice import advice, cures, decisions
@@ -35,6 +37,7 @@ from canary.reports.limits import (
     tone_of,
 )
 from canary.reports.markdown import markdown_of
+from canary.reports.saved_tests import label_of_test
 from canary.reports.wording import about_of, called, ended, folded
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
@@ -124,7 +127,7 @@ def verdict_report(verdict: Verdict) -> Report:
         label=label_of(verdict),
         tone=tone_of(verdict),
         about=about,
-        sentences=[*judged(verdict)],
+        sentences=[*judged(verdict), *_own(verdict)],
         basis=basis_of_verdict(verdict),
         decide=list(dict.fromkeys(d for audit in audits for d in decisions(audit, verdict))),
         notes=[
@@ -139,10 +142,18 @@ def verdict_report(verdict: Verdict) -> Report:
     )
 
 
+def _own(verdict: Verdict) -> Sequence[Text]:
+    """What the report of the same test says, and that a limit is about no more than it names."""
+    if not isinstance(verdict.tested, Attacks | Compared):
+        return []
+    label, limit = label_of_test(verdict.tested), verdict.about.get("Limit", "")
+    return said("limit.own", own=label, passed=verdict.outcome == "passed", limit=limit)
+
+
 def _limits(verdict: Verdict) -> Table:
-    """The finding that decides each limit."""
+    """Each limit, and what did not pass beside them."""
     rows = []
-    for finding in (verdict.reason, *verdict.others):
+    for finding in verdict.ordered:
         ends = (finding.lower, finding.upper)
         low, high = ("?" if end is None else f"{end:.3g}" for end in ends)
         limit = "none" if finding.limit is None else f"{finding.limit:.3g}"

@@ -57,8 +57,10 @@ def test_verdicts_and_their_files(command, results):
     assert "Check of a membership test" in page
     assert "true positive rate of at most 0.15 at a false positive rate of 0.1" in page
     # A later verdict replaces them.
+    assert outcome.err.endswith("in a.html\nThe verdict is in a.xml\nThe verdict is in a.md\n")
     again = command("check", ATTACKED, "--max-auc", 0.99, "--junit", "a.xml", "--markdown", "a.md")
     assert again.code == 0, again.err
+    assert "The verdict is in a.xml in place of an earlier one" in again.out
     assert again.out.startswith("passed: the AUC of the attack loss is 0.")
 
 

@@ -24,7 +24,7 @@ from canary.passages.result import Passages, Verbatim
 from canary.passages.sampled import Chance, Sampled, Sought
 from canary.records.versioned_json import dump_document
 from canary.reports.builders import report_of
-from canary.reports.document import Table
+from canary.reports.document import Table, words_of
 from canary.reports.verdicts import explained, junit, markdown
 from canary.signals.signal_table import SignalTable
 
@@ -575,6 +575,13 @@ def test_a_pass_names_what_decides_each_limit(attacked):
     assert verdict.outcome == "passed"
     assert [finding.check for finding in (verdict.reason, *verdict.others)] == ["AUC", "TPR"]
     (table,) = (block for block in report_of(verdict).outcome if isinstance(block, Table))
-    assert [row[-1] for row in table.rows] == ["passed", "passed"]
+    assert [row[-1] for row in table.rows] == ["passed"] * 3
+    (own,) = (s for s in map(words_of, report_of(verdict).sentences) if "report of this test" in s)
+    assert "Training samples can be recognized" in own
+    assert "no more than it names (AUC of at most 0.999; true positive rate" in own
+    undecided = check(attacked, max_auc=0.999, max_tpr_at_fpr={0.1: 0.999, 0.05: 0.5})
+    assert undecided.outcome == "undecided"
+    (table,) = (block for block in report_of(undecided).outcome if isinstance(block, Table))
+    assert sorted(row[-1] for row in table.rows) == ["passed", "passed", "undecided"]
     failed = check(attacked, max_auc=0.501, max_tpr_at_fpr={0.1: 0.999})
     assert (failed.outcome, failed.others) == ("failed", [])

@@ -338,6 +338,12 @@ def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
     write_model_card([one, other], tmp_path / "README.md", model_name="c")
     text = write_annex([one, other], tmp_path / "a.md").read_text()
     assert "different models: a, b" in text
+    assert "If all are of one model" in text
+    text = write_annex([one, other], tmp_path / "a.md", model_name="c").read_text()
+    assert "different models: a, b" in text
+    assert "is the word of the person who made this document" in text
+    assert text.count("Model in the result") == 2
+    assert "Models in the results" in (tmp_path / "README.md").read_text()
     with pytest.raises(InputError, match="natural secrets"):
         write_model_card([natural()], tmp_path / "other.md")
     assert "Secrets of the training data" in write_annex([natural()], tmp_path / "b.md").read_text()
