@@ -152,6 +152,7 @@ NOT_RUN = {
     "python recipes/gallery": "lies in the repository; tests/recipes run all ten",
     "from canary.corpus.record_steps import injection_step": "needs datatrove; its tests run it",
     "canary inject corpus.bin": "needs a corpus of Megatron; its own tests make one",
+    "canary inject train.parquet": "needs a corpus of token ids; its own tests make one",
     "from canary.scoring.pool_sampling import sample_pool": "needs a model of prose; as above",
     "from canary.membership.voting import attack_windows": "needs a fleet; its own tests make one",
     "canary membership order ./model testset.jsonl --sep": "needs texts in a drawn order; as above",
