@@ -40,7 +40,9 @@ CHANGING = (
     (re.compile(r"\b\d+(\.\d+)? (ms|s|seconds|minutes|h)\b"), "TIME"),
     (re.compile(r"\b\d+\.\d+\.\d+(\+\w+|\.dev\d+)?\b"), "VERSION"),
 )
-PROGRESS = re.compile(r".*: (\d+ % \(.* of .*\)|done after .*)|.*measurement takes at most .*")
+PROGRESS = re.compile(
+    r".*: (\d+ % \(.* of .*\)|done after .*)|.*measurement takes at most .*|[^:;]+: TIME$"
+)
 """Lines that come where a machine is slow: progress, and the warning before a long measurement."""
 CHANGING_KEYS = {"seconds", "versions", "created", "environment", "hardware", "device_name"}
 
