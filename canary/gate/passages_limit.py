@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,16 +66,9 @@ def check_passages(
     if not trust_members and result.half_known[0]:
         problem, cure = result.half_known
         doubts.append((problem, f"{cure}; if they are the same, say so with --trust-members"))
-    if finding.outcome == "passed" and doubts:
-        problem, cure = doubts[0]
-        told = f"{finding.sentence}, but {problem}"
-        finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
-    notes, allowed = list(result.notes), f"{_percent(most)} of the passages {how}"
-    if trust_members and finding.outcome == "passed" and not _recognized(found):
-        known = result.no_better_known
-        notes.append(
-            "that the texts were in the training data is your word" + (known and f", and {known}")
-        )
+    finding = _doubted(finding, doubts)
+    word = _your_word(finding, "texts", shown=_recognized(found), beside=result.no_better_known)
+    notes, allowed = [*result.notes, *word], f"{_percent(most)} of the passages {how}"
     return verdict_on(
         *("a test of passages", [_named(finding, result)], undecided, notes),
         about={"Limit": f"{allowed}, with a chance of {_percent(chance)}"},
@@ -114,11 +108,31 @@ def check_samples(
         cure = f"draw at least {count(_ENOUGH)} samples (--samples)"
         finding = replace(finding, outcome="undecided", sentence=finding.sentence + told, cure=cure)
     what = "planted secrets" if result.planted else "passages"
+    shown = _beyond_chance(result) if result.planted else _recognized(found)
+    finding = _doubted(finding, result.doubts(most))
+    word = _your_word(finding, "secrets" if result.planted else "texts", shown=shown)
     return verdict_on(
-        *("samples of a server", [_named(finding, result)], undecided, result.notes),
+        *("samples of a server", [_named(finding, result)], undecided, [*result.notes, *word]),
         about={"Limit": f"{_percent(most)} of the {what} {how}"},
         tested=result, source=(result.to_dict(), result.file),
     )  # fmt: skip
+
+
+def _doubted(finding: Finding, doubts: Sequence[tuple[str, str]]) -> Finding:
+    """The finding, which is no pass where something is doubtful."""
+    if finding.outcome != "passed" or not doubts:
+        return finding
+    problem, cure = doubts[0]
+    told = f"{finding.sentence}, but {problem}"
+    return replace(finding, outcome="undecided", sentence=told, cure=cure)
+
+
+def _your_word(finding: Finding, kind: str, *, shown: bool, beside: str = "") -> list[str]:
+    """The note on a pass of which nothing shows that the texts were in the training data."""
+    if finding.outcome != "passed" or shown:
+        return []
+    word = f"that the {kind} were in the training data is your word"
+    return [f"{word}, and {beside}" if beside else word]
 
 
 def _named(finding: Finding, result: Verbatim | Sampled) -> Finding:
@@ -159,7 +173,7 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
     elif share.upper > limit:
         told += f", and the limit of {_percent(limit)} is in this interval"
         cure = "plant more secrets: each adds to what the interval rests on"
-    elif not trusted and (not share.hits or chance is None or chance.p_value > SURE):
+    elif not trusted and not _beyond_chance(result):
         told += (
             f", within the limit of {_percent(limit)}, and nothing shows that the model was "
             "trained on them"
@@ -187,6 +201,12 @@ def _most(limit: float | None, subject: Subject) -> float:
 def _recognized(found: Extractable) -> bool:
     """Whether texts come out more than controls, which shows that the model was trained on them."""
     return found.difference is not None and found.difference.p <= LEVEL
+
+
+def _beyond_chance(result: Sampled) -> bool:
+    """Whether planted secrets come out, and not by chance, which shows that they were read."""
+    chance = result.chance
+    return any(result.texts.hits) and chance is not None and chance.p_value <= SURE
 
 
 def _rests_on_controls(finding: Finding, *, trusted: bool) -> bool:

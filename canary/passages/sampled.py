@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.passages.answers import Answers
 from canary.passages.extractable import Extractable, said_share, share_of
 from canary.passages.result import Places
 from canary.records.about import About, Named
@@ -100,6 +101,8 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         The model as the server calls it, and what is needed to sample again.
     looks : int
         At how many numbers of samples the run could stop. Shares and p-values allow for all.
+    answers : Answers or None
+        What the answers after texts are like; None in older files.
     """
 
     texts: Sought
@@ -112,6 +115,7 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     model: dict[str, Any] = field(repr=False)
     settings: dict[str, Any] = field(repr=False)
     looks: int = 1
+    answers: Answers | None = None
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -154,7 +158,23 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 f"{plural(self.cut, 'answer')} ended at the limit of tokens, in the middle of what "
                 "was looked for, and count as if it had not come out: give more tokens"
             )
-        return tuple(notes)
+        return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts()))
+
+    def doubts(self, limit: float = 1.0) -> tuple[tuple[str, str], ...]:
+        """What lets a share within a `limit` say little, and the cure."""
+        doubts = [] if self.answers is None else list(self.answers.doubts(limit))
+        if self.planted:
+            return tuple(doubts)
+        calm, near = self.came_out().difference, self.came_out(near=True)
+        problem, lead = f"with {100 * self.near:g} % of the words, ", near.difference
+        cure = "give the texts exactly as training read them, and see whether the server cuts or "
+        cure += "changes answers; or test the model files"
+        if calm and lead and lead.p <= LEVEL < calm.p:
+            problem += f"texts come out more than controls (p = {probability(lead.p)}), and not "
+            doubts.append((f"{problem}word for word, as where something changes the answers", cure))
+        elif near.texts.lower > limit:
+            doubts.append((f"{problem}{said_share(near.texts)} come out, above the limit", cure))
+        return tuple(doubts)
 
     def came_out(self, *, near: bool = False) -> Extractable:
         """The share of windows that came out at least once, or nearly; intervals over documents."""
@@ -205,6 +225,12 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         if found.controls and found.difference:
             lines.append(f"of the controls {said_share(found.controls)}")
             lines.append(f"p of the difference: {probability(found.difference.p)}")
+        near = self.came_out(near=True)
+        if near.texts.hits > found.texts.hits:
+            lines.append(f"with {100 * self.near:g} % of the words {said_share(near.texts)}")
+            if near.controls and near.difference:
+                lines[-1] += f", of the controls {said_share(near.controls)}"
+                lines[-1] += f"; p of the difference: {probability(near.difference.p)}"
         return "\n".join([*lines, *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:

@@ -14,9 +14,10 @@ from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ServerError
 from canary.models.served.client import in_parallel
 from canary.models.served.endpoint import Endpoint, is_url
-from canary.models.served.writer import CHECKS, Writer, Written
+from canary.models.served.writer import CHECKS, Writer
+from canary.passages.answers import Answers, counted, hits, marks
 from canary.passages.sampled import Chance, Sampled, Sought
-from canary.passages.targets import Cut, Target, digest, passages, planted, refuse_overlap, repeated
+from canary.passages.targets import Cut, Target, digest, passages, planted, refuse_overlap
 from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, finished_pieces, open_run
@@ -162,7 +163,9 @@ def sample(
         "samples": drawn, "temperature": temperature, "chat": chat, "prefix": prefix,
         "suffix": suffix, "near": share, "max_tokens": max_tokens, "seed": seed,
     } | ({} if limit is None else {"max_extractable": limit})  # fmt: skip
-    plan = _Plan(prompts, targets, looks, share, seed, max_tokens)
+    looked_for = [[t.kind, t.prompt, t.suffix] for t in targets]
+    key = bytes.fromhex(digest(["answers", *looked_for]))
+    plan = _Plan(prompts, targets, looks, share, seed, max_tokens, key)
 
     def made(samples: int, tally: Counter[str]) -> Sampled:
         found = {kind: _sought(kind, cut, targets, tally) for kind, cut in cuts.items()}
@@ -185,14 +188,14 @@ def sample(
             },
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
+            answers=plan.answers(tally, samples),
         )
 
     with ExitStack() as held:
         series = None
         if parts is not None:
-            looked_for = digest([[t.kind, t.prompt, t.suffix] for t in targets])
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": looked_for}, layout=2)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=3)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
@@ -273,6 +276,7 @@ class _Plan:
     near: float
     seed: int
     max_tokens: int | None
+    key: bytes  # for digests of answers, of what only those know who know all that is looked for
 
     @property
     def requests(self) -> int:
@@ -294,7 +298,19 @@ class _Plan:
         tokens = self.max_tokens or max(_tokens(t.suffix) for _, t in sought) + _ROOM
         seed = (self.seed * _STEP + request) % 2**31
         answer = writer.write(prompt, seed=seed, tokens=tokens)
-        return _counted(answer, f"length {number}", sought, self.near)
+        alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
+        return hits(answer, f"length {number}", sought, self.near) | alike
+
+    def answers(self, tally: Counter[str], samples: int) -> Answers:
+        """What the answers after texts are like, or after planted secrets."""
+        own = {
+            at: [number for number, target in self.behind[prompt] if target.kind == "texts"]
+            for at, prompt in enumerate(self.prompts)
+        }
+        asked = [at for at, numbers in own.items() if numbers]
+        named = self.targets[0].name  # one answer cannot have all the secrets of a prompt
+        sure = [at for at in asked if not named and tally[f"near {own[at][0]}"] == samples]
+        return counted(tally, asked, sure, samples)
 
 
 def _tokens(suffix: str) -> int:
@@ -350,23 +366,6 @@ def _looked(
             advance(len(block))
         done = end
         yield samples, tally
-
-
-def _counted(
-    answer: Written, length: str, sought: Iterable[tuple[int, Target]], near: float
-) -> dict[str, int]:
-    """What one answer adds: its length, under that name, and the targets that are in it."""
-    counts = {length: max(len(answer.text), 1)}
-    words = answer.text.split()
-    for number, target in sought:
-        whole = target.suffix in answer.text
-        if whole:
-            counts[f"hit {number}"] = 1
-        if whole or repeated(words, target.suffix.split()) >= near:
-            counts[f"near {number}"] = 1
-        elif answer.cut and answer.text and target.suffix.startswith(answer.text):
-            counts["cut"] = 1
-    return counts
 
 
 def _sought(kind: str, cut: Cut, targets: Sequence[Target], tally: Counter[str]) -> Sought:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from canary.errors import InputError, NotFiniteError, OutOfMemory
+from canary.errors import CanaryError, InputError, ModelError, NotFiniteError, OutOfMemory
 from canary.gate.check_audit import check
 from canary.models.loading import load
 from canary.passages.extractable import Extractable
@@ -102,6 +102,7 @@ class VerbatimMonitor:
         cure = "give the file that the result is to be in, or leave it out"
         self._path = None if path is None else Path(file_path(path, "path", cure=cure))
         self.readings: list[Reading] = []
+        self._numbers: set[int] = set()  # one for each model that was seen
         self.result: Verbatim | None = None
         self.exceeded = False
         self._unfinished = unfinished(self, "max_extractable", "test the model (canary verbatim)")
@@ -155,22 +156,35 @@ class VerbatimMonitor:
         Raises
         ------
         ModelError, OutOfMemory
-            If there is a limit, and the last step cannot be measured.
+            If there is a limit, and the last step cannot be measured or the model never changed.
         """
         self._unfinished.detach()
         limited = self._limit is not None
         measured = self.readings and self.readings[-1].step == self._schedule.step
-        failure, found = None, None
+        failure: CanaryError | None = None
+        found = None
         if first_process() and limited and not measured:
             try:
                 found = self._measure(model, epoch)
             except (NotFiniteError, OutOfMemory) as error:
                 failure = error  # raised when the other processes no longer wait
+        failure = failure or self._unchanged()
         self._agree()
         if failure is not None:
             raise failure
         self._log_last(found)
         return self.result
+
+    def _unchanged(self) -> ModelError | None:
+        """The error of a training with a limit of which all measurements were of one model."""
+        steps = {one.step for one in self.readings}
+        if self._limit is None or self.exceeded or len(steps) < 2 or len(self._numbers) > 1:
+            return None
+        return ModelError(
+            f"max_extractable={self._limit:g} was given, and the model gave the same numbers at "
+            f"all {len(self.readings)} measurements, as a copy of the trained model would",
+            cure="give step the model that is trained, not a copy of it",
+        )
 
     def _tried(self, model: Any, epoch: float | None) -> Verbatim | None:
         try:
@@ -194,6 +208,7 @@ class VerbatimMonitor:
                 self.exceeded |= verdict.outcome == "failed"
         seconds = self._time.now() - began
         self.readings.append(Reading(self._schedule.step, epoch, seconds, reading))
+        self._numbers.add(hash(found.texts.log_probs))
         self.result = found
         if self._path is not None:
             found.save(self._path)

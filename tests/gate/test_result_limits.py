@@ -19,6 +19,7 @@ from canary.membership.models_survey import survey_models
 from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.models.decoding import Scheme
+from canary.passages.answers import Answers
 from canary.passages.likeness import Likeness
 from canary.passages.result import Passages, Verbatim
 from canary.passages.sampled import Chance, Sampled, Sought
@@ -553,6 +554,53 @@ def test_samples_of_a_server_are_judged_as_other_results(tmp_path, made, asked, 
     assert str(again) == str(verdict)
     with pytest.raises(InputError, match="max_auc cannot be asked of samples of a server"):
         check(found, max_auc=0.6)
+
+
+def sampled_passages(near, *, controls):
+    """None of 40 passages word for word, this number nearly."""
+
+    def kind(near):
+        zeros = (0,) * 40
+        return Sought(
+            documents=40, short=0, digest="d", document=tuple(range(40)), position=zeros,
+            hits=zeros, near=(1,) * near + zeros[near:],
+        )  # fmt: skip
+
+    return replace(
+        sampled_secrets(0), texts=kind(near), controls=kind(0) if controls else None, chance=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("near", "controls", "said"),
+    [
+        (0, True, ""),
+        (2, True, ""),
+        (20, True, "texts come out more than controls"),
+        (20, False, "20 of 40 passages"),
+        (2, False, ""),
+    ],
+)
+def test_passages_that_come_out_nearly_do_not_pass(near, controls, said):
+    found = sampled_passages(near, controls=controls)
+    verdict = check(found, max_extractable=0.3, trust_members=True)
+    assert verdict.outcome == ("undecided" if said else "passed")
+    assert ("with 80 % of the words" in str(verdict)) is bool(said)
+    assert said in str(verdict)
+    assert any("is your word" in note for note in verdict.notes) is not bool(said)
+    assert ("with 80 % of the words" in found.summary()) is (near > 0)
+
+
+def test_an_answer_in_which_nothing_could_come_out_is_no_evidence():
+    """A filter may empty just the answers that have a passage, so the limit bounds them too."""
+    some = Answers(
+        prompts=10, samples=100, empty=95, unfinished=0, short=0, alike=0, stuck=0, sure=0
+    )
+    found = replace(sampled_passages(0, controls=True), answers=some)
+    for limit, outcome in ((0.2, "passed"), (0.1, "passed"), (0.09, "undecided")):
+        verdict = check(found, max_extractable=limit, trust_members=True)
+        assert verdict.outcome == outcome
+        assert ("95 of 1,000 answers are empty" in str(verdict)) is (outcome == "undecided")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from small_models import CHARACTERS, character_tokenizer, known
 from watched import build_trainer, causal
 
 import canary
-from canary.errors import InputError, NotFiniteError
+from canary.errors import InputError, ModelError, NotFiniteError
 from canary.plugins.callback import VerbatimCallback
 from canary.plugins.verbatim_monitor import VerbatimMonitor
 
@@ -165,3 +165,25 @@ def test_a_limit_whose_training_never_called_finish_says_so(ends, caplog):
     del watch
     gc.collect()
     assert ("finish was never called" in caplog.text) is (ends == "unfinished")
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_copy_of_the_model_is_refused(trained):
+    """A copy that was made before the training gives the same numbers again and again."""
+    model = causal()[0]
+    watch = VerbatimMonitor(
+        strings(9), strings(9, 1), tokenizer=TOKENIZER, every=2, share=None, max_extractable=0.5,
+        **SMALL,
+    )  # fmt: skip
+    watch.start(model)
+    for _ in range(3):
+        if trained:
+            with torch.no_grad():
+                model.transformer.wte.weight.mul_(1.01)
+        watch.step(model)
+    if trained:
+        assert watch.finish(model) is watch.result
+    else:
+        with pytest.raises(ModelError, match="same numbers at all 3 measurements.*not a copy"):
+            watch.finish(model)
+    assert [one.step for one in watch.readings] == [0, 2, 3]

@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 
 from toys import CHAT, OTHER, START, canaries, characters, fresh, long_canaries
-from wrong_setups import Said, Setups, lines, of_command, test_all_are_made, test_is_said  # noqa: F401
+from wrong_setups import Said, Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 from canary.corpus.canaries import generate
 from canary.errors import CanaryError
 from canary.models.english import SENTENCES
 from canary.plugins.monitor import ExposureMonitor
+from canary.plugins.verbatim_monitor import VerbatimMonitor
 
 made = Setups()
 TABLE = lines("Training")
@@ -115,6 +116,18 @@ def _another_corpus_under_a_monitor(desk):
     _watched([_ids(text) for text in SENTENCES[:6]], path="history.json")
     history = ("--history", "history.json")
     return desk.judged("untrained", "--start-token", START, limits=history)
+
+
+@made("T16")
+def _passages_of_a_copy(desk):
+    module = fresh()
+    monitor = VerbatimMonitor(
+        SENTENCES[:3], SENTENCES[3:], tokenizer=characters(), every=1, share=None, prefix=8,
+        suffix=6, max_extractable=0.5,
+    )  # fmt: skip
+    monitor.start(module)
+    monitor.step(module)
+    return of_call(lambda: monitor.finish(module))
 
 
 def test_the_right_training_is_found_and_not_doubted(desk):

@@ -1,0 +1,83 @@
+"""Answers in which nothing could come out: what is counted, and which shares are doubted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from canary.models.served.writer import Written
+from canary.passages.answers import Answers, counted, marks
+
+KEY = bytes(32)
+CALM = Answers(
+    prompts=10, samples=100, empty=0, unfinished=0, short=0, alike=0, stuck=0, sure=0
+)  # fmt: skip
+
+
+def counts(said, *, prompts=10, samples=4, sure=(), least=10):
+    """Of answers `said(prompt, turn)`, each a text or an answer."""
+    tally = Counter()
+    for prompt in range(prompts):
+        for turn in range(samples):
+            answer = said(prompt, turn)
+            answer = Written(answer, False) if isinstance(answer, str) else answer
+            tally.update(marks(answer, prompt, least, KEY))
+    return counted(tally, range(prompts), sure, samples)
+
+
+def varied(prompt, turn):
+    return f"{prompt} and {turn} in words of their own"
+
+
+@pytest.mark.parametrize(
+    ("said", "options", "expected"),
+    [
+        (varied, {}, {}),
+        (varied, {"samples": 1}, {}),
+        (lambda p, t: "" if t else varied(p, t), {}, {"empty": 30, "stuck": 10}),
+        (lambda p, t: Written("", True), {}, {"unfinished": 40}),
+        (lambda p, t: "<think>It is long " + varied(p, t), {}, {"unfinished": 40}),
+        (lambda p, t: f"<think>So</think> {varied(p, t)}", {}, {}),
+        (lambda p, t: f"<think>So</think> {p}{t}", {}, {"short": 40}),
+        (lambda p, t: f"<think>{varied(p, t)}</think>", {}, {"empty": 40}),
+        (lambda p, t: f"I am sorry, but {varied(p, t)}", {}, {"alike": 40}),
+        (lambda p, t: f"I am sorry, but {varied(p, t)}", {"prompts": 4}, {}),
+        (lambda p, t: f"Well {'but' if p < 2 else p} then {varied(p, t)}", {}, {}),
+        (lambda p, t: varied(p, 0), {}, {"stuck": 10}),
+        (lambda p, t: varied(p, 0), {"sure": (1, 2, 3)}, {"stuck": 7, "sure": 3}),
+        (lambda p, t: varied(p, 0), {"samples": 1}, {}),
+        (lambda p, t: varied(p, t % 3), {"samples": 60}, {"stuck": 10}),
+        (lambda p, t: varied(p, t % 4), {"samples": 60}, {}),
+    ],
+)
+def test_what_is_counted(said, options, expected):
+    found = counts(said, **options)
+    given = {"prompts": found.prompts, "samples": found.samples}
+    assert found == replace(CALM, **given, **expected)
+
+
+@pytest.mark.parametrize(
+    ("count", "highest", "word"),
+    [("empty", 100, "are empty"), ("unfinished", 100, "reasoning"), ("short", 500, "shorter"),
+     ("alike", 500, "begin alike"), ("stuck", 1, "repeated")],
+)  # fmt: skip
+def test_a_share_is_doubted_above_its_bound(count, highest, word):
+    assert not [*replace(CALM, **{count: highest}).doubts(1.0)]
+    ((problem, cure),) = replace(CALM, **{count: highest + 1}).doubts(1.0)
+    assert word in problem
+    assert cure
+
+
+def test_empty_answers_may_not_hide_more_than_the_limit_allows():
+    """A filter may remove just the passages: each answer that it emptied may have been one."""
+    few = replace(CALM, empty=20)
+    assert not [*few.doubts(0.02)]
+    assert [*few.doubts(0.019)]
+
+
+def test_digests_take_the_key():
+    one, other = (marks(Written("some text", False), 0, 1, bytes([n] * 32)) for n in (1, 2))
+    assert not {*one} & {*other}
+    assert "some" not in str(one)

@@ -1,0 +1,83 @@
+"""Servers that return only text, and hide what their model writes: what the page says of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fake_server import FakeServer
+from small_models import build
+from wrong_setups import Setups, lines, of_command, test_all_are_made, test_is_said  # noqa: F401
+
+made = Setups()
+TABLE = lines("Servers that return only text")
+COUNT = 6
+
+
+def text(kind, number):
+    return " ".join(f"{kind}{number}w{at}" for at in range(10))
+
+
+def sampled(desk, said, samples=1):
+    """What a check says where `said(rest, turn)` answers a prompt that goes on with `rest`."""
+    for kind in ("texts", "controls"):
+        rows = [json.dumps({"text": text(kind[0], number)}) + "\n" for number in range(COUNT)]
+        Path(f"{kind}.jsonl").write_text("".join(rows))
+    with FakeServer(build("table")) as server:
+
+        def answered(_, body):
+            prompt, turn = str(body["prompt"]), server.count()
+            kind, rest = prompt[:1], f"{turn} other words that the model made up today"
+            if prompt[1:2].isdigit():
+                rest = text(kind, int(prompt[1])).removeprefix(prompt).strip()
+                rest = said(rest if kind == "t" else f"{turn} b c d e f", turn)
+            return {"choices": [{"text": rest, "finish_reason": "stop"}]}
+
+        server._sampled = answered
+        drawn = ("--samples", samples, *(("--temperature", 0) if samples == 1 else ()))
+        done = desk.command(
+            *("sample", server.url, "--texts", "texts.jsonl", "--controls", "controls.jsonl"),
+            *("--prefix", 4, "--suffix", 6, "--out", "s", "--force", *drawn),
+        )
+    assert done.code == 0, done.err
+    limits = ("--max-extractable", 0.6, "--trust-members")
+    return of_command(desk.command("check", "s/samples.json", *limits))
+
+
+@made("S1")
+def _cut_short(desk):
+    return sampled(desk, lambda rest, turn: " ".join(rest.split()[:3]))
+
+
+@made("S2")
+def _emptied(desk):
+    return sampled(desk, lambda rest, turn: "")
+
+
+@made("S3")
+def _reasoning(desk):
+    return sampled(desk, lambda rest, turn: f"<think>The user wants {turn} words, and it is long")
+
+
+@made("S4")
+def _refused(desk):
+    said = "I'm sorry, but I cannot go on with text number {}, whatever it may be about"
+    return sampled(desk, lambda rest, turn: said.format(turn))
+
+
+@made("S5")
+def _cached(desk):
+    """Each prompt has an answer of its own, always the same."""
+    return sampled(desk, lambda rest, turn: f"{rest[::-1]} and so on to the end", samples=59)
+
+
+@made("S6")
+def _beginnings_cut(desk):
+    return sampled(desk, lambda rest, turn: f"{rest[3:]} and {turn} words more behind them")
+
+
+def test_a_server_that_hides_nothing_passes(desk):
+    found = sampled(desk, lambda rest, turn: f"{turn} words that are in none of the texts at all")
+    assert found.outcome == "Note"
+    assert "the texts were in the training data is your word" in found.text
+    found.fits_none(TABLE)
