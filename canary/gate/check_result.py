@@ -185,9 +185,11 @@ def check_attacks(
         within += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
         findings += doubted or [*within, *([] if trust_members else _unseen(found))]
     words = [] if level is None else [f"p-value of all members at once above {level:g}"]
-    words += [] if largest is None else [f"AUC of at most {largest:g}"]
-    words += [f"true positive rate of at most {limit:g} at a false positive rate of {fpr:g}"
-              for fpr, limit in rates.items()]  # fmt: skip
+    words += [] if largest is None else [f"AUC of at most {percent(largest)}"]
+    words += [
+        f"true positive rate of at most {percent(limit)} at a false positive rate of {percent(fpr)}"
+        for fpr, limit in rates.items()
+    ]
     notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
     if all(one.outcome == "passed" for one in findings):
         notes.append(_RESTS_ON_FLAGS)
@@ -217,6 +219,11 @@ def read_part(kind: type[Any], document: dict[str, Any], file: str) -> Any:
     except RecordError as error:
         where = ": ".join(filter(None, (file, error.where)))
         raise RecordError(error.problem, cure=error.cure, where=where) from error
+
+
+def percent(share: float) -> str:
+    """A limit or a rate in the unit of reports; options and fields are shares."""
+    return f"{100 * share:g} %"
 
 
 def _checked_auc(limit: float) -> float:
@@ -264,7 +271,7 @@ def _nonmembers(document: Mapping[str, Any]) -> int | None:
 
 
 def _tpr_within(found: Attacks, fpr: float, limit: float, there: int | None) -> Finding:
-    what = f"true positive rate at a false positive rate of {fpr:g}"
+    what = f"true positive rate at a false positive rate of {percent(fpr)}"
     reached = {
         one.name: at
         for one in found.attacks
@@ -301,19 +308,19 @@ def _within(
     """Whether no attack exceeds a limit, by intervals that allow for the choice among them."""
     name = max(reached, key=lambda one: reached[one].lower)
     outcome: Outcome = "failed"
-    place, then = f"above the limit of {limit:g}", _TRAIN
+    place, then = f"above the limit of {percent(limit)}", _TRAIN
     if reached[name].lower <= limit:
         name = max(reached, key=lambda one: reached[one].upper)
-        outcome, place, then = "passed", f"within the limit of {limit:g}", ""
+        outcome, place, then = "passed", f"within the limit of {percent(limit)}", ""
         if reached[name].upper > limit:
             outcome, then = "undecided", cure
-            place = f"and the limit of {limit:g} is in this interval"
+            place = f"and the limit of {percent(limit)} is in this interval"
     best, chosen = reached[name], ""
     if len(reached) > 1:
         chosen = f", allowing for the choice among {count(len(reached))} attacks"
         name += "" if outcome == "failed" else ", whose interval reaches highest,"
     sentence = (
-        f"the {what} of the attack {name} is {best.value:.4g} ({best.lower:.4g} to "
-        f"{best.upper:.4g} at {100 * confidence:g} %{chosen}), {place}"
+        f"the {what} of the attack {name} is {100 * best.value:.4g} % ({100 * best.lower:.4g} to "
+        f"{100 * best.upper:.4g} at {100 * confidence:g} % confidence{chosen}), {place}"
     )
     return Finding(check, what, outcome, sentence, then, **measured(limit, best, confidence))

@@ -18,7 +18,7 @@ from canary.audits.history import KIND as HISTORY
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search
 from canary.errors import InputError
-from canary.gate.check_result import Part, read_part
+from canary.gate.check_result import Part, percent, read_part
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
 from canary.gate.verdict import SCHEMA, Finding, Outcome, Verdict
@@ -121,7 +121,8 @@ def _limited(test: Evidence, verdict: _Verdict) -> Evidence:
     """A test with a limit, and what came out against it."""
     words = dict.fromkeys(
         f"{'rho' if one.check == 'forgetting' else one.subject} of at "
-        f"{'least' if one.check == 'forgetting' else 'most'} {one.limit:g}"
+        f"{'least' if one.check == 'forgetting' else 'most'} "
+        f"{percent(one.limit) if one.check in ('AUC', 'TPR') else f'{one.limit:g}'}"
         for one in verdict.findings
         if one.limit is not None
     )

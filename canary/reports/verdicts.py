@@ -154,10 +154,15 @@ def _limits(verdict: Verdict) -> Table:
     """Each limit, and what did not pass beside them."""
     rows = []
     for finding in verdict.ordered:
-        ends = (finding.lower, finding.upper)
-        low, high = ("?" if end is None else f"{end:.3g}" for end in ends)
-        limit = "none" if finding.limit is None else f"{finding.limit:.3g}"
-        value = "none" if finding.value is None else f"{finding.value:.3g}"
+        rate = finding.check in ("AUC", "TPR")
+        low, high, limit, value = (
+            none if n is None else f"{100 * n:.3g} %" if rate else f"{n:.3g}"
+            for n, none in zip(
+                (finding.lower, finding.upper, finding.limit, finding.value),
+                ("?", "?", "none", "none"),
+                strict=True,
+            )
+        )
         between = f"{value} ({low} to {high})" if {low, high} != {"?"} else value
         rows.append((finding.subject, limit, between, finding.outcome))
     columns = ("What was tested", "Limit", "Measured", "Outcome")

@@ -50,18 +50,18 @@ def test_verdicts_and_their_files(command, results):
         assert [one[key] for key in ("value", "lower", "upper")] == [
             wanted[key] for key in ("value", "lower", "upper")
         ]
-    assert outcome.err.startswith("failed: the AUC of the attack loss is 0.")
+    assert outcome.err.startswith("failed: the AUC of the attack loss is 80.")
     assert 'type="failed"' in Path("a.xml").read_text()
     assert Path("a.md").read_text().startswith("## canary: failed")
     page = Path("a.html").read_text()
     assert "Check of a membership test" in page
-    assert "true positive rate of at most 0.15 at a false positive rate of 0.1" in page
+    assert "true positive rate of at most 15 % at a false positive rate of 10 %" in page
     # A later verdict replaces them.
     assert outcome.err.endswith("in a.html\nThe verdict is in a.xml\nThe verdict is in a.md\n")
     again = command("check", ATTACKED, "--max-auc", 0.99, "--junit", "a.xml", "--markdown", "a.md")
     assert again.code == 0, again.err
     assert "The verdict is in a.xml in place of an earlier one" in again.out
-    assert again.out.startswith("passed: the AUC of the attack loss is 0.")
+    assert again.out.startswith("passed: the AUC of the attack loss is 80.")
 
 
 @pytest.mark.parametrize(

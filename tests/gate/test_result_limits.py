@@ -89,7 +89,8 @@ def test_the_whole_interval_decides(attacked, ends, option):
         assert finding.limit == pytest.approx(limit)
         end = finding.lower if code == 1 else finding.upper
         assert end == pytest.approx(lower if code == 1 else upper)
-        assert f"{finding.lower:.4g} to {finding.upper:.4g} at 95 %" in str(verdict)
+        ends = f"{100 * finding.lower:.4g} to {100 * finding.upper:.4g}"
+        assert f"{ends} at 95 %" in str(verdict)
         allowed = check(attacked, **{option: asked}, undecided="pass")
         assert bool(allowed) is (code != 1)
 
@@ -277,7 +278,7 @@ def test_a_failed_verdict_in_every_form(attacked):
         "Check of a membership test",
         "Not passed: not within the limit that was set",
     )
-    assert page.about["Limit"] == "AUC of at most 0.5"
+    assert page.about["Limit"] == "AUC of at most 50 %"
     assert page.actions
     assert json.loads(json.dumps(verdict.to_dict()))["outcome"] == "failed"
 
@@ -626,7 +627,7 @@ def test_a_pass_names_what_decides_each_limit(attacked):
     assert [row[-1] for row in table.rows] == ["passed"] * 3
     (own,) = (s for s in map(words_of, report_of(verdict).sentences) if "report of this test" in s)
     assert "Training samples can be recognized" in own
-    assert "no more than it names (AUC of at most 0.999; true positive rate" in own
+    assert "no more than it names (AUC of at most 99.9 %; true positive rate" in own
     undecided = check(attacked, max_auc=0.999, max_tpr_at_fpr={0.1: 0.999, 0.05: 0.5})
     assert undecided.outcome == "undecided"
     (table,) = (block for block in report_of(undecided).outcome if isinstance(block, Table))

@@ -161,7 +161,7 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
         dump_document(place, "canary verdict", 1, verdict.to_dict())
     text = write_annex([*places, *files], tmp_path / "a.md").read_text()
     assert "exposure of at most 9 bits" in text
-    assert "AUC of at most 0.51: not passed" in text
+    assert "AUC of at most 51 %: not passed" in text
     assert "(limit not passed)" in text
     for finding in verdicts[0].findings:
         assert finding.sentence[-20:].split("(")[0] in text
