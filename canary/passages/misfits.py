@@ -12,7 +12,7 @@ from canary.scoring.start_notes import StartChoice
 from canary.statistics.numbers import clean, plural
 from canary.tokens.starts import USUAL_STARTS, shown_start, start_flag
 
-_KNOWN_BITS, _SAME_BITS = 1.0, 0.1  # by which a token of texts costs less than one of controls
+_KNOWN_BITS, _SAME_BITS = 1.0, 0.2  # by which a token of texts costs less than one of controls
 _FEW = 0.5  # of the passages
 
 WITHOUT_TEMPLATE = (

@@ -89,4 +89,4 @@ def test_a_model_that_knows_texts_but_repeats_few_is_named():
     for bits, others, share in ((4.0, 13.6, 0.9), (13.0, 13.6, 0.0), (4.0, None, 0.0)):
         assert known_but_not_repeated(bits, others, share) == ("", "")
     assert "8.26 and 8.37" in no_better_known(8.27, 8.37).replace("8.27", "8.26")
-    assert no_better_known(8.0, 8.37) == no_better_known(8.0, None) == ""
+    assert no_better_known(8.1, 8.37) == no_better_known(8.0, None) == ""
