@@ -18,7 +18,7 @@ import typer
 
 from canary.cli.console import emit
 from canary.cli.help_pages import CommandPage, GroupPage
-from canary.cli.options import CALLBACKS, HELP, PANEL_OF, decodable
+from canary.cli.options import CALLBACKS, HELP, PANEL_OF, SHARES, decodable, share
 from canary.cli.outputs import Result, check_paths
 from canary.cli.standard_streams import check_stdout, results_alone
 from canary.errors import CanaryError
@@ -139,6 +139,7 @@ def _shown(parameter: inspect.Parameter, kind: Any, words: str) -> inspect.Param
         "metavar": metavar,
         "help": sentences,
         "callback": CALLBACKS.get(name, decodable if _holds_text(kind) else None),
+        "parser": share if name in SHARES and not _holds_text(kind) else None,
     }
     for part in (hint, *get_args(hint)):
         if get_origin(part) is Annotated:

@@ -306,6 +306,19 @@ def whole_numbers(text: str, option: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+SHARES = ("max_extractable", "chance", "near")
+"""Numbers that may be given in percent."""
+
+
+def share(written: str | float) -> float:
+    """The number in ``0.1`` or ``10%``; a typer.BadParameter if it is something else."""
+    number = str(written).strip()
+    try:
+        return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+    except ValueError:
+        raise typer.BadParameter(f"{brief(number)} is no share; write 0.1 or 10%") from None
+
+
 def rates(text: str, option: str) -> list[float]:
     """The rates in ``0.001,0.01``."""
     try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from canary.cli.console import Bars, say, show, show_report
+from canary.corpus.lines import place
 from canary.errors import InputError, OutputError
 from canary.records.about import Named
 from canary.records.files import (
@@ -32,6 +35,8 @@ Output = tuple[Path, Collection[str]]
 Tested = TypeVar("Tested", bound=Named)
 
 _MODELS = ("masked", "model", "reference", "tokenizer")
+
+_NAMES = ("text or whole number", "name a field that has a name of each text, such as its title")
 
 _OF_A_MODEL = (
     *("config.json", "generation_config.json", "*.safetensors*", "tokenizer*"),
@@ -250,9 +255,9 @@ def listed(corpora: Sequence[Path]) -> str:
 def model_files(*models: str | None) -> list[Path]:
     """The files by which models or tokenizers are read, as far as they are here."""
     files = []
-    for place in (Path(model) for model in models if model is not None):
-        whole = not place.is_dir()
-        files += [place] if whole else [f for name in _OF_A_MODEL for f in place.glob(name)]
+    for model in (Path(model) for model in models if model is not None):
+        whole = not model.is_dir()
+        files += [model] if whole else [f for name in _OF_A_MODEL for f in model.glob(name)]
     return files
 
 
@@ -264,13 +269,61 @@ def audit_in(given: Path) -> Path:
 
 def texts_in(files: Mapping[str, Path | None], column: str) -> dict[str, list[str]]:
     """The texts of JSONL files by name; those that were not given are left out."""
+    return {name: [text for text, _ in rows] for name, _, rows in _rows_in(files, column)}
+
+
+def called_texts_in(
+    files: Mapping[str, Path | None], column: str, field: str | None
+) -> dict[str, list[str] | dict[str, str]]:
+    """As `texts_in`, with what each text is called if that is not its number.
+
+    That is what it has in a field, or its line if the file has empty ones.
+    """
+    found: dict[str, list[str] | dict[str, str]] = {}
+    for name, source, rows in _rows_in(files, column):
+        lines, ids = [f"line {line}" for _, line in rows], None
+        if field is not None:
+            given = [str(one) for one in field_in(source, field, _is_name, *_NAMES)]
+            times = Counter(given)
+            ids = [
+                one if times[one] == 1 else f"{line}: {one}"
+                for one, line in zip(given, lines, strict=True)
+            ]
+        elif rows[-1][1] > len(rows):
+            ids = lines
+        texts = [text for text, _ in rows]
+        found[name] = texts if ids is None else dict(zip(ids, texts, strict=True))
+    return found
+
+
+def _rows_in(
+    files: Mapping[str, Path | None], column: str
+) -> Iterator[tuple[str, Path, list[tuple[str, int]]]]:
     from canary.signals.text_files import read_rows
 
-    return {
-        name: [text for text, _ in read_rows(source, column)[0]]
-        for name, source in files.items()
-        if source is not None
-    }
+    for name, source in files.items():
+        if source is not None:
+            yield name, source, read_rows(source, column)[0]
+
+
+def field_in(
+    source: Path, field: str, right: Callable[[Any], bool], what: str, cure: str
+) -> list[Any]:
+    """A field of all records of a JSONL file; an InputError where one is not `right`."""
+    found = []
+    with source.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if raw.strip():
+                value = json.loads(raw).get(field)
+                if not right(value):
+                    problem = f"has no {what} in {field!r}"
+                    raise InputError(problem, cure=cure, where=place(source, number))
+                found.append(value)
+    return found
+
+
+def _is_name(value: Any) -> bool:
+    return type(value) is int or (isinstance(value, str) and bool(value.strip()))
 
 
 def factory_file(factory: str | None) -> list[Path]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from canary.cli.command import command
 from canary.cli.model_options import Count, ServerOptions, Whole
-from canary.cli.outputs import Names, Result, report_folder, texts_in
+from canary.cli.outputs import Names, Result, called_texts_in, report_folder
 
 
 @command(
@@ -27,6 +27,8 @@ from canary.cli.outputs import Names, Result, report_folder, texts_in
     suffix="[Long texts] WORDS: The words after these, which must come out.",
     near="[Long texts] SHARE: The share of these words that counts as nearly repeated.",
     column="[Long texts] NAME: The field that holds the text.",
+    id="[Long texts] FIELD: The field that names each text in the report, such as its title: up to "
+    "60 characters.  [default: the number of the line]",
     max_extractable="SHARE: Stop as soon as canary check with this limit would certainly not pass.",
     seed="[Measurement] N: The seed of the samples, where the server takes one.",
     max_tokens="[Measurement] N: The longest answer.  [default: enough for what is looked for]",
@@ -45,6 +47,7 @@ def sample(
     suffix: Count = 25,
     near: float = 0.8,
     column: str = "text",
+    id: str | None = None,  # noqa: A002 - as the option
     max_tokens: Count | None = None,
     confidence: float = 0.95,
     max_extractable: float | None = None,
@@ -69,7 +72,7 @@ def sample(
         out, KIND, "samples.json", inputs=read, force=force, in_parts=True
     ) as folder:
         secrets = None if canaries is None else CanarySet.load(canaries)
-        kinds = texts_in({"texts": texts, "controls": controls}, column)
+        kinds = called_texts_in({"texts": texts, "controls": controls}, column, id)
         with folder.running() as bars:
             result = measure(
                 options.endpoint(model),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +10,17 @@ from typing import TYPE_CHECKING, Any
 from canary.cli.command import command
 from canary.cli.model_options import Count, LocalOptions
 from canary.cli.options import whole_numbers
-from canary.cli.outputs import Names, Result, factory_file, model_files, report_folder, texts_in
-from canary.corpus.lines import place
+from canary.cli.outputs import (
+    Names,
+    Result,
+    called_texts_in,
+    factory_file,
+    field_in,
+    model_files,
+    report_folder,
+)
 from canary.errors import InputError
-from canary.records.validation import AUTO, brief
+from canary.records.validation import AUTO
 
 if TYPE_CHECKING:
     from canary.models.language_model import LanguageModel
@@ -65,6 +71,8 @@ class PassageOptions(LocalOptions):
     weights="[Long texts] NAME: The field that holds how many texts of the training data the text "
     "stands for, if it was drawn by its copies; or the .json file of canary duplicates.",
     column="[Long texts] NAME: The field that holds the text.",
+    id="[Long texts] FIELD: The field that names each text in the report, such as its title: up to "
+    "60 characters. Nothing else of the file is shown.  [default: the number of the line]",
     context="[Long texts] WHAT: document gives the model all of the text before what it has to "
     "repeat, --prefix tokens at least; long texts are read in pieces of up to 2,048 tokens.",
 )
@@ -83,6 +91,7 @@ def verbatim(
     copies: str | None = None,
     weights: str | None = None,
     column: str = "text",
+    id: str | None = None,  # noqa: A002 - as the option
     confidence: float = 0.95,
     names: Names,
     force: bool = False,
@@ -108,7 +117,7 @@ def verbatim(
     with report_folder(
         out, KIND, "verbatim.json", inputs=read, force=force, in_parts=True
     ) as folder:
-        kinds = texts_in({"texts": texts, "controls": controls}, column)
+        kinds = called_texts_in({"texts": texts, "controls": controls}, column, id)
         numbers: dict[str, list[Any]] = {
             name: _numbers(texts, named, kinds["texts"], name)
             for name, named in of_texts.items()
@@ -126,7 +135,7 @@ def verbatim(
                 weights=numbers.get("weights"),
                 suffix=suffix,
                 stride=stride,
-                near=None if near is None else _near(near),
+                near=near,
                 near_width=near_width,
                 confidence=confidence,
                 parts=folder.parts,
@@ -136,46 +145,24 @@ def verbatim(
         return folder.finish(names.on(result), SCHEMA)
 
 
-def _numbers(source: Path, named: str, texts: list[str], what: str) -> list[Any]:
+def _numbers(source: Path, named: str, given: list[str] | dict[str, str], what: str) -> list[Any]:
     """Copies or weights: a column of the texts' file, or what `canary duplicates` counted."""
     from canary.corpus.duplicates import Duplicates
 
     if named.endswith(".json"):
         counted = Duplicates.load(named)
+        texts = given.values() if isinstance(given, dict) else given
         return counted.weights(texts) if what == "weights" else counted.of(texts)
-    kind, least = ("number above 0", 0) if what == "weights" else ("whole number of 1 or more", 1)
-    found = []
-    with source.open("rb") as file:
-        for number, raw in enumerate(file, 1):
-            if raw.strip():
-                value = json.loads(raw).get(named)
-                whole = type(value) is int and value >= 1
-                if not whole and (least or type(value) is not float or not 0 < value < math.inf):
-                    raise InputError(
-                        f"has no {kind} in {named!r}",
-                        cure="name a column that says how "
-                        + ("often the training data have the text" if least else "many texts of "
-                           "the training data the text stands for"),
-                        where=place(source, number),
-                    )  # fmt: skip
-                found.append(value)
-    return found
+    if what == "weights":
+        kind, cure = "number above 0", "name a column that says how many texts of the training data"
+        return field_in(source, named, _is_weight, kind, f"{cure} the text stands for")
+    kind, cure = "whole number of 1 or more", "name a column that says how often the training data"
+    return field_in(source, named, _is_count, kind, f"{cure} have the text")
 
 
-def _near(written: str) -> float | str:
-    """A number of edits, a share of the suffix, or a number of characters."""
-    number = written.strip()
-    if number.endswith("c") and number[:-1].isdecimal():
-        return number
-    try:
-        if not number.endswith("%"):
-            return int(number)
-        if not 0.0 <= (share := float(number[:-1]) / 100) < 1.0:  # 200 % are no 2 edits
-            raise ValueError
-        return share
-    except ValueError:
-        raise InputError(
-            f"{brief(written)} is no number of edits, share, or number of characters",
-            cure="give 5, 10% or 10c, for example",
-            where="--near",
-        ) from None
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 1
+
+
+def _is_weight(value: Any) -> bool:
+    return _is_count(value) or (type(value) is float and 0 < value < math.inf)

@@ -10,7 +10,7 @@ from typing import Any
 from canary.gate.subjects import Subject, limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, measured, verdict_on
 from canary.passages.extractable import Extractable, said_share
-from canary.passages.result import SWAPPED, Passages, Verbatim
+from canary.passages.result import SWAPPED, Verbatim
 from canary.passages.sampled import LEVEL, SURE, Sampled
 from canary.statistics.numbers import count, plural, probability
 
@@ -49,7 +49,7 @@ def check_passages(
     finding = _judged(found, most, how, trusted=trust_members)
     if result.texts.near and finding.outcome in ("passed", "failed"):
         end = 2 if finding.outcome == "passed" else 1
-        ends = _at_end(result, end).extractable(tries=tries, chance=chance)
+        ends = result.near_at(end).extractable(tries=tries, chance=chance)
         if _judged(ends, most, how, trusted=trust_members).outcome != finding.outcome:
             told = f"; with the {'lower' if end == 1 else 'upper'} ends of the intervals of near "
             told += f"passages they are {said_share(ends.texts)}, so this is not certain"
@@ -60,7 +60,8 @@ def check_passages(
         told = f"{finding.sentence}, but the controls are of another kind than the texts: {why}"
         cure = "repeat the test with controls from the same source as the texts"
         if finding.outcome == "passed":
-            cure += ", or say that the model was trained on the texts with --trust-members"
+            cure += ", or, if you know that the model was trained on the texts, say so with "
+            cure += "--trust-members"
         finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
     doubts = list(result.doubts)
     if not trust_members and result.half_known[0]:
@@ -144,22 +145,12 @@ def _named(finding: Finding, result: Verbatim | Sampled) -> Finding:
     return replace(finding, sentence=f"{model}: {finding.sentence}")
 
 
-def _at_end(result: Verbatim, end: int) -> Verbatim:
-    """The result with this end of the interval of each near mass, and the other of controls."""
-
-    def moved(kind: Passages, at: int) -> Passages:
-        return replace(kind, near=tuple((row[at],) * 3 for row in kind.near))
-
-    controls = result.controls and moved(result.controls, 3 - end)
-    return replace(result, texts=moved(result.texts, end), controls=controls)
-
-
 def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Finding:
     """Whether the share of planted secrets that come out keeps a limit."""
     share, chance = result.came_out().texts, result.chance
     hits = f"{count(share.hits)} of {plural(share.windows, 'planted secret')}"
     told = (
-        f"{hits} ({100 * share.lower:.3g} to {100 * share.upper:.3g} % at "
+        f"{hits} ({100 * share.lower:.3g} % to {100 * share.upper:.3g} % at "
         f"{100 * share.confidence:g} %) came out {how}"
     )
     p = "an unknown chance" if chance is None else f"p = {probability(chance.p_value)}"
@@ -194,7 +185,7 @@ def _planted(result: Sampled, limit: float, how: str, *, trusted: bool) -> Findi
 def _most(limit: float | None, subject: Subject) -> float:
     if limit is None:
         raise nothing_to_check(subject)
-    of, cure = "on the share of passages", "give a number above 0 and below 1, such as 0.001"
+    of, cure = "on the share of passages", "give a share above 0 and below 1, such as 0.5 for 50 %"
     return limit_checked(limit, lambda share: 0.0 < share < 1.0, of, cure, "max_extractable")
 
 
@@ -273,8 +264,9 @@ def _judged(found: Extractable, limit: float, how: str, *, trusted: bool) -> Fin
             "trained on these texts: of others, any model looks like this"
         )
         cure = (
-            "make sure that the texts are what the model was trained on, and say so with "
-            "--trust-members, in Python trust_members"
+            "if you know that the model was trained on these texts, say so with --trust-members, "
+            "in Python trust_members; if you only guess it, this test can find memory and give no "
+            "all-clear"
         )
     else:
         outcome, cure = "passed", ""

@@ -85,7 +85,7 @@ class Edits(Protocol):
         ...
 
 
-class Automaton:
+class TokenAutomaton:
     """Levenshtein's automaton of a suffix, for samples of its length."""
 
     def __init__(self, suffix: NDArray[np.int32], edits: int) -> None:

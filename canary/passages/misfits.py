@@ -25,16 +25,6 @@ PREFIX_ONLY = (
 )
 
 
-def left_out(kind: str, documents: int, short: int, repeated: int, passage: str) -> list[str]:
-    """Notes on texts that were not measured."""
-    notes, of = [], f"of {documents:,} {kind}"
-    if short:
-        notes.append(f"{short:,} {of} are shorter than {passage} and were not looked at")
-    if repeated:
-        notes.append(f"{repeated:,} {of} repeat another and were measured once")
-    return notes
-
-
 def measured_how(
     settings: Mapping[str, Any], start: StartChoice | None, *, inside: bool
 ) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from contextlib import suppress
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from canary.errors import InputError
 from canary.models.decoding import Scheme
 from canary.models.language_model import Context, LanguageModel
-from canary.passages.edits import Automaton, Edits
+from canary.passages.edits import Edits, TokenAutomaton
 from canary.passages.near_walk import near_mass
 from canary.passages.text_edits import TextAutomaton, Vocabulary
 from canary.passages.windows import Windows
@@ -29,35 +30,35 @@ _BODY = np.dtype("<f8")
 _SEED = int.from_bytes(b"near", "big")
 
 
-CHARACTERS = "c"
-"""What a number of edits ends with that are counted in characters."""
+def edits_of(near: float | str, suffix: int) -> tuple[int, bool]:
+    """The number of edits that `near` allows, and whether they are of characters.
 
-
-def edits_of(near: float | str, suffix: int) -> int:
-    """The number of edits that `near` allows: itself, a share of the suffix's tokens, or as "10c".
+    It is a number of edits, a share of the suffix's tokens, or a text such as 5, 10% or 10c.
 
     Raises
     ------
     InputError
         If it is none of these, or so large that every sample is near.
     """
-    if isinstance(near, str):
-        number = near.removesuffix(CHARACTERS)
-        if number != near and number.isdecimal():
-            return int(number)
-        value = math.nan
-    else:
+    value, share = math.nan, isinstance(near, float) and 0.0 < near < 1.0
+    if not isinstance(near, str):
         value = as_real(near)
-    share = isinstance(near, float) and 0.0 < value < 1.0
+    elif found := re.fullmatch(r"([0-9]+)(c?)|([0-9.]+)%", near.strip(), re.ASCII):
+        number, characters, percent = found.groups()
+        if characters:
+            return int(number), True
+        with suppress(ValueError):
+            value, share = float(number or percent), not number
+            value = value / 100 if share else value
     edits = np.floor(value * suffix + 1e-9) if share else value
     if not (0 <= edits < suffix and edits == np.floor(edits)):
         raise InputError(
             f"near={brief(near)} makes no sense for a suffix of {suffix} tokens",
-            cure=f"give a number of edits below {suffix}, a share such as 0.1, or a number of "
-            "characters such as '10c'",
+            cure=f"give a number of edits below {suffix}, a share such as 10%, or a number of "
+            "characters such as 10c",
             where="near",
         )
-    return int(edits)
+    return int(edits), False
 
 
 def automata(
@@ -73,7 +74,7 @@ def automata(
         If the tokenizer does not show what its tokens write.
     """
     if not text:
-        return lambda suffix: Automaton(suffix, edits)
+        return lambda suffix: TokenAutomaton(suffix, edits)
     vocabulary = Vocabulary(token_bytes(model.tokenizer, model.facts.vocabulary))
     for name, windows in kinds.items():
         for window in range(len(windows)):
@@ -81,8 +82,9 @@ def automata(
             if size <= edits:
                 raise InputError(
                     f"{plural(edits, 'edit')} of characters make no sense for a suffix with "
-                    f"{plural(size, 'byte')} of text, as in {name}[{windows.document[window]}], "
-                    f"from token {windows.position[window]} on",
+                    f"{plural(size, 'byte')} of text, as in number "
+                    f"{windows.document[window] + 1} of {name}, from token "
+                    f"{windows.position[window]} on",
                     cure="allow fewer edits, or give a longer suffix",
                     where="near",
                 )
@@ -120,9 +122,3 @@ def near_masses(
         if shards is not None:
             shards.append({"window": window}, found[-1].astype(_BODY).tobytes())
     return np.stack(found)
-
-
-def near_columns(masses: Floats) -> tuple[tuple[float, float, float], ...]:
-    """What `Passages.near` holds."""
-    rows: Any = masses.tolist()
-    return tuple((float(mass), float(low), float(high)) for mass, low, high in rows)

@@ -114,7 +114,7 @@ def near_mass(
     ----------
     walker, batcher
         A model below the prefix, and what asks it.
-    automaton : Automaton or TextAutomaton
+    automaton : TokenAutomaton or TextAutomaton
         Of the suffix, m tokens, and of the edits that make a sample near.
     scheme : Scheme
         How the sample is drawn.

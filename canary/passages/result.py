@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,34 +12,36 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
 from canary.models.decoding import Scheme
-from canary.passages.extractable import Extractable, said_share, share_of
+from canary.passages.extractable import (
+    WITHOUT_CONTROLS,
+    Extractable,
+    Repeated,
+    Way,
+    share_of,
+)
 from canary.passages.likeness import Likeness
 from canary.passages.misfits import (
     doubts_of,
     known_but_not_repeated,
-    left_out,
     likeness_notes,
     measured_how,
     no_better_known,
 )
-from canary.passages.tries import chance_within, tries_for
+from canary.passages.text_places import Places
+from canary.passages.tries import comes_out
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
 from canary.records.validation import brief
 from canary.scoring.start_notes import StartChoice
-from canary.statistics.clustered import (
-    ClusteredShare,
-    clustered_share,
-)
+from canary.statistics.clustered import ClusteredShare, clustered_share
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import Shown, plural, probability
+from canary.statistics.numbers import plural
 
 KIND, SCHEMA = "canary verbatim", 1
 
-WITHOUT_CONTROLS = (
-    "There are no controls: nothing distinguishes what the model memorized from what any model "
-    "predicts, such as licences and headers"
-)
+TRIES = (1, 100, 1_000, 10_000, 1_000_000)
+"""Numbers of samples of which all reports say what comes out, and the chance with which."""
+CHANCE = 0.5
 
 SWAPPED = (
     "The controls come out more often than the texts, as if they were the training data: see "
@@ -50,49 +52,12 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Places(Record):
-    """Where the windows of some documents are.
-
-    Parameters
-    ----------
-    documents, short : int
-        How many were given, and how many of them are shorter than a window.
-    digest : str
-        SHA-256 of the texts.
-    document, position : tuple of int
-        For each window the number of its document, from 0, and the token, or word, with which it
-        begins.
-    """
-
-    documents: int
-    short: int
-    digest: str
-    document: tuple[int, ...] = field(repr=False)
-    position: tuple[int, ...] = field(repr=False)
-
-    def _check(self) -> None:
-        if not self.document or len(self.position) != len(self.document):
-            raise ValueError("has no windows, or not all numbers of each")
-        if not 0 <= min(self.document) <= max(self.document) < self.documents:
-            raise ValueError("names a document that is not there")
-
-    def __len__(self) -> int:
-        return len(self.document)
-
-    def counted(self, hits: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Windows that hit, and all windows, of each document that has one."""
-        _, place, sizes = np.unique(self.document, return_inverse=True, return_counts=True)
-        found = np.bincount(place, weights=np.asarray(hits, np.float64), minlength=len(sizes))
-        return found.astype(np.int64), sizes.astype(np.int64)
-
-
-@dataclass(frozen=True)
 class Passages(Places):
     """The windows of some documents, and what the model makes of their suffixes.
 
     Parameters
     ----------
-    documents, short, digest, document, position
+    documents, short, digest, document, position, first_short, ids
         As in `Places`, in tokens.
     suffix : int
         Tokens of a suffix.
@@ -182,7 +147,7 @@ class AfterPrefix(Record):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
+class Verbatim(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
     """What a model repeats of texts; see `canary.passages.verbatim.verbatim`.
 
     Parameters
@@ -214,6 +179,8 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     about: About = field(default_factory=About.today)
     file: str = ""
 
+    _series = "verbatim"
+
     def _check(self) -> None:
         check_confidence(self.confidence, "verbatim")
         kinds = [self.texts, self.controls]
@@ -222,14 +189,14 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
             if not self.schemes or any(len(row) != len(self.schemes) for row in kind.log_probs):
                 raise ValueError("has not one log-probability for each scheme")
 
-    @cached_property
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know."""
         notes = [] if self.controls else [WITHOUT_CONTROLS]
         passage = "a passage with the longest prefix" if self.others else "a passage"
         for name, kind in (("texts", self.texts), ("controls", self.controls)):
             if kind:
-                notes += left_out(name, kind.documents, kind.short, kind.repeated, passage)
+                notes += kind.left_out(name, kind.repeated, passage)
         if weights := self.texts.weights:
             notes.append(
                 f"shares of texts are weighted: the {plural(len(weights), 'text')} measured stand "
@@ -264,16 +231,22 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
 
     def summary(self) -> str:
         """A few lines for a terminal."""
-        found = self.greedy_rate()
-        lines = [f"{said_share(found.texts)} come out word for word by greedy decoding"]
-        if found.controls and found.difference:
-            lines.append(f"of the controls {said_share(found.controls)}")
-            lead = found.difference
-            lines.append(
-                f"difference {100 * lead.value:.2f} points ({100 * lead.lower:.2f} to "
-                f"{100 * lead.upper:.2f}), p = {probability(lead.p)} by permutation of documents"
-            )
-        return "\n".join([*lines, *self.notes])
+        return self._summary("come out word for word by greedy decoding")
+
+    def ways(self) -> Sequence[Way]:
+        """By greedy decoding, and within numbers of samples word for word and, if asked, near."""
+        found = [Way("greedy decoding", "first try", "greedy", self.greedy_rate())]
+
+        def asked(how: str, metric: str, rate: Callable[..., Extractable]) -> None:
+            for tries in TRIES:
+                when = f"asked {plural(tries, 'time')}"
+                found.append(Way(how, when, f"{metric}_{tries}", rate(tries=tries, chance=CHANCE)))
+
+        for scheme in self.schemes:
+            asked(str(scheme), f"asked {scheme}", partial(self.rate, scheme))
+        if self.texts.near:
+            asked(f"{self.schemes[0]}, within {self.near_edits}", "near", self.near_rate)
+        return found
 
     def _table(self) -> list[dict[str, Any]]:
         """A row for each window after each prefix."""
@@ -282,7 +255,7 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
             {
                 "kind": name,
                 "prefix": one.settings["prefix"],
-                "document": kind.document[at],
+                "text": kind.ids[kind.document[at]] if kind.ids else kind.document[at] + 1,
                 "position": kind.position[at],
                 **{f"nats {s}": v for s, v in zip(self.schemes, kind.log_probs[at], strict=True)},
                 **{run: getattr(kind, run)[at] for run in ("leading", "longest", "trailing")},
@@ -293,11 +266,6 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
             if kind is not None
             for at, row in enumerate(kind.near or [(None,) * 3] * len(kind))
         ]
-
-    def _metrics(self) -> Iterator[tuple[str, Any]]:
-        found = self.greedy_rate().texts
-        for name in ("value", "lower", "upper"):
-            yield f"verbatim/greedy_{name}", getattr(found, name)
 
     def after(self, prefix: int) -> Verbatim:
         """The result for the same suffixes after another prefix, one of those asked for."""
@@ -334,13 +302,13 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         }
 
     def greedy_rate(self) -> Extractable:
-        """The share of windows whose suffix greedy decoding gives."""
+        """The share of windows whose suffix greedy decoding gives: the first try, and no other."""
         return self._share(lambda kind: kind.greedy)
 
     def rate(
         self, scheme: Scheme | None = None, *, tries: int = 1, chance: float = 0.5
     ) -> Extractable:
-        """The share of windows that come out in `tries` samples with at least this chance.
+        """The share of windows that come out in `tries` samples of one scheme with this chance.
 
         `scheme` is one of `schemes`, the first unless given. An InputError if it was not asked for,
         or another value is out of range.
@@ -352,8 +320,7 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
                 problem = f"the scheme {scheme} was not measured"
                 raise InputError(problem, cure=f"name one of {asked}", where="scheme")
             at = self.schemes.index(scheme)
-        chance_within(0.0, tries)  # which refuses what is no number of tries
-        return self._share(lambda kind: tries_for(kind.log_prob(at), chance) <= tries)
+        return self._share(lambda kind: comes_out(kind.log_prob(at), tries, chance))
 
     def near_rate(self, *, tries: int = 1, chance: float = 0.5) -> Extractable:
         """The share of windows near which `tries` samples come with at least this chance.
@@ -361,11 +328,22 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         Under the first scheme, by the estimate of each window. An InputError if `near` was not
         asked for, or a value is out of range.
         """
-        chance_within(0.0, tries)
         if not self.texts.near:
             cure = "measure again with near, such as near=5"
             raise InputError("near passages were not measured", cure=cure, where="near")
-        return self._share(lambda kind: tries_for(kind.near_log_prob, chance) <= tries)
+        return self._share(lambda kind: comes_out(kind.near_log_prob, tries, chance))
+
+    def near_at(self, end: int) -> Verbatim:
+        """The result with this end (1 or 2) of the interval of each near probability as estimate.
+
+        Controls have the other end.
+        """
+
+        def moved(kind: Passages, at: int) -> Passages:
+            return replace(kind, near=tuple((row[at],) * 3 for row in kind.near))
+
+        controls = self.controls and moved(self.controls, 3 - end)
+        return replace(self, texts=moved(self.texts, end), controls=controls)
 
     @property
     def near_edits(self) -> str:
@@ -374,18 +352,18 @@ class Verbatim(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         return edits + " of characters" * ("near_unit" in self.settings)
 
     def extractable(self, *, tries: int, chance: float = 0.5) -> Extractable:
-        """The share of windows that come out by greedy decoding, or as in `rate` by any scheme.
+        """The share of windows that come out in any way: the number that `canary.check` limits.
 
-        Where near passages were measured, what comes near counts too, as in `near_rate`.
+        That is by greedy decoding or as in `rate` by any scheme. Where near passages were
+        measured, what comes near counts too, as in `near_rate`.
         """
-        chance_within(0.0, tries)
 
         def hits(kind: Passages) -> NDArray[np.bool_]:
             found = kind.greedy
             for at in range(len(self.schemes)):
-                found = found | (tries_for(kind.log_prob(at), chance) <= tries)
+                found = found | comes_out(kind.log_prob(at), tries, chance)
             if kind.near:
-                found = found | (tries_for(kind.near_log_prob, chance) <= tries)
+                found = found | comes_out(kind.near_log_prob, tries, chance)
             return found
 
         return self._share(hits)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.passages.answers import Answers
-from canary.passages.extractable import Extractable, said_share, share_of
-from canary.passages.result import Places
+from canary.passages.extractable import (
+    WITHOUT_CONTROLS,
+    Extractable,
+    Repeated,
+    Way,
+    said_share,
+    share_of,
+)
+from canary.passages.text_places import Places
 from canary.records.about import About, Named
 from canary.records.record import Document, Record
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import Shown, plural, probability
+from canary.statistics.numbers import plural, probability
 from canary.statistics.shares import clopper_pearson
 
 KIND, SCHEMA = "canary samples", 1
@@ -24,13 +30,6 @@ SURE = 0.001
 LEVEL = 0.05
 """p-values up to this show that texts come out more than controls."""
 
-WITHOUT_CONTROLS = (
-    "There are no controls: nothing distinguishes what the model memorized from what any model "
-    "writes, such as licences and headers"
-)
-
-Ints = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Sought(Places):
@@ -38,7 +37,7 @@ class Sought(Places):
 
     Parameters
     ----------
-    documents, short, digest, document, position
+    documents, short, digest, document, position, first_short, ids
         As in `Places`, in words. A planted secret is a document of one window.
     hits, near : tuple of int
         For each window the samples that have its suffix word for word, and those that have at
@@ -79,7 +78,7 @@ class Chance(Record):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
+class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
     """What came out of a server that only writes text; see `canary.passages.sampling.sample`.
 
     Parameters
@@ -119,6 +118,8 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     about: About = field(default_factory=About.today)
     file: str = ""
 
+    _series = "samples"
+
     def _check(self) -> None:
         check_confidence(self.confidence, "sample")
         if self.looks < 1:
@@ -137,11 +138,8 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         """What the reader of the numbers must know."""
         notes = [] if self.controls or self.planted else [WITHOUT_CONTROLS]
         for name, kind in (("texts", self.texts), ("controls", self.controls)):
-            if kind and kind.short:
-                notes.append(
-                    f"{kind.short:,} of {kind.documents:,} {name} are shorter than a passage and "
-                    "were not looked at"
-                )
+            if kind:
+                notes += kind.left_out(name, 0, "a passage")
         asked = self.settings.get("samples", self.samples)
         if self.samples < asked:
             notes.append(
@@ -210,28 +208,22 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         """
         return float(1.0 - (1.0 - self.confidence) ** (1.0 / self.samples))
 
+    def ways(self) -> Sequence[Way]:
+        """Word for word, and nearly if passages were looked for."""
+        nearly = f"at least {100 * self.near:g} % of the words"
+        whole = Way("", "word for word", "came_out", self.came_out())
+        near = Way("nearly", nearly, "near", self.came_out(near=True))
+        return [whole] if self.planted else [whole, near]
+
     def summary(self) -> str:
         """A few lines for a terminal."""
-        found, drawn = self.came_out(), plural(self.samples, "sample")
-        if self.planted:
-            lines = [
-                f"{found.texts.hits} of {plural(found.texts.windows, 'planted secret')} came out "
-                f"word for word in {drawn}"
-            ]
-            if self.chance:
-                lines[0] += f" (p = {probability(self.chance.p_value)})"
-            return "\n".join([*lines, *self.notes])
-        lines = [f"{said_share(found.texts)} came out word for word in {drawn} of each"]
-        if found.controls and found.difference:
-            lines.append(f"of the controls {said_share(found.controls)}")
-            lines.append(f"p of the difference: {probability(found.difference.p)}")
-        near = self.came_out(near=True)
-        if near.texts.hits > found.texts.hits:
-            lines.append(f"with {100 * self.near:g} % of the words {said_share(near.texts)}")
-            if near.controls and near.difference:
-                lines[-1] += f", of the controls {said_share(near.controls)}"
-                lines[-1] += f"; p of the difference: {probability(near.difference.p)}"
-        return "\n".join([*lines, *self.notes])
+        line = f"came out word for word in {plural(self.samples, 'sample')}"
+        if not self.planted:
+            return self._summary(f"{line} of each")
+        found = self.came_out().texts
+        line = f"{found.hits} of {plural(found.windows, 'planted secret')} {line}"
+        chance = f" (p = {probability(self.chance.p_value)})" if self.chance else ""
+        return "\n".join([line + chance, *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:
         """A row for each window or secret."""
@@ -241,15 +233,13 @@ class Sampled(Shown, Named, Document, kind=KIND, schema=SCHEMA):
             for at in range(0 if kind is None else len(kind)):
                 assert kind is not None
                 low, high = self.interval(kind.hits[at])
-                named = {"name": kind.names[at], "copies": kind.copies[at]} if kind.names else {}
+                named: dict[str, Any] = {"text": kind.document[at] + 1}
+                if kind.names:
+                    named = {"name": kind.names[at], "copies": kind.copies[at]}
+                elif kind.ids:
+                    named = {"text": kind.ids[kind.document[at]]}
                 rows.append({
-                    "kind": name, "document": kind.document[at], "position": kind.position[at],
-                    **named, "samples": self.samples, "hits": kind.hits[at],
-                    "near": kind.near[at], "lower": low, "upper": high,
+                    "kind": name, **named, "position": kind.position[at], "samples": self.samples,
+                    "hits": kind.hits[at], "near": kind.near[at], "lower": low, "upper": high,
                 })  # fmt: skip
         return rows
-
-    def _metrics(self) -> Iterator[tuple[str, Any]]:
-        found = self.came_out().texts
-        for name in ("value", "lower", "upper"):
-            yield f"samples/came_out_{name}", getattr(found, name)

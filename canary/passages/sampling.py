@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -35,8 +35,8 @@ _LOOKS = 6  # numbers of samples at which a run may stop: all, and each half of 
 @shows_progress
 def sample(
     server: str | Endpoint,
-    texts: Iterable[str] | None = None,
-    controls: Iterable[str] | None = None,
+    texts: Iterable[str] | Mapping[str, str] | None = None,
+    controls: Iterable[str] | Mapping[str, str] | None = None,
     *,
     canaries: CanarySet | None = None,
     samples: int = 100,
@@ -61,7 +61,7 @@ def sample(
     ----------
     server : str or Endpoint
         Address of an OpenAI-compatible server.
-    texts, controls : iterable of str, optional
+    texts, controls : iterable of str or dict, optional
         Documents that the model was trained on, and others of the same kind that it was not.
     canaries : CanarySet, optional
         Planted secrets, instead of `texts`. What the format has before its first hole is the
@@ -224,8 +224,7 @@ def _until_certain(
 
 def _checked(samples: int, near: float, temperature: float) -> tuple[int, float]:
     """The number of samples and the share of words, if they make sense together."""
-    cure = "give a number, such as 100"
-    drawn = whole_number(samples, "samples", at_least=1, cure=cure)
+    drawn = whole_number(samples, "samples", at_least=1, cure="give a number, such as 100")
     share = real_number(near, "near", above=0, cure="give a share of words, such as 0.8")
     if share > 1:
         raise InputError(
@@ -370,17 +369,18 @@ def _looked(
 
 def _sought(kind: str, cut: Cut, targets: Sequence[Target], tally: Counter[str]) -> Sought:
     numbers = [number for number, target in enumerate(targets) if target.kind == kind]
-    named = bool(cut.targets[0].name)
     return Sought(
         documents=cut.documents,
-        short=cut.short,
+        short=len(cut.short),
+        first_short=cut.short[:5],
+        ids=cut.ids,
         digest=cut.digest,
         document=tuple(target.document for target in cut.targets),
         position=tuple(target.position for target in cut.targets),
         hits=tuple(tally[f"hit {number}"] for number in numbers),
         near=tuple(tally[f"near {number}"] for number in numbers),
-        copies=tuple(target.copies for target in cut.targets) if named else (),
-        names=tuple(target.name for target in cut.targets) if named else (),
+        copies=tuple(target.copies for target in cut.targets if target.name),
+        names=tuple(target.name for target in cut.targets if target.name),
     )
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import InputError
 from canary.models.served.writer import plain
-from canary.records.validation import some, text, whole_number
-from canary.statistics.numbers import plural
+from canary.passages.text_places import identified
+from canary.passages.windows import in_both, too_short
+from canary.records.validation import text, whole_number
 
 _RUN = 5  # words in a row that count as repeated
 
@@ -34,15 +35,16 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The targets of some documents, how many documents there are and are too short."""
+    """The targets of some documents, how many there are, and which are too short."""
 
     targets: list[Target]
     documents: int
-    short: int
+    short: tuple[int, ...]
     digest: str
+    ids: tuple[str, ...] = ()
 
 
-def passages(kind: str, given: Iterable[str], prefix: int, suffix: int) -> Cut:
+def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, suffix: int) -> Cut:
     """The passages of texts, cut at words.
 
     Raises
@@ -53,26 +55,22 @@ def passages(kind: str, given: Iterable[str], prefix: int, suffix: int) -> Cut:
     cure = "give a number of words, such as 25"
     for value, name in ((prefix, "prefix"), (suffix, "suffix")):
         whole_number(value, name, at_least=1, cure=cure)
-    documents = some(given, kind, cure="give a list of texts, such as [text] for one")
+    documents, ids = identified(given, kind)
     found: list[Target] = []
-    short = longest = 0
+    lengths = []
     for number, each in enumerate(documents):
         text(each, f"each of {kind}", cure="give texts that can be written as UTF-8")
         spans = [word.span() for word in re.finditer(r"\S+", each)]
-        short, longest = short + (len(spans) < prefix + suffix), max(longest, len(spans))
+        lengths.append(len(spans))
         for first in range(0, len(spans) - prefix - suffix + 1, prefix + suffix):
             middle, last = first + prefix, first + prefix + suffix - 1
             prompt = each[spans[first][0] : spans[middle - 1][1]]
             tail = plain(each[spans[middle][0] : spans[last][1]])
             found.append(Target(kind, number, first, prompt, tail))
     if not found:
-        raise InputError(
-            f"none of {plural(len(documents), 'text')} has the {prefix + suffix} words of a "
-            f"passage (the longest has {longest})",
-            cure="give longer texts, or a shorter prefix and suffix",
-            where=kind,
-        )
-    return Cut(found, len(documents), short, digest(documents))
+        raise too_short(kind, lengths, f"{prefix + suffix} words of a passage")
+    short = tuple(at for at, length in enumerate(lengths) if length < prefix + suffix)
+    return Cut(found, len(documents), short, digest(documents), ids)
 
 
 def planted(canaries: CanarySet) -> dict[str, Cut]:
@@ -108,7 +106,7 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
             targets.append(Target(kind, number, 0, prompt, tail, one.id, one.repetitions))
         if targets:
             made = digest([[target.prompt, target.suffix] for target in targets])
-            found[kind] = Cut(targets, len(targets), 0, made)
+            found[kind] = Cut(targets, len(targets), (), made)
     return found
 
 
@@ -118,11 +116,8 @@ def refuse_overlap(cuts: Mapping[str, Cut]) -> None:
     for other in cuts["controls"].targets if "controls" in cuts else ():
         one = known.get((other.prompt, other.suffix))
         if one is not None:
-            raise InputError(
-                f"a passage of controls[{other.document}] is in texts[{one.document}] too",
-                cure="give controls that the model was not trained on, and remove duplicates "
-                "across the two files",
-                where="controls",
+            raise in_both(
+                f"a passage of control {other.document + 1} is in text {one.document + 1}, too"
             )
 
 

@@ -49,19 +49,12 @@ def tries_for(log_prob: ArrayLike, chance: float) -> Floats:
     return tries
 
 
-def chance_within(log_prob: ArrayLike, tries: int) -> Floats:
-    """The chance that a suffix of this log-probability (nats) comes out in `tries` samples.
-
-    Examples
-    --------
-    >>> chance_within(np.log([0.5]), 2)
-    array([0.75])
-    """
+def comes_out(log_prob: ArrayLike, tries: int, chance: float) -> NDArray[np.bool_]:
+    """Whether `tries` samples have a suffix of this log-probability with this chance, or more."""
     cure = "give the number of samples that are drawn"
     count = whole_number(tries, "tries", at_least=1, cure=cure)
-    with np.errstate(over="ignore"):
-        chance: Floats = -np.expm1(count * _log_miss(log_prob))
-    return chance
+    found: NDArray[np.bool_] = tries_for(log_prob, chance) <= count
+    return found
 
 
 def _log_miss(log_prob: ArrayLike) -> Floats:

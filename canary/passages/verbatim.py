@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Unpack
@@ -16,13 +16,14 @@ from canary.models.decoding import Scheme
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.passages.likeness import likeness
-from canary.passages.near import automata, edits_of, near_columns, near_masses
+from canary.passages.near import automata, edits_of, near_masses
 from canary.passages.result import AfterPrefix, Passages, Verbatim
+from canary.passages.text_places import identified
 from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
-from canary.records.progress import Progress, shows_progress, stage
+from canary.records.progress import Progress, phase, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, open_run
-from canary.records.validation import AUTO, built, named_start, one_or_more, some, whole_number
+from canary.records.validation import AUTO, built, named_start, one_or_more, whole_number
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions, ScoreOptions, Scoring, identity_of
 from canary.scoring.start_choice import MOST_TEXTS, choose_start
@@ -33,15 +34,14 @@ from canary.tokens.candidates import CandidateEncoder
 _BLOCK = 1 << 16  # tokens that are scored between two shards
 _PIECE = 2048  # tokens of a document that are read at once
 _BODY = np.dtype("<f8")
-_LIST = "give a list of texts, such as [text] for one"
 
 
 @sealed
 @shows_progress
 def verbatim(
     model: Any,
-    texts: Iterable[str],
-    controls: Iterable[str] | None = None,
+    texts: Iterable[str] | Mapping[str, str],
+    controls: Iterable[str] | Mapping[str, str] | None = None,
     *,
     schemes: Scheme | Sequence[Scheme] = Scheme(),  # noqa: B008 - frozen
     prefix: int | Sequence[int] = 50,
@@ -62,9 +62,10 @@ def verbatim(
     ----------
     model : LanguageModel, or what `canary.load` takes
         One that runs here: decoding needs the distribution over the whole vocabulary.
-    texts : iterable of str
-        Documents that the model was trained on.
-    controls : iterable of str, optional
+    texts : iterable of str, or dict
+        Documents that the model was trained on; or such documents by identifiers, which the
+        report names in place of numbers, cut to 60 characters.
+    controls : iterable of str or dict, optional
         Documents of the same kind that it was not trained on: they show which passages any model
         predicts. Without them nothing distinguishes memory from predictability.
     schemes : Scheme or sequence of Scheme
@@ -142,17 +143,17 @@ def verbatim(
     check_confidence(confidence, "verbatim")
     prefixes = _prefixes(prefix)
     grid = _grid(max(prefixes), suffix, stride)
-    edits, of_text = None if near is None else edits_of(near, grid.suffix), isinstance(near, str)
+    edits, of_text = (None, False) if near is None else edits_of(near, grid.suffix)
     whole_number(near_width, "near_width", at_least=2, cure="give a number of nodes, such as 80")
     asked = _schemes(schemes)
     if whole and (len(prefixes) > 1 or edits is not None):
         cure = "give one prefix, the least, and no near; or leave out the context"
         raise InputError("with whole documents there is one prefix", cure=cure, where="context")
     seam = load(model)
-    given = {"texts": some(texts, "texts", cure=_LIST)}
-    if controls is not None:
-        given["controls"] = some(controls, "controls", cure=_LIST)
-    longest, start = _cut(seam, given, grid, scoring, copies=copies, weights=weights)
+    kinds_given = {"texts": texts} | ({} if controls is None else {"controls": controls})
+    named = {name: identified(of, name) for name, of in kinds_given.items()}
+    given = {name: of for name, (of, _) in named.items()}
+    longest, start = _cut(seam, given, grid, scoring, progress, copies=copies, weights=weights)
     if controls is not None:
         refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
     longer = edits if edits and of_text else 0
@@ -185,7 +186,8 @@ def verbatim(
             advance = stage(progress, name, int(scored))
             batcher = Batcher(seam, batch_size=scoring.batch_size, progress=advance)
             series = None if run is None else run.series(name.replace(" ", "-"))
-            return _measured(batcher, windows, pieces, asked, series)
+            found = _measured(batcher, windows, pieces, asked, series)
+            return replace(found, ids=named[name.partition(" ")[0]][1])
 
         measured = {name: passages(name, windows) for name, windows in kinds.items()}
         others = [
@@ -195,9 +197,8 @@ def verbatim(
             )
             for tokens in prefixes[1:]
         ]
-        for name, windows in kinds.items():
-            if counting is None:
-                break
+        for name, windows in kinds.items() if counting else ():
+            assert counting is not None
             sample = grid.suffix + longer
             advance = stage(progress, f"near {name}", len(windows) * sample * near_width)
             masses = near_masses(
@@ -209,7 +210,8 @@ def verbatim(
                 confidence=confidence,
                 shards=None if run is None else run.series(f"near-{name}"),
             )
-            measured[name] = replace(measured[name], near=near_columns(masses))
+            measured[name] = replace(measured[name], near=tuple(map(tuple, masses.tolist())))
+    phase("Comparing texts with controls")
     return Verbatim(
         texts=measured["texts"],
         controls=measured.get("controls"),
@@ -228,6 +230,7 @@ def _cut(
     given: dict[str, list[str]],
     grid: Grid,
     scoring: ScoreOptions,
+    progress: Progress,
     **numbers: Any,
 ) -> tuple[dict[str, Windows], StartChoice | None]:
     """The windows of texts and controls, and why their start token is what it is.
@@ -235,6 +238,7 @@ def _cut(
     Unless it was named it is chosen as in an audit: by the beginnings of controls if there are
     any, so that nothing that was memorized decides.
     """
+    phase("Cutting the texts into passages")
     chosen = scoring.start_token == AUTO
     encoder = CandidateEncoder(model.tokenizer, None if chosen else scoring.start_token)
     windows = {"texts": cut(encoder, given["texts"], grid, **numbers)}
@@ -246,6 +250,7 @@ def _cut(
     asked = RunOptions(
         start_texts=texts[:: -(-len(texts) // MOST_TEXTS)],
         batch_size=scoring.batch_size,
+        progress=progress,
     )
     start = choose_start(model, (), asked, example=texts[0])
     if start.token is not None:
@@ -292,7 +297,8 @@ def _measured(
     leading, longest, trailing = numbers[:, -3:].astype(np.int64).T
     return Passages(
         documents=len(windows.tokens),
-        short=windows.short,
+        short=len(windows.short),
+        first_short=tuple(windows.short[:5]),
         digest=windows.digest,
         suffix=windows.grid.suffix,
         document=tuple(windows.document.tolist()),

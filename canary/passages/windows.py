@@ -98,9 +98,10 @@ class Windows:
         return len(self.document)
 
     @property
-    def short(self) -> int:
-        """How many documents have no window: they are shorter than that of the longest prefix."""
-        return int((self.copies > 0).sum()) - len(np.unique(self.document))
+    def short(self) -> list[int]:
+        """Documents that have no window: they are shorter than that of the longest prefix."""
+        found: list[int] = np.setdiff1d(np.flatnonzero(self.copies > 0), self.document).tolist()
+        return found
 
     def after(self, prefix: int) -> Windows:
         """The same suffixes, after another prefix that is not longer."""
@@ -190,13 +191,7 @@ def cut(
         before = around if own else before
     counts = [max((len(ids) - grid.width) // grid.stride + 1, 0) for ids in tokens]
     if not sum(counts):
-        longest = max(map(len, tokens), default=0)
-        raise InputError(
-            f"none of {plural(len(given), 'text')} has the {grid.width} tokens of a window (the "
-            f"longest has {longest})",
-            cure="give longer texts, or a shorter prefix and suffix",
-            where=name,
-        )
+        raise too_short(name, map(len, tokens), f"{grid.width} tokens of a window")
     position = np.concatenate([np.arange(count) * grid.stride for count in counts])
     digest = hashlib.sha256(json.dumps(given).encode()).hexdigest()
     document = np.repeat(np.arange(len(tokens)), counts)
@@ -237,14 +232,28 @@ def refuse_overlap(texts: Windows, controls: Windows) -> None:
         for begin in range(0, len(data) - width + 1, 4):
             window = found.get(data[begin : begin + width])
             if window is not None:
-                raise InputError(
-                    f"{texts.grid.width} tokens of controls[{controls.document[window]}], from "
-                    f"token {controls.position[window]} on, are in texts[{number}] too, from token "
-                    f"{begin // 4} on",
-                    cure="give controls that the model was not trained on, and remove duplicates "
-                    "across the two files",
-                    where="controls",
+                raise in_both(
+                    f"{texts.grid.width} tokens of control {controls.document[window] + 1}, from "
+                    f"token {controls.position[window]} on, are in text {number + 1}, too, from "
+                    f"token {begin // 4} on"
                 )
+
+
+def too_short(name: str, lengths: Iterable[int], passage: str) -> InputError:
+    """The error where no text has a passage, from the texts' lengths and what one takes."""
+    found = [*lengths]
+    return InputError(
+        f"none of {plural(len(found), 'text')} has the {passage} (the longest has "
+        f"{max(found, default=0)})",
+        cure="give longer texts, or a shorter prefix and suffix",
+        where=name,
+    )
+
+
+def in_both(problem: str) -> InputError:
+    """The error where a passage of the controls is in the texts, too."""
+    cure = "give controls that the model was not trained on, and remove duplicates across the two "
+    return InputError(problem, cure=f"{cure}files", where="controls")
 
 
 def _parted(encoding: Encoding, named: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

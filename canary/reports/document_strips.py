@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.passages.result import Places
+from canary.passages.text_places import Places
 from canary.reports.document import Axis, Figure, Mark, Panel, Table, sentence
 from canary.reports.palette import dots
 from canary.statistics.numbers import count
 
 _MOST_DOCUMENTS = 20
+_LONGEST_TICK = 24  # characters
 
 
 def strips(
@@ -40,7 +41,7 @@ def strips(
             y += [row] * len(places)
         if x:
             marks.append(dots(x, y, 22, colour, hollow=at == len(levels) - 1, label=name))
-    ticks = {float(row): f"text {number + 1}" for row, number in enumerate(order)}
+    ticks = {float(row): _short(kind.called(number)) for row, number in enumerate(order)}
     shown = (
         columns
         or {
@@ -52,7 +53,9 @@ def strips(
     for number in order:
         mine = document == number
         made = [column(mine) for column in shown.values()]
-        cells.append((f"Text {number + 1}", count(int(mine.sum())), *made))
+        named = kind.called(number)
+        named = named if kind.ids else named.capitalize()
+        cells.append((named, count(int(mine.sum())), *made))
     return Figure(
         "passages",
         words,
@@ -68,6 +71,10 @@ def strips(
         sentence(caption, shown=len(order)),
         Table("Texts of which most comes out", ("Text", "Passages", *shown), cells),
     )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_TICK else f"{name[: _LONGEST_TICK - 1]}…"
 
 
 def _whole(position: NDArray[np.int64]) -> dict[int, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from canary.passages.extractable import percent_said
 from canary.passages.sampled import SURE, Sampled
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -24,7 +25,7 @@ from canary.reports.document import (
 )
 from canary.reports.document_strips import strips
 from canary.reports.palette import CONTROL, CURVE, dots
-from canary.reports.verbatim_report import PASSAGES, answer_of, share_said, shares_table
+from canary.reports.verbatim_report import PASSAGES, answer_of, shares_table
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, plural, probability
@@ -57,13 +58,13 @@ def samples_report(result: Sampled) -> Report:
                 f"samples.{key}", hits=texts.hits, windows=texts.windows,
                 secrets=plural(texts.windows, "secret" if natural else "planted secret"),
                 documents=texts.documents, samples=result.samples,
-                upper=f"{100 * result.undetected:.2g} %", ends=share_said(texts),
+                upper=f"{100 * result.undetected:.2g} %", ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
             ),
             *_by_copies_said(result),
         ],
         basis=basis(
-            "shown" if key in ("planted", "memorized") else "claimed",
+            "shown" if key in ("planted", "memorized") else "unchecked",
             f"the model was trained on these {'secrets' if result.planted else 'texts'}",
             "this result",
         ),
@@ -155,16 +156,13 @@ def _secret_by_secret(result: Sampled) -> Table:
 
 def _ends(result: Sampled, hits: int) -> str:
     low, high = result.interval(hits)
-    return f"{100 * low:.2g} to {100 * high:.2g} %"
+    return f"{100 * low:.2g} % to {100 * high:.2g} %"
 
 
 def _rates(result: Sampled) -> Table:
-    named = {
-        "word for word": result.came_out(),
-        f"at least {100 * result.near:g} % of the words": result.came_out(near=True),
-    }
     drawn = plural(result.samples, "sample")
-    return shares_table(f"Share of passages that come out within {drawn}", "Came out", named)
+    caption = f"Share of passages that come out within {drawn}"
+    return shares_table(caption, "Came out", result.ways())
 
 
 @section(Sampled, "How it was measured", specialist=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.decoding import NAMED
-from canary.passages.extractable import Extractable
-from canary.passages.result import SWAPPED, Verbatim
-from canary.passages.tries import tries_for
+from canary.passages.extractable import Extractable, Way, percent_said, share_percent
+from canary.passages.result import CHANCE, SWAPPED, Verbatim
+from canary.passages.tries import comes_out
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
     Axis,
@@ -34,12 +34,10 @@ from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural, probability
 
-_CHANCE = 0.5
-_TRIES = (1, 100, 10_000, 1_000_000)
 _SHOWN_TRIES = 1_000  # of the figure and of the documents
 _SHORT = 12  # tokens of a suffix that a common phrase may have
-_NAMED = 5
 _LEVEL = 0.05
+_APART = 0.05  # of the passages: by so much may the ends of near intervals differ
 _FEW = 0.01
 """The share of passages that must be ruled out before a page is calm."""
 
@@ -56,18 +54,21 @@ PASSAGES: Mapping[str, tuple[str, str]] = {
 def verbatim_report(result: Verbatim) -> Report:
     """What there is to say about the passages that a model repeats."""
     found, grid = result.greedy_rate(), result.settings
-    characters = "near_unit" in grid
-    drawn = result.rate(tries=_SHOWN_TRIES, chance=_CHANCE)
-    near = result.near_rate(tries=_SHOWN_TRIES, chance=_CHANCE) if result.texts.near else None
-    key = _key(found, drawn)
+    drawn = result.rate(tries=_SHOWN_TRIES, chance=CHANCE)
+    near, low, high = _near(result)
+    key = _key(found, drawn, near)
     label, tone = {
         **PASSAGES,
         "drawn": ("Passages come out if the model is asked often", "undecided"),
+        "near": ("Passages come out with small changes if the model is asked often", "undecided"),
         "none": ("No passage came out, but too few were tested", "undecided"),
     }[key]
-    calm = key == "none" and found.texts.upper <= _FEW
+    unsure = high - low > _APART * found.texts.windows or bool(low) != bool(high)
+    calm = key == "none" and found.texts.upper <= _FEW and not unsure
     if calm:
         label, tone = "No passage came out", "not-found"
+    elif key == "none" and unsure:
+        label = "No passage came out word for word, but small changes are not decided"
     texts, controls, lead = found.texts, found.controls, found.difference
     swapped = lead is not None and lead.upper < 0.0
     other = key == "memorized" and bool(result.likeness.other_kind)
@@ -75,9 +76,12 @@ def verbatim_report(result: Verbatim) -> Report:
     if files:
         label, tone = "Nothing is decided: look at the files first", "undecided"
     suffix = int(grid["suffix"])
-    alike = drawn.difference is not None and drawn.texts.hits and drawn.difference.p > _LEVEL
-    if key == "drawn" and alike and not swapped:
+    often = near if near and key == "near" else drawn
+    alike = often.difference is not None and often.texts.hits and often.difference.p > _LEVEL
+    if key in ("drawn", "near") and alike and not swapped:
         label = "Passages come out if asked often, but not more than what it never saw"
+    out, asked = key != "none", key in ("drawn", "near")
+    shown, changes = near and near.texts.hits, result.near_edits if near else ""
     return Report(
         title=f"What comes out of {called(result.model_name)} word for word?",
         label=label,
@@ -87,41 +91,39 @@ def verbatim_report(result: Verbatim) -> Report:
                 f"verbatim.{key}", rate=_share(texts), windows=texts.windows,
                 documents=texts.documents, tries=_SHOWN_TRIES, one_in=_one_in(texts.upper),
                 large=not calm, others=controls and _share(controls), often=_share(drawn.texts),
-                worst=_worst_named(result), stand_out=texts.hits > 1,
+                worst=_worst_named(result), stand_out=texts.hits > 1, near=near, changes=changes,
             ),
             *(
                 sentence(
-                    "verbatim.often", said=key != "drawn", tries=_SHOWN_TRIES,
-                    often=_share(drawn.texts), controls=controls,
+                    "verbatim.often", said=out and not asked, tries=_SHOWN_TRIES,
+                    often=_share(drawn.texts), controls=controls and key != "near" and out,
                     often_others=drawn.controls and _share(drawn.controls), alike=alike,
-                    near=near and not characters and _share(near.texts),
-                    near_text=near and characters and _share(near.texts),
-                    edits=grid.get("near"),
+                    near=near and out and percent_said(near.texts), changes=changes,
+                    near_others=near and out and near.controls and percent_said(near.controls),
+                    unsure=unsure, low=count(low), high=high, windows=texts.windows,
                 )
                 for _ in [key]
-                if key != "none" and (key != "drawn" or controls or near)
+                if (out and (near or controls or not asked)) or unsure
             ),
         ],
         basis=""
         if key == "memorized" and not files
-        else basis("claimed", "the model was trained on these texts", "this result"),
+        else basis("unchecked", "the model was trained on these texts", "this result"),
         decide=said(
             "verbatim.decide",
             memorized=key == "memorized" and not files,
-            drawn=drawn.texts.hits > texts.hits,
-            look=bool(drawn.texts.hits or texts.hits),
-            out=bool(drawn.texts.hits or texts.hits),
-            quiet=not (drawn.texts.hits or texts.hits),
+            drawn=max(drawn.texts.hits, shown or 0) > texts.hits, look=out, out=out, quiet=not out,
             worst=_worst_named(result),
-            unsure=tone == "undecided" and not (key == "drawn" and controls and not alike),
+            unsure=tone == "undecided" and not (asked and controls and not alike),
             none=calm,
         ),
         actions=said(
             "verbatim.actions", alone=controls is None or other,
             memorized=key == "memorized" and not files,
-            none=key == "none", unclear=key in ("unclear", "drawn"),
-            few=key == "none" and not calm,
+            none=key == "none", unclear=key == "unclear" or asked,
+            few=key == "none" and not calm and texts.upper > _FEW,
             enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),
+            unsure=unsure, exact=near is None, near=shown,
         ),
         about={**about_of(result, corpus="Texts"), **{
             name: f"{plural(of.documents, 'text')} with {plural(of.windows, 'passage')}"
@@ -154,31 +156,44 @@ def _outcome(result: Verbatim) -> Block:
 
 def _share(share: ClusteredShare) -> str:
     """``2.4 %``, ``none``; of very few passages their numbers."""
-    return f"{_percent(share.value)} %" if share.hits else "none"
+    return share_percent(share.value) if share.hits else "none"
 
 
 def _one_in(share: float) -> str:
     """``up to 1 in 8``, of a bound."""
-    return f"up to 1 in {count(math.floor(1 / share))}" if share <= _CHANCE else "most"
+    return f"up to 1 in {count(math.floor(1 / share))}" if share <= 0.5 else "most"
 
 
 def _worst_named(result: Verbatim) -> str:
     """The texts from which most comes out, by their numbers."""
     kind = result.texts
-    out = kind.greedy | (tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES)
+    out = np.any([hits for hits, _ in _ways(result).values()], axis=0)
     there = set(np.asarray(kind.document)[out].tolist())
-    named = [count(at + 1) for at in worst(kind, out) if at in there][:_NAMED]
-    if _NAMED < len(there) == len(set(kind.document)):
-        return (
-            f"all {count(len(there))} texts, starting with {', '.join(named[:-1])} and {named[-1]}"
-        )
-    more = f" and {count(len(there) - _NAMED)} more" if len(there) > _NAMED else ""
-    return f"text{'s' if len(there) > 1 else ''} {', '.join(named)}{more}"
+    order = [at for at in worst(kind, out) if at in there]
+    if 5 < len(there) == len(set(kind.document)):
+        return f"all {count(len(there))} texts, starting with {kind.listed(order[:5])}"
+    return kind.listed(order, len(there)) if there else ""
 
 
-def _key(found: Extractable, drawn: Extractable) -> str:
+def _near(result: Verbatim) -> tuple[Extractable | None, int, int]:
+    """What comes near, and of how many passages by the ends of the intervals of each."""
+    if not result.texts.near:
+        return None, 0, 0
+    found, *ends = (
+        one.near_rate(tries=_SHOWN_TRIES, chance=CHANCE)
+        for one in (result, result.near_at(1), result.near_at(2))
+    )
+    low, high = (one.texts.hits for one in ends)
+    return found, low, high
+
+
+def _key(found: Extractable, drawn: Extractable, near: Extractable | None) -> str:
     """Which of the answers of ``words.md`` holds, by greedy decoding and by samples."""
-    return "drawn" if drawn.texts.hits and not found.texts.hits else answer_of(found)
+    if found.texts.hits:
+        return answer_of(found)
+    if drawn.texts.hits:
+        return "drawn"
+    return "near" if near and near.texts.hits else "none"
 
 
 def answer_of(found: Extractable) -> str:
@@ -190,49 +205,32 @@ def answer_of(found: Extractable) -> str:
     return "memorized" if found.difference.p <= _LEVEL else "unclear"
 
 
-def share_said(share: ClusteredShare) -> str:
-    """A share with its interval; of none its upper bound."""
-    if not share.hits:
-        return f"0 % (at most {_percent(share.upper)} %)"
-    ends = f"{_percent(share.lower)} to {_percent(share.upper)} %"
-    return f"{_percent(share.value)} % ({ends})"
-
-
-def _percent(share: float) -> str:
-    return "100" if share >= 0.995 else f"{100 * share:.2g}"
-
-
 @section(Verbatim, "How many passages come out")
 def rates(result: Verbatim) -> Iterator[Block]:
     """The share of passages by greedy decoding, and within numbers of samples."""
     yield _rates(result, tested=False)
-    characters = "near_unit" in result.settings
-    near = bool(result.texts.near) and not characters
-    yield from said("verbatim.rates", near=near, near_text=characters)
+    yield from said(
+        "verbatim.rates",
+        near=bool(result.texts.near) and result.near_edits,
+        unit="token" if "near_unit" not in result.settings else "character",
+    )
 
 
 def _rates(result: Verbatim, *, tested: bool = True) -> Table:
-    found = {"first try (greedy decoding)": result.greedy_rate()}
-    for scheme in result.schemes:
-        for tries in _TRIES:
-            named = f"asked {plural(tries, 'time')} ({scheme})"
-            found[named] = result.rate(scheme, tries=tries, chance=_CHANCE)
-    for tries in _TRIES if result.texts.near else ():
-        edits = result.near_edits
-        named = f"asked {plural(tries, 'time')} ({result.schemes[0]}), within {edits}"
-        found[named] = result.near_rate(tries=tries, chance=_CHANCE)
-    return shares_table("Share of passages that come out", "How", found, tested=tested)
+    return shares_table("Share of passages that come out", "How", result.ways(), tested=tested)
 
 
-def shares_table(
-    caption: str, first: str, found: Mapping[str, Extractable], *, tested: bool = True
-) -> Table:
-    """Shares by name, with those of controls if they are there, and whether they were `tested`."""
+def shares_table(caption: str, first: str, ways: Sequence[Way], *, tested: bool = True) -> Table:
+    """Shares by way, with those of controls if they are there, and whether they were `tested`."""
     columns, rows = [first, "Texts"], []
-    for name, one in found.items():
-        row = [name, share_said(one.texts)]
+    for way in ways:
+        one = way.found
+        row = [way.words, percent_said(one.texts)]
         if one.controls is not None and one.difference is not None:
-            row += [share_said(one.controls), *([probability(one.difference.p)] if tested else [])]
+            row += [
+                percent_said(one.controls),
+                *([probability(one.difference.p)] if tested else []),
+            ]
         rows.append(row)
     others = ["Never seen (controls)", "p of the difference"]
     return Table(caption, [*columns, *others][: len(rows[0])], rows, style="words")
@@ -251,8 +249,8 @@ def dependence(result: Verbatim) -> Iterator[Block]:
             marks += _curve(list(lengths), others, CONTROL, "controls")
         panels.append(_shares(marks, "tokens of the prefix", {n: count(n) for n in lengths}))
         for length, one in lengths.items():
-            beside = [share_said(one.controls)] if one.controls else []
-            rows.append([f"prefix of {plural(length, 'token')}", share_said(one.texts), *beside])
+            beside = [percent_said(one.controls)] if one.controls else []
+            rows.append([f"prefix of {plural(length, 'token')}", percent_said(one.texts), *beside])
     if len(groups) > 1:
         named = {low: _range(low, high) for low, high in groups}
         marks = _curve(list(named), list(groups.values()), CURVE, "texts")
@@ -260,7 +258,7 @@ def dependence(result: Verbatim) -> Iterator[Block]:
         for (low, high), share in groups.items():
             beside = [""] if controls else []
             copies = f"{_range(low, high)} {'copy' if high == 1 else 'copies'} of the text"
-            rows.append([copies, share_said(share), *beside])
+            rows.append([copies, percent_said(share), *beside])
     if panels:
         columns += ["Controls"] if controls else []
         table = Table("Share that greedy decoding gives", columns, rows, style="words")
@@ -309,12 +307,12 @@ def how(result: Verbatim) -> Iterator[Block]:
 def _ways(result: Verbatim) -> dict[str, tuple[NDArray[np.bool_], str]]:
     """Which passages come out in each way that a figure shows, and its colour."""
     kind = result.texts
-    out = tries_for(kind.log_prob(0), _CHANCE) <= _SHOWN_TRIES
+    out = comes_out(kind.log_prob(0), _SHOWN_TRIES, CHANCE)
     samples = f"when asked {count(_SHOWN_TRIES)} times"
     found = {"at the first try": (kind.greedy, CURVE), samples: (out, SERIES[1])}
     if kind.near:
         edits = result.near_edits
-        near = tries_for(kind.near_log_prob, _CHANCE) <= _SHOWN_TRIES
+        near = comes_out(kind.near_log_prob, _SHOWN_TRIES, CHANCE)
         found[f"within {edits}, {samples}"] = near, SERIES[4]
     return found
 

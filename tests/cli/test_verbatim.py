@@ -43,6 +43,11 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
     assert "finds the texts no more likely than random tokens" in judged.out
     assert 'classname="canary.passages"' in (folder / "v.xml").read_text()
     assert command("check", "v/verbatim.json", "--max-extractable", "1e-4").code == 3
+    same = command("check", "v/verbatim.json", "--max-extractable", " 0.01%", "--chance", "50%")
+    assert "limit of 0.01 % is in" in same.out
+    for wrong, message in (("50", "such as 0.5 for 50 %"), ("x%", "'x%' is no share; write")):
+        refused = command("check", "v/verbatim.json", "--max-extractable", wrong)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
     card = command("report", "v/verbatim.json", "--annex", "annex.html")
     assert (card.code, "is a test of passages" in card.err) == (2, True)
     again = command(*asked)
@@ -61,7 +66,11 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
         (("--texts", "train.jsonl", "--copies", "n"), "train.jsonl:1: has no whole number of 1 or"),
         (("--texts", "train.jsonl", "--weights", "n"), "train.jsonl:1: has no number above 0 in"),
         (("--texts", "train.jsonl", "--prefix", "4,x"), "no list of whole numbers"),
-        (("--texts", "train.jsonl", "--near", "200%"), "'200%' is no number of edits, share, or"),
+        (
+            ("--texts", "train.jsonl", "--near", "200%"),
+            "near='200%' makes no sense for a suffix",
+        ),
+        (("--texts", "train.jsonl", "--id", "title"), "train.jsonl:1: has no text or whole number"),
         (("--texts", "train.jsonl", "--scheme", "t=1", "--scheme", "t=1.0"), "--scheme: a decod"),
         (("--texts", "nowhere.jsonl"), "nowhere.jsonl"),
         (("--texts", "train.jsonl", "--served-model", "m"), "No such option: --served-model"),
@@ -100,6 +109,32 @@ def test_prefixes_and_copies_are_read(command, folder):
     assert list(result.by_copies()) == [(1, 1), (2, 3)]
     assert result.texts.weights == tuple(0.5 + at for at in range(12))
     assert not (folder / "v" / "parts").exists()
+
+
+def test_texts_are_called_by_a_field_or_by_their_lines(command, folder):
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    titles = ["A\u202eB", "x" * 70, 7, "same", "same", *(f"work {at}" for at in range(7))]
+    rows = [{**row, "title": title} for row, title in zip(rows, titles, strict=True)]
+    rows[5]["text"] = "of it"
+    (folder / "named.jsonl").write_text("\n\n".join(map(json.dumps, rows)))
+    asked = ("verbatim", "model", "--texts", "named.jsonl", "--controls", "other.jsonl", *SIZES)
+    refused = command(*asked, "--id", "title", "--out", "v")
+    assert (refused.code, "other.jsonl:1: has no text or whole" in refused.err) == (2, True)
+    asked = ("verbatim", "model", "--texts", "named.jsonl", *SIZES)
+    outcome = command(*asked, "--id", "title", "--out", "v")
+    assert outcome.code == 0, outcome.err
+    ids = ["AB", "x" * 60, "7", "line 7: same", "line 9: same", *(f"work {n}" for n in range(7))]
+    result = canary.read("v/verbatim.json")
+    assert list(result.texts.ids) == ids
+    assert list(dict.fromkeys(result.to_frame()["text"])) == ids[:5] + ids[6:]
+    assert "1 of 12 texts are shorter than a passage and were not looked at (work 0)" in outcome.out
+    assert "the code" not in outcome.out + (folder / "v" / "verbatim.json").read_text()
+    outcome = command(*asked, "--out", "w")
+    assert "not looked at (line 11): a smaller --prefix or --suffix" in outcome.out
+    assert canary.read("w/verbatim.json").to_frame()["text"][0] == "line 1"
+    plain = command(*(w.replace("named", "train") for w in asked), "--out", "u")
+    assert plain.code == 0
+    assert canary.read("u/verbatim.json").to_frame()["text"].tolist()[0] == 1
 
 
 def test_copies_are_those_that_duplicates_counted(command, folder):

@@ -183,7 +183,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ),
         (
             *("verbatim", "model", "--texts", TEXTS[0], *BATCH, *NONE, "--prefix", "3"),
-            *("--suffix", "2", "--out", "w"),
+            *("--suffix", "2", "--near", "1", "--near-width", "4", "--out", "w"),
         ),
     ],
     "membership-text": [

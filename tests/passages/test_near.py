@@ -13,7 +13,7 @@ from small_models import build
 from canary.errors import InputError
 from canary.models.decoding import Scheme, drawn_probabilities
 from canary.models.language_model import Children, Context, Nodes, Rows
-from canary.passages.edits import Automaton
+from canary.passages.edits import TokenAutomaton
 from canary.passages.near import edits_of
 from canary.passages.near_walk import near_mass
 from canary.passages.verbatim import verbatim
@@ -29,14 +29,14 @@ def walked(model, suffix, edits, *, scheme=SCHEMES[0], width=80, seed=0):
     with model.open(Context(np.zeros(1, np.int32)), memory_bytes=2**22) as walker:
         options = {"scheme": scheme, "log_probs": logs, "width": width}
         rng = np.random.default_rng(seed)
-        automaton = Automaton(suffix, edits)
+        automaton = TokenAutomaton(suffix, edits)
         return near_mass(walker, batcher, automaton, rng=rng, **options), math.exp(logs.sum())
 
 
 @pytest.mark.parametrize("edits", range(4))
 def test_the_automaton_is_the_table_of_edit_distances(edits):
     suffix = np.array([0, 1, 1, 2], np.int32)
-    automaton = Automaton(suffix, edits)
+    automaton = TokenAutomaton(suffix, edits)
     for sample in itertools.product(range(3), repeat=4):
         rows = automaton.start
         true = distance(sample, tuple(suffix.tolist()))
@@ -154,4 +154,6 @@ def test_one_edit_of_a_real_model_is_what_all_its_samples_give():
 def test_what_makes_no_sense_is_refused_input(near):
     with pytest.raises(InputError, match="near="):
         edits_of(near, 4)
-    assert [edits_of(n, 50) for n in (0, 5, 0.1, 49)] == [0, 5, 5, 49]
+    given = (0, 5, 0.1, 49, "5", "10%", " 0.5% ")
+    assert [edits_of(n, 50) for n in given] == [(n, False) for n in (0, 5, 5, 49, 5, 5, 0)]
+    assert edits_of("60c", 50) == (60, True)

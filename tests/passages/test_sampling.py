@@ -226,7 +226,10 @@ def test_what_is_no_sample_is_refused(fault, options, message):
         ({"texts": ["a b"]}, "none of 1 text has the 75 words"),
         ({"texts": ["a b"], "temperature": 0}, "would all be the same text"),
         ({"texts": ["a b"], "near": 1.5}, "more than 1"),
-        ({"texts": ["a b"] * 2, "controls": ["a b"], "prefix": 1, "suffix": 1}, "is in texts"),
+        (
+            {"texts": ["a b"] * 2, "controls": ["a b"], "prefix": 1, "suffix": 1},
+            "is in text 2, too",
+        ),
         ({"canaries": canary.generate("{digit:4} is it", seed=0)}, "no text before its first"),
     ],
 )

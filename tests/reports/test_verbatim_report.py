@@ -56,6 +56,41 @@ def test_the_label_follows_from_what_came_out(case, tmp_path):
     assert not any(text[:8] in page for text in texts)
 
 
+def near(result, mass, low, high, count=5):
+    """A result of which some passages come near with these probabilities."""
+    rows = [(mass, low, high)] * count + [(0.0, 0.0, 0.0)] * (len(result.texts) - count)
+    settings = {**result.settings, "near": 2, "near_width": 80}
+    return replace(result, texts=replace(result.texts, near=tuple(rows)), settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("masses", "label", "said", "asks"),
+    [
+        ((0.5, 0.4, 0.6), "come out with small changes", "with at most 2 edits", False),
+        ((0.5, 0.0, 0.6), "come out with small changes", "lower ends of their intervals", True),
+        ((0.0, 0.0, 1.0), "small changes are not decided", "with the upper ends 5", True),
+        ((0.0, 0.0, 1e-9), "too few were tested", "Nor did one come out with at most 2", False),
+    ],
+)
+def test_passages_that_come_near_are_in_the_answer(masses, label, said, asks, capsys):
+    texts = ["0123456789ab"[at:] * 2 for at in range(9)]
+    found = verbatim(build("table"), texts, prefix=4, suffix=4)
+    found = near(replace(found, texts=altered(found.texts, 0.0, -1e9)), *masses)
+    show_report(found)
+    shown = capsys.readouterr().out
+    assert label in shown.splitlines()[0]
+    assert said in shown.splitlines()[0]
+    assert ("Repeat the test with a larger --near-width" in shown) == asks
+    assert "measure near repetition" not in shown
+    assert ("does not hide these" in shown) == (masses[0] > 0)
+    if masses[0]:
+        share = f"{500 / len(found.texts):.2g} %"
+        assert f"within 2 edits: asked 1 time {share} (" in found.summary()
+        assert found.metrics()["canary/verbatim/near_1000_value"] == 5 / len(found.texts)
+    page = report_of(found)
+    assert "within 2 edits" in str(page.sections).lower()
+
+
 def test_a_page_is_calm_only_if_the_bound_is_low():
     none = (0,) * 500
     found = verbatim(build("table"), ["0123456789ab"] * 3, prefix=4, suffix=4)

@@ -129,7 +129,7 @@ PACKAGES = {
         "passages.result: Verbatim Passages Extractable",
         "passages.near_walk: NearMass near_mass",
         "passages.sampled: Sampled Sought Chance",
-        "passages.tries: tries_for chance_within",
+        "passages.tries: tries_for comes_out",
         "passages.windows: Windows Grid cut refuse_overlap",
     ],
     "workers": [
