@@ -18,7 +18,7 @@ SAYS = {
     "07_classifier": [r"^modified-entropy: AUC 0\.[89]", r"each is the best of 4 attacks"],
     "08_lira": [r"400 samples of 16 models", r"^P: AUC", r"^lira-online-fixed: AUC 0\.9"],
     "09_texts": [r"each is the best of 3 attacks", r"words alone: AUC 0\.[3-7]"],
-    "10_forgetting": [r"^retrained: (undecided|forgotten)$", r"^unchanged: not forgotten$"],
+    "10_forgetting": [r"^retrained: (no trace found|forgotten)$", r"^unchanged: not forgotten$"],
 }
 REPORTS = {
     "01_first_audit": "report.html",
