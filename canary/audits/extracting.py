@@ -12,7 +12,7 @@ import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.completing import BEAM, SearchOptions, canaries_of, completed
-from canary.audits.extraction import Candidate, Extraction, meaning
+from canary.audits.extraction import Candidate, Extraction, after_text, meaning
 from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
@@ -33,6 +33,7 @@ from canary.tokens.candidates import misread
 
 _MOST_DRAWS = 1_024  # to check the start token by
 _BROKEN_OFF = ("interrupted", "requests")
+_AFTER = "Px is after the fixed text, whose own log-perplexity this server does not report"
 _CHECKED = 4  # candidates that are priced as whole rows, too
 
 
@@ -321,6 +322,7 @@ def _search(
         },
         notes=(
             *start.notes,
+            *([_AFTER] if after_text(model.facts.to_dict()) else []),
             *misread(question.encoder, format),
             *([] if own or not candidates else [meaning(candidates[0], context_bits)]),
         ),

@@ -93,7 +93,8 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         How many were asked for, and those found, the most likely first; fewer if the search
         ended before, or if the others have probability 0.
     context_bits : float
-        The part of every log-perplexity that comes before the fill.
+        The part of every log-perplexity that comes before the fill; 0 where a server does not
+        report it, which a note says.
     rest_bits : float or None
         Every other candidate (of the token tree, where that is not certified) costs at least
         this; None if no other has a probability above 0.
@@ -233,6 +234,11 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     def _check(self) -> None:
         if self.stopped not in _STOPPED or self.space_size < 1:
             raise ValueError("stopped for no known reason, or has no candidates")
+
+
+def after_text(model: Mapping[str, Any]) -> bool:
+    """Whether the costs of a model with these facts leave out the text before the fill."""
+    return model.get("device") == "served" and "score" not in model.get("capabilities", ())
 
 
 def meaning(first: Candidate, context_bits: float) -> str:

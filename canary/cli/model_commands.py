@@ -370,20 +370,22 @@ def _explain(result: Extraction) -> None:
 
 def proof_sentence(result: Extraction) -> str:
     """How much of what a search found is proven."""
+    from canary.audits.extraction import after_text
+
+    after = " after the fixed text" if after_text(result.model) else ""
     noise = f" (to within the model's noise, {result.noise_bits:.2g} bits)"
     within = noise if result.noise_bits else ""
+    rest = f"{result.rest_bits or 0.0:.2f} bits{after}"
     if result.proven and result.rest_bits is None:
         return f"Proven{within}: no other candidate has a probability above 0"
     if result.proven:
-        return f"Proven{within}: every other candidate costs at least {result.rest_bits:.2f} bits"
+        return f"Proven{within}: every other candidate costs at least {rest}"
     if not result.certified:
         what = "Not proven: the best" if result.candidates else "Nothing found"
         return f"{what} in a token tree that is {result.certificate}"
     if result.candidates:
-        return (
-            f"Proven up to {result.rest_bits:.2f} bits{within}; above that, the order may be wrong"
-        )
-    rest = f"every candidate costs at least {result.rest_bits:.2f} bits"
+        return f"Proven up to {rest}{within}; above that, the order may be wrong"
+    rest = f"every candidate costs at least {rest}"
     if result.stopped == "budget":
         spent = plural(result.settings["budget"], "query", "queries")
         return f"Nothing found within the budget of {spent}; give a larger --budget ({rest})"

@@ -316,6 +316,7 @@ def test_what_may_pass_is_asked_again(tmp_path):
         (setting(3, math.nan), "not finite"),
         (answers(lambda a: {**a, "model": "another"}), "'another', and 'tiny' was asked"),
         (status(429, "", {"Retry-After": "4000"}), "left alone for 4,000 s"),
+        (status(429, "", {"Retry-After": "0"}), "limits how often.*--in-flight"),
     ],
 )
 def test_what_does_not_pass_ends_the_run(tmp_path, fault, message):

@@ -16,6 +16,7 @@ from small_models import build
 import canary
 from canary.audits.auditing import exposure_with
 from canary.audits.question import AuditOptions
+from canary.cli.model_commands import proof_sentence
 from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
 from canary.models.served.client import in_parallel
@@ -108,6 +109,13 @@ def test_an_extraction_that_no_request_is_left_for_keeps_what_it_found(tmp_path,
         )
         assert whole.proven
         here = canary.extract(build("table"), FORMAT, top=2, start_token=None)
+        # Where the server does not tell what the fixed text costs, the result says so.
+        before = sum("after the fixed text" in note for note in whole.notes)
+        assert before == ("after the fixed text" in proof_sentence(whole)) == (top is not None)
+        context = here.context_bits if top else 0.0
+        assert whole.candidates[0].px_bits + context == pytest.approx(
+            here.candidates[0].px_bits, abs=1e-4
+        )
         assert [c.fill for c in whole.candidates] == [c.fill for c in here.candidates]
         load_served(server, tmp_path / "b", top_k=top)
         before = server.count()

@@ -37,6 +37,8 @@ from canary.models.served.wire import read_json
 from canary.records.validation import brief
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_TOO_MANY = 429
+_SLOWER = "it limits how often it is asked: wait, and start again with --in-flight 1"
 _ABSENT = frozenset({404, 405, 501})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _HURRIED_SECONDS, _CONNECT_SECONDS = 5.0, 10.0
@@ -229,7 +231,10 @@ class Client:
         elif code in _PASSING and not (trying and code == 500):
             pause = _retry_after(answer.retry_after)
             if pause is None or pause <= self._endpoint.patience:
-                return _passing(f"failed ({code}{said})", where, pause)
+                passing = _passing(f"failed ({code}{said})", where, pause)
+                if code == _TOO_MANY:
+                    passing.cure = _SLOWER
+                return passing
             problem = f"asks to be left alone for {pause:,.0f} s ({code}{said})"
             cure = "start again after that"
         elif 300 <= code < 400:
