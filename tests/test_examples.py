@@ -168,7 +168,10 @@ NOT_RUN = {
 SHOWN = {"py", "pycon"}
 """Languages of the reference: signatures, and docstrings' examples, which run as doctests."""
 
-LINES_NOT_RUN = {"--ray head:": "asks a cluster of several machines; tests/workers start one"}
+LINES_NOT_RUN = {
+    "--ray head:": "asks a cluster of several machines; tests/workers start one",
+    "--watch": "waits for a training; the command's tests run one",
+}
 """What stands in examples of the help that are not run, and why."""
 
 DRAWN = ["docs/guides/reports.md"]

@@ -16,7 +16,7 @@ from figures import options, show
 
 from canary.models.decoding import Scheme
 from canary.models.language_model import Context, Rows
-from canary.passages.edits import Automaton
+from canary.passages.edits import TokenAutomaton
 from canary.passages.near_walk import near_mass
 from canary.passages.text_edits import TextAutomaton, Vocabulary
 from canary.scoring.batcher import Batcher
@@ -40,7 +40,7 @@ def case(seed: int, width: int, text: int):
     if text:
         suffix = np.where(suffix == len(WORDS) - 1, 0, suffix).astype(np.int32)
     batcher, scheme = Batcher(model), Scheme()
-    automaton = Automaton(suffix, edits)
+    automaton = TokenAutomaton(suffix, edits)
     if text:
         automaton = TextAutomaton(suffix, edits, Vocabulary(WORDS))
     rows = Rows.of([[0, *suffix.tolist()]])

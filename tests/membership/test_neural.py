@@ -85,6 +85,7 @@ def test_nothing_to_learn_gives_nothing_away_theory():
     assert auc.lower <= 0.5 <= auc.upper
 
 
+@pytest.mark.filterwarnings("ignore:The target is better on non-members")
 def test_seeded_and_blind_to_the_members_of_the_target_property():
     target, shadow = table(5, own=1.0, samples=200), table(6, own=1.0, samples=200)
     turned = replace(target, member=~target.member)

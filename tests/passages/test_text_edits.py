@@ -137,7 +137,7 @@ def test_windows_are_measured_in_characters(tmp_path):
     assert found.extractable(tries=10**6).texts.hits >= found.rate(tries=10**6).texts.hits
     for near, message in (("30c", "30 edits of characters make no sense for a suffix with"),
                           ("c", "makes no sense for a suffix of 3 tokens"),
-                          ("x", "or a number of characters such as '10c'")):  # fmt: skip
+                          ("x", "or a number of characters such as 10c")):  # fmt: skip
         with pytest.raises(InputError, match=message):
             verbatim(model, texts, near=near, **options)
 
