@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.cli.command import command
-from canary.cli.console import show, show_report
+from canary.cli.console import say, show, show_report
 from canary.cli.model_options import Count, Whole
 from canary.cli.options import FindingOptions
 from canary.cli.outputs import Result, check_outputs, factory_file
@@ -56,6 +56,8 @@ def checkpoints(
     named = models[:-1] if watch else models
     steps = steps_of_names(named) if named else []
     ordered = [name for _, name in sorted(zip(steps, named, strict=True))]
+    if watch:
+        say(f"Watching {models[-1]}, until the last step of a Trainer, or Ctrl-C")
     every = chain(ordered, watched(models[-1], until=until)) if watch else models
     chosen = CanarySet.load(canaries)
     asked: dict[str, Any] = {**options.running(), "seed": seed}

@@ -66,7 +66,8 @@ def check_passages(
     doubts = list(result.doubts)
     if not trust_members and result.half_known[0]:
         problem, cure = result.half_known
-        doubts.append((problem, f"{cure}; if they are the same, say so with --trust-members"))
+        cure += "; if they are the same, and the model was trained on them, say so with "
+        doubts.append((problem, f"{cure}--trust-members"))
     finding = _doubted(finding, doubts)
     word = _your_word(finding, "texts", shown=_recognized(found), beside=result.no_better_known)
     notes, allowed = [*result.notes, *word], f"{_percent(most)} of the passages {how}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 
 def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, monkeypatch):
@@ -13,7 +14,7 @@ def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, m
     assert outcome.code == 0, outcome.err
     assert "An audit of 48 canaries and controls of 1 format, 30 draws" in outcome.out
     (line,) = (line for line in outcome.out.splitlines() if "enumeration (auto)" in line)
-    assert "MB" in line or "GB" in line
+    assert re.search(r" [\d.]+ [MG]B", line)
     outcome = command(*words, "none", "--canaries", "canaries.json", "--budget", "40", "--json")
     found = json.loads(outcome.out)["forecast"]
     assert (found["canaries"], found["budget"], found["draws"]) == (8, 40, 30)
