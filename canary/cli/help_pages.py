@@ -34,7 +34,8 @@ Rows = list[tuple[str, str]]
 _WIDEST = 26  # of the column of names
 _RANGE = re.compile(r"; x>=[\d.]+(?=\])|\s*\[x>=[\d.]+\]")
 _NAMED = re.compile(
-    "(?:SHADOW|MODEL|TEXT)-ATTACKS|(?:AUDIT|EXPOSURE)-METHODS(?:-HELP)?|FILE-FORMATS|SEPARATORS"
+    "(?:SHADOW|MODEL|TEXT)-ATTACKS|(?:AUDIT|EXPOSURE)-METHODS(?:-HELP)?|FILE-FORMATS|SEPARATORS|"
+    "DECODING-OPTIONS"
 )
 
 
@@ -156,7 +157,11 @@ def _is_option(param: Any) -> bool:
 
 
 def _names(word: str) -> str:
-    """What `word` becomes in a help: names of attacks, methods or formats, or separators."""
+    """What `word` becomes in a help: names of attacks, methods, formats and other options."""
+    if word == "DECODING-OPTIONS":
+        from canary.models.decoding import NAMED
+
+        return NAMED
     if "-METHODS" in word:
         from canary.audits.choosing import method_help, method_names
 

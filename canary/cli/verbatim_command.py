@@ -55,8 +55,8 @@ class PassageOptions(LocalOptions):
     texts="FILE: A JSON Lines file with texts that the model was trained on.",
     controls="FILE: The same with texts from the same source that it never saw.",
     out="FOLDER: Where verbatim.json and report.html go.",
-    scheme="SCHEME: How text is drawn: t (temperature), k (top-k), p (top-p) and m (min-p), as in "
-    "t=0.8,k=40. Repeat it for several.  [default: t=1]",
+    scheme="SCHEME: How text is drawn, as in t=0.8,k=40: DECODING-OPTIONS. Repeat it for several.  "
+    "[default: t=1]",
     prefix="TOKENS: The tokens of a passage that the model is given. Several, as in 50,25,100, "
     "show what that changes; rates are after the first.",
     suffix="TOKENS: The tokens after these, which it has to repeat.",

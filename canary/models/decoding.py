@@ -45,13 +45,13 @@ _OPTIONS = {
 """In the order of `generate`. `canary.models.decoded_tokens` may know a faster way."""
 
 NAMED = ", ".join(f"{option.short} ({option.spoken})" for option in _OPTIONS.values())
-"""How options are written, for people."""
+"""How options are written, for errors, reports and ``--help``."""
 
 _CURE = f"write it as in t=0.8,k=40: {NAMED}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scheme(Record):
+class Scheme(Record, sparse=True):
     """How the next token is drawn; as the options of the same names in `generate`.
 
     They are applied in this order, and what is left is normalised again.

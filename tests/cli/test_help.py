@@ -111,7 +111,7 @@ def test_help_has_panels_and_fits(command, monkeypatch, name, columns):
     assert panels == [panel for panel in ("Arguments", "Options", *PANELS) if panel in panels]
     assert max(map(len, page.splitlines())) < columns
     assert not re.search(r"--\S*-$", page, re.MULTILINE)
-    assert not re.search(r"range>|x>=|-METHODS|-ATTACKS|FILE-FORMATS|SEPARATORS", page)
+    assert not re.search(r"range>|x>=|-METHODS|-ATTACKS|FILE-FORMATS|SEPARATORS|DECODING", page)
     context = COMMANDS[name].context_class(COMMANDS[name], info_name=name)
     rows = panels_of(COMMANDS[name], context)
     assert len(rows["Options"]) <= MOST_BASIC

@@ -232,6 +232,12 @@ def test_schemes_are_read_as_they_are_written(scheme):
     assert Scheme.from_dict(scheme.to_dict()) == scheme
 
 
+def test_options_that_are_not_set_are_not_written():
+    assert Scheme(top_k=5).to_dict() == {"top_k": 5}
+    before = {"temperature": 1.0, "top_k": 5, "top_p": None, "min_p": None}
+    assert Scheme.from_dict(before) == Scheme(top_k=5)
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [
