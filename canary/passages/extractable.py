@@ -96,8 +96,8 @@ class Repeated(Shown):
         """The share that comes out in each way that was measured, the main one first."""
         raise NotImplementedError
 
-    def _summary(self, headline: str) -> str:
-        """The first way, the others a line each by how, and notes."""
+    def _summary(self, headline: str, more: Sequence[str] = ()) -> str:
+        """The first way, the others a line each by how, `more` lines, and notes."""
         (*_, found), *others = self.ways()
         lines = [f"{said_share(found.texts)} {headline}"]
         if found.controls and found.difference:
@@ -109,7 +109,7 @@ class Repeated(Shown):
             )
         for how, ways in groupby(others, lambda way: way.how):
             lines.append(f"{how}: {'; '.join(f'{way.when} {_beside(way.found)}' for way in ways)}")
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *more, *self.notes])
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         for way in self.ways():

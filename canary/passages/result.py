@@ -28,20 +28,24 @@ from canary.passages.misfits import (
     no_better_known,
 )
 from canary.passages.text_places import Places
-from canary.passages.tries import comes_out
+from canary.passages.tries import comes_out, tries_for
 from canary.records.about import About, Named
 from canary.records.record import Document, Extended, Record
 from canary.records.validation import brief
 from canary.scoring.start_notes import StartChoice
 from canary.statistics.clustered import ClusteredShare, clustered_share
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import count, plural
 
 KIND, SCHEMA = "canary verbatim", 1
 
 TRIES = (1, 100, 1_000, 10_000, 1_000_000)
 """Numbers of samples of which all reports say what comes out, and the chance with which."""
 CHANCE = 0.5
+SHOWN_TRIES = 1_000
+"""Of those, the number with which reports say which passages come out."""
+_CLOSEST = 5  # texts that are named, and of which fewer come out
+_FAR = 1_000 * SHOWN_TRIES
 
 SWAPPED = (
     "The controls come out more often than the texts, as if they were the training data: see "
@@ -128,6 +132,17 @@ class Passages(Places):
     def log_prob(self, scheme: int) -> Floats:
         """Log-probability of each suffix under the scheme of this number, in nats."""
         return np.array([row[scheme] for row in self.log_probs], np.float64)
+
+    @property
+    def best(self) -> Floats:
+        """Log-probability of each suffix under the scheme that gives it most often, in nats."""
+        best: Floats = np.array(self.log_probs, np.float64).max(axis=1)
+        return best
+
+    def out(self, tries: int, chance: float) -> NDArray[np.bool_]:
+        """Whether each suffix comes out in any way that was measured."""
+        found = self.greedy | comes_out(self.best, tries, chance)
+        return found | comes_out(self.near_log_prob, tries, chance) if self.near else found
 
     @property
     def near_log_prob(self) -> Floats:
@@ -231,7 +246,27 @@ class Verbatim(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
 
     def summary(self) -> str:
         """A few lines for a terminal."""
-        return self._summary("come out word for word by greedy decoding")
+        kind, near = self.texts, self.closest()
+        named = ", ".join(f"{kind.called(kind.document[at])} ({t} tries)" for at, t in near.items())
+        line = [f"closest to coming out ({100 * CHANCE:g} % chance): {named}"] if near else []
+        return self._summary("come out word for word by greedy decoding", line)
+
+    def closest(self) -> dict[int, str]:
+        """The nearest passage of each text that is closest to coming out; none if enough do.
+
+        By the place of the passage in `texts`, how many samples of the best scheme give it with
+        the chance `CHANCE`. Only texts count of which nothing comes out in `SHOWN_TRIES` samples.
+        """
+        best, document, found = self.texts.best, np.asarray(self.texts.document), dict[int, str]()
+        done = set(document[self.texts.out(SHOWN_TRIES, CHANCE)].tolist())
+        most = _CLOSEST if len(done) < _CLOSEST else 0
+        order = np.lexsort((-np.asarray(self.texts.longest), -best))
+        _, first = np.unique(document[order], return_index=True)
+        for at in order[np.sort(first)].tolist():
+            if document[at] not in done and len(found) < most:
+                tries = float(tries_for(best[at], CHANCE))
+                found[at] = count(int(tries)) if tries <= _FAR else f"more than {count(_FAR)}"
+        return found
 
     def ways(self) -> Sequence[Way]:
         """By greedy decoding, and within numbers of samples word for word and, if asked, near."""
@@ -357,16 +392,7 @@ class Verbatim(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
         That is by greedy decoding or as in `rate` by any scheme. Where near passages were
         measured, what comes near counts too, as in `near_rate`.
         """
-
-        def hits(kind: Passages) -> NDArray[np.bool_]:
-            found = kind.greedy
-            for at in range(len(self.schemes)):
-                found = found | comes_out(kind.log_prob(at), tries, chance)
-            if kind.near:
-                found = found | comes_out(kind.near_log_prob, tries, chance)
-            return found
-
-        return self._share(hits)
+        return self._share(lambda kind: kind.out(tries, chance))
 
     def _share(self, hits: Callable[[Passages], ArrayLike]) -> Extractable:
         kinds = [kind for kind in (self.texts, self.controls) if kind is not None]

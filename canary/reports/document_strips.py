@@ -53,9 +53,7 @@ def strips(
     for number in order:
         mine = document == number
         made = [column(mine) for column in shown.values()]
-        named = kind.called(number)
-        named = named if kind.ids else named.capitalize()
-        cells.append((named, count(int(mine.sum())), *made))
+        cells.append((cell_of(kind, number), count(int(mine.sum())), *made))
     return Figure(
         "passages",
         words,
@@ -71,6 +69,12 @@ def strips(
         sentence(caption, shown=len(order)),
         Table("Texts of which most comes out", ("Text", "Passages", *shown), cells),
     )
+
+
+def cell_of(kind: Places, document: int) -> str:
+    """What a row of a table calls a document."""
+    name = kind.called(document)
+    return name if kind.ids else name.capitalize()
 
 
 def _short(name: str) -> str:

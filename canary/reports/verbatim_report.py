@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from canary.models.decoding import NAMED
 from canary.passages.extractable import Extractable, Way, percent_said, share_percent
-from canary.passages.result import CHANCE, SWAPPED, Verbatim
+from canary.passages.result import CHANCE, SHOWN_TRIES, SWAPPED, Verbatim
 from canary.passages.tries import comes_out
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -28,13 +28,12 @@ from canary.reports.document import (
     said,
     sentence,
 )
-from canary.reports.document_strips import strips, worst
+from canary.reports.document_strips import cell_of, strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural, probability
 
-_SHOWN_TRIES = 1_000  # of the figure and of the documents
 _SHORT = 12  # tokens of a suffix that a common phrase may have
 _LEVEL = 0.05
 _APART = 0.05  # of the passages: by so much may the ends of near intervals differ
@@ -54,7 +53,7 @@ PASSAGES: Mapping[str, tuple[str, str]] = {
 def verbatim_report(result: Verbatim) -> Report:
     """What there is to say about the passages that a model repeats."""
     found, grid = result.greedy_rate(), result.settings
-    drawn = result.rate(tries=_SHOWN_TRIES, chance=CHANCE)
+    drawn = result.rate(tries=SHOWN_TRIES, chance=CHANCE)
     near, low, high = _near(result)
     key = _key(found, drawn, near)
     label, tone = {
@@ -89,13 +88,13 @@ def verbatim_report(result: Verbatim) -> Report:
         sentences=[
             sentence(
                 f"verbatim.{key}", rate=_share(texts), windows=texts.windows,
-                documents=texts.documents, tries=_SHOWN_TRIES, one_in=_one_in(texts.upper),
+                documents=texts.documents, tries=SHOWN_TRIES, one_in=_one_in(texts.upper),
                 large=not calm, others=controls and _share(controls), often=_share(drawn.texts),
                 worst=_worst_named(result), stand_out=texts.hits > 1, near=near, changes=changes,
             ),
             *(
                 sentence(
-                    "verbatim.often", said=out and not asked, tries=_SHOWN_TRIES,
+                    "verbatim.often", said=out and not asked, tries=SHOWN_TRIES,
                     often=_share(drawn.texts), controls=controls and key != "near" and out,
                     often_others=drawn.controls and _share(drawn.controls), alike=alike,
                     near=near and out and percent_said(near.texts), changes=changes,
@@ -134,7 +133,7 @@ def verbatim_report(result: Verbatim) -> Report:
                 "verbatim.how", prefix=int(grid["prefix"]), suffix=suffix, short=suffix <= _SHORT,
                 whole="context_tokens" in grid, most=int(grid.get("context_tokens", 0)) - suffix,
             ),
-            _outcome(result),
+            *_outcome(result),
         ],
         unsaid=said("verbatim.unsaid", exact=not result.texts.near),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
@@ -143,15 +142,19 @@ def verbatim_report(result: Verbatim) -> Report:
     )  # fmt: skip
 
 
-def _outcome(result: Verbatim) -> Block:
-    """The figure; where nothing comes out of any text, a line."""
+def _outcome(result: Verbatim) -> Iterator[Block]:
+    """The figure, where something comes out; and where little does, the texts that are closest."""
+    kind, schemes = result.texts, " or ".join(map(str, result.schemes))
     if any(hits.any() for hits, _ in _ways(result).values()):
-        return passages_figure(result)
-    return sentence(
-        "verbatim.nowhere", documents=len(set(result.texts.document)), tries=_SHOWN_TRIES,
-        longest=max(result.texts.longest), suffix=result.texts.suffix,
-        scheme=str(result.schemes[0]),
-    )  # fmt: skip
+        yield passages_figure(result)
+    rows = [
+        (cell_of(kind, kind.document[at]), tries, count(kind.longest[at]))
+        for at, tries in result.closest().items()
+    ]
+    tries = f"Tries for a chance of {100 * CHANCE:g} % ({schemes})"
+    columns = ("Closest texts", tries, f"Longest run (of {plural(kind.suffix, 'token')})")
+    if rows:
+        yield Table("Closest to coming out", columns, rows)
 
 
 def _share(share: ClusteredShare) -> str:
@@ -180,7 +183,7 @@ def _near(result: Verbatim) -> tuple[Extractable | None, int, int]:
     if not result.texts.near:
         return None, 0, 0
     found, *ends = (
-        one.near_rate(tries=_SHOWN_TRIES, chance=CHANCE)
+        one.near_rate(tries=SHOWN_TRIES, chance=CHANCE)
         for one in (result, result.near_at(1), result.near_at(2))
     )
     low, high = (one.texts.hits for one in ends)
@@ -307,12 +310,12 @@ def how(result: Verbatim) -> Iterator[Block]:
 def _ways(result: Verbatim) -> dict[str, tuple[NDArray[np.bool_], str]]:
     """Which passages come out in each way that a figure shows, and its colour."""
     kind = result.texts
-    out = comes_out(kind.log_prob(0), _SHOWN_TRIES, CHANCE)
-    samples = f"when asked {count(_SHOWN_TRIES)} times"
+    out = comes_out(kind.log_prob(0), SHOWN_TRIES, CHANCE)
+    samples = f"when asked {count(SHOWN_TRIES)} times"
     found = {"at the first try": (kind.greedy, CURVE), samples: (out, SERIES[1])}
     if kind.near:
         edits = result.near_edits
-        near = comes_out(kind.near_log_prob, _SHOWN_TRIES, CHANCE)
+        near = comes_out(kind.near_log_prob, SHOWN_TRIES, CHANCE)
         found[f"within {edits}, {samples}"] = near, SERIES[4]
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -105,15 +106,42 @@ def test_a_page_is_calm_only_if_the_bound_is_low():
     assert few.tone == "undecided"
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1])
-def test_of_texts_from_which_nothing_comes_out_no_table_is_shown(share, capsys):
+@pytest.mark.parametrize(
+    ("share", "log_prob", "ids", "row"),
+    [
+        (0.0, -1e9, False, "Text 1 .*more than 1,000,000"),
+        (0.1, -9.0, False, "Text 2 .* 5,617 "),
+        (0.0, -9.0, True, "the MIT licence .* 5,617 "),
+    ],
+)
+def test_the_texts_that_are_closest_are_named(share, log_prob, ids, row, capsys):
+    """By the tries that are needed; those from which a passage comes out are in the figure."""
+    given = ["0123456789ab"[at:] * 2 for at in range(9)]
+    names = [f"number {at}" for at in range(1, 9)]
+    given = dict(zip(["the MIT licence", *names], given, strict=True)) if ids else given
+    found = verbatim(build("table"), given, prefix=4, suffix=4)
+    found = replace(found, texts=altered(found.texts, 0.0, log_prob))
+    if share:  # of the first text alone
+        leading = [4 if of == 0 else 0 for of in found.texts.document]
+        found = replace(found, texts=replace(found.texts, leading=tuple(leading)))
+    show_report(found)
+    shown = capsys.readouterr().out
+    table = shown.partition("Closest texts")[2].partition("How")[0]
+    assert re.search(row, table)
+    assert len(table.strip().splitlines()) == 2 + 5
+    assert ("Longest run (tokens)" in shown) == (share > 0)
+    named, tries = (f" {part} " for part in re.split(" [.][*] ?", row))
+    line = next(one for one in found.summary().splitlines() if one.startswith("closest"))
+    assert f"{named.strip().lower()} (" in line.lower()
+    assert f"({tries.strip()} tries)" in line
+
+
+def test_no_text_is_called_close_where_many_come_out():
     found = verbatim(
         build("table"), ["0123456789ab"[at:] * 2 for at in range(9)], prefix=4, suffix=4
     )
-    show_report(replace(found, texts=altered(found.texts, share, -1e9)))
-    shown = capsys.readouterr().out
-    assert ("Text 1" in shown) == (share > 0)
-    assert ("None of 9 texts has a passage that comes out" in shown) == (not share)
+    leading = [4 if of < 5 else 0 for of in found.texts.document]
+    assert not replace(found, texts=replace(found.texts, leading=tuple(leading))).closest()
 
 
 def test_the_share_by_prefix_and_by_copies_is_shown(tmp_path, capsys):
