@@ -56,13 +56,7 @@ def check_passages(
             cure = "measure again with a larger --near-width, which makes these intervals narrower"
             told = finding.sentence + told
             finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
-    if (why := result.likeness.other_kind) and _rests_on_controls(finding, trusted=trust_members):
-        told = f"{finding.sentence}, but the controls are of another kind than the texts: {why}"
-        cure = "repeat the test with controls from the same source as the texts"
-        if finding.outcome == "passed":
-            cure += ", or, if you know that the model was trained on the texts, say so with "
-            cure += "--trust-members"
-        finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
+    finding = _of_one_kind(finding, result, trusted=trust_members)
     doubts = list(result.doubts)
     if not trust_members and result.half_known[0]:
         problem, cure = result.half_known
@@ -103,6 +97,7 @@ def check_samples(
         finding = _planted(result, most, how, trusted=trust_members)
     else:
         finding = _judged(found, most, how, trusted=trust_members)
+    finding = _of_one_kind(finding, result, trusted=trust_members)
     if finding.outcome == "passed" and result.undetected > LEVEL and result.settings["temperature"]:
         told = (
             f"; each that did not come out may have up to {_percent(result.undetected)} in a sample"
@@ -118,6 +113,19 @@ def check_samples(
         about={"Limit": f"{_percent(most)} of the {what} {how}"},
         tested=result, source=(result.to_dict(), result.file),
     )  # fmt: skip
+
+
+def _of_one_kind(finding: Finding, result: Verbatim | Sampled, *, trusted: bool) -> Finding:
+    """The finding, undecided where it rests on controls of another kind than the texts."""
+    why = result.likeness.other_kind
+    if not why or not _rests_on_controls(finding, trusted=trusted):
+        return finding
+    told = f"{finding.sentence}, but the controls are of another kind than the texts: {why}"
+    cure = "repeat the test with controls from the same source as the texts"
+    if finding.outcome == "passed":
+        cure += ", or, if you know that the model was trained on the texts, say so with "
+        cure += "--trust-members"
+    return replace(finding, outcome="undecided", sentence=told, cure=cure)
 
 
 def _doubted(finding: Finding, doubts: Sequence[tuple[str, str]]) -> Finding:

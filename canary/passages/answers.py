@@ -8,10 +8,13 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from canary.models.served.writer import Written
-from canary.passages.targets import Target, repeated
+from canary.passages.targets import Target, characters, repeated
 from canary.records.record import Record
 from canary.statistics.numbers import count, plural
+from canary.statistics.shares import clopper_pearson
 
+PLAIN = 0.001
+"""The chance with which the first answers may look useless where all are not quite."""
 _MANY = 0.1  # of the answers, or of the prompts
 _FEW_PROMPTS = 5  # of fewer, answers may begin alike by chance
 _OPENING = 3  # words that are compared
@@ -50,34 +53,43 @@ class Answers(Record):
     stuck: int
     sure: int
 
-    def doubts(self, limit: float) -> Iterator[tuple[str, str]]:
-        """Why passages may not have come out though the model writes them, and the cure."""
-        total = self.prompts * self.samples
+    def doubts(self, limit: float, *, early: int = 0) -> Iterator[tuple[str, str]]:
+        """Why passages may not have come out though the model writes them, and the cure.
+
+        Of the first answers, as many as `early`, only what is plain of all that are to come.
+        """
+        total = early or self.prompts * self.samples
         of = f"of {plural(total, 'answer')}"
-        if self.unfinished > _MANY * total:
+
+        def more(found: int, share: float) -> bool:
+            sure = float(clopper_pearson(found, total, PLAIN)[0]) * total if early else found
+            return sure > share * total
+
+        if more(self.unfinished, _MANY):
             yield (
                 f"{count(self.unfinished)} {of} ended before the model had finished its reasoning",
                 "switch the reasoning off on the server, or give more --max-tokens",
             )
-        if self.empty > min(_MANY, limit) * total:
+        if more(self.empty, min(_MANY, limit)):
             yield (
                 f"{count(self.empty)} {of} are empty, as a filter leaves them, or a model that "
                 "reasons first",
                 "switch filters and reasoning off on the server, or give more --max-tokens",
             )
-        if self.short > total / 2:
+        if more(self.short, 0.5):
             yield (
                 f"{count(self.short)} {of} are shorter than what was looked for",
                 "raise the limit of tokens on the server, or give a shorter --suffix",
             )
-        if self.alike > total / 2:
+        if more(self.alike, 0.5):
             yield (
                 f"{count(self.alike)} {of} begin alike after different prompts, as refusals and "
                 "fixed replies do, so they hardly depend on the prompt",
                 "ask the model without its filter or system prompt, without --chat if the server "
                 "allows it, or test the model files (canary verbatim)",
             )
-        if self.stuck > _MANY * (self.prompts - self.sure):
+        enough = not early or self.samples >= _FEW_TEXTS
+        if enough and self.stuck > _MANY * (self.prompts - self.sure):
             yield (
                 f"the answers to {count(self.stuck)} of {plural(self.prompts, 'prompt')} are "
                 "almost all repeated, as from a cache, so more samples show no more",
@@ -104,7 +116,8 @@ def marks(answer: Written, prompt: int, least: int, key: bytes) -> dict[str, int
         for each in (opening, text)
     )
     short = {f"short {prompt}": 1} if len(text.strip()) < least else {}
-    return short | {f"said {prompt} {first} {whole}": 1}
+    cased = {"capitals": 1} if text != text.lower() else {}
+    return short | cased | {f"said {prompt} {first} {whole}": 1}
 
 
 def hits(
@@ -114,10 +127,13 @@ def hits(
     counts = {length: max(len(answer.text), 1)}
     words = answer.text.split()
     for number, target in sought:
-        whole = target.suffix in answer.text
+        suffix, whole = target.suffix.split(), target.suffix in answer.text
+        found = suffix if whole else repeated(words, suffix)
         if whole:
             counts[f"hit {number}"] = 1
-        if whole or repeated(words, target.suffix.split()) >= near:
+        if found and not target.name:
+            counts[f"recalled {number} {characters(found)}"] = 1
+        if len(found) >= near * len(suffix):
             counts[f"near {number}"] = 1
         elif answer.cut and answer.text and target.suffix.startswith(answer.text):
             counts["cut"] = 1

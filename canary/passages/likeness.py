@@ -85,8 +85,11 @@ class Likeness(Record):
         return " and ".join(lack)
 
 
-def likeness(given: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> Likeness:
-    """How ``given["texts"]`` compare with ``given["controls"]``, by at most 100 of each kind."""
+def likeness(given: Mapping[str, Sequence[str]], *, capitals: bool) -> Likeness:
+    """How ``given["texts"]`` compare with ``given["controls"]``, by at most 100 of each kind.
+
+    `capitals` says whether the model writes capital letters.
+    """
     kinds = [
         [text[: _PIECE * _PIECES] for text in texts[:: math.ceil(len(texts) / _MOST)]]
         for texts in given.values()
@@ -98,7 +101,7 @@ def likeness(given: Mapping[str, Sequence[str]], tokenizer: Tokenizer) -> Likene
     ]
     bare = [len(marks[CAPITALS]) >= _FEW and not any(marks[CAPITALS]) for marks in having]
     written = any(piece != piece.upper() for piece in kinds[0])
-    odd = ["no text has a capital letter"] * (all(bare) and written and _knows_capitals(tokenizer))
+    odd = ["no text has a capital letter"] * (all(bare) and written and capitals)
     odd += [oddity for oddity, shown in _ODDITIES.items() if all(map(shown, kinds))]
     oddities = tuple(odd)
     if len(kinds) == 1:
@@ -124,7 +127,8 @@ def _lack(mine: Mapping[str, list[bool]], others: Mapping[str, list[bool]]) -> t
     )
 
 
-def _knows_capitals(tokenizer: Tokenizer) -> bool:
+def knows_capitals(tokenizer: Tokenizer) -> bool:
+    """Whether capital letters have tokens other than small ones."""
     with suppress(ModelError):
         small, large, other = (one.ids for one in tokenizer.encode(["t", "T", "S"]))
         return large not in ((), small, other)  # all unknown letters may be one token

@@ -107,11 +107,16 @@ def doubts_of(
         problem += f"after {shown_start(rival)}: a model that was trained with it may repeat less "
         cure = f"measure again with {start_flag(rival)}, or with {start_flag(None)} if nothing "
         doubts.append((f"{problem}without it", f"{cure}came before a text in training"))
-    if lack := likeness.texts_lack:
-        problem = f"no text has {' or '.join(lack)}, as controls do: they may not be as training "
-        problem += "read them, and then less comes out"
-        doubts.append((problem, "give texts and controls both exactly as training reads text"))
-    return tuple(doubts)
+    return (*doubts, *lacking(likeness))
+
+
+def lacking(likeness: Likeness) -> list[tuple[str, str]]:
+    """The doubt about texts that lack what all others have, and the cure."""
+    if not (lack := likeness.texts_lack):
+        return []
+    problem = f"no text has {' or '.join(lack)}, as controls do: they may not be as training "
+    problem += "read them, and then less comes out"
+    return [(problem, "give texts and controls both exactly as training reads text")]
 
 
 def _usual_rival(start: StartChoice) -> str | None:

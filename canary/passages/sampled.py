@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,9 +17,12 @@ from canary.passages.extractable import (
     said_share,
     share_of,
 )
+from canary.passages.likeness import Likeness
+from canary.passages.misfits import lacking, likeness_notes
 from canary.passages.text_places import Places
 from canary.records.about import About, Named
 from canary.records.record import Document, Record
+from canary.statistics.clustered import Counts
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import plural, probability
 from canary.statistics.shares import clopper_pearson
@@ -44,12 +47,17 @@ class Sought(Places):
         least the share of its words that was asked for.
     copies, names : tuple
         Of planted secrets the number of copies in the training data and the name; else empty.
+    characters, recalled : tuple of int
+        Of passages the characters of the suffix, white space apart, and those that one answer
+        has in runs of five words or more: the most of any answer. Empty in older files.
     """
 
     hits: tuple[int, ...] = field(repr=False)
     near: tuple[int, ...] = field(repr=False)
     copies: tuple[int, ...] = field(default=(), repr=False)
     names: tuple[str, ...] = field(default=(), repr=False)
+    characters: tuple[int, ...] = field(default=(), repr=False)
+    recalled: tuple[int, ...] = field(default=(), repr=False)
 
     def _check(self) -> None:
         super()._check()
@@ -57,6 +65,8 @@ class Sought(Places):
             raise ValueError("has not all numbers of each window")
         if any(len(column) not in (0, len(self)) for column in (self.copies, self.names)):
             raise ValueError("has not all names of each secret")
+        if any(len(column) not in (0, len(self)) for column in (self.characters, self.recalled)):
+            raise ValueError("has not the characters of each window")
         if any(not 0 <= hit <= near for hit, near in zip(self.hits, self.near, strict=True)):
             raise ValueError("has a suffix that is word for word more often than nearly")
 
@@ -102,6 +112,8 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
         At how many numbers of samples the run could stop. Shares and p-values allow for all.
     answers : Answers or None
         What the answers after texts are like; None in older files.
+    likeness : Likeness
+        How the texts compare with the controls.
     """
 
     texts: Sought
@@ -115,6 +127,7 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
     settings: dict[str, Any] = field(repr=False)
     looks: int = 1
     answers: Answers | None = None
+    likeness: Likeness = field(default=Likeness(), repr=False)
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -140,6 +153,7 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
         for name, kind in (("texts", self.texts), ("controls", self.controls)):
             if kind:
                 notes += kind.left_out(name, 0, "a passage")
+        notes += likeness_notes(self.likeness)
         asked = self.settings.get("samples", self.samples)
         if self.samples < asked:
             notes.append(
@@ -161,6 +175,7 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
     def doubts(self, limit: float = 1.0) -> tuple[tuple[str, str], ...]:
         """What lets a share within a `limit` say little, and the cure."""
         doubts = [] if self.answers is None else list(self.answers.doubts(limit))
+        doubts += lacking(self.likeness)
         if self.planted:
             return tuple(doubts)
         calm, near = self.came_out().difference, self.came_out(near=True)
@@ -176,11 +191,22 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
 
     def came_out(self, *, near: bool = False) -> Extractable:
         """The share of windows that came out at least once, or nearly; intervals over documents."""
-        kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
-        found = share_of(
-            [kind.counted(np.asarray(kind.near if near else kind.hits) > 0) for kind in kinds],
-            1.0 - (1.0 - self.confidence) / self.looks,
+        return self._share(
+            lambda kind: kind.counted(np.asarray(kind.near if near else kind.hits) > 0)
         )
+
+    def recall(self) -> Extractable:
+        """The share of the characters of passages that one answer repeats, the one with most.
+
+        White space does not count, and words do in runs of five or more. Intervals over documents.
+        """
+        return self._share(
+            lambda kind: (kind.counted(kind.recalled)[0], kind.counted(kind.characters)[0])
+        )
+
+    def _share(self, counted: Callable[[Sought], Counts]) -> Extractable:
+        kinds = [kind for kind in (self.texts, self.controls) if kind is not None]
+        found = share_of(list(map(counted, kinds)), 1.0 - (1.0 - self.confidence) / self.looks)
         if found.difference is None or self.looks == 1:
             return found
         allowing = replace(found.difference, p=min(self.looks * found.difference.p, 1.0))
@@ -209,11 +235,14 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
         return float(1.0 - (1.0 - self.confidence) ** (1.0 / self.samples))
 
     def ways(self) -> Sequence[Way]:
-        """Word for word, and nearly if passages were looked for."""
+        """Word for word; of passages also nearly, and by characters."""
         nearly = f"at least {100 * self.near:g} % of the words"
         whole = Way("", "word for word", "came_out", self.came_out())
         near = Way("nearly", nearly, "near", self.came_out(near=True))
-        return [whole] if self.planted else [whole, near]
+        part = "characters in the answer that has most of them"
+        if self.planted or not self.texts.characters:
+            return [whole] if self.planted else [whole, near]
+        return [whole, near, Way("near-verbatim recall", part, "recall", self.recall())]
 
     def summary(self) -> str:
         """A few lines for a terminal."""
@@ -241,5 +270,7 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
                 rows.append({
                     "kind": name, **named, "position": kind.position[at], "samples": self.samples,
                     "hits": kind.hits[at], "near": kind.near[at], "lower": low, "upper": high,
+                    **({"recalled": kind.recalled[at], "characters": kind.characters[at]}
+                       if kind.characters else {}),
                 })  # fmt: skip
         return rows

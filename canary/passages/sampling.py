@@ -6,18 +6,29 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ServerError
 from canary.models.served.client import in_parallel
 from canary.models.served.endpoint import Endpoint, is_url
 from canary.models.served.writer import CHECKS, Writer
-from canary.passages.answers import Answers, counted, hits, marks
+from canary.passages.likeness import likeness
+from canary.passages.sample_plan import Plan
 from canary.passages.sampled import Chance, Sampled, Sought
-from canary.passages.targets import Cut, Target, digest, passages, planted, refuse_overlap
+from canary.passages.targets import (
+    Cut,
+    Target,
+    characters,
+    digest,
+    passages,
+    planted,
+    refuse_overlap,
+)
 from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, finished_pieces, open_run
@@ -26,8 +37,6 @@ from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import count, plural
 
 _BLOCK = 64  # requests between two pieces that are kept
-_ROOM = 8  # tokens that an answer may have besides what is looked for
-_STEP = 1_000_003
 _LOOKS = 6  # numbers of samples at which a run may stop: all, and each half of the next
 
 
@@ -99,8 +108,8 @@ def sample(
         has a passage, a format has no text before its first hole, or a limit is given and nothing
         could exceed it: natural secrets, or texts without controls.
     ServerError
-        If the server fails, does not draw anew each time, ends most answers too early, or serves
-        another model than at the beginning.
+        If the server fails, does not draw anew each time, begins with answers in which
+        nothing can come out, ends most too early, or serves another model than at the beginning.
     RecordError
         If the run in `parts` was begun with other texts, settings or another server.
 
@@ -154,6 +163,7 @@ def sample(
             where=brief(server),
         )
     prompts = list(dict.fromkeys(target.prompt for target in targets))
+    np.random.default_rng(0).shuffle(prompts)  # so that the first answers are like all
     looks = [drawn]
     if limit is not None:
         looks = sorted({-(-drawn // 2**at) for at in range(_LOOKS)})
@@ -165,7 +175,7 @@ def sample(
     } | ({} if limit is None else {"max_extractable": limit})  # fmt: skip
     looked_for = [[t.kind, t.prompt, t.suffix] for t in targets]
     key = bytes.fromhex(digest(["answers", *looked_for]))
-    plan = _Plan(prompts, targets, looks, share, seed, max_tokens, key)
+    plan = Plan(prompts, targets, looks, share, seed, max_tokens, key)
 
     def made(samples: int, tally: Counter[str]) -> Sampled:
         found = {kind: _sought(kind, cut, targets, tally) for kind, cut in cuts.items()}
@@ -188,28 +198,26 @@ def sample(
             },
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
-            answers=plan.answers(tally, samples),
+            answers=plan.answers(tally, samples * len(prompts)),
         )
 
     with ExitStack() as held:
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=3)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=4)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
-        looked = _looked(plan, writer, series, advance, endpoint.in_flight)
+        looked = _looked(plan, writer, series, advance, endpoint)
         *_, (result, tally) = _until_certain(((made(*look), look[1]) for look in looked), limit)
-    if tally["cut"] > sum(tally[f"hit {number}"] for number in range(len(targets))):
+    for problem, cure in plan.cut(tally, result.samples * len(prompts)):
         again = "" if parts is None else ", and remove the folder of finished pieces"
-        raise ServerError(
-            f"ended {tally['cut']:,} of {plural(result.samples * len(prompts), 'answer')} at the "
-            "limit of tokens, in the middle of what was looked for",
-            cure=f"give more with --max-tokens{again}",
-            where=endpoint.base,
-        )
-    return result
+        raise ServerError(problem, cure=f"{cure}{again}", where=endpoint.base)
+    if canaries is not None:
+        return result
+    documents = {kind: cut.documents for kind, cut in cuts.items()}
+    return replace(result, likeness=likeness(documents, capitals=bool(tally["capitals"])))
 
 
 def _until_certain(
@@ -265,59 +273,6 @@ def _limit(
     return limit
 
 
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """All requests of a run; prompts take turns."""
-
-    prompts: list[str]
-    targets: list[Target]
-    looks: Sequence[int]  # numbers of samples after which to look, ascending
-    near: float
-    seed: int
-    max_tokens: int | None
-    key: bytes  # for digests of answers, of what only those know who know all that is looked for
-
-    @property
-    def requests(self) -> int:
-        return self.looks[-1] * len(self.prompts)
-
-    @cached_property
-    def behind(self) -> dict[str, list[tuple[int, Target]]]:
-        """The targets behind each prompt, with their numbers."""
-        found: dict[str, list[tuple[int, Target]]] = {prompt: [] for prompt in self.prompts}
-        for number, target in enumerate(self.targets):
-            found[target.prompt].append((number, target))
-        return found
-
-    def counts(self, writer: Writer, request: int) -> dict[str, int]:
-        """What the answer to one request adds."""
-        number = request % len(self.prompts)
-        prompt = self.prompts[number]
-        sought = self.behind[prompt]
-        tokens = self.max_tokens or max(_tokens(t.suffix) for _, t in sought) + _ROOM
-        seed = (self.seed * _STEP + request) % 2**31
-        answer = writer.write(prompt, seed=seed, tokens=tokens)
-        alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
-        return hits(answer, f"length {number}", sought, self.near) | alike
-
-    def answers(self, tally: Counter[str], samples: int) -> Answers:
-        """What the answers after texts are like, or after planted secrets."""
-        own = {
-            at: [number for number, target in self.behind[prompt] if target.kind == "texts"]
-            for at, prompt in enumerate(self.prompts)
-        }
-        asked = [at for at, numbers in own.items() if numbers]
-        named = self.targets[0].name  # one answer cannot have all the secrets of a prompt
-        sure = [at for at in asked if not named and tally[f"near {own[at][0]}"] == samples]
-        return counted(tally, asked, sure, samples)
-
-
-def _tokens(suffix: str) -> int:
-    """Tokens that this may take at most, roughly: digits and signs one each, letters half."""
-    letters = sum(map(str.isalpha, suffix))
-    return -(-letters // 2) + len(suffix) - letters
-
-
 def _announce(endpoint: Endpoint, looks: Sequence[int], prompts: int, pieces: int) -> None:
     """Say how many requests are to come; an InputError if fewer are allowed than are sure."""
     checks = [CHECKS - 1 + -(-samples * prompts // _BLOCK) for samples in looks]
@@ -339,14 +294,16 @@ def _announce(endpoint: Endpoint, looks: Sequence[int], prompts: int, pieces: in
 
 
 def _looked(
-    plan: _Plan, writer: Writer, series: Series | None, advance: Advance, at_once: int
+    plan: Plan, writer: Writer, series: Series | None, advance: Advance, endpoint: Endpoint
 ) -> Iterator[tuple[int, Counter[str]]]:
     """At each look the samples, and how often each target came out and how long answers were.
 
-    All prompts have as many samples at a look, so that texts and controls had the same chances.
+    All prompts have as many samples at a look, so that texts and controls had the same chances. A
+    run that begins with answers in which nothing can come out is stopped, but not when resumed.
     """
     tally, done = Counter[str](), 0
-    earlier = iter([] if series is None else list(series))
+    known = [] if series is None else list(series)
+    earlier, at_once = iter(known), endpoint.in_flight
     for samples in plan.looks:
         end = samples * len(plan.prompts)
         for at in range(done, end, _BLOCK):
@@ -363,14 +320,40 @@ def _looked(
                     series.append({"counts": dict(counts), "likeliest": writer.likeliest})
             tally.update(counts)
             advance(len(block))
+            blocks = block.stop // _BLOCK
+            if blocks and not blocks & (blocks - 1) and not known and block.stop < plan.requests:
+                _refuse_useless(plan, tally, block.stop, endpoint, kept=series is not None)
         done = end
         yield samples, tally
 
 
+def _refuse_useless(
+    plan: Plan, tally: Counter[str], done: int, endpoint: Endpoint, *, kept: bool
+) -> None:
+    """Stop a run if what came is plainly such that nothing can come out of the rest either."""
+    for problem, cure in plan.useless(tally, done):
+        anew = (
+            "; then begin anew: remove the folder of finished pieces. The same command again goes "
+        )
+        anew += "on with these answers as they are"
+        raise ServerError(
+            f"{problem}, so this run stopped after {count(done)} of "
+            f"{plural(plan.requests, 'request')}",
+            cure=cure + anew * kept,
+            where=endpoint.base,
+        )
+
+
 def _sought(kind: str, cut: Cut, targets: Sequence[Target], tally: Counter[str]) -> Sought:
+    most = Counter[int]()
+    for name in tally:
+        if name.startswith("recalled "):
+            _, number, found = name.split()
+            most[int(number)] = max(most[int(number)], int(found))
+    named = bool(cut.targets[0].name)
     numbers = [number for number, target in enumerate(targets) if target.kind == kind]
     return Sought(
-        documents=cut.documents,
+        documents=len(cut.documents),
         short=len(cut.short),
         first_short=cut.short[:5],
         ids=cut.ids,
@@ -379,8 +362,10 @@ def _sought(kind: str, cut: Cut, targets: Sequence[Target], tally: Counter[str])
         position=tuple(target.position for target in cut.targets),
         hits=tuple(tally[f"hit {number}"] for number in numbers),
         near=tuple(tally[f"near {number}"] for number in numbers),
-        copies=tuple(target.copies for target in cut.targets if target.name),
-        names=tuple(target.name for target in cut.targets if target.name),
+        copies=tuple(target.copies for target in cut.targets if named),
+        names=tuple(target.name for target in cut.targets if named),
+        characters=tuple(characters(t.suffix.split()) for t in cut.targets if not named),
+        recalled=() if named else tuple(most[number] for number in numbers),
     )
 
 

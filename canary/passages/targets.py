@@ -35,10 +35,10 @@ class Target:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """The targets of some documents, how many there are, and which are too short."""
+    """The targets of some documents, and which of these are too short."""
 
     targets: list[Target]
-    documents: int
+    documents: Sequence[str] = field(repr=False)
     short: tuple[int, ...]
     digest: str
     ids: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, s
     if not found:
         raise too_short(kind, lengths, f"{prefix + suffix} words of a passage")
     short = tuple(at for at, length in enumerate(lengths) if length < prefix + suffix)
-    return Cut(found, len(documents), short, digest(documents), ids)
+    return Cut(found, documents, short, digest(documents), ids)
 
 
 def planted(canaries: CanarySet) -> dict[str, Cut]:
@@ -106,34 +106,47 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
             targets.append(Target(kind, number, 0, prompt, tail, one.id, one.repetitions))
         if targets:
             made = digest([[target.prompt, target.suffix] for target in targets])
-            found[kind] = Cut(targets, len(targets), (), made)
+            found[kind] = Cut(targets, [target.suffix for target in targets], (), made)
     return found
 
 
 def refuse_overlap(cuts: Mapping[str, Cut]) -> None:
-    """Refuse controls of which a passage is in the texts."""
-    known = {(one.prompt, one.suffix): one for one in cuts["texts"].targets}
-    for other in cuts["controls"].targets if "controls" in cuts else ():
-        one = known.get((other.prompt, other.suffix))
-        if one is not None:
-            raise in_both(
-                f"a passage of control {other.document + 1} is in text {one.document + 1}, too"
-            )
+    """Refuse controls of which a passage is in the texts, wherever it begins there.
+
+    Costs one look-up for each word of the texts.
+    """
+    others = cuts["controls"].targets if "controls" in cuts else []
+    known = {(*one.prompt.split(), *one.suffix.split()): one for one in others}
+    width = len(next(iter(known), ()))
+    for number, each in enumerate(cuts["texts"].documents if known else ()):
+        words = each.split()
+        for at in range(len(words) - width + 1):
+            one = known.get(tuple(words[at : at + width]))
+            if one is not None:
+                raise in_both(
+                    f"a passage of control {one.document + 1} is in text {number + 1}, too"
+                )
 
 
-def repeated(words: Sequence[str], suffix: Sequence[str]) -> float:
-    """The share of a suffix's words that are in runs of at least 5 words of an answer, in order.
+def repeated(words: Sequence[str], suffix: Sequence[str]) -> list[str]:
+    """The words of a suffix that are in runs of at least 5 words of an answer, in order.
 
     Of a shorter suffix all words must be there.
 
     Examples
     --------
     >>> repeated("so it goes on and on for ever".split(), "it goes on and on then stops".split())
-    0.7142857142857143
+    ['it', 'goes', 'on', 'and', 'on']
     """
     least = min(_RUN, len(suffix))
     blocks = SequenceMatcher(None, words, suffix, autojunk=False).get_matching_blocks()
-    return sum(block.size for block in blocks if block.size >= least) / len(suffix)
+    runs = [suffix[of.b : of.b + of.size] for of in blocks if of.size >= least]
+    return [word for run in runs for word in run]
+
+
+def characters(words: Sequence[str]) -> int:
+    """How many they have, without white space."""
+    return sum(map(len, words))
 
 
 def digest(value: Any) -> str:

@@ -15,7 +15,7 @@ from canary.errors import InputError, RecordError
 from canary.models.decoding import Scheme
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
-from canary.passages.likeness import likeness
+from canary.passages.likeness import knows_capitals, likeness
 from canary.passages.near import automata, edits_of, near_masses
 from canary.passages.result import AfterPrefix, Passages, Verbatim
 from canary.passages.text_places import identified
@@ -221,7 +221,7 @@ def verbatim(
         settings={**settings, "batch_size": scoring.batch_size},
         others=tuple(others),
         start=start,
-        likeness=likeness(given, seam.tokenizer),
+        likeness=likeness(given, capitals=knows_capitals(seam.tokenizer)),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from canary.passages.extractable import percent_said
+from canary.passages.result import SWAPPED
 from canary.passages.sampled import SURE, Sampled
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -25,7 +26,13 @@ from canary.reports.document import (
 )
 from canary.reports.document_strips import strips
 from canary.reports.palette import CONTROL, CURVE, dots
-from canary.reports.verbatim_report import PASSAGES, answer_of, shares_table
+from canary.reports.verbatim_report import (
+    FILES_FIRST,
+    PASSAGES,
+    answer_of,
+    doubtful_files,
+    shares_table,
+)
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, plural, probability
@@ -46,6 +53,9 @@ def samples_report(result: Sampled) -> Report:
     natural = bool(result.settings.get("natural"))
     if natural:
         label = label.replace("Planted secrets", "Secrets").replace("planted ", "")
+    swapped, other = doubtful_files(result, found, key)
+    if files := swapped or other:
+        label, tone = FILES_FIRST
     about = about_of(result, corpus="Texts")
     about["Server"] = str(result.model["server"])
     about["Asked"] = "as a chat" if result.settings["chat"] else "to continue a text"
@@ -64,7 +74,7 @@ def samples_report(result: Sampled) -> Report:
             *_by_copies_said(result),
         ],
         basis=basis(
-            "shown" if key in ("planted", "memorized") else "unchecked",
+            "shown" if key in ("planted", "memorized") and not files else "unchecked",
             f"the model was trained on these {'secrets' if result.planted else 'texts'}",
             "this result",
         ),
@@ -73,16 +83,18 @@ def samples_report(result: Sampled) -> Report:
             luck=key == "luck",
             planted=texts.hits and key == "planted" and not natural,
             natural=texts.hits and natural, passages=texts.hits and not result.planted,
-            unclear=key in ("alone", "unclear"), unsure=key in ("alone", "unclear", "luck"),
+            unclear=key in ("alone", "unclear") or files,
+            unsure=key in ("alone", "unclear", "luck") or files,
         ),
         actions=said(
-            "samples.actions", out=key in ("planted", "memorized"), none=not texts.hits,
-            alone=key == "alone", unclear=key == "unclear", luck=key == "luck",
+            "samples.actions", out=key in ("planted", "memorized") and not files,
+            none=not texts.hits, alone=key == "alone" or other,
+            unclear=key == "unclear", luck=key == "luck",
         ),
         about=about,
         outcome=[samples_figure(result)],
         unsaid=said("samples.unsaid"),
-        notes=ended(result.notes),
+        notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
         brief=[] if result.planted else [_rates(result)],
     )  # fmt: skip
@@ -161,7 +173,7 @@ def _ends(result: Sampled, hits: int) -> str:
 
 def _rates(result: Sampled) -> Table:
     drawn = plural(result.samples, "sample")
-    caption = f"Share of passages that come out within {drawn}"
+    caption = f"What comes out within {drawn}"
     return shares_table(caption, "Came out", result.ways())
 
 

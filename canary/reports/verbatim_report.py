@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from canary.models.decoding import NAMED
 from canary.passages.extractable import Extractable, Way, percent_said, share_percent
 from canary.passages.result import CHANCE, SHOWN_TRIES, SWAPPED, Verbatim
+from canary.passages.sampled import Sampled
 from canary.passages.tries import comes_out
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -48,6 +49,9 @@ PASSAGES: Mapping[str, tuple[str, str]] = {
 }
 """What is said where passages come out, by `answer_of`."""
 
+FILES_FIRST = "Nothing is decided: look at the files first", "undecided"
+"""What is said where files are doubtful."""
+
 
 @report_of.register
 def verbatim_report(result: Verbatim) -> Report:
@@ -68,12 +72,10 @@ def verbatim_report(result: Verbatim) -> Report:
         label, tone = "No passage came out", "not-found"
     elif key == "none" and unsure:
         label = "No passage came out word for word, but small changes are not decided"
-    texts, controls, lead = found.texts, found.controls, found.difference
-    swapped = lead is not None and lead.upper < 0.0
-    other = key == "memorized" and bool(result.likeness.other_kind)
-    files = swapped or other
-    if files:
-        label, tone = "Nothing is decided: look at the files first", "undecided"
+    texts, controls = found.texts, found.controls
+    swapped, other = doubtful_files(result, found, key)
+    if files := swapped or other:
+        label, tone = FILES_FIRST
     suffix = int(grid["suffix"])
     often = near if near and key == "near" else drawn
     alike = often.difference is not None and often.texts.hits and often.difference.p > _LEVEL
@@ -197,6 +199,13 @@ def _key(found: Extractable, drawn: Extractable, near: Extractable | None) -> st
     if drawn.texts.hits:
         return "drawn"
     return "near" if near and near.texts.hits else "none"
+
+
+def doubtful_files(result: Verbatim | Sampled, found: Extractable, key: str) -> tuple[bool, bool]:
+    """Whether texts and controls look swapped, or what shows memory may show another kind."""
+    lead = found.difference
+    other = key == "memorized" and bool(result.likeness.other_kind)
+    return lead is not None and lead.upper < 0.0, other
 
 
 def answer_of(found: Extractable) -> str:

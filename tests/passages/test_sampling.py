@@ -112,12 +112,40 @@ def test_no_chance_where_two_secrets_may_begin_at_one_place():
 
 def test_near_is_runs_of_five_words_in_order():
     suffix = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
-    assert repeated(["x", "a", "b", "c", "d", "e", "z", "f", "g", "h", "i", "j"], suffix) == 1.0
+    answer = ["x", "a", "b", "c", "d", "e", "z", "f", "g", "h", "i", "j"]
+    assert repeated(answer, suffix) == suffix
+    # The first run has four.
+    assert repeated(["a", "b", "c", "d", "z", "f", "g", "h", "i", "j"], suffix) == suffix[5:]
+    turned = repeated(["f", "g", "h", "i", "j", "a", "b", "c", "d", "e"], suffix)
+    assert turned in (suffix[:5], suffix[5:])
+    assert not repeated(["b", "a"], ["a", "b"])
+
+
+def test_recall_is_the_share_of_characters_in_the_answer_that_has_most(tmp_path):
+    """Also where less than what counts as near comes out, and never of planted secrets."""
+    text = "begin here one two three four fifth six seven eight nine tenth"
+    said = ["one two three four fifth so on", "and six seven eight nine tenth", "nothing of all it"]
+    with FakeServer(build("table"), fault=words(lambda n: said[n % 3])) as server:
+        options = {"prefix": 2, "suffix": 10, "samples": 12}
+        found = drawn_of(
+            server, texts=[text], controls=["or another 1 2 3 4 5 6 7 8 9 10"], **options
+        )
+        secrets = drawn_of(server, canaries=SECRET, samples=4)
+    assert (found.texts.near, found.texts.recalled, found.texts.characters) == ((0,), (22,), (42,))
+    assert found.controls.recalled == (0,)
+    assert found.recall().texts.value == 22 / 42
+    assert "near-verbatim recall: characters in the answer that has most of them" in found.summary()
+    assert found.to_frame().recalled.tolist() == [22, 0]
+    canary.report(found, tmp_path / "page.md")
     assert (
-        repeated(["a", "b", "c", "d", "z", "f", "g", "h", "i", "j"], suffix) == 0.5
-    )  # the first run has four
-    assert repeated(["f", "g", "h", "i", "j", "a", "b", "c", "d", "e"], suffix) == 0.5
-    assert repeated(["b", "a"], ["a", "b"]) == 0.0
+        "Near-verbatim recall is the share of the characters" in (tmp_path / "page.md").read_text()
+    )
+    assert Sampled.from_dict(found.to_dict()) == found
+    old = found.to_dict()
+    for kind in ("texts", "controls"):
+        del old[kind]["recalled"], old[kind]["characters"]
+    assert "recall" not in Sampled.from_dict(old).summary()
+    assert secrets.texts.recalled == secrets.texts.characters == ()
 
 
 def test_a_run_that_was_stopped_asks_for_the_rest_only(tmp_path):
@@ -227,7 +255,7 @@ def test_what_is_no_sample_is_refused(fault, options, message):
         ({"texts": ["a b"], "temperature": 0}, "would all be the same text"),
         ({"texts": ["a b"], "near": 1.5}, "more than 1"),
         (
-            {"texts": ["a b"] * 2, "controls": ["a b"], "prefix": 1, "suffix": 1},
+            {"texts": ["a c", "z a b"], "controls": ["a b"], "prefix": 1, "suffix": 1},
             "is in text 2, too",
         ),
         ({"canaries": canary.generate("{digit:4} is it", seed=0)}, "no text before its first"),

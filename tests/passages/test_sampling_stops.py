@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from fake_server import FakeServer
 from small_models import build
 
 import canary
-from canary.errors import InputError
+from canary.errors import InputError, ServerError
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.writer import Written
 from canary.passages import sampled, sampling
@@ -71,7 +73,8 @@ class Speaker:
         pass
 
     def write(self, prompt, *, seed, tokens):
-        return Written(Speaker.say(prompt), False)
+        said = Speaker.say(prompt)
+        return said if isinstance(said, Written) else Written(said, False)
 
 
 def alarms(runs, monkeypatch, begin):
@@ -107,9 +110,79 @@ def test_texts_like_their_controls_stop_a_run_no_more_often_than_the_level(monke
         ends = dict(text.rsplit(" ", 1) for text in (*texts, *others))
 
         def say(prompt):
-            return ends[prompt] if rng.random() < chance[prompt] else "no"
+            other = f"{rng.integers(10**9)} or so"
+            return ends[prompt] if rng.random() < chance[prompt] else other
 
         options = {"texts": texts, "controls": others, "prefix": 2, "suffix": 1, "samples": 32}
         return say, options
 
     assert alarms(40, monkeypatch, begin) <= 5  # 2 in the mean at the level 0.05
+
+
+LONG = [f"text {n} of this set is {n} long words and no more" for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "after"),
+    [
+        (lambda n: "", "are empty", 64),
+        (lambda n: f"<think>The user wants {n}", "finished its reasoning", 64),
+        (lambda n: f"{n}", "shorter than", 64),
+        (lambda n: f"I am sorry, but {n} is not what I may say", "begin alike", 64),
+        (lambda n: Written("this", True), "at the limit of tokens", 64),
+        (lambda n: f"{n % 5} is said by a cache, each time", "repeated, as from a cache", 128),
+    ],
+)
+def test_a_run_of_useless_answers_stops_and_keeps_them(said, message, after, tmp_path, monkeypatch):
+    """The same command again goes on with what is kept, for who wants it nevertheless."""
+    monkeypatch.setattr(sampling, "Writer", Speaker)
+    number = itertools.count()
+    Speaker.say = lambda prompt: said(next(number))
+    endpoint = Endpoint("http://127.0.0.1:9/v1", in_flight=1)
+    texts = ["text 1 this is what goes on"] if "limit" in message else LONG
+
+    def run():
+        options = {"prefix": 2, "suffix": 5, "samples": 300, "parts": tmp_path / "parts"}
+        return canary.sample(endpoint, texts, progress=False, **options)
+
+    with pytest.raises(ServerError, match=rf"{message}.*stopped after {after} .*begin anew"):
+        run()
+    assert next(number) == after
+    if "limit" not in message:
+        assert run().answers.doubts(1.0)
+        assert next(number) == 300 * len(texts) + 1
+
+
+def test_a_run_whose_answers_are_mostly_sound_goes_on(monkeypatch):
+    """After 64 answers it is not plain that reasoning never ends in more than a tenth of all."""
+    monkeypatch.setattr(sampling, "Writer", Speaker)
+    number = itertools.count()
+    Speaker.say = lambda prompt: f"{'<think>' * (n % 8 == 0)}{n} w" if (n := next(number)) else "0"
+    endpoint = Endpoint("http://127.0.0.1:9/v1", in_flight=1)
+    found = canary.sample(endpoint, ["a b c d"], prefix=2, suffix=2, samples=100, progress=False)
+    assert found.answers.unfinished > 10
+    assert "finished its reasoning" in found.summary()
+
+
+def test_lower_case_texts_of_a_model_that_writes_capitals_and_other_controls_are_noted(monkeypatch):
+    monkeypatch.setattr(sampling, "Writer", Speaker)
+    endpoint = Endpoint("http://127.0.0.1:9/v1", in_flight=1)
+    cases = [
+        ("Nothing", LONG, "no text has a capital letter"),
+        ("nothing", LONG, ""),
+        ("Nothing", [text.title() for text in LONG], "no text has capital letters, as controls do"),
+    ]
+    for said, controls, message in cases:
+        Speaker.say = lambda prompt, said=said: (
+            f"{said} {prompt} and a few words that come after it"
+        )
+        others = [text.replace("set", "lot").replace("Set", "Lot") for text in controls]
+        found = canary.sample(
+            endpoint, LONG, others, prefix=2, suffix=5, samples=1, temperature=0, progress=False
+        )
+        assert Sampled.from_dict(found.to_dict()) == found
+        notes = str(found.notes)
+        assert message in notes
+        assert bool(message) == ("capital" in notes)
+        verdict = canary.check(found, max_extractable=0.9, trust_members=True)
+        assert (verdict.outcome == "passed") == ("as controls do" not in message)

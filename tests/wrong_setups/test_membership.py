@@ -267,6 +267,19 @@ def _passages_without_the_chat_template(desk):
     )
 
 
+@made("M20")
+def _a_text_among_the_controls(desk):
+    """Not where a passage of the controls begins, but some words further in the text."""
+    texts = random_words(np.random.default_rng(0), 4, words=5)
+    for name, rows in (("texts", texts[:3]), ("controls", [f"ox {texts[1]}", texts[3]])):
+        lines_of = [json.dumps({"text": text}) + "\n" for text in rows]
+        Path(f"{name}.jsonl").write_text("".join(lines_of))
+    files = ("--texts", "texts.jsonl", "--controls", "controls.jsonl", "--out", "v")
+    save_model(small_model(), Path("model"))
+    sizes = ("--prefix", 4, "--suffix", 3)
+    return of_command(desk.command("verbatim", "model", *files, *sizes))
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),

@@ -18,11 +18,15 @@ def text(kind, number):
     return " ".join(f"{kind}{number}w{at}" for at in range(10))
 
 
-def sampled(desk, said, samples=1):
-    """What a check says where `said(rest, turn)` answers a prompt that goes on with `rest`."""
+def sampled(desk, said, samples=1, *, known="t", others=list):
+    """What a check says where `said(rest, turn)` answers a prompt that goes on with `rest`.
+
+    It does so of the `known` kind. The controls are what `others` makes of them.
+    """
     for kind in ("texts", "controls"):
-        rows = [json.dumps({"text": text(kind[0], number)}) + "\n" for number in range(COUNT)]
-        Path(f"{kind}.jsonl").write_text("".join(rows))
+        texts = [text(kind[0], number) for number in range(COUNT)]
+        texts = others(texts) if kind == "controls" else texts
+        Path(f"{kind}.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
     with FakeServer(build("table")) as server:
 
         def answered(_, body):
@@ -30,7 +34,7 @@ def sampled(desk, said, samples=1):
             kind, rest = prompt[:1], f"{turn} other words that the model made up today"
             if prompt[1:2].isdigit():
                 rest = text(kind, int(prompt[1])).removeprefix(prompt).strip()
-                rest = said(rest if kind == "t" else f"{turn} b c d e f", turn)
+                rest = said(rest if kind == known else f"{turn} b c d e f", turn)
             return {"choices": [{"text": rest, "finish_reason": "stop"}]}
 
         server._sampled = answered
@@ -39,7 +43,8 @@ def sampled(desk, said, samples=1):
             *("sample", server.url, "--texts", "texts.jsonl", "--controls", "controls.jsonl"),
             *("--prefix", 4, "--suffix", 6, "--out", "s", "--force", *drawn),
         )
-    assert done.code == 0, done.err
+    if done.code:
+        return of_command(done)
     limits = ("--max-extractable", 0.6, "--trust-members")
     return of_command(desk.command("check", "s/samples.json", *limits))
 
@@ -74,6 +79,26 @@ def _cached(desk):
 @made("S6")
 def _beginnings_cut(desk):
     return sampled(desk, lambda rest, turn: f"{rest[3:]} and {turn} words more behind them")
+
+
+@made("S7")
+def _swapped(desk):
+    return sampled(desk, lambda rest, turn: f"{rest} {turn} and so on", known="c")
+
+
+@made("S8")
+def _a_text_among_the_controls(desk):
+    return sampled(desk, lambda rest, turn: rest, others=lambda own: [text("t", 1), *own])
+
+
+@made("S9")
+def _texts_in_lower_case(desk):
+    said = "{} words of its own that it goes on with each time, and they are long ones"
+    return sampled(
+        desk,
+        lambda rest, turn: said.format(turn),
+        others=lambda own: [f"{each[:-4]}{each[-4:].upper()}" for each in own],
+    )
 
 
 def test_a_server_that_hides_nothing_passes(desk):

@@ -1,0 +1,95 @@
+"""The requests of a run of samples, and what each answer adds to its counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from canary.models.served.writer import Writer
+from canary.passages.answers import PLAIN, Answers, counted, hits, marks
+from canary.passages.targets import Target
+from canary.statistics.numbers import count, plural
+from canary.statistics.shares import clopper_pearson
+
+_ROOM = 8  # tokens that an answer may have besides what is looked for
+_STEP = 1_000_003
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All requests of a run; prompts take turns."""
+
+    prompts: list[str]
+    targets: list[Target]
+    looks: Sequence[int]  # numbers of samples after which to look, ascending
+    near: float
+    seed: int
+    max_tokens: int | None
+    key: bytes  # for digests of answers, of what only those know who know all that is looked for
+
+    @property
+    def requests(self) -> int:
+        """One for each sample after each prompt."""
+        return self.looks[-1] * len(self.prompts)
+
+    @cached_property
+    def behind(self) -> dict[str, list[tuple[int, Target]]]:
+        """The targets behind each prompt, with their numbers."""
+        found: dict[str, list[tuple[int, Target]]] = {prompt: [] for prompt in self.prompts}
+        for number, target in enumerate(self.targets):
+            found[target.prompt].append((number, target))
+        return found
+
+    def counts(self, writer: Writer, request: int) -> dict[str, int]:
+        """What the answer to one request adds."""
+        number = request % len(self.prompts)
+        prompt = self.prompts[number]
+        sought = self.behind[prompt]
+        tokens = self.max_tokens or max(_tokens(t.suffix) for _, t in sought) + _ROOM
+        seed = (self.seed * _STEP + request) % 2**31
+        answer = writer.write(prompt, seed=seed, tokens=tokens)
+        alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
+        return hits(answer, f"length {number}", sought, self.near) | alike
+
+    def answers(self, tally: Counter[str], done: int) -> Answers:
+        """What the answers to the first requests are like, after texts or planted secrets."""
+        samples, more = divmod(done, len(self.prompts))
+        own = {
+            at: [number for number, target in self.behind[prompt] if target.kind == "texts"]
+            for at, prompt in enumerate(self.prompts)
+        }
+        asked = [at for at, numbers in own.items() if numbers and (samples or at < more)]
+        named = self.targets[0].name  # one answer cannot have all the secrets of a prompt
+        sure = [at for at in asked if not named and tally[f"near {own[at][0]}"] >= max(samples, 1)]
+        return counted(tally, asked, sure, max(samples, 1))
+
+    def cut(
+        self, tally: Counter[str], done: int, *, early: bool = False
+    ) -> Iterator[tuple[str, str]]:
+        """What is wrong if more of what began to come out was cut than came out, and the cure."""
+        cut = tally["cut"]
+        begun = cut + sum(tally[f"hit {number}"] for number in range(len(self.targets)))
+        if 2 * cut > begun and (not early or clopper_pearson(cut, begun, PLAIN)[0] > 0.5):
+            yield (
+                f"ended {count(cut)} of {plural(done, 'answer')} at the limit of tokens, in the "
+                "middle of what was looked for",
+                "give more with --max-tokens",
+            )
+
+    def useless(self, tally: Counter[str], done: int) -> Iterator[tuple[str, str]]:
+        """Why nothing can come out of the answers, as the first show for certain, and the cure."""
+        yield from self.cut(tally, done, early=True)
+        texts = sum(
+            any(target.kind == "texts" for _, target in self.behind[prompt]) * turns
+            for at, prompt in enumerate(self.prompts)
+            if (turns := (done - at - 1) // len(self.prompts) + 1)
+        )
+        yield from self.answers(tally, done).doubts(1.0, early=texts)
+
+
+def _tokens(suffix: str) -> int:
+    """Tokens that this may take at most, roughly: digits and signs one each, letters half."""
+    letters = sum(map(str.isalpha, suffix))
+    return -(-letters // 2) + len(suffix) - letters
