@@ -89,9 +89,10 @@ class Scheme(Record, sparse=True):
             if not option.above < value <= option.most or (whole and value % 1):
                 least = "above 0" if option.above >= 0.0 else "from 0"
                 number = "of tokens, 1 or more" if whole else f"{least} to {option.most:g}"
+                greedy = "; greedy decoding is measured without it" * (value == 0.0 and not whole)
                 raise InputError(
                     f"a {option.spoken} of {brief(given)} makes no sense in a decoding scheme",
-                    cure=f"give a number {number}, or leave it out",
+                    cure=f"give a number {number}, or leave it out{greedy}",
                     where="scheme",
                 )
             object.__setattr__(self, name, int(value) if whole else value)

@@ -59,7 +59,11 @@ def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, s
     found: list[Target] = []
     lengths = []
     for number, each in enumerate(documents):
-        text(each, f"each of {kind}", cure="give texts that can be written as UTF-8")
+        text(
+            each,
+            f"{kind.removesuffix('s')} {number + 1}",
+            cure="give texts that can be written as UTF-8",
+        )
         spans = [word.span() for word in re.finditer(r"\S+", each)]
         lengths.append(len(spans))
         for first in range(0, len(spans) - prefix - suffix + 1, prefix + suffix):

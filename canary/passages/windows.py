@@ -165,8 +165,9 @@ def cut(
         If the tokenizer cannot represent a text.
     """
     given = some(texts, name, cure="give a list of texts, such as [text] for one")
-    for each in given:
-        text(each, f"each of {name}", cure="give texts that can be written as UTF-8")
+    one = name.removesuffix("s")
+    for at, each in enumerate(given, 1):
+        text(each, f"{one} {at}", cure="give texts that can be written as UTF-8")
     before: tuple[int, ...] = encoder.start
     tokens = [np.zeros(0, np.int32)] * len(given)
     counted = Counter(given)
@@ -184,7 +185,7 @@ def cut(
     for at, each in enumerate(given):
         first.setdefault(each, at)
     places = list(first.values())
-    encodings = encode_placed(encoder, list(first), lambda at: f"{name}[{places[at]}]")
+    encodings = encode_placed(encoder, list(first), lambda at: f"{one} {places[at] + 1}")
     for place, encoding in zip(places, encodings, strict=True):
         around, own = _parted(encoding, len(encoder.start))
         tokens[place] = np.array(own, np.int32)

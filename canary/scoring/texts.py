@@ -172,5 +172,6 @@ def encode_placed(
                 problem = "holds half a surrogate pair, which is no character"
                 raise CorpusError(problem, cure="mend the line", where=where(at)) from error
             except ModelError as error:
-                raise ModelError(error.problem, cure=error.cure, where=where(at)) from error
+                cure = "give the model's own tokenizer, or leave the text out"
+                raise ModelError(error.problem, cure=cure, where=where(at)) from error
         raise

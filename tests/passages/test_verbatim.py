@@ -13,7 +13,7 @@ from small_models import CHARACTERS, build, known
 from started import START, table
 
 import canary
-from canary.errors import InputError, RecordError, UnsupportedError
+from canary.errors import InputError, ModelError, RecordError, UnsupportedError
 from canary.models.decoding import Scheme
 from canary.models.language_model import Rows
 from canary.passages.result import WITHOUT_CONTROLS, Verbatim
@@ -339,6 +339,15 @@ LONG = strings(2, (30, 31), 5)
 def test_bad_input_is_refused(texts, options, message):
     with pytest.raises(InputError, match=message):
         verbatim(known("gpt2"), texts, **{**SMALL, **options})
+
+
+def test_a_text_that_the_tokenizer_does_not_know_is_named():
+    with pytest.raises(
+        ModelError, match=r"text 2: the tokenizer.*own tokenizer, or leave the text"
+    ):
+        verbatim(build("table"), [LONG[0], "\u65e5\u672c" * 9], **SMALL)
+    with pytest.raises(InputError, match=r"control 1 holds half a character"):
+        verbatim(build("table"), LONG, ["\ud800" + LONG[0]], **SMALL)
 
 
 def test_values_out_of_range_are_refused():
