@@ -115,21 +115,22 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
 
 
 def refuse_overlap(cuts: Mapping[str, Cut]) -> None:
-    """Refuse controls of which a passage is in the texts, wherever it begins there.
+    """Refuse controls that share a passage of either kind with the texts, wherever it begins.
 
-    Costs one look-up for each word of the texts.
+    Costs one look-up for each word of both.
     """
-    others = cuts["controls"].targets if "controls" in cuts else []
-    known = {(*one.prompt.split(), *one.suffix.split()): one for one in others}
-    width = len(next(iter(known), ()))
-    for number, each in enumerate(cuts["texts"].documents if known else ()):
-        words = each.split()
-        for at in range(len(words) - width + 1):
-            one = known.get(tuple(words[at : at + width]))
-            if one is not None:
-                raise in_both(
-                    f"a passage of control {one.document + 1} is in text {number + 1}, too"
-                )
+    for kind, other in (("controls", "texts"), ("texts", "controls")) if len(cuts) > 1 else ():
+        known = {(*t.prompt.split(), *t.suffix.split()): t.document for t in cuts[kind].targets}
+        width = len(next(iter(known)))
+        for number, each in enumerate(cuts[other].documents):
+            words = each.split()
+            for at in range(len(words) - width + 1):
+                found = known.get(tuple(words[at : at + width]))
+                if found is not None:
+                    place = {kind: found + 1, other: number + 1}
+                    raise in_both(
+                        f"a passage of control {place['controls']} is in text {place['texts']}, too"
+                    )
 
 
 def repeated(words: Sequence[str], suffix: Sequence[str]) -> list[str]:

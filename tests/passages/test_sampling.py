@@ -258,6 +258,10 @@ def test_what_is_no_sample_is_refused(fault, options, message):
             {"texts": ["a c", "z a b"], "controls": ["a b"], "prefix": 1, "suffix": 1},
             "is in text 2, too",
         ),
+        (
+            {"texts": ["a c", "a b"], "controls": ["z a b"], "prefix": 1, "suffix": 1},
+            "a passage of control 1 is in text 2, too",
+        ),
         ({"canaries": canary.generate("{digit:4} is it", seed=0)}, "no text before its first"),
     ],
 )
