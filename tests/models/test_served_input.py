@@ -10,6 +10,7 @@ import gzip
 import json
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -307,6 +308,17 @@ def test_what_may_pass_is_asked_again(tmp_path):
     np.testing.assert_allclose(found, build("table").score(rows), atol=1e-6)
 
 
+def test_a_first_request_that_failed_once_is_asked_again(tmp_path):
+    rows = Rows.of([[1, 2, 3]])
+
+    def fault(server, number, answer):
+        return Status(500) if number == 1 else answer
+
+    with FakeServer(build("table"), fault=fault) as server:
+        found = load_served(server, tmp_path).score(rows)
+    np.testing.assert_allclose(found, build("table").score(rows), atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -418,6 +430,15 @@ def test_addresses_and_options(url, options, message):
     with pytest.raises(InputError, match=message) as caught:
         Endpoint(url, **options)
     assert "hunter2" not in str(caught.value)
+
+
+def test_an_address_says_how_the_server_speaks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="write http://localhost:8000/v1$"):
+        canary.load("localhost:8000/v1")
+    Path("10:8").mkdir()
+    with pytest.raises(ModelError, match="10:8"):  # a folder, without a model in it
+        canary.load("10:8")
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,10 @@ class RefusedError(ServerError):
     """The server does not take a request as it is: it would refuse it again."""
 
 
+class UnclearError(RefusedError):
+    """A 500 to what the server may not take: it refuses, or has failed this once."""
+
+
 class PassingError(ServerError):
     """A failure that may pass; `pause` is what the server asks for, in seconds."""
 
@@ -133,7 +137,7 @@ class Client:
             May be the last one that is allowed; the others leave room for it.
         trying : bool
             Whether the server takes such a request at all is what is asked, and some say no
-            with a 500.
+            with a 500: then it is asked once more.
 
         Raises
         ------
@@ -145,7 +149,12 @@ class Client:
         """
         ask = self._once if hurried else partial(self._retrying.copy(), self._once)
         seconds = _HURRIED_SECONDS if hurried else self._endpoint.timeout
-        return ask(path, body, quote=quote, seconds=seconds, last=last, trying=trying)
+        again = partial(ask, path, body, quote=quote, seconds=seconds, last=last, trying=trying)
+        try:
+            return again()
+        except UnclearError:
+            time.sleep(_FIRST_PAUSE)
+            return again()
 
     def _once(
         self,
@@ -248,7 +257,7 @@ class Client:
                 "log-probabilities at /v1/completions (vLLM does)"
             )
         else:
-            kind = RefusedError
+            kind = UnclearError if trying and code == 500 else RefusedError
             problem = f"does not take the request ({code}{said})"
             cure = "check the address and the name of the model"
         return kind(problem, cure=cure, where=where)

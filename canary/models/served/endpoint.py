@@ -13,10 +13,23 @@ from canary.errors import InputError
 from canary.records.validation import real_number, whole_number
 
 _MOST_TOP = 100
+_BARE = re.compile(r"[\w.-]+:\d+(/|$)")
 
 
 def is_url(source: object) -> bool:
-    """Whether a model was named by an address rather than a path or hub id."""
+    """Whether a model was named by an address rather than a path or hub id.
+
+    Raises
+    ------
+    InputError
+        If it is an address with a port that does not say how the server speaks.
+    """
+    if isinstance(source, str) and _BARE.match(source) and not Path(source).exists():
+        raise InputError(
+            "is an address that does not begin with http:// or https://",
+            cure=f"write http://{source}",
+            where=source,
+        )
     return isinstance(source, str) and re.match("https?://", source, re.IGNORECASE) is not None
 
 
