@@ -8,13 +8,13 @@ them: keep an audit like the model.
 from __future__ import annotations
 
 import math
-import statistics
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from canary.audits.extraction import Extraction
+from canary.audits.group_medians import ceilings, median_metrics, shown_median, shown_medians
 from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.about import About, Named
@@ -24,7 +24,8 @@ from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
-from canary.statistics.numbers import Shown, picked, plural
+from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
+from canary.statistics.numbers import Shown, picked, plural, probability
 from canary.statistics.pvalues import CombinedP, fisher
 
 KIND = "canary audit"
@@ -255,8 +256,30 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know before them, each said once."""
-        before = () if self.injected else (_NONE_INJECTED,)
-        return (*before, *(self.start.notes if self.start else ()), *noted(self.formats))
+        start = self.start.notes if self.start else ()
+        return (*start, *noted(self.formats), *self._own_notes())
+
+    def _own_notes(self) -> Iterator[str]:
+        if not self.injected:
+            yield _NONE_INJECTED
+        p = None if self.controls_p is None else self.controls_p.p_value
+        if p is not None and CONTROLS_LEVEL < p <= SHOWN_LEARNED:
+            yield (
+                f"the controls look learned a little (p = {probability(p)}), as those of one in "
+                f"{round(1 / p):,} sound audits do; only p = {CONTROLS_LEVEL:g} or less makes an "
+                "audit unfit for a verdict"
+            )
+        if full := self.at_ceiling():
+            ends = ", ".join(f"{plural(n, 'copy', 'copies')}: {x:.2f}" for n, x in full.items())
+            yield (
+                f"the median exposure is as high as it can be ({ends} bits), since canaries of one "
+                "format take each other's ranks: models that reach it cannot be ranked by it"
+            )
+
+    def at_ceiling(self, format: int | None = None) -> dict[int, float]:
+        """The numbers of copies (in one format) whose median is at its ceiling, with that."""
+        some = [c for c in self.injected if format in (None, c.format)]
+        return ceilings([(c.repetitions, c.format, c.exposure) for c in some])
 
     def by_repetitions(self, format: int | None = None) -> dict[int, tuple[CanaryResult, ...]]:
         """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""
@@ -328,49 +351,19 @@ def by_copies(canaries: Iterable[CanaryResult]) -> dict[int, tuple[CanaryResult,
 
 def group_lines(canaries: Iterable[CanaryResult], planned: str = "") -> Iterator[tuple[str, str]]:
     """The canaries of each number of copies, the most first: what they are, and their median."""
-    for repetitions, group in reversed(by_copies(canaries).items()):
+    groups = by_copies(canaries)
+    medians = shown_medians({n: [c.exposure for c in group] for n, group in groups.items()})
+    for repetitions, group in reversed(groups.items()):
         name = plural(repetitions, "copy", "copies") + planned if repetitions else "controls"
         number = plural(len(group), "canary", "canaries")
         under = [c.base.exposure for c in group if c.base]
         base = f"; {shown_median(under)} under the base model" if under else ""
-        yield name, f"{number}, median {shown_median([c.exposure for c in group])}{base}"
-
-
-def shown_median(group: Sequence[Exposure]) -> str:
-    """The median of some exposures, or what it is at least."""
-    median, bound = median_bits(group)
-    return f"{'at least ' if bound else ''}{median:z.2f} bits"
+        yield name, f"{number}, median {medians[repetitions]}{base}"
 
 
 def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:
     """The notes of some formats, each said once."""
     return tuple(dict.fromkeys(note for priced in formats for note in priced.notes))
-
-
-def median_bits(
-    group: Sequence[Exposure], of: Callable[[Iterable[float]], float] = statistics.median
-) -> tuple[float, bool]:
-    """Median of some exposures in bits, and whether it is only a lower bound.
-
-    It is one if it depends on how far the censored exposures are above the draws
-    (`Exposure.place_bits`): then it is the median of the lower ends of all intervals, and otherwise
-    that of the estimates. `of` takes the place of the median: `min`, `max`.
-    """
-    least = of([e.place_bits for e in group])
-    most = of([e.upper_bits if e.bits is None else e.bits for e in group])
-    if most > least:
-        return of([e.lower_bits for e in group]), True
-    return least, False
-
-
-def median_metrics(groups: Mapping[int, Sequence[Exposure]]) -> Iterator[tuple[str, float]]:
-    """Median exposures by number of copies, as `Shown.metrics` names and describes them."""
-    for repetitions, exposures in groups.items():
-        name = f"exposure_{f'{repetitions}_copies' if repetitions else 'controls'}"
-        yield name, statistics.median(e.place_bits for e in exposures)
-        if not all(e.exact for e in exposures):
-            yield f"{name}_lower", statistics.median(e.lower_bits for e in exposures)
-            yield f"{name}_censored", float(median_bits(exposures)[1])
 
 
 def combined_p(group: Sequence[CanaryResult]) -> CombinedP | None:

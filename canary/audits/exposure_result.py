@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from canary.audits.audit_result import (
-    CanaryResult,
-    by_copies,
-    canary_rows,
-    group_lines,
-    median_metrics,
-)
+from canary.audits.audit_result import CanaryResult, by_copies, canary_rows, group_lines
+from canary.audits.group_medians import median_metrics
 from canary.statistics.numbers import Shown, plural
 
 _BEYOND = (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.audits.audit_result import median_bits, median_metrics
+from canary.audits.group_medians import median_bits, median_metrics
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.about import About, Named

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from canary.audits.audit_result import Audit, median_bits
+from canary.audits.audit_result import Audit
+from canary.audits.group_medians import median_bits
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import EstimationError, InputError
 from canary.gate.subjects import limit_checked

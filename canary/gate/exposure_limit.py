@@ -11,10 +11,10 @@ from canary.audits.audit_result import (
     CanaryResult,
     combined_p,
     least_p,
-    median_bits,
 )
 from canary.audits.by_rank import exact_ranks, queries_to_rank
 from canary.audits.coarse import coarsest
+from canary.audits.group_medians import median_bits
 from canary.errors import EstimationError, InputError
 from canary.gate.subjects import limit_checked
 from canary.gate.verdict import Finding, Outcome, Standing, standings

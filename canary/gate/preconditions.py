@@ -14,14 +14,11 @@ from canary.gate.baselines import Baseline
 from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
 from canary.models.english import reads_no_english
 from canary.records.validation import brief, whole_number
-from canary.statistics.learned_parts import SHOWN_LEARNED
+from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
 from canary.statistics.numbers import clean, count, plural, probability
 
 Watched = Literal["", "a training", "the same model"]
 """What a monitor is known to have watched."""
-
-CONTROLS_LEVEL = 0.001
-"""Controls that look learned at this level make an audit unfit for a verdict."""
 
 _UNTRAINED_CURE = (
     "verify the corpus of the training (canary verify --json) and give the result with "
@@ -169,7 +166,8 @@ def controls(audit: Audit) -> list[Finding]:
         return []
     number, p = plural(combined.count, "control"), probability(combined.p_value)
     outcome: Outcome = "passed"
-    told, cure = f"{number} cannot be distinguished from chance (p = {p})", ""
+    level = f" at level {CONTROLS_LEVEL:g}" * (combined.p_value <= SHOWN_LEARNED)
+    told, cure = f"{number} cannot be distinguished from chance{level} (p = {p})", ""
     named: tuple[Standing, ...] = ()
     if combined.p_value <= CONTROLS_LEVEL:
         outcome, named = "undecided", standings(audit.controls)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from canary.audits.audit_result import Audit, shown_median
+from canary.audits.audit_result import Audit
 from canary.audits.extraction import Extraction
+from canary.audits.group_medians import shown_median
 from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice, decisions
 from canary.reports.builders import report_of, section, sections_of
@@ -26,11 +27,7 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.exposure_figures import (
-    exposure_figure,
-    guesses_figure,
-    histogram_figure,
-)
+from canary.reports.exposure_figures import exposure_figure, guesses_figure, histogram_figure
 from canary.reports.limits import basis_of, learned_copies, listed, planting
 from canary.reports.recovery import counts, cut_searches, learned_unfound, recovered
 from canary.reports.sentences import (
@@ -52,6 +49,7 @@ from canary.reports.wording import (
     run_blocks,
 )
 from canary.statistics.exposures import Exposure
+from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import (
     bits,
     bits_between,
@@ -171,9 +169,9 @@ def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
             )
     injected = "Planted canaries" if there else "Canaries, not planted"
     flaw = "a flaw in the audit"
-    for name, members, combined, of in (
-        (injected, audit.injected, audit.injected_p, "memorization" if there else flaw),
-        ("Controls", audit.controls, audit.controls_p, flaw),
+    for name, members, combined, level, of in (
+        (injected, audit.injected, audit.injected_p, LEVEL, "memorization" if there else flaw),
+        ("Controls", audit.controls, audit.controls_p, CONTROLS_LEVEL, flaw),
     ):
         words = "none in this set"
         if combined is not None:
@@ -181,7 +179,7 @@ def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
             number = plural(len(members), "canary", "canaries")
             words = (
                 f"p {p if p.startswith('<') else f'= {p}'} ({number} taken together); "
-                f"{percent(LEVEL)} or less is evidence of {of}"
+                f"{percent(level)} or less is evidence of {of}"
             )
         yield name, words
 
@@ -330,6 +328,7 @@ def _values(audit: Audit) -> dict[str, Any]:
         "there": audit.canaries_in_corpus,
         "named": MODEL_ARGUMENTS in audit.settings,
         "level": percent(LEVEL),
+        "controls_level": percent(CONTROLS_LEVEL),
         "bounded": bounded,
         "drawn": drawn,
         "sampled": drawn and sampled,

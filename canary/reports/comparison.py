@@ -13,8 +13,9 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from canary.audits.audit_result import CANARY_SET, Audit, FormatResult, median_bits
+from canary.audits.audit_result import CANARY_SET, Audit, FormatResult
 from canary.audits.designs import Design, differences
+from canary.audits.group_medians import ceiling, median_bits
 from canary.errors import InputError
 from canary.gate.baselines import Baseline
 from canary.gate.regression import more_than
@@ -222,6 +223,16 @@ class View:
     def space_bits(self) -> float:
         """The largest exposure that there is."""
         return math.log2(self.priced.space_size)
+
+    def most_bits(self, copies: int) -> float:
+        """The largest median that there is of the canaries with one number of copies."""
+        number = 1 if self.skew_normal else len(self.exposures(self.group[0], copies))
+        return ceiling([(self.space_bits, rank) for rank in range(1, number + 1)])
+
+    def at_ceiling(self, copies: int) -> bool:
+        """Whether any audit has its median as high as it can be, so that it ranks nothing."""
+        full = (one.audit.at_ceiling(self.at) for one in self.group)
+        return not self.skew_normal and any(copies in each for each in full)
 
     @property
     def has_curves(self) -> bool:

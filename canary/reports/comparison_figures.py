@@ -66,7 +66,8 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     if problem:
         raise InputError(problem, cure=cure)
     if utility:
-        figure = utility_figure(view, [options.repetitions or injected[-1]])
+        free = [n for n in injected if not view.at_ceiling(n)] or injected
+        figure = utility_figure(view, [options.repetitions or free[-1]])
     else:
         figure = exposures_figure(view)
     key = []
@@ -163,7 +164,7 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
         on_front.append(f"{title}: {names_of(in_order(best))}")
         marks = [
             mark("axvspan", 0, UNLEARNED_95_BITS, color=BAND, linewidth=0),
-            across("axvline", space_bits, INK),
+            across("axvline", view.most_bits(n), INK),
         ]
         # Stairs: what is above and to the right of them is beaten by one of the front.
         if steps := [point for point in best if not point.bound]:

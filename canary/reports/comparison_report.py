@@ -21,11 +21,7 @@ from canary.reports.comparison import (
     names_of,
     ranked,
 )
-from canary.reports.comparison_figures import (
-    MOST_PANELS,
-    exposures_figure,
-    utility_figure,
-)
+from canary.reports.comparison_figures import MOST_PANELS, exposures_figure, utility_figure
 from canary.reports.document import (
     Block,
     Bullets,
@@ -43,13 +39,8 @@ from canary.reports.document import (
 )
 from canary.reports.limits import basis_of, limit_choice, planting, weakest
 from canary.reports.palette import SERIES
-from canary.reports.sentences import answer, guesses_of
-from canary.reports.wording import (
-    about_of,
-    facts_blocks,
-    in_words,
-    percent,
-)
+from canary.reports.sentences import Verdict, answer, guesses_of
+from canary.reports.wording import about_of, facts_blocks, in_words, percent
 from canary.statistics.numbers import bits, clean, count, plural, probability
 
 NEAR = 0.01
@@ -79,7 +70,7 @@ def comparison_report(comparison: Comparison) -> Report:
         basis=_basis(comparison) if tone != "suspect" else "",
         decide=list(dict.fromkeys(action for found in answers for action in found.decide)),
         actions=list(dict.fromkeys(action for found in answers for action in found.actions)),
-        notes=[*comparison.reasons, *comparison.notes, *_notes(comparison.strategies)],
+        notes=[*comparison.reasons, *comparison.notes, *_notes(comparison)],
         about={
             **{one.name: _identified(one) for one in comparison.strategies},
             **{name: fact for name, fact in about.items() if name not in _OF_ONE},
@@ -119,7 +110,7 @@ class _Answer(NamedTuple):
 
 def _answer(group: Sequence[Strategy]) -> _Answer:
     """The model that memorizes least at comparable utility, if it can be known."""
-    suspect = [one for one in group if answer(one.audit).verdict == "suspect"]
+    suspect = [one for one in group if _judged(one, group) == "suspect"]
     one = group[0].audit
     if suspect or not one.injected or not one.canaries_in_corpus:
         words = sentence(
@@ -147,10 +138,10 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         "few": len(ranking.least) > 1 and (ranking.too_few or not ranking.open_ends),
         "canaries": plural(len(one.injected), "planted secret"),
     }
-    memorized = [one for one in group if answer(one.audit).verdict == "memorized"]
+    memorized = [one for one in group if _judged(one, group) == "memorized"]
     everyone = len(memorized) == len(group)
     values |= {
-        "clean": answer(best.audit).verdict == "not found" and memorized,
+        "clean": _judged(best, group) == "not found" and memorized,
         "best_name": best.name,
         "memorized": names_of(memorized) if memorized else "",
     }
@@ -190,6 +181,11 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     values |= limit_choice([(one.name, one.audit) for one in group])
     decide, actions = (said(f"comparison.{part}", **values) for part in ("decide", "actions"))
     return _Answer(label, tone, words, decide, actions)
+
+
+def _judged(one: Strategy, group: Sequence[Strategy]) -> Verdict:
+    """The verdict of one of some audits; their controls share the level of one."""
+    return answer(one.audit, audits=len(group)).verdict
 
 
 def _factor(best: Strategy, nearest: Apart) -> dict[str, Any]:
@@ -244,14 +240,14 @@ def _names(some: Sequence[Strategy]) -> str:
     return " and ".join(filter(None, [", ".join(map(_called, some[:-1])), _called(some[-1])]))
 
 
-def _notes(strategies: Sequence[Strategy]) -> Iterator[str]:
+def _notes(comparison: Comparison) -> Iterator[str]:
     """Which audits are suspect, and what they note of their own numbers."""
-    for one in strategies:
-        if answer(one.audit).verdict == "suspect":
-            yield (
-                f"Do not rely on {one.name}: its own report calls the audit suspect, because "
-                "canaries that were never in the corpus look memorized as well."
-            )
+    for group in comparison.groups:
+        for one in group:
+            if answer(one.audit).verdict == "suspect":
+                values = {"name": one.name, "shared": _judged(one, group) != "suspect"}
+                yield sentence("comparison.suspect", **values, audits=len(group))
+    strategies = comparison.strategies
     noted = {one: [words_of(note) for note in notes(one.audit, _kept(one))] for one in strategies}
     for note in dict.fromkeys(note for some in noted.values() for note in some):
         yield f"{names_of([one for one in strategies if note in noted[one]])}: {note}"

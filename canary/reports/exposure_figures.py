@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from canary.audits.audit_result import Audit, CanaryResult, FormatResult, median_bits
+from canary.audits.audit_result import Audit, CanaryResult, FormatResult
+from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of

@@ -7,12 +7,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canary.audits.audit_result import median_bits
+from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, History
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limits import asked_guesses, choice_of
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
+from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import copies, count, one_in
 from canary.statistics.pvalues import fisher
 
@@ -103,13 +104,13 @@ def _learned(history: History, controls: bool) -> bool:  # noqa: FBT001 - which 
     """Whether the last measurement shows that planted secrets, or the controls, look learned."""
     last = zip(history.canaries, history.measured[-1].exposures, strict=True)
     some = [exposure for canary, exposure in last if (canary.repetitions == 0) is controls]
-    return _look_learned(some)
+    return _look_learned(some, CONTROLS_LEVEL if controls else LEVEL)
 
 
-def _look_learned(some: Sequence[Exposure]) -> bool:
+def _look_learned(some: Sequence[Exposure], level: float = LEVEL) -> bool:
     known = [e.p_value for e in some if e.p_value is not None]
     draws = min((e.draws for e in some if e.draws is not None), default=None)
-    return bool(known) and fisher(known, shared_draws=draws).p_value <= LEVEL
+    return bool(known) and fisher(known, shared_draws=draws).p_value <= level
 
 
 def _guesses(group: Sequence[Exposure], least: float, median: float) -> dict[str, Any]:

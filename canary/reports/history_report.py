@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from canary.audits.audit_result import median_bits
+from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of

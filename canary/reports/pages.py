@@ -177,7 +177,8 @@ def plot(
     format : int
         Position of the format in `Audit.formats`.
     repetitions : int, optional
-        For utility: canaries with this number of copies; the largest number unless given.
+        For utility: canaries with this number of copies; unless given, the largest number whose
+        median is not as high as it can be in any audit (`Audit.notes`).
     skew_normal : bool
         Of several audits or a history, draw the estimates off the skew-normal curves, which
         are numbers where draws give only bounds.

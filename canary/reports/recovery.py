@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from canary.audits.audit_result import Audit, CanaryResult, median_bits
+from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.extraction import Extraction
+from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
 from canary.reports.document import Table, Text, said_in_one, words_of
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
+from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import copies, count, plural
 
 COLUMNS = ("Copies", "Secrets", "Found", "Guesses needed (median)", "Exposure, bits (median)")
@@ -198,7 +200,7 @@ def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
         p = 1.0 if audit.controls_p is None else audit.controls_p.p_value
         yield said_in_one(
             "outcome.controls", number=len(audit.controls), found=len(found.sure),
-            some=found.sure, open=found.open, suspect=p <= LEVEL,
+            some=found.sure, open=found.open, suspect=p <= CONTROLS_LEVEL,
             usual=audit.controls_p is not None and p > LEVEL,
             what="easier to find than the limit" if limit_bits is not None else "found",
         )  # fmt: skip

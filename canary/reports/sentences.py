@@ -10,18 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from canary.audits.audit_result import (
-    Audit,
-    CanaryResult,
-    least_p,
-    median_bits,
-)
+from canary.audits.audit_result import Audit, CanaryResult, least_p
 from canary.audits.coarse import coarsest
 from canary.audits.extraction import Extraction
+from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
 from canary.models.english import reads_no_english
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
+from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import bits, copies, count, odds, one_in, probability
 from canary.tokens.starts import start_flag
 
@@ -94,12 +91,13 @@ def strongest(audit: Audit) -> Group | None:
     return Group(first, len(exposures), *median_bits(exposures), exact, by_copies[first])
 
 
-def answer(audit: Audit) -> Answer:
+def answer(audit: Audit, *, audits: int = 1) -> Answer:
     """The verdict of an audit and the sentence that says it.
 
     Evidence is Fisher's p-value over the injected canaries at `LEVEL`. It counts only
-    while the controls, which were never in the corpus, show none at the same level. That
-    nothing was found is said only where the arithmetic was fine enough to find something.
+    while the controls, which were never in the corpus, show none at the level of the gate, which
+    several `audits` that are compared share. That nothing was found is said only where the
+    arithmetic was fine enough to find something.
     """
     injected, dry = audit.injected, not audit.canaries_in_corpus
     group = strongest(with_search(audit))
@@ -117,7 +115,7 @@ def answer(audit: Audit) -> Answer:
     open_start = audit.start is not None and not audit.start.settled
     cases: tuple[tuple[object, Verdict, str], ...] = (
         (not audit.canaries, "nothing", "empty"),
-        (alarm <= LEVEL, "suspect", "controls"),
+        (alarm * audits <= CONTROLS_LEVEL, "suspect", "controls"),
         (group is None, "nothing", "not_injected"),
         (audit.natural, "nothing", "natural"),
         (not judged, "nothing", "no_p"),
@@ -178,8 +176,11 @@ def answer(audit: Audit) -> Answer:
 def controls_words(audit: Audit, joint: str = "while") -> str:
     """``, while the 4 secrets that were never planted (controls) look like chance``."""
     controls = len(audit.controls)
-    checked = audit.controls_p is not None and controls
-    return sentence("controls", joint=joint, checked=checked, controls=controls)
+    p = None if audit.controls_p is None else audit.controls_p.p_value
+    near = p is not None and p <= LEVEL
+    level = f" at level {CONTROLS_LEVEL:g} (p = {probability(p)})" * near
+    checked = p is not None and controls
+    return sentence("controls", joint=joint, checked=checked, controls=controls, level=level)
 
 
 def _among(exposure_bits: float, sizes: set[int], bound: bool, exact: bool) -> str:  # noqa: FBT001

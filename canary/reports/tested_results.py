@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from canary.audits.audit_result import Audit, median_bits
+from canary.audits.audit_result import Audit
+from canary.audits.group_medians import median_bits
 from canary.audits.history import KIND as HISTORY
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search

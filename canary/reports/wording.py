@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from canary.audits.audit_result import Audit, FormatResult, median_bits
+from canary.audits.audit_result import Audit, FormatResult
+from canary.audits.group_medians import median_bits
 from canary.records.about import Named
 from canary.records.validation import versions
 from canary.reports.document import (

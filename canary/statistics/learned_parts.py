@@ -8,6 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 SHOWN_LEARNED = 0.01
 """At this p-value the canaries with the most copies show that the model was trained on them."""
 
+CONTROLS_LEVEL = 0.001
+"""Controls that look learned at this level make an audit unfit for a verdict."""
+
 LEVEL = 1e-3
 """How often, at most, secrets that were learned as well at the end are said to be cut."""
 

@@ -176,9 +176,10 @@ class Shown:
         """The main numbers as one flat dict of finite floats, for an experiment tracker.
 
         Names begin with ``canary/`` and have only characters that MLflow allows. Beside a median
-        exposure that is not exact, ``_lower`` is its lower estimate, and ``_censored`` is 1 where
-        the draws say no more than that: then the median counts canaries that no draw was as
-        likely as at ``log2(draws)``, so that it does not fall when more is memorized.
+        exposure that is not exact, ``_lower`` and ``_upper`` are the ends of its interval.
+        ``_censored`` is 1 where the draws say no more than ``_lower``: then the median counts
+        canaries that no draw was as likely as at ``log2(draws)``, so that it does not fall when
+        more is memorized.
         Tables of samples and sets of canaries have none.
 
         Examples

@@ -11,10 +11,8 @@ import pytest
 from gate_audits import of_groups, space
 from scipy.stats import norm
 
-from canary.audits.audit_result import (
-    median_bits,
-)
 from canary.audits.coarse import COARSE, coarsest, spread_bits
+from canary.audits.group_medians import median_bits
 from canary.reports.sentences import UNLEARNED_95_BITS, answer, curve_verdict, strongest
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 from canary.statistics.extrapolation import SkewNormalFit
@@ -206,8 +204,8 @@ def test_the_level_is_one_percent_golden():
     assert answer(audit_of({1: [10_001]})).verdict == "undecided"
     assert answer(audit_of({1: [49_999]})).verdict == "undecided"
     assert answer(audit_of({1: [50_001]})).verdict == "not found"
-    assert answer(audit_of({0: [9_999]})).verdict == "suspect"
-    assert answer(audit_of({0: [10_001]})).verdict == "nothing"
+    assert answer(audit_of({0: [999]})).verdict == "suspect"
+    assert answer(audit_of({0: [1_001]})).verdict == "nothing"
 
 
 def test_a_p_value_that_underflows_is_evidence_degenerate():
@@ -253,10 +251,8 @@ def test_what_stands_after_at_least_is_a_bound_golden(hits, smallest, median, la
     assert [bits for bits, _ in found] == pytest.approx(wanted, abs=0.01)
     group = strongest(audit)
     assert (group.median_bits, group.bound) == found[1]
-    words = "at least " if median[1] else ""
-    assert f"   4 copies: {len(hits)} canaries, median {words}{found[1][0]:.2f} bits" in (
-        audit.summary()
-    )
+    words = f"{found[1][0]:.2f} {'to ' if median[1] else 'bits'}"
+    assert f"   4 copies: {len(hits)} canaries, median {words}" in audit.summary()
 
 
 def test_summary_golden():

@@ -1,0 +1,102 @@
+"""What the gate, the reports and a comparison make of the same controls and the same ceiling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gate_audits import SIZE, exact, of_groups, trusting
+
+from canary.audits.group_medians import ceilings
+from canary.reports.builders import report_of
+from canary.reports.comparison import compare
+from canary.reports.comparison_report import comparison_report
+from canary.reports.document import words_of
+from canary.reports.pages import plot
+from canary.reports.sentences import answer
+from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
+
+
+def ranked(*ranks):
+    return [exposure_by_rank(r, lower=r, upper=r, space_size=SIZE) for r in ranks]
+
+
+def with_controls(p, bits=2.0, name="a", **more):
+    audit = exact({16: [bits] * 8, 0: [1.0] * 4}, fingerprint=name * 64, **more)
+    return replace(audit, controls_p=replace(audit.controls_p, p_value=p))
+
+
+@pytest.mark.parametrize(
+    ("p", "suspect", "noted"),
+    [(0.5, False, False), (0.0039, False, True), (0.0011, False, True), (0.0009, True, False)],
+)
+def test_gate_and_report_agree_on_controls(p, suspect, noted):
+    audit = with_controls(p)
+    (found,) = [f for f in trusting(audit, max_exposure_bits=10).findings if f.check == "controls"]
+    assert (found.outcome == "undecided", answer(audit).verdict == "suspect") == (suspect, suspect)
+    assert any("only p = 0.001 or less" in note for note in audit.notes) == noted
+    assert ("at level 0.001" in found.sentence) == noted
+    assert ("look like chance at level 0.001 (p = " in answer(audit).sentence) == noted
+    page = report_of(audit)
+    assert (page.tone == "suspect") == suspect
+    assert (
+        any("the controls look learned a little" in words_of(n).lower() for n in page.notes)
+        == noted
+    )
+
+
+def test_a_comparison_corrects_for_the_number_of_audits():
+    sound = [with_controls(0.5, 2.0 + i, "bcdef"[i]) for i in range(5)]
+    for p, vetoed, named in ((0.0039, False, False), (0.0005, False, True), (1e-4, True, True)):
+        page = comparison_report(compare([with_controls(p), *sound]))
+        assert (page.tone == "suspect") == vetoed
+        notes = [words_of(note) for note in page.notes]
+        assert any("its own report calls the audit suspect" in note for note in notes) == named
+        assert any("Among 6 audits" in note for note in notes) == (named and not vetoed)
+
+
+def test_the_ceiling_of_a_group_golden():
+    most = math.log2(SIZE)
+    half = (math.log2(4) + math.log2(5)) / 2
+    found = of_groups({4: ranked(*range(1000, 1008)), 16: ranked(*range(1, 9))})
+    assert found.at_ceiling() == {16: pytest.approx(most - half)}
+    assert any(f"(16 copies: {most - half:.2f} bits)" in note for note in found.notes)
+    # Those behind others are at what these leave to them.
+    behind = of_groups({16: ranked(*range(9, 17)), 64: ranked(*range(1, 9))})
+    left = most - (math.log2(12) + math.log2(13)) / 2
+    assert behind.at_ceiling() == {16: pytest.approx(left), 64: pytest.approx(most - half)}
+    assert not of_groups({16: ranked(*range(101, 109))}).notes
+    drawn = exposure_by_draws([0.0], [0.5] * 100, space_size=SIZE)
+    assert ceilings([(16, 0, drawn[0])]) == {}
+
+
+def test_utility_takes_the_copies_that_can_rank():
+    def one(name, four):
+        groups = {4: ranked(*range(four, four + 8)), 16: ranked(*range(1, 9))}
+        return of_groups(groups, fingerprint=name * 64)
+
+    pair, losses = [one("a", 1000), one("b", 5000)], [1.0, 2.0]
+    notes = [words_of(note) for note in comparison_report(compare(pair)).notes]
+    assert any(note.startswith("A and B: The median exposure is as high") for note in notes)
+    axes = plot(pair, kind="utility", test_losses=losses)
+    assert axes.get_xlabel().endswith("4 copies")
+    axes = plot(pair, kind="utility", test_losses=losses, repetitions=16)
+    assert axes.get_xlabel().endswith("16 copies")
+    upright = [line.get_xdata() for line in axes.lines if len({*line.get_xdata()}) == 1]
+    (dashed,) = [x for x in upright if len(x) == 2]
+    assert dashed[0] == pytest.approx(math.log2(SIZE) - (math.log2(4) + math.log2(5)) / 2)
+
+
+def test_a_summary_with_a_bound_has_intervals_of_all():
+    rng = np.random.default_rng(0)
+    draws = exposure_by_draws([0.0] * 4, rng.random(1000), space_size=SIZE)
+    known = exposure_by_draws([0.01] * 4, rng.random(1000), space_size=SIZE)
+    mixed = of_groups({4: known, 16: draws})
+    lines = [line for line in mixed.summary().splitlines() if "median" in line]
+    assert all(" to " in line and "at least" not in line for line in lines)
+    metrics = mixed.metrics()
+    assert metrics["canary/exposure_4_copies_lower"] < metrics["canary/exposure_4_copies"]
+    assert metrics["canary/exposure_4_copies"] < metrics["canary/exposure_4_copies_upper"]
+    assert " to " not in of_groups({4: known}).summary().split("median")[1].split("bits")[0]
