@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.audits.group_medians import median_bits
-from canary.audits.history import AT_THE_END, History
+from canary.audits.history import AT_THE_END, History, WatchedFormat
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limits import asked_guesses, choice_of
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
@@ -44,9 +44,9 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     labels = {
         "Nothing was measured": not history.measured,
         "The limit was exceeded, and nothing was stopped": too_late,
-        f"Above the limit at step {count(history.stopped_at or 0)}, and training went on": over
-        and values["went_on"],
-        f"Stopped at step {count(history.stopped_at or 0)}: the limit was exceeded": over,
+        "Easier to find than the limit allows, and training went on": over and values["went_on"],
+        f"Stopped at step {count(history.stopped_at or 0)}: easier to find than the limit "
+        "allows": over,
         "Do not rely on this measurement": alarm,
         "It is open whether the limit was kept": values.get("open"),
         "Within the limit while training": limited,
@@ -78,7 +78,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         **_guesses(groups[most], least[most], median),
     }
     one = learned and values["one"]
-    edge = not bound and median >= math.log2(about.draws) - ROUNDING_BITS
+    edge = not bound and at_the_edge(about, median)
     values |= {
         "one": one,
         "not_one": learned and not one,
@@ -98,6 +98,11 @@ def _choice(history: History, least: float, *, learned: bool) -> dict[str, Any]:
     over = [words for bits, words in values.pop("limits") if least > bits]
     known = sentence("history.would", limits=" or ".join(over)) if over and learned else ""
     return values | {"would": known}
+
+
+def at_the_edge(about: WatchedFormat, bits: float) -> bool:
+    """Whether so much is the most that draws show, where there are more secrets than draws."""
+    return about.draws < about.space_size and bits >= math.log2(about.draws) - ROUNDING_BITS
 
 
 def _learned(history: History, controls: bool) -> bool:  # noqa: FBT001 - which of two

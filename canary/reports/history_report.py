@@ -37,10 +37,10 @@ from canary.reports.exposure_figures import (
     group_name,
     in_guesses,
 )
-from canary.reports.history_answer import answer_of, basis_of
+from canary.reports.history_answer import answer_of, at_the_edge, basis_of
 from canary.reports.limits import asked_guesses
-from canary.reports.palette import BAND, CURVE, DOTTED, INK, across, dots, line
-from canary.reports.sentences import UNLEARNED_95_BITS
+from canary.reports.palette import BAND, CURVE, DOTTED, INK, SPARSE, across, dots, line
+from canary.reports.sentences import UNLEARNED_95_BITS, guesses_of
 from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words, percent_of
 from canary.statistics.numbers import bits, count
 from canary.tokens.starts import shown_start
@@ -139,27 +139,34 @@ def exposure(history: History) -> Iterator[Block]:
             yield history_figure(history, at, skew_normal=True)
 
 
-def _table(history: History, lines: list[GroupLine]) -> Table:
-    """A row per moment; of very many, evenly chosen ones and the last."""
+def _table(history: History, lines: list[GroupLine], space_bits: float | None) -> Table:
+    """A row per moment, in guesses, or in bits; of very many, evenly chosen ones and the last."""
     moments = history.measured
     every = math.ceil(len(moments) / _MOST_ROWS) or 1
     chosen = {*range(0, len(moments), every), *range(len(moments))[-1:]}
     steps = [loss.step for loss in history.losses]
-    rows = []
+    epochs, rows = any(moment.epoch is not None for moment in moments), []
     for moment in (moments[place] for place in sorted(chosen)):
-        cells = [count(moment.step), "–" if moment.epoch is None else f"{moment.epoch:.2f}"]
+        cells = [count(moment.step)]
+        if epochs:
+            cells.append("–" if moment.epoch is None else f"{moment.epoch:.2f}")
         if steps:
             behind = bisect.bisect_right(steps, moment.step)
             cells.append(f"{history.losses[behind - 1].value:.4g}" if behind else "–")
         for group in lines:
             known = group.steps.index(moment.step) if moment.step in group.steps else None
-            cells.append(
-                "–" if known is None else bound_or_bits(group.medians[known], group.bounds[known])
-            )
+            if known is None:
+                cells.append("–")
+            elif space_bits is None:
+                cells.append(bound_or_bits(group.medians[known], group.bounds[known]))
+            else:
+                least = "≤ " if group.bounds[known] else ""
+                cells.append(least + count(guesses_of(space_bits - group.medians[known])))
         rows.append(tuple(cells))
-    names = (group_name(group.copies) for group in lines)
-    columns = ("Step", "Epoch", *(("Loss",) if steps else ()), *names)
-    return Table("Exposure against training steps, medians in bits", columns, rows)
+    unit = "bits" if space_bits is None else "guesses"
+    names = (f"{group_name(group.copies)}\n({unit})" for group in lines)
+    columns = ("Step", *(("Epoch",) if epochs else ()), *(("Loss",) if steps else ()), *names)
+    return Table(f"The typical secret against training steps, in {unit}", columns, rows)
 
 
 @section(History, "How it was measured", specialist=True)
@@ -213,7 +220,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told = []
     for group in lines:
-        marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]))
+        marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]), most)
         if group.steps:
             medians = list(map(bound_or_bits, group.medians, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
@@ -259,7 +266,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         f"Exposure against training steps. Median exposure in bits, {'; '.join(told)}.",
         panels,
         caption,
-        _table(history, lines),
+        _table(history, lines, None if skew_normal else space_bits),
         stack=bool(history.losses),
     )
 
@@ -268,15 +275,14 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
 class GroupLine:
     """Exposure of the canaries with one number of copies, at each moment in bits.
 
-    `bounds` says of each median whether it is only a lower bound. The line goes through
-    `places`, which are `Exposure.place_bits`, and the band from `least` to `most` of them.
+    `bounds` says of each median whether it may be higher: it is a lower bound, or more than all
+    draws but one. The band goes from `least` to `most` of the estimates and bounds.
     """
 
     copies: int
     steps: tuple[int, ...]
     medians: tuple[float, ...]
     bounds: tuple[bool, ...]
-    places: tuple[float, ...]
     least: tuple[float, ...]
     most: tuple[float, ...]
 
@@ -289,29 +295,34 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     """
     lines = []
     for copies, places in history.groups(at).items():
-        rows: list[tuple[int, float, bool, float, float, float]] = []
+        rows: list[tuple[int, float, bool, float, float]] = []
         for moment in history.measured:
             group = [moment.exposures[place] for place in places]
             curve = [moment.curve_bits[place] for place in places]
-            drawn = curve if skew_normal else [e.place_bits for e in group]
-            known = [value for value in drawn if value is not None]
-            if len(known) == len(places):
-                middle = statistics.median(known)
-                told = (middle, False) if skew_normal else median_bits(group)
-                rows.append((moment.step, *told, middle, min(known), max(known)))
-        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 6)))
+            drawn = [e.lower_bits if e.bits is None else e.bits for e in group]
+            known = [value for value in (curve if skew_normal else drawn) if value is not None]
+            if len(known) < len(places):
+                continue
+            told = (statistics.median(known), False) if skew_normal else median_bits(group)
+            bound = told[1] or (not skew_normal and at_the_edge(history.formats[at], told[0]))
+            ends = min(*known, told[0]), max(*known, told[0])
+            rows.append((moment.step, told[0], bound, *ends))
+        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 5)))
     return lines
 
 
-def _line_marks(group: GroupLine, colour: str) -> Iterator[Mark]:
+def _line_marks(group: GroupLine, colour: str, top: float) -> Iterator[Mark]:
     style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
     between = group.steps, group.least, group.most
     yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
-    yield line(group.steps, group.places, colour, 1.8, **style)
+    yield line(group.steps, group.medians, colour, 1.8, **style)
     if len(group.steps) > _MOST_MARKERS:
         return
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
         some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
-        points = [group.steps[i] for i in some], [group.places[i] for i in some]
+        points = [group.steps[i] for i in some], [group.medians[i] for i in some]
+        if bound:  # open upwards
+            open_ended: dict[str, Any] = {"linewidth": 1.1, "linestyle": SPARSE}
+            yield mark("vlines", *points, top, color=colour, **open_ended)
         hollow = bound or not group.copies
         yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)

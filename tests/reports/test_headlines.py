@@ -281,7 +281,7 @@ CASES = {
     ),
     "training, stopped": (
         lambda: make_history(stopped_at=60, late=4),
-        "Stopped at step 60: the limit was exceeded",
+        "Stopped at step 60: easier to find than the limit allows",
         "The training was stopped at step 60, because the secrets were easier to find than the "
         "limit allows. At step 60, the typical secret that appeared 16 times took at most 9,180 "
         "of 1,000,000 guesses (by chance 500,000).",
@@ -289,8 +289,8 @@ CASES = {
     ),
     "training, above for long": (
         lambda: make_history(stopped_at=50),
-        "Above the limit at step 50, and training went on",
-        "the watch asked to stop. Training went on, to step 60 or further.",
+        "Easier to find than the limit allows, and training went on",
+        "The watch asked to stop, but training went on, to step 60 or further.",
         "No measurement was within the limit, so no checkpoint of this training is a way out.",
     ),
     "training, too late": (
@@ -309,19 +309,20 @@ CASES = {
     "training, perhaps above": (
         lambda: replace(make_history(late=5), settings=make_history(stopped_at=9).settings),
         "It is open whether the limit was kept",
-        "At step 60, it may have been exceeded: a training",
+        "At step 60, it may have been exceeded: the watch",
         "Audit the trained model before you release it (canary audit)",
     ),
     "training, stopped after another token": (
         lambda: make_history(learned=False, stopped_at=60, stop_reason="priced after '<s>', x"),
-        "Stopped at step 60: the limit was exceeded",
+        "Stopped at step 60: easier to find than the limit allows",
         "easier to find than the limit allows. The reason was: priced after '<s>', x.",
         "If you kept a checkpoint of step 50",
     ),
     "training without a limit": (
         lambda: make_history(broken=(2,)),
         "The model is memorizing the planted secrets (no limit was set)",
-        "This watched a training. It is no audit: an audit measures more exactly.",
+        "These numbers are from watching a training. An audit of the trained model measures more "
+        "exactly.",
         "Find out why nothing could be measured at 1 step",
     ),
     "training, nothing measured": (

@@ -18,6 +18,7 @@ from canary.reports import drawing
 from canary.reports.builders import report_of
 from canary.reports.drawing import draw_on
 from canary.reports.history_report import group_lines, history_figure
+from canary.reports.sentences import guesses_of
 from canary.statistics.exposures import exposure_by_draws
 
 pytestmark = pytest.mark.usefixtures("plain")
@@ -84,19 +85,28 @@ def test_the_axis_ends_where_the_draws_do_and_the_limit_is_drawn():
 def test_numbers_of_the_table_are_those_of_the_lines():
     history = make_history()
     text = words_of(history)
-    assert "Step Epoch Loss controls 1 copy 16 copies" in text
+    assert "Step Epoch Loss controls (guesses) 1 copy (guesses) 16 copies (guesses)" in text
     line = group_lines(history, 0)[2]
     assert (line.copies, line.steps) == (16, (10, 20, 30, 40, 50, 60))
     assert line.bounds[-1]
     assert not line.bounds[0]
     assert f"60 1.50 {4.0 / 12:.4g}" in text
-    assert f"≥ {line.medians[-1]:.2f}" in text
+    assert f"≤ {guesses_of(math.log2(SPACE) - line.medians[-1]):,}" in text
+    unknown = replace(history, moments=tuple(replace(m, epoch=None) for m in history.moments))
+    assert "Step Loss controls" in words_of(unknown)
     off_the_curve = group_lines(history, 0, skew_normal=True)[2]
     assert off_the_curve.medians[-1] > line.medians[-1]
     assert off_the_curve.most[-1] >= off_the_curve.medians[-1] >= off_the_curve.least[-1]
 
 
-def test_a_line_and_its_metric_never_fall_while_memorization_rises():
+def test_bounds_are_drawn_where_the_table_has_them():
+    line = group_lines(history := make_history(), 0)[2]
+    marks = history_figure(history, 0).panels[0].marks
+    open_ended = [m.data for m in marks if m.call == "vlines"]
+    assert open_ended[-1][1][-1] == line.medians[-1]
+
+
+def test_a_metric_never_falls_while_memorization_rises():
     # First estimates, then bounds: "at least 6.8 bits" comes after an estimate of 8.6.
     history = make_history(moments=8)
     moments = tuple(
@@ -106,11 +116,11 @@ def test_a_line_and_its_metric_never_fall_while_memorization_rises():
     history = replace(history, moments=moments)
     line = group_lines(history, 0)[2]
     assert sorted(line.medians) != list(line.medians)
-    assert sorted(line.places) == list(line.places)
-    assert line.places[-1] == math.log2(400)
     seen = [replace(history, moments=moments[: n + 1]).metrics() for n in range(8)]
-    assert [m["canary/exposure_16_copies"] for m in seen] == list(line.places)
-    assert [m["canary/exposure_16_copies_censored"] for m in seen] == list(line.bounds)
+    places = [m["canary/exposure_16_copies"] for m in seen]
+    assert sorted(places) == places
+    assert places[-1] == math.log2(400)
+    assert [m["canary/exposure_16_copies_censored"] for m in seen][-1] == line.bounds[-1]
     assert seen[-1]["canary/exposure_16_copies_lower"] == line.medians[-1] < 7.0
     frame = history.to_frame()
     assert frame.censored.tolist() == frame.bits.isna().tolist()
@@ -162,7 +172,7 @@ def test_the_figure_on_axes_of_ones_own():
     assert loss.get_xlabel() == "training steps (40 per epoch)"
     labelled = {line.get_label(): line for line in main.get_lines()}
     drawn = labelled["16 copies"].get_ydata().tolist()
-    assert drawn == list(group_lines(history, 0)[2].places)
+    assert drawn == list(group_lines(history, 0)[2].medians)
     assert loss.get_lines()[0].get_ydata().tolist() == [x.value for x in history.losses]
     upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
     assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}

@@ -214,6 +214,7 @@ def test_folded_tables_are_shown_in_print(pages):
     # A browser hides what is in a closed fold by the slot around it, not by its children.
     printed = pages["enumerated"].split("@media print", 1)[1].split("</style>", 1)[0]
     assert re.search(r"details::details-content { content-visibility: visible;", printed)
+    assert ".confidential { display: none; }" in printed
 
 
 SECRET = "734921"
