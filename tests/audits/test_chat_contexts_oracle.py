@@ -7,10 +7,12 @@ import json
 
 import numpy as np
 import pytest
+from fake_server import FakeServer
 from trained import trained
 
 import canary
 from canary.formats.format import Format
+from canary.models.served.endpoint import Endpoint
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.fast import as_tokenizer
 from canary.tokens.tree import compile_tree
@@ -110,3 +112,27 @@ def test_the_unknown_token_in_a_context_is_that_token() -> None:
     spec["model"]["vocab"]["<|im_end|>"] = chat_tokenizer().token_to_id("<|im_end|>")
     encoder = CandidateEncoder(as_tokenizer(Tokenizer.from_str(json.dumps(spec))), None, CONTEXT)
     assert compile_tree(Format(FORMATS[0]), encoder).certificate.startswith("certified")
+
+
+def test_a_server_of_chats_is_asked_below_the_same_context_oracle(tmp_path) -> None:
+    """The template comes with the tokenizer; the server only completes rows of tokens."""
+    from transformers import PreTrainedTokenizerFast
+
+    turn = "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n"
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=chat_tokenizer(),
+        chat_template=f"{{% for m in messages %}}{turn}{{% endfor %}}",
+    )
+    tokenizer.save_pretrained(tmp_path / "tokenizer")
+    canaries = canary.generate(
+        "The code is {digit:2}", repetitions=[1], per_repetition=2, seed=0, role="assistant"
+    )
+    here = canary.load(chat_model(), tokenizer=tokenizer)
+    with FakeServer(here) as server:
+        endpoint = Endpoint(server.url, answers=tmp_path / "answers")
+        there = canary.load(endpoint, tokenizer=tmp_path / "tokenizer")
+        audits = [canary.audit(one, canaries, draws=20, seed=0) for one in (here, there)]
+    context = "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n"
+    assert {a.settings["context"] for a in audits} == {context}
+    own, served = ([c.px_bits for c in a.canaries] for a in audits)
+    assert served == pytest.approx(own, abs=1e-3)
