@@ -20,7 +20,7 @@ from canary.models.english import english_rows, note_on_vocabulary
 from canary.models.language_model import Children, Ints, LanguageModel, Rows
 from canary.models.noise import nodes_of, opened, random_rows, row_table
 from canary.records.record import Record
-from canary.statistics.number_checks import LN2
+from canary.statistics.number_checks import LN2, UNITS
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.starts import shown_start, usual_first
 
@@ -31,7 +31,6 @@ _AT_ONCE = 1 << 12
 _MUCH_NOISE = 0.05
 _SHARP = 10.0  # times the noise: an edge, not forgetting
 _MOSTLY = 0.8
-_UNITS = {"nats": 1.0, "bits": LN2, "decimal logarithms": float(np.log(10.0))}
 _SUM_TOLERANCE = 1e-3
 
 
@@ -146,14 +145,14 @@ def sums(model: LanguageModel, most_rows: int | None) -> Finding:
             (float(np.exp(values * nats).sum()) for values in distributions),
             key=lambda total: abs(total - 1.0),
         )
-        for unit, nats in _UNITS.items()
+        for unit, nats in UNITS.items()
     }
     figure = f"they sum to {worst['nats']:.4g}"
     unit = next((unit for unit, total in worst.items() if abs(total - 1.0) <= within), "")
     if unit == "nats":
         return fine(f"within {abs(worst['nats'] - 1.0):.2g}")
     if unit:
-        cure = f"give nats: multiply by {_UNITS[unit]:.6g}"
+        cure = f"give nats: multiply by {UNITS[unit]:.6g}"
         return refused(f"{figure}; taken for {unit} they sum to 1", cure)
     return refused(
         figure,

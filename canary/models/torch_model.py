@@ -43,7 +43,7 @@ from canary.models.torch_support import (
     peak_bytes,
 )
 from canary.records.progress import phase
-from canary.statistics.number_checks import softmaxed
+from canary.statistics.number_checks import UNITS, log_softmaxed, softmaxed
 from canary.tokens.tokenizer import Tokenizer
 
 _FAR = -1e6
@@ -162,16 +162,24 @@ class TorchModel(ABC):
     def introduced(self, name: str, logits: torch.Tensor, **others: Any) -> ModelFacts:
         """The facts of a model that gave these logits; its noise is still to be measured.
 
-        A ModelError if they are probabilities, or there are fewer than the tokenizer has tokens.
+        A ModelError if they are probabilities, logarithms of them to another base, or fewer than
+        the tokenizer has tokens.
         """
         rows = logits.detach().reshape(-1, logits.shape[-1])
         coarse = rows.dtype in (torch.bfloat16, torch.float16)
+        values = rows.float().cpu().numpy()
         # A log-softmax of them would be taken for the model's, nearly flat and without an error.
-        if softmaxed(rows.float().cpu().numpy(), coarse=coarse):
+        if softmaxed(values, coarse=coarse):
             raise ModelError(
                 f"the model {name!r} gives probabilities where logits are expected: every row is "
                 "within 0 and 1 and sums to 1",
                 cure="leave the softmax out of its forward, or take the logarithm",
+            )
+        if (unit := log_softmaxed(values, coarse=coarse)) not in ("", "nats"):
+            raise ModelError(
+                f"the model {name!r} gives log-probabilities in {unit} where logits are expected: "
+                f"taken for {unit} they sum to 1 in every row",
+                cure=f"leave the logarithm out of its forward, or multiply by {UNITS[unit]:.6g}",
             )
         vocabulary, size = int(logits.shape[-1]), self.tokenizer.size
         if vocabulary < size:

@@ -125,7 +125,7 @@ def exposures_figure(view: View) -> Figure:
     right = places[-1] + max(0.5 * widths[-1], 0.1)
     left, beyond = places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1)
     low, high = y_axis.limits
-    heights = kept_apart([height for _, height in ends], 0.05 * ((high or 0.0) - (low or 0.0)))
+    heights = kept_apart([height for _, height in ends], 0.07 * ((high or 0.0) - (low or 0.0)))
     for one, end, height in zip(group, ends, heights, strict=True):
         arrow = {"arrowstyle": "-", "color": _colour(one), "linewidth": 0.6}
         marks.append(_letter(one, end, (right, height), "left", va="center", arrowprops=arrow))
@@ -172,8 +172,10 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
             up = [top, *(point.loss_nats for point in steps), steps[-1].loss_nats]
             style = {"where": "post", "color": MUTED, "linewidth": 1.6, "zorder": 1.5}
             marks.append(mark("step", along, up, **style))
-        for point in some:
-            marks += _point_marks(point, on_front=point in best, right=right, space_bits=space_bits)
+        for at, point in enumerate(some):
+            tied = sum(_tied(point, other, right, span) for other in some[:at])
+            limits = (right, space_bits)
+            marks += _point_marks(point, limits, on_front=point in best, tied=tied)
             known = bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"
             rows.append((point.strategy.name, count(n), f"{point.loss_nats:.4f}", *known))
         panels.append(Panel(marks, x, y, title=title))
@@ -197,9 +199,9 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
 
 
 def _point_marks(
-    point: Point, *, on_front: bool, right: float, space_bits: float
+    point: Point, limits: tuple[float, float], *, on_front: bool, tied: int
 ) -> Iterator[Mark]:
-    one, colour = point.strategy, _colour(point.strategy)
+    one, colour, (right, space_bits) = point.strategy, _colour(point.strategy), limits
     place = (point.median_bits, point.loss_nats)
     if point.bound:
         open_end = [point.median_bits, space_bits], [point.loss_nats] * 2
@@ -207,8 +209,15 @@ def _point_marks(
     marker = ">" if point.bound else _MARKERS[one.place % len(_MARKERS)]
     yield dots(*place, 46, colour, hollow=not on_front, marker=marker, **_RIM)
     beyond = point.median_bits > 0.85 * right  # where the frame or the line is near
-    offset, side = ((-5, 5), "right") if beyond else ((5, 5), "left")
+    aside = 5 + 11 * tied  # beside the letters of points that are as good
+    offset, side = ((-aside, 5), "right") if beyond else ((aside, 5), "left")
     yield _letter(one, place, offset, side, textcoords="offset points")
+
+
+def _tied(one: Point, other: Point, right: float, span: float) -> bool:
+    """Whether the letters of two points would overlap."""
+    exposures = abs(one.median_bits - other.median_bits)
+    return exposures < 0.06 * right and abs(one.loss_nats - other.loss_nats) < 0.12 * span
 
 
 def _letter(one: Strategy, at: Any, text_at: Any, side: str, **more: Any) -> Mark:

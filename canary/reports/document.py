@@ -192,6 +192,7 @@ class Axis:
     log: bool = False
     ruled: bool = True  # whether ticks have lines of their own; names have none
     few: bool = False  # at most seven ticks
+    short: str = ""  # the label where that is too long
 
 
 @dataclass(frozen=True, eq=False)

@@ -31,6 +31,8 @@ _WIDE = (9.6, 4.5)  # inches for a desk; text keeps its size in points
 _NARROW = (4.4, 4.4)  # for a phone
 _BAR, _BESIDE_BARS = 0.4, 1.0  # inches that a bar takes, and what is above and below all
 _PRINT_DPI = 300
+_SMALL, _SMALLEST = 3.3, 0.65  # inches: below, texts shrink with the axes, to this part at least
+_CHARACTER = 0.07  # inches of text in 10 points
 _STACK_GAP = 0.03
 _MANY_NAMES = 4
 _MOST_COLUMNS = 6
@@ -101,6 +103,7 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
         _draw(axes, panel, wide=wide, width=_inches(axes))
         if figure.x:
             axes.set(xlabel=f"{figure.x}, {panel.title}", ylabel=figure.y, title="")
+        _shrink(axes, panel)
         return
     axes.axis("off")
     gaps = _STACK_GAP * (len(figure.panels) - 1)
@@ -110,11 +113,43 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
         height = panel.height or rest
         part = axes.inset_axes((0.0, bottom, 1.0, height), sharex=lowest)
         _draw(part, panel, wide=wide, width=_inches(axes))
+        _shrink(part, panel)
         if lowest is not None:
             part.tick_params(axis="x", length=0, labelbottom=False)
             part.set_xlabel("")
         lowest = lowest or part
         bottom += height + _STACK_GAP
+
+
+def _shrink(axes: Axes, panel: Panel) -> None:
+    """On the small axes of a paper: smaller texts, short labels, and no words on the frame."""
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    width, height = box.width / dpi, box.height / dpi
+    scale = max(width / _SMALL, _SMALLEST)
+    if scale >= 1.0:
+        return
+    axes.tick_params(labelsize=9 * scale)
+    legend, character = axes.get_legend(), scale * _CHARACTER
+    named = legend.get_texts() if legend else []
+    for text in (axes.xaxis.label, axes.yaxis.label, axes.title, *axes.texts, *named):
+        text.set_fontsize(float(text.get_fontsize()) * scale)
+    for text in named:
+        most, name = int((width - 0.4) / character), text.get_text()
+        text.set_text(name if len(name) <= most else f"{name[: most - 1]}…")
+    for label, axis, length in (
+        (axes.xaxis.label, panel.x, width),
+        (axes.yaxis.label, panel.y, height),
+    ):
+        longest = max(map(len, label.get_text().split("\n")))
+        if axis.short and longest * character > 0.9 * length:
+            label.set_text(axis.short)
+    low, high = axes.get_ylim()
+    for one in panel.marks:
+        if one.style.get("xycoords") == ("axes fraction", "data"):
+            # Above its place a line of words needs this part of the height.
+            place, part = one.data[1][1], min((4 + 12 * scale) / 54 / height, 0.5)
+            high = max(high, (place - part * low) / (1 - part))
+    axes.set_ylim(low, high)
 
 
 @contextmanager
@@ -225,7 +260,7 @@ def _set_legend(axes: Axes, panel: Panel, width: float) -> None:
         return
     place: dict[str, Any] = {"loc": panel.legend}
     if panel.legend == "above" or (width <= _NARROW[0] and len(names) > _MANY_NAMES):
-        each = 0.43 + 0.07 * max(map(len, names))  # inches, with the line before a name
+        each = 0.43 + _CHARACTER * max(map(len, names))  # inches, with the line before a name
         place = {
             "loc": "lower left",
             "bbox_to_anchor": (0.0, 1.01),

@@ -134,7 +134,7 @@ def in_guesses(axis: Axis, space_bits: float) -> Axis:
     powers = range(0, tens + 1, math.ceil(tens / 6) or 1)
     ticks = {space_bits - k * math.log2(10): count(10**k) for k in powers}
     label = "guesses that an attacker needs (higher up is worse)"
-    return replace(axis, label=label, ticks=ticks, few=False)
+    return replace(axis, label=label, short="guesses needed", ticks=ticks, few=False)
 
 
 def _aloud(medians: Mapping[int, str]) -> str:
@@ -388,7 +388,7 @@ def copies_axis(
     planned = "in the training data" if audit.canaries_in_corpus else "planned, none put in"
     medians = f",\nand {below[1]}" if below else ""
     label = f"copies {planned} (0: controls){medians}"
-    return Axis(label, limits=limits, ticks=ticks, ruled=not few)
+    return Axis(label, limits, ticks, ruled=not few, short=f"copies (0: controls){medians}")
 
 
 def colour_of_copies(copies: int, groups: Iterable[int]) -> str:

@@ -110,6 +110,17 @@ def halved(
     return start, end
 
 
+UNITS = {"nats": 1.0, "bits": LN2, "decimal logarithms": math.log(10.0)}
+"""The nats in each unit that log-probabilities may have."""
+
+
+def log_softmaxed(rows: NDArray[Any], *, coarse: bool = False) -> str:
+    """The unit in which every row is log-probabilities of everything, as `softmaxed`; or none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        powers = ((unit, np.exp(rows.astype(np.float64) * nats)) for unit, nats in UNITS.items())
+        return next((unit for unit, some in powers if softmaxed(some, coarse=coarse)), "")
+
+
 def softmaxed(rows: NDArray[Any], *, coarse: bool = False) -> bool:
     """Whether every row, of shape (n, classes), lies within [0, 1] and sums to 1.
 

@@ -263,3 +263,28 @@ def test_a_backend_that_matplotlib_does_not_know_ends_no_figure():
     )
     environment = {**os.environ, "MPLBACKEND": "nonsense"}
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+
+@pytest.mark.parametrize(("width", "panels"), [(3.3, 1), (7, 2)])
+def test_no_text_leaves_a_small_figure(audits, width, panels):
+    one = audits["enumerated"]
+    tied = [one, replace(one, model={**one.model, "fingerprint": "f" * 64})]
+    labels = ["dropout 0.0", "a name that is much too long for a column of a paper"]
+    losses = {"kind": "utility", "test_losses": [1.0, 1.0]}
+    for options in ({}, losses):
+        figure = Drawing(figsize=(width, 2.6), layout="constrained")
+        every = [*np.atleast_1d(figure.subplots(1, panels))]
+        for axes in every:
+            plot(tied, axes, labels=labels, **options)
+        if panels > 1 and not options:
+            every[0].clear()
+            plot(one, every[0])
+        figure.draw_without_rendering()
+        drawn = figure.get_tightbbox()  # inches
+        assert min(drawn.x0, drawn.y0, width - drawn.x1, 2.6 - drawn.y1) >= -0.01, options
+        for axes in every:
+            inside = [t for t in axes.texts if t.get_text().startswith("found at the first")]
+            for text in inside:
+                assert text.get_window_extent().y1 <= axes.bbox.y1
+            letters = [t.get_window_extent() for t in axes.texts if t.get_text() in ("A", "B")]
+            assert not (len(letters) == 2 and letters[0].overlaps(letters[1])), options

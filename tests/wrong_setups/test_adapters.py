@@ -23,6 +23,11 @@ class Ends(CharacterLSTM):
         logits, state = super().forward(ids, state)
         return logits.softmax(-1), state
 
+class Bits(CharacterLSTM):
+    def forward(self, ids, state=None):
+        logits, state = super().forward(ids, state)
+        return logits.log_softmax(-1) / 0.6931471805599453, state
+
 class Keeps(CharacterLSTM):
     def forward(self, ids, state=None):
         logits, self.kept = super().forward(ids, None if state is None else self.kept)
@@ -30,6 +35,9 @@ class Keeps(CharacterLSTM):
 
 def softmax(config):
     return Ends(**config)
+
+def bits(config):
+    return Bits(**config)
 
 def keeps(config):
     return Keeps(**config)
@@ -158,6 +166,11 @@ def _digits_in_another_order(desk):
     characters(order).save("other.json")
     asked = ("--start-token", START, "--tokenizer", "other.json")
     return desk.judged("toy", *asked, limits=desk.verified())
+
+
+@made("A16")
+def _module_in_bits(desk):
+    return _built(desk, "bits")
 
 
 def _built(desk, function):
