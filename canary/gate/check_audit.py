@@ -261,9 +261,7 @@ def check(
         raise nothing_to_check(subject)
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
-        groups = groups_of(each, repetitions, require_learned)
-        judged = chain.from_iterable(judge(with_search(each), groups) for judge in judges)
-        mine = (*doubts_before(each, verification), *judged, *controls(each))
+        mine = _asked_of(each, groups_of(each, repetitions, require_learned), judges, verification)
         which = f"audit {number}: " if len(audits) > 1 else ""
         findings += [
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
@@ -289,6 +287,32 @@ def check(
     compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
     notes = (*_notes(audits), *compared, *verdict.notes)
     return _announced(replace(verdict, notes=notes, left_out=left_out))
+
+
+def _asked_of(
+    audit: Audit,
+    groups: Sequence[int],
+    judges: Sequence[_Judge],
+    verification: Verification | None = None,
+) -> list[Finding]:
+    """What limits find in an audit, and what no limit settles."""
+    judged = chain.from_iterable(judge(with_search(audit), groups) for judge in judges)
+    return [*doubts_before(audit, verification), *judged, *controls(audit)]
+
+
+def forecast(audit: Audit, limit: float) -> Verdict:
+    """The verdict of `check` on a limit in bits, if the canaries were in the training data.
+
+    Nobody listens to it.
+
+    Raises
+    ------
+    InputError
+        If no exposure could exceed the limit.
+    """
+    judge = partial(medians, limit=limit, confidence=_MEDIAN_CONFIDENCE)
+    findings = _asked_of(audit, groups_of(audit, None), [judge])
+    return in_training(Verdict(tuple(findings), audits=(audit,)), [audit], None, trusted=True)
 
 
 def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:

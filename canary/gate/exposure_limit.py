@@ -319,7 +319,8 @@ def _cure(
     needed = agreeing((number,), (miss,), confidence=confidence)
     enough = needed is not None and most + unknown >= needed
     if enough and (cure := _draws_cure(exposures, limit, model)):
-        return cure
+        # Those that it separates from the limit may be on either side.
+        return cure.replace("would decide", "may decide")
     more = canaries_to_decide(
         most / max(above + below, 1), at_least=number + 1, miss=miss, confidence=confidence
     )

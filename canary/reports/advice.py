@@ -34,6 +34,13 @@ _COST = re.compile(r"about ([\d,]+) (?:draws|requests)")
 
 def advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     """What to do, the first thing first; with a verdict, what follows from it."""
+    start = audit.start
+    if verdict is None and start is not None and start.rivals and answer(audit).case != "start":
+        return [f"{start.cure[0].upper()}{start.cure[1:]}.", *_advice(audit)]
+    return _advice(audit, verdict)
+
+
+def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     judged = answer(audit)
     outcome = judged.verdict if verdict is None else verdict.outcome
     if judged.verdict == "suspect":
@@ -81,7 +88,9 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     elif verdict is not None:
         open_ = [f for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
         values["never"] = any(map(never_decides, open_))
-        values |= {"again": not open_, "more": open_ and not values["never"]}
+        before = verdict.reason.check == "start token"
+        values |= {"again": not (open_ or before), "more": open_ and not values["never"]}
+        values["before"] = before
         case = "unread" if verdict.reason.check == "training data" else "undecided"
     elif judged.case in ("not_found", "dry_run"):
         case, values["own"] = judged.case, planting(audit) in ("own", "shown")

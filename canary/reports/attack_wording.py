@@ -45,9 +45,8 @@ _OUTCOMES = {
 }
 """What follows from attacks: the label and the tone of a report."""
 
-_ON_AVERAGE = ("Recognized on average, but no single sample for sure", "undecided")
-_OPEN = ("Recognized on average; too few other samples to judge single ones", "undecided")
-"""Of samples that can be identified, where guesses with few mistakes find no more than chance."""
+_BARELY = 0.6
+"""Below this share of right guesses, samples are barely recognized."""
 
 
 def survey_report(
@@ -75,7 +74,7 @@ def survey_report(
     open_to = outcome in ("void", "undecided") and not doubts
     label, tone = _OUTCOMES[outcome]
     if average:
-        label, tone = _ON_AVERAGE if surest is None or surest.shows else _OPEN
+        label, tone = _on_average(survey)
     label = label.replace("sample", _one(kind))
     sentences, one = [*answer], _one(kind)
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
@@ -114,6 +113,9 @@ def survey_report(
             retrain=open_to and retrain,
             open_question=open_to or asked["doubted"],
             proof=(found or calm) and not (doubts or shown),
+            people=f"{100 * survey.corrected().value:.0f}",
+            targets=len(getattr(survey, "targets", ())) if found else 0,
+            several=found and len(getattr(survey, "targets", ())) > 1,
             **asked,
         ),
         actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),
@@ -132,6 +134,15 @@ def survey_report(
         ),
         **fields,
     )
+
+
+def _on_average(survey: Survey[Any]) -> tuple[str, str]:
+    """The label and the tone where guesses with few mistakes find no more than chance."""
+    surest, share = survey.surest(), survey.corrected().value
+    barely, unclear = share < _BARELY, surest is not None and not surest.shows
+    values = {"barely": barely, "often": not (barely or unclear), "unclear": unclear and not barely}
+    label = sentence("survey.label", people=f"{100 * share:.0f}", **values)
+    return label, "" if barely else "undecided"
 
 
 def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
@@ -166,9 +177,13 @@ def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
 
 def named(attack: str) -> str:
     """An attack in a sentence: its name, and in brackets what it reads."""
+    reads = said("attack.reads", **_flags(attack))
+    return " ".join([_quoted(attack), *(f"({words_of(words)})" for words in reads)])
+
+
+def _flags(attack: str) -> dict[str, bool]:
     base = attack.removesuffix("-one-threshold").replace("-", "_").replace("+", "")
-    flags = {base: True, "models": base in ("R", "D", "L") or base.startswith(("lira", "rmia"))}
-    return " ".join([_quoted(attack), *(f"({words_of(w)})" for w in said("attack.reads", **flags))])
+    return {base: True, "models": base in ("R", "D", "L") or base.startswith(("lira", "rmia"))}
 
 
 def _quoted(attack: str) -> str:
@@ -183,10 +198,19 @@ def surest_sentence(surest: Surest, kind: str, how: str) -> str:
     """
     tpr, others = surest.tpr, _others(kind)
     return sentence(
-        "survey.surest", **{how: True}, some=in_people(tpr.value), what=f"training {others}",
+        "survey.surest", **{how: True}, chance=how in ("average", "calm"),
+        some=in_people(tpr.value), what=f"training {others}",
         others=others, one=f"training {_one(kind)}", rarely=rarely(surest.fpr, others),
         rate=in_people(surest.fpr).lower().removeprefix("about "),
+        found=_of(surest.tpr.value, surest.fpr), blind=_of(surest.fpr, surest.fpr),
     )  # fmt: skip
+
+
+def _of(share: float, fpr: float) -> str:
+    """``about 2 in 100``: of as many as a false positive rate is a part of, at least 100."""
+    whole = max(100, round(1 / fpr))
+    found = round(whole * share)
+    return f"{'about ' if share != fpr else ''}{count(found)} in {count(whole)}"
 
 
 def in_people(share: float) -> str:
@@ -219,7 +243,9 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
     surest, mean = survey.surest(), survey.corrected()
     if surest is not None:
         note = sentence(
-            "survey.tile", sure=surest.beats_guessing, rarely=rarely(surest.fpr, _others(kind)),
+            "survey.tile", coarse=surest.fpr > min(survey.attacked[0].rates_found()),
+            others=_others(kind), sure=surest.beats_guessing,
+            rarely=rarely(surest.fpr, _others(kind)),
             rate=percent_of(surest.fpr, digits=None),
         )  # fmt: skip
         yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of {_others(kind)}", note)
@@ -273,6 +299,11 @@ def found_blocks(
         "survey.reached", confidence=percent_of(survey.confidence, digits=None),
         attacks=len(survey.attacked), several=len(survey.attacked) > 1,
         undrawn=", ".join(one.name for one in undrawn),
+        letters="; ".join(
+            f"{one.name} reads {sentence('attack.reads', **_flags(one.name))}"
+            for one in reached
+            if one.name in ("P", "S", "R")
+        ),
         empty=", ".join(one.name for one in reached if not one.found.value), words=beside,
         surest=surest, what=f"training {_others(kind)}",
         rarely="" if fpr is None else rarely(fpr, _others(kind)),
@@ -289,10 +320,10 @@ def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None
     return curve.tpr_at_fpr(fpr, confidence=confidence) if fpr * curve.nonmembers >= 1 else None
 
 
-def sizes_of(member: NDArray[np.bool_]) -> dict[str, str]:
+def sizes_of(member: NDArray[np.bool_], kind: str) -> dict[str, str]:
     """How many samples of each kind there are."""
     members, others = (count(int(flags.sum())) for flags in (member, ~member))
-    return {"Training samples (members)": members, "Others (non-members)": others}
+    return {f"Training {_others(kind)} (members)": members, "Others (non-members)": others}
 
 
 def attack_columns(survey: OneTargetSurvey) -> tuple[str, ...]:

@@ -111,7 +111,7 @@ def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Fi
             drawn=any(e.confidence is not None for e in exposures),
             format=audit.formats[at].masked,
         ),
-        recovery_table(audit, at),
+        recovery_table(audit, at, limit_bits),
     )
 
 

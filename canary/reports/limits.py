@@ -10,13 +10,14 @@ from typing import Any
 from canary.audits.audit_result import Audit, CanaryResult, combined_p
 from canary.audits.search_ranks import with_search
 from canary.errors import InputError
-from canary.gate.exposure_limit import medians
+from canary.gate.check_audit import forecast
 from canary.gate.verdict import Finding, Verdict
 from canary.reports.document import Text, basis, said_in_one, sentence
 from canary.reports.recovery import Recovery, counts, easiest
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
+from canary.tokens.starts import shown_before, shown_start
 
 _PLANTED = "the planted secrets were in the training data"
 
@@ -37,11 +38,38 @@ def label_of(verdict: Verdict) -> str:
             "training data": "nothing shows that the model read the secrets",
             "controls": "do not rely on this audit",
             "exposure": _why_open(reason),
+            "start token": "one question to the engineers is open"
+            if _alone(reason, verdict)
+            else "it is not known what came before the secrets",
+            "context": "the test left out what came before the secrets",
         }
         return f"Undecided: {known.get(reason.check, 'not enough data to decide')}"
     easier = reason.check == "exposure"
     why = "easier to find than the limit allows" if easier else "not within the limit that was set"
     return f"Not passed: {why}"
+
+
+def _alone(reason: Finding, verdict: Verdict) -> bool:
+    """Whether nothing else is undecided."""
+    return not any(f.outcome == "undecided" and f is not reason for f in verdict.findings)
+
+
+def _before(verdict: Verdict) -> dict[str, Any]:
+    """What may have come before each secret, and what the test put there, in plain words."""
+    start = next((a.start for a in verdict.audits if a.start and a.start.rivals), None)
+    if start is None or verdict.reason.check != "start token":
+        return {"before": False}
+    rival, group = start.rivals[0], "the planted secrets"
+    if rival.repetitions is not None:
+        group = f"the secrets that appeared {copies(rival.repetitions)}"
+    other = _NAMED.get(shown := shown_before(rival.token, rival.context, bare=rival.bare), shown)
+    chosen = _NAMED.get(shown := shown_start(start.token), shown)
+    sure = _alone(verdict.reason, verdict) and not start.context
+    values = {"before": True, "group": group, "named": chosen, "within": sure}
+    return {**values, "rival": other}
+
+
+_NAMED = {r"'\n'": "a line break", "' '": "a space", r"'\n' and ' '": "a line break and a space"}
 
 
 def _why_open(reason: Finding) -> str:
@@ -137,8 +165,6 @@ def only_some_learned(audit: Audit) -> str:
 STRICT_BITS, LOOSE_BITS = 4.0, 10.0
 """Limits to choose from: what chance explains, and what a few tries do not reach."""
 
-_CONFIDENCE = 0.9
-
 
 def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
     """The values ``choose`` and ``would``: limits in guesses, and which models pass them.
@@ -174,16 +200,16 @@ def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
     """Which models would pass a limit on the typical secret of each group, in clauses."""
     outcomes: dict[str, list[str]] = {}
     for name, audit in audits:
-        groups = [n for n in audit.by_repetitions() if n]
         try:
-            found = medians(with_search(audit), groups, bits, confidence=_CONFIDENCE)
+            verdict = forecast(audit, bits)
         except InputError:  # no secret of so small a space can be above it
             return ""
-        all_of = {finding.outcome for finding in found}
-        order = ("memorized", "undecided", "passed")
-        outcome: str = next(o for o in order if o in all_of)
-        if outcome == "undecided" and not any(map(takes_more_secrets, found)):
-            outcome = "coarse"
+        outcome: str = verdict.outcome
+        if outcome == "undecided":
+            left = {f.check for f in verdict.findings if f.outcome == "undecided"}
+            few = any(map(takes_more_secrets, verdict.findings))
+            coarse = "coarse" if "exposure" in left else "unsettled"
+            outcome = "before" if left == {"start token"} else "undecided" if few else coarse
         outcomes.setdefault(outcome, []).append(name)
     return ", and ".join(
         sentence("limit.would", models=" and ".join(names), **{outcome: True})
@@ -264,6 +290,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     found = Recovery(there, reason.limit or 0.0)
     unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")
     ends = bool(counted and verdict.outcome == "undecided" and reason.lower is not None)
+    before = _before(verdict)
     yield said_in_one(
         f"limit.{verdict.outcome}", counted=counted, which=_which(reason, largest=largest),
         guesses=takes, worst=counted and not largest and not memorized and worst,
@@ -273,7 +300,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         reason=_plain(reason.sentence), unread=unread, ends=ends,
         coarse=ends and not takes_more_secrets(reason), never=ends and never_decides(reason),
         few=ends and takes_more_secrets(reason) and not never_decides(reason),
-        other=not (unread or ends),
+        typical=ends and not largest, other=not (unread or ends or before["before"]), **before,
         low=ends and count(guesses_of(math.log2(size) - (reason.upper or 0.0))),
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
@@ -291,8 +318,10 @@ def judged(verdict: Verdict) -> Iterator[Text]:
             yield said_in_one("limit.within", above=above, number=above)
         elif said_of_it.verdict in ("memorized", "suspect") and not (counted and memorized):
             limit = limit_bits(verdict)
-            if said_of_it.verdict == "suspect" or not ends:
+            if said_of_it.verdict == "suspect" or not (ends or before["before"]):
                 yield counts(audit, limit) or said_of_it.sentence
+            else:
+                yield said_in_one("limit.learned")
 
 
 def _which(reason: Finding, *, largest: bool) -> str:

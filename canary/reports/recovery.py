@@ -20,9 +20,6 @@ from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import copies, count, plural
 
-COLUMNS = ("Copies", "Secrets", "Found", "Guesses needed (median)", "Exposure, bits (median)")
-"""Of `rows`."""
-
 _MOST_GROUPS = 4
 
 
@@ -253,18 +250,22 @@ def _of_injected(audit: Audit, limit_bits: float | None) -> Text:
     )  # fmt: skip
 
 
-def table(audit: Audit, at: int) -> Table:
-    """The canaries of one format by number of copies."""
+def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
+    """The canaries of one format by number of copies: found, or easier to find than a limit."""
     rows = []
+    within = (
+        f"Found within {first_guesses(audit)}" if limit_bits is None else "Easier than the limit"
+    )
+    columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)")
     for planted, group in audit.by_repetitions(at).items():
-        exposures, found = [c.exposure for c in group], Recovery(group)
+        exposures, found = [c.exposure for c in group], _recovery(group, limit_bits)
         median, bound = median_bits(exposures)
         more = len(found.sure) + len(found.open)
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
         label = count(planted) if planted else "0 (never planted)"
         rows.append((label, count(len(group)), known, median_guesses(exposures),
                      f"{'at least ' if bound else ''}{median:z.2f}"))  # fmt: skip
-    return Table("Guesses that an attacker needs, by number of copies", COLUMNS, rows)
+    return Table("Guesses that an attacker needs, by number of copies", columns, rows)
 
 
 def median_guesses(exposures: Sequence[Exposure]) -> str:

@@ -87,7 +87,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         f"Can training samples of {called(about['Model'])} be recognized?",
         answer,
         kind="shadow",
-        about=about | sizes_of(survey.target.member[0]),
+        about=about | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found_blocks(survey, "shadow"), *([private] if private else [])],
         actions=actions,
@@ -297,7 +297,7 @@ def texts_report(survey: TextSurvey) -> Report:
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         shown=survey.dataset() == "seen",
         tiles=() if void or survey.doubts else tiles,
-        about=about | sizes_of(survey.member),
+        about=about | sizes_of(survey.member, "texts"),
         outcome=found_blocks(survey, "texts", _alone(survey)),
         actions=actions,
     )

@@ -155,8 +155,8 @@ class StartChoice(Record, written=(..., "settled")):
         if not self.rivals:
             return f"{cure}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
-            f"{cure}. If it put {shown_start(self.token)} there, the canaries were learned all "
-            "the same; canary check --undecided pass accepts that"
+            f"{cure}. If it put {shown_start(self.token)} there, these numbers are right, and "
+            "canary check --undecided pass accepts them"
         )
 
     def _why_note(self) -> str:

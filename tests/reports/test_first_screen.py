@@ -118,7 +118,7 @@ CASES = {
         NOBODY,
         "None of the 4 planted secrets was found within the first 1,000,000 guesses. "
         "Blind guessing takes 500,000,000 guesses on average for each of them. Of 4 secrets that "
-        "were not to be planted (controls), none was found.",
+        "were never planted (controls), none was found.",
         "Choose 62,500,000 guesses of 1,000,000,000 if attackers can try as often as they like",
     ),
     "more copies do not help": (
@@ -159,7 +159,7 @@ CASES = {
     "controls alarm": (
         exact({0: [20.0] * 3, 1: [20.0] * 3}),
         "Do not rely on this audit",
-        "Of 3 secrets that were not to be planted (controls), 3 were found. They look learned as "
+        "Of 3 secrets that were never planted (controls), 3 were found. They look learned as "
         "well, so do not rely on the counts above.",
         "Do not use this report, and do not release the model on it.",
     ),
@@ -348,7 +348,7 @@ def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
     assert "That takes a new training with more planted secrets" in actions
     assert "repeat the test" not in actions
     _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
-    assert "A more exact measurement may decide" in text
+    assert "A more exact measurement comes first." in text
     assert "Ask the engineers to repeat the test as below." in actions
 
 

@@ -136,10 +136,11 @@ CASES = {
         of_texts,
         "No attack succeeded",
         "The attack does not recognize training texts better than guessing does. On average, it "
-        "picked the training text in 49.5 % of pairs, where guessing has 50 %. An attacker who is "
-        "wrong about at most 1 in 10 other texts finds hardly more than guessing does. This "
-        "counts only if the members are what the model was "
-        "trained on, and no other text is a copy of a member or nearly one.",
+        "picked the training text in 49.5 % of pairs, where guessing has 50 %. If the attacker "
+        "may be wrong about only 1 in 10 other texts, they find about 11 in 100 training texts. "
+        "Blind guessing finds 10 in 100: the difference may be chance. This counts only if the "
+        "members are what the model was trained on, and no other text is a copy of a member or "
+        "nearly one.",
         "Before you rely on this, ask for a positive control: a model that was trained for many "
         "epochs on a few texts, and tested in the same way. The attacks must find its training "
         "texts. Keep this report with the model",
@@ -183,9 +184,10 @@ CASES = {
     ),
     "classifier, on average": (
         of_losses_on_average,
-        "Recognized on average, but no single sample for sure",
-        "But no single training sample is recognized for sure: an attacker who is wrong about "
-        "at most 1 in 100 other samples finds hardly more than guessing does.",
+        "Training samples are recognized, but none for sure: guesses are right in 75 of 100 cases "
+        "(a coin: 50)",
+        "But no single training sample is recognized for sure. If the attacker may be wrong about "
+        "only 1 in 100 other samples, they find",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
     "classifier, nothing found": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -9,7 +10,11 @@ from gate_audits import exact, extraction
 
 from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
+from canary.reports.limits import limit_choice
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
+from canary.scoring.start_notes import RivalStart, StartChoice
 
 NASTY = "<b>|[x](http://example.org)|</b> ]]> & `code`\x1b[31m\n# heading\ufffe\x00"
 
@@ -48,6 +53,23 @@ def test_junit_golden():
     suite = ET.fromstring(junit(made("pass"))).find("testsuite")
     assert (suite.get("failures"), suite.get("skipped")) == ("1", "1")
     assert cases(made("pass"))[1].find("skipped") is not None
+
+
+def test_what_a_report_says_of_a_limit_is_what_the_check_then_says():
+    audit = exact({1: [1.0] * 4, 16: [5.0] * 4, 0: [1.0] * 4})
+    rival = RivalStart("\n", 16, 9.0, 5.0, 1e-6, " ")
+    open_ = replace(audit, start=StartChoice("\n", "evidence", rivals=(rival,)))
+    for one, outcome, words in (
+        (audit, "passed", "pass."),
+        (open_, "undecided", "what came before"),
+    ):
+        assert check(one, max_exposure_bits=10, trust_injection=True).outcome == outcome
+        assert words in limit_choice([("this model", one)])["would"]
+    made = report_of(check(open_, max_exposure_bits=10, trust_injection=True))
+    assert made.label == "Undecided: one question to the engineers is open"
+    said = words_of(made.sentences[0])
+    assert "look easier to find after a line break and a space. If it was a line break, the" in said
+    assert words_of(report_of(open_).actions[0]).startswith("Audit again with --start-token")
 
 
 def test_untrusted_text_stays_text():
