@@ -85,6 +85,9 @@ def __getattr__(name: str) -> object:
 
         near = " or ".join(near_names(name, _HOMES))
         meant = f"; did you mean {near}?" if near else ""
+        if name.startswith("compar"):
+            meant = "; audits are compared by report([a, b], path), plot([a, b]) and "
+            meant += "check(a, baseline=b)"
         raise AttributeError(f"module 'canary' has no attribute {name!r}{meant}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value

@@ -178,5 +178,5 @@ def baseline_in(given: Baseline | str | os.PathLike[str]) -> Baseline:
     """A baseline, or that in a file."""
     if isinstance(given, Baseline):
         return given
-    cure = "give the file of a baseline, or what Baseline.load returned"
+    cure = "give audits, the file of a baseline, or what Baseline.load returned"
     return Baseline.load(file_path(given, "baseline", cure=cure))

@@ -77,7 +77,7 @@ def check(
     statistic: Statistic = "median",
     max_p: float | None = None,
     no_extraction: bool = False,
-    baseline: Baseline | str | os.PathLike[str] | None = None,
+    baseline: Baseline | Audit | Sequence[Audit] | str | os.PathLike[str] | None = None,
     max_epsilon: float | None = None,
     canaries: CanarySet | None = None,
     delta: float = 0.0,
@@ -124,7 +124,7 @@ def check(
         members at once): *failed* if its p-value is, else *undecided*.
     no_extraction : bool
         *memorized* if the audit brought an injected canary out of the model.
-    baseline : Baseline or path, optional
+    baseline : Baseline, path, Audit or sequence of Audit, optional
         *memorized* if canaries are more exposed than there (`canary.gate.regression`);
         *undecided* if canaries were learned there and none is here.
     max_epsilon : float, optional
@@ -270,7 +270,7 @@ def check(
     findings += counted
     compared: list[str] = []
     if baseline is not None:
-        baseline, now = baseline_in(baseline), Baseline.of(audits)
+        baseline, now = _baseline(baseline), Baseline.of(audits)
         alike = (
             groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
         )
@@ -376,6 +376,11 @@ def new_baseline(
             if finding.outcome != "passed":
                 raise EstimationError(finding.sentence, cure=finding.cure, where="baseline")
     return Baseline.of(audits)
+
+
+def _baseline(given: Any) -> Baseline:
+    """A baseline, that in a file, or that of audits."""
+    return new_baseline(given) if isinstance(given, Audit | list | tuple) else baseline_in(given)
 
 
 def _audits(given: object) -> tuple[Audit, ...]:

@@ -128,8 +128,11 @@ class Document(Record):
         cls._kind, cls._schema, cls._cure = kind, schema, cure
 
     @sealed
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result as versioned JSON, atomically, readable by its owner only."""
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the result as versioned JSON, atomically, readable by its owner only.
+
+        Only `CanarySet.save` asks for `force` to replace a file; others take it and replace.
+        """
         dump_document(path, self._kind, self._schema, self.to_dict(), private=True)
 
     @classmethod

@@ -47,6 +47,9 @@ _HOMES = {
 _REGISTRIES: dict[type, Registry[_Blocks]] = {}
 _MAKERS: dict[tuple[type, _Blocks], _Maker] = {}
 
+Unit = Literal["bits", "guesses"]
+"""What exposures are drawn in."""
+
 Kind = Literal["exposure", "histogram", "utility"]
 """What can be drawn of audits."""
 
@@ -59,6 +62,7 @@ class PlotOptions:
     format: int = 0
     repetitions: int | None = None
     skew_normal: bool = False
+    axis: Unit | None = None
 
 
 @singledispatch

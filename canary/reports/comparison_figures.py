@@ -69,7 +69,7 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
         free = [n for n in injected if not view.at_ceiling(n)] or injected
         figure = utility_figure(view, [options.repetitions or free[-1]])
     else:
-        figure = exposures_figure(view)
+        figure = exposures_figure(view, in_bits=options.axis == "bits")
     key = []
     for one in group:
         label = clean(one.label)
@@ -79,7 +79,7 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
     return replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
 
 
-def exposures_figure(view: View) -> Figure:
+def exposures_figure(view: View, *, in_bits: bool = False) -> Figure:
     """Median exposure against number of copies, a line for each of some alike audits.
 
     Uprights go from the smallest to the largest exposure, and a triangle is a lower bound.
@@ -115,12 +115,12 @@ def exposures_figure(view: View) -> Figure:
         view.space_bits,
         f"{name} (bits)",
         highest,
-        words=None if view.skew_normal else ("found at the first guess", ""),
+        words=None if view.skew_normal or in_bits else ("found at the first guess", ""),
     )
     if view.skew_normal:  # no exposure can be up there
         above = view.space_bits, y_axis.limits[1]
         limits.append(mark("axhspan", *above, color=BAND, linewidth=0))
-    else:
+    elif not in_bits:
         y_axis = in_guesses(y_axis, view.space_bits)
     right = places[-1] + max(0.5 * widths[-1], 0.1)
     left, beyond = places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1)

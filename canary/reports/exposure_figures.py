@@ -68,7 +68,8 @@ def audit_figure(audit: Audit, options: PlotOptions) -> Figure:
     check_format(audit, options.format)
     if options.kind == "utility":
         raise InputError("utility is for comparing, and there is one audit", cure="give several")
-    draw = histogram_figure if options.kind == "histogram" else exposure_figure
+    draw = guesses_figure if options.axis == "guesses" else exposure_figure
+    draw = histogram_figure if options.kind == "histogram" else draw
     return draw(audit, options.format)
 
 
@@ -98,11 +99,10 @@ def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Fi
         for copies, group in groups.items()
     }
     exposures = [c.exposure for c in audit.canaries if c.format == at]
-    blind = count(max(size // 2, 1))
     return Figure(
         f"guesses {at}",
         f"Guesses that an attacker needs, by number of copies. Median, {_aloud(medians)}. Blind "
-        f"guessing takes {blind} on average.",
+        f"guessing takes {count(max(size // 2, 1))} on average.",
         [_by_copies(audit, at, _guesses_axis(size, limit_bits), medians, "median guesses")],
         said_in_one(
             "guesses.caption",

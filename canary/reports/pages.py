@@ -18,7 +18,7 @@ from canary.records.about import Named
 from canary.records.files import FIGURES, MARKDOWN, PAGES, atomic_write
 from canary.records.sealing import sealed
 from canary.records.validation import brief, file_path, one_of, one_or_more
-from canary.reports.builders import Kind, PlotOptions, figure_of, report_of
+from canary.reports.builders import Kind, PlotOptions, Unit, figure_of, report_of
 from canary.reports.document import Figure, Report, Text
 from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib, svg_of
 from canary.reports.palette import DARK, LIGHT
@@ -49,7 +49,8 @@ def report(
     Parameters
     ----------
     result : a result, or a sequence of Audit
-        What a function of canary returned, or several audits to compare.
+        What a function of canary returned, or several audits to compare; of a dict of them, the
+        keys are labels.
     path : path-like
         The file to write; its folder must exist. One that ends in ``.md`` is Markdown, for the
         summary of a CI job: without the sections for specialists.
@@ -85,6 +86,7 @@ def report(
     PosixPath('plan.html')
     """
     target = file_path(path, "path", cure="give the file that the report is to be in")
+    result, labels = _labelled(result, labels)
     names = {"model_name": model_name, "corpus_name": corpus_name, "auditor": auditor}
     found = shown(_named(result, names), labels, test_losses)
     if target.suffix.lower() == ".md":
@@ -94,6 +96,13 @@ def report(
     else:
         atomic_write(target, page_of(report_of(found)), private=True, replaces=PAGES)
     return target
+
+
+def _labelled(result: Any, labels: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+    """The audits of a dict, and its keys as labels."""
+    if labels is None and isinstance(result, Mapping) and result:
+        return [*result.values()], [*map(str, result)] if len(result) > 1 else None
+    return result, labels
 
 
 def _several(result: Any) -> TypeGuard[Sequence[Any]]:
@@ -154,6 +163,7 @@ def plot(
     format: int = 0,
     repetitions: int | None = None,
     skew_normal: bool = False,
+    axis: Unit | None = None,
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
     path: str | os.PathLike[str] | None = None,
@@ -163,9 +173,9 @@ def plot(
     Parameters
     ----------
     result : a result, or a sequence of them
-        What a function of canary returned, or several audits; of attacks on many models
-        several `Across`, `Growth` or `NullLosses`. Only audits and histories have the options
-        below.
+        What a function of canary returned, or several audits, also by label in a dict; of
+        attacks on many models several `Across`, `Growth` or `NullLosses`. Only audits and
+        histories have the options below.
     ax : matplotlib.axes.Axes, optional
         Where to draw; on a figure of its own unless given. Its background should be light.
     kind : {"exposure", "histogram", "utility"}
@@ -182,6 +192,8 @@ def plot(
     skew_normal : bool
         Of several audits or a history, draw the estimates off the skew-normal curves, which
         are numbers where draws give only bounds.
+    axis : {"bits", "guesses"}, optional
+        The unit of exposure: bits for one audit and guesses for several, unless given.
     labels, test_losses : sequence, optional
         As in `canary.report`, for several audits.
     path : path-like, optional
@@ -206,7 +218,7 @@ def plot(
     >>> axes.get_xlabel()  # doctest: +SKIP
     'median exposure (bits)'
     """
-    options = PlotOptions(kind, format, repetitions, skew_normal)
+    options = PlotOptions(kind, format, repetitions, skew_normal, axis)
     figure = _figure(result, options, labels, test_losses)
     if path is not None:
         _write(figure, path)
@@ -271,6 +283,8 @@ def _figure(
     test_losses: Sequence[float | None] | None,
 ) -> Figure:
     one_of(options.kind, "figure", get_args(Kind))
+    one_of(options.axis or "bits", "axis", get_args(Unit))
+    result, labels = _labelled(result, labels)
     items = result if _several(result) else [result]
     audits = all(isinstance(item, Audit) for item in items)
     if audits or labels is not None or test_losses is not None:

@@ -146,7 +146,8 @@ class StartChoice(Record, written=(..., "settled")):
     def cure(self) -> str:
         """How the choice is settled by someone who knows the training."""
         others = " or ".join(dict.fromkeys(rival.flag for rival in self.rivals))
-        cure = f"audit again with {others or '--start-token TOKEN'} if training put that there"
+        cure = f"audit again with {others or '--start-token TOKEN'} (in Python start_token) "
+        cure += "if training put that there"
         if not self.context:
             cure += (
                 ", or with --context TEXT if longer text came before the canary (a chat template "

@@ -156,6 +156,7 @@ class Shown:
             """An error that says what there is; called only for names that are not."""
             names = [n for n in getattr(type(self), "__dataclass_fields__", ()) if n[0] != "_"]
             among = f"; its fields are {', '.join(names)}" if names and name[:1] != "_" else ""
+            among = "; its table is to_frame()" if name.startswith("to_") else among
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{among}")
 
     def summary(self) -> str:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from gate_audits import SIZE, exact, of_groups, trusting
 
+import canary
 from canary.audits.group_medians import ceilings
+from canary.errors import InputError
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
 from canary.reports.comparison_report import comparison_report
 from canary.reports.document import words_of
-from canary.reports.pages import plot
+from canary.reports.pages import plot, report
 from canary.reports.sentences import answer
 from canary.statistics.exposures import exposure_by_draws, exposure_by_rank
 
@@ -100,3 +102,26 @@ def test_a_summary_with_a_bound_has_intervals_of_all():
     assert metrics["canary/exposure_4_copies_lower"] < metrics["canary/exposure_4_copies"]
     assert metrics["canary/exposure_4_copies"] < metrics["canary/exposure_4_copies_upper"]
     assert " to " not in of_groups({4: known}).summary().split("median")[1].split("bits")[0]
+
+
+def test_several_audits_in_python_words(tmp_path):
+    """Names that are guessed, dicts with labels, audits as a baseline, one unit in all figures."""
+    a, b = (
+        exact({16: [bits] * 8}, fingerprint=name * 64) for bits, name in ((3.0, "a"), (9.0, "b"))
+    )
+    with pytest.raises(AttributeError, match=r"report\(\[a, b\], path\).*baseline=b"):
+        canary.compare  # noqa: B018
+    with pytest.raises(AttributeError, match="its table is to_frame"):
+        a.to_dataframe()
+    a.save(tmp_path / "a.json", force=True)
+    assert trusting(b, baseline=[a]).outcome == trusting(b, baseline=a).outcome == "memorized"
+    with pytest.raises(InputError, match="give audits, the file"):
+        trusting(b, baseline=3)
+    axes = plot({"first": a, "second": b}, axis="bits")
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["A: first", "B: second"]
+    assert axes.get_ylabel() == "median exposure (bits)"
+    assert plot([a], axis="guesses").get_ylabel().startswith("guesses")
+    page = report({"first": a, "second": b}, tmp_path / "page.md").read_text()
+    assert "A (first)" in page or "second" in page
+    with pytest.raises(InputError, match="unknown axis"):
+        plot(a, axis="nats")
