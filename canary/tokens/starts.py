@@ -52,7 +52,10 @@ def possible_starts(tokenizer: Tokenizer, vocabulary: int) -> dict[str | None, t
     special = [token["content"] for token in added if token.get("special")]
     find = getattr(tokenizer, "token_id", None)
     usual = [name for name in USUAL_STARTS if find is not None and find(name) is not None]
-    for name in (_NEWLINE, *special, *usual):
+    spec = (getattr(tokenizer, "spec", None) or {}).get("model") or {}
+    # Of ids of characters, names such as <eot> are special though nothing says so.
+    names = [k for k in spec.get("vocab", ()) if len(k) > 1] if spec.get("merges") == [] else []
+    for name in (_NEWLINE, *special, *usual, *names):
         try:
             start = CandidateEncoder(tokenizer, name).start
         except InputError:  # no single token
