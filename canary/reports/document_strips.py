@@ -12,7 +12,7 @@ from canary.reports.document import Axis, Figure, Mark, Panel, Table, sentence
 from canary.reports.palette import dots
 from canary.statistics.numbers import count
 
-_MOST_DOCUMENTS = 20
+MOST_DOCUMENTS = 20
 _LONGEST_TICK = 24  # characters
 
 
@@ -93,5 +93,5 @@ def worst(kind: Places, out: NDArray[np.bool_]) -> list[int]:
     """Numbers of the documents of which the largest share comes out."""
     names, place = np.unique(kind.document, return_inverse=True)
     shares = np.bincount(place, weights=out) / np.bincount(place)
-    order = np.argsort(-shares, kind="stable")[:_MOST_DOCUMENTS]
+    order = np.argsort(-shares, kind="stable")[:MOST_DOCUMENTS]
     return [int(number) for number in names[order]]

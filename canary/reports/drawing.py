@@ -235,7 +235,7 @@ def _set_axis(axes: Axes, name: str, axis: Axis) -> None:
     if axis.log and ticks is None:
         low, high = (math.log10(end) for end in side.get_view_interval())
         powers = [10.0**k for k in range(math.ceil(low), math.floor(high) + 1)]
-        ticks = {power: f"{power:g}" for power in powers}
+        ticks = {power: f"{power:g}" for power in powers[:: math.ceil(len(powers) / 4) or 1]}
     if ticks is not None:
         limits = side.get_view_interval()
         side.set_ticks(list(ticks), list(ticks.values()))

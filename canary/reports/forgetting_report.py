@@ -221,6 +221,7 @@ def forgetting_figure(result: Forgetting, _: PlotOptions | None = None) -> Figur
         words=f"Distribution of the losses of each model on the query set. {beside.words}",
         panels=[Panel(curves, loss, share, legend="best"), *beside.panels],
         caption=said_in_one("forgetting.caption", chance=f"{result.chance:.3f}"),
+        table=None,  # that of what came out
     )
 
 

@@ -26,12 +26,12 @@ from canary.reports.document import (
 )
 from canary.reports.document_strips import strips
 from canary.reports.palette import CONTROL, CURVE, dots
+from canary.reports.share_tables import shares_table
 from canary.reports.verbatim_report import (
     FILES_FIRST,
     PASSAGES,
     answer_of,
     doubtful_files,
-    shares_table,
 )
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
@@ -44,7 +44,7 @@ def samples_report(result: Sampled) -> Report:
     found, key = result.came_out(), _key(result)
     label, tone = {
         "planted": ("Planted secrets come out", "memorized"),
-        "luck": ("Planted secrets came out, perhaps by chance", "undecided"),
+        "luck": ("Planted secrets came out: a warning, and no proof", "undecided"),
         "secret": ("No planted secret came out", "undecided"),
         **PASSAGES,
         "none": ("No passage came out", "undecided"),
@@ -56,7 +56,7 @@ def samples_report(result: Sampled) -> Report:
     swapped, other = doubtful_files(result, found, key)
     if files := swapped or other:
         label, tone = FILES_FIRST
-    about = about_of(result, corpus="Texts")
+    about = about_of(result, corpus="Training data" if result.planted else "Texts")
     about["Server"] = str(result.model["server"])
     about["Asked"] = "as a chat" if result.settings["chat"] else "to continue a text"
     return Report(
@@ -68,7 +68,7 @@ def samples_report(result: Sampled) -> Report:
                 f"samples.{key}", hits=texts.hits, windows=texts.windows,
                 secrets=plural(texts.windows, "secret" if natural else "planted secret"),
                 documents=texts.documents, samples=result.samples,
-                upper=f"{100 * result.undetected:.2g} %", ends=percent_said(texts),
+                upper=f"{100 * result.interval(0)[1]:.2g} %", ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
             ),
             *_by_copies_said(result),
@@ -79,7 +79,8 @@ def samples_report(result: Sampled) -> Report:
             "this result",
         ),
         decide=said(
-            "samples.decide", none=not texts.hits, out=bool(texts.hits) and key != "luck",
+            "samples.decide", none=not texts.hits, came=texts.hits,
+            out=bool(texts.hits) and key != "luck",
             luck=key == "luck",
             planted=texts.hits and key == "planted" and not natural,
             natural=texts.hits and natural, passages=texts.hits and not result.planted,
@@ -92,7 +93,7 @@ def samples_report(result: Sampled) -> Report:
             unclear=key == "unclear", luck=key == "luck",
         ),
         about=about,
-        outcome=[samples_figure(result)],
+        outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],
         unsaid=said("samples.unsaid"),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
@@ -137,7 +138,7 @@ def _counts(result: Sampled) -> str:
     return ", ".join(
         f"{count(sum(hit > 0 for hit in hits))} of {count(len(hits))} that "
         + (f"appeared {copied(copies)}" if copies else "were never planted")
-        for copies, hits in _groups(result)
+        for copies, hits in sorted(_groups(result), reverse=True)
     )
 
 
@@ -192,7 +193,7 @@ def how(result: Sampled) -> Iterator[Block]:
     if result.chance:
         facts["p of the secrets"] = probability(result.chance.p_value)
     if answered := result.model.get("answered as"):
-        facts["Answered as"] = str(answered)
+        facts["Name of the model on the server"] = str(answered)
     if not result.planted:
         facts |= {"Prefix (words)": str(given["prefix"]), "Suffix (words)": str(given["suffix"])}
     yield Facts(facts)
@@ -236,6 +237,7 @@ def _secrets(result: Sampled) -> Figure:
                     marks.append(mark("vlines", [x], [low], [high], color=colour, linewidth=1))
                 share = 100 * hits / result.samples
                 marks.append(dots([x], [share], 22, colour, hollow=not hits, label=""))
+    most = max(100 * result.interval(max(max(kind.hits) for kind in kinds))[1], unseen)
     found = result.came_out().texts
     ticks = {float(place): count(copies) for place, copies in enumerate(groups)}
     return Figure(
@@ -245,7 +247,7 @@ def _secrets(result: Sampled) -> Figure:
             Panel(
                 marks,
                 Axis("copies in the training data (0: controls)", ticks=ticks, ruled=False),
-                Axis("answers with the secret (%)", limits=(0, None)),
+                Axis("answers with the secret (%)", limits=(-0.04 * most, 1.05 * most)),
                 grid="y",
                 legend="above",
             )

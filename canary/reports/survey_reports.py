@@ -188,6 +188,7 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
     rows: list[tuple[str, ...]] = [
         (f"{low:.2f} to {high:.2f}", count(int(m)), count(int(n)))
         for low, high, m, n in zip(edges[:-1], edges[1:], inside, outside, strict=True)
+        if m or n
     ]
     trust = calibration_sentence(survey.reliability, confidence=survey.confidence)
     yield replace(

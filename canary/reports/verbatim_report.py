@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.models.decoding import NAMED
-from canary.passages.extractable import Extractable, Way, percent_said, share_percent
+from canary.passages.extractable import Extractable, percent_said, share_percent
 from canary.passages.result import CHANCE, SHOWN_TRIES, SWAPPED, Verbatim
 from canary.passages.sampled import Sampled
 from canary.passages.tries import comes_out
@@ -29,11 +29,13 @@ from canary.reports.document import (
     said,
     sentence,
 )
-from canary.reports.document_strips import cell_of, strips, worst
+from canary.reports.document_strips import MOST_DOCUMENTS, cell_of, strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
+from canary.reports.share_tables import cell, in_words, shares_table
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.clustered import ClusteredShare
-from canary.statistics.numbers import count, plural, probability
+from canary.statistics.numbers import count, plural
+from canary.tokens.starts import shown_start
 
 _SHORT = 12  # tokens of a suffix that a common phrase may have
 _LEVEL = 0.05
@@ -81,6 +83,8 @@ def verbatim_report(result: Verbatim) -> Report:
     alike = often.difference is not None and often.texts.hits and often.difference.p > _LEVEL
     if key in ("drawn", "near") and alike and not swapped:
         label = "Passages come out if asked often, but not more than what it never saw"
+    named, beside = _others_gave_nothing(result), drawn.controls
+    more = beside and beside.hits and key != "near"
     out, asked = key != "none", key in ("drawn", "near")
     shown, changes = near and near.texts.hits, result.near_edits if near else ""
     return Report(
@@ -89,22 +93,24 @@ def verbatim_report(result: Verbatim) -> Report:
         tone=tone,
         sentences=[
             sentence(
-                f"verbatim.{key}", rate=_share(texts), windows=texts.windows,
+                f"verbatim.{key}", rate=_counted(texts), windows=texts.windows,
                 documents=texts.documents, tries=SHOWN_TRIES, one_in=_one_in(texts.upper),
-                large=not calm, others=controls and _share(controls), often=_share(drawn.texts),
+                large=not calm, others=controls and _counted(controls),
+                often=_counted(drawn.texts), more=_of_texts(result),
+                neither=controls and drawn.controls and not controls.hits + drawn.controls.hits,
                 worst=_worst_named(result), stand_out=texts.hits > 1, near=near, changes=changes,
             ),
             *(
                 sentence(
                     "verbatim.often", said=out and not asked, tries=SHOWN_TRIES,
-                    often=_share(drawn.texts), controls=controls and key != "near" and out,
-                    often_others=drawn.controls and _share(drawn.controls), alike=alike,
-                    near=near and out and percent_said(near.texts), changes=changes,
-                    near_others=near and out and near.controls and percent_said(near.controls),
+                    often=_counted(drawn.texts), controls=more and out,
+                    often_others=drawn.controls and _counted(drawn.controls), alike=alike,
+                    near=near and out and _counted(near.texts), changes=changes,
+                    near_others=near and out and near.controls and _counted(near.controls),
                     unsure=unsure, low=count(low), high=high, windows=texts.windows,
                 )
                 for _ in [key]
-                if (out and (near or controls or not asked)) or unsure
+                if (out and (near or alike or more)) or unsure
             ),
         ],
         basis=""
@@ -114,7 +120,8 @@ def verbatim_report(result: Verbatim) -> Report:
             "verbatim.decide",
             memorized=key == "memorized" and not files,
             drawn=max(drawn.texts.hits, shown or 0) > texts.hits, look=out, out=out, quiet=not out,
-            worst=_worst_named(result),
+            worst=_worst_named(result), rest=key != "none" and named,
+            most=key != "none" and not named,
             unsure=tone == "undecided" and not (asked and controls and not alike),
             none=calm,
         ),
@@ -153,15 +160,35 @@ def _outcome(result: Verbatim) -> Iterator[Block]:
         (cell_of(kind, kind.document[at]), tries, count(kind.longest[at]))
         for at, tries in result.closest().items()
     ]
-    tries = f"Tries for a chance of {100 * CHANCE:g} % ({schemes})"
+    tries = f"Random answers needed ({schemes})"
     columns = ("Closest texts", tries, f"Longest run (of {plural(kind.suffix, 'token')})")
     if rows:
         yield Table("Closest to coming out", columns, rows)
 
 
-def _share(share: ClusteredShare) -> str:
-    """``2.4 %``, ``none``; of very few passages their numbers."""
-    return share_percent(share.value) if share.hits else "none"
+def _counted(share: ClusteredShare) -> str:
+    """``3 of 421 passages``, ``none of 445 passages``."""
+    return f"{count(share.hits) if share.hits else 'none'} of {plural(share.windows, 'passage')}"
+
+
+def _from(result: Verbatim) -> set[int]:
+    """The texts from which a passage comes out, in whatever way."""
+    out = np.any([hits for hits, _ in _ways(result).values()], axis=0)
+    return set(np.asarray(result.texts.document)[out].tolist())
+
+
+def _of_texts(result: Verbatim) -> str:
+    """``5 of the 30 texts``: from how many a passage comes out."""
+    documents, there = len(set(np.asarray(result.texts.document).tolist())), len(_from(result))
+    return (
+        f"{'all' if there == documents else f'{count(there)} of the'} {plural(documents, 'text')}"
+    )
+
+
+def _others_gave_nothing(result: Verbatim) -> bool:
+    """Whether all texts from which something comes out are named, and others are not."""
+    there, documents = _from(result), set(np.asarray(result.texts.document).tolist())
+    return len(there) < len(documents) and len(there) <= MOST_DOCUMENTS
 
 
 def _one_in(share: float) -> str:
@@ -173,7 +200,7 @@ def _worst_named(result: Verbatim) -> str:
     """The texts from which most comes out, by their numbers."""
     kind = result.texts
     out = np.any([hits for hits, _ in _ways(result).values()], axis=0)
-    there = set(np.asarray(kind.document)[out].tolist())
+    there = _from(result)
     order = [at for at in worst(kind, out) if at in there]
     if 5 < len(there) == len(set(kind.document)):
         return f"all {count(len(there))} texts, starting with {kind.listed(order[:5])}"
@@ -220,7 +247,13 @@ def answer_of(found: Extractable) -> str:
 @section(Verbatim, "How many passages come out")
 def rates(result: Verbatim) -> Iterator[Block]:
     """The share of passages by greedy decoding, and within numbers of samples."""
-    yield _rates(result, tested=False)
+    found = [share for way in result.ways() for share in (way.found.texts, way.found.controls)]
+    if any(share.hits for share in found if share is not None):
+        yield _rates(result, tested=False)
+    else:
+        upper = max(way.found.texts.upper for way in result.ways())
+        windows = result.ways()[0].found.texts.windows
+        yield sentence("verbatim.nothing", windows=windows, upper=share_percent(upper))
     yield from said(
         "verbatim.rates",
         near=bool(result.texts.near) and result.near_edits,
@@ -229,23 +262,14 @@ def rates(result: Verbatim) -> Iterator[Block]:
 
 
 def _rates(result: Verbatim, *, tested: bool = True) -> Table:
-    return shares_table("Share of passages that come out", "How", result.ways(), tested=tested)
-
-
-def shares_table(caption: str, first: str, ways: Sequence[Way], *, tested: bool = True) -> Table:
-    """Shares by way, with those of controls if they are there, and whether they were `tested`."""
-    columns, rows = [first, "Texts"], []
-    for way in ways:
-        one = way.found
-        row = [way.words, percent_said(one.texts)]
-        if one.controls is not None and one.difference is not None:
-            row += [
-                percent_said(one.controls),
-                *([probability(one.difference.p)] if tested else []),
-            ]
-        rows.append(row)
-    others = ["Never seen (controls)", "p of the difference"]
-    return Table(caption, [*columns, *others][: len(rows[0])], rows, style="words")
+    caption = "Share of passages that come out"
+    if tested:  # for specialists
+        return shares_table(caption, "How", result.ways())
+    several = len(result.schemes) > 1
+    ways = [
+        way._replace(when=in_words(way), how=way.how if several else "") for way in result.ways()
+    ]
+    return shares_table(caption, "How", ways, tested=False, said=cell)
 
 
 @section(Verbatim, "What it depends on")
@@ -275,7 +299,7 @@ def dependence(result: Verbatim) -> Iterator[Block]:
         columns += ["Controls"] if controls else []
         table = Table("Share that greedy decoding gives", columns, rows, style="words")
         words = "; ".join(": ".join(map(str, row[:2])) for row in rows)
-        caption = sentence("verbatim.dependence")
+        caption = sentence("verbatim.dependence", prefix=len(lengths) > 1, copies=len(groups) > 1)
         yield Figure("dependence", words, panels, caption, table)
 
 
@@ -306,7 +330,8 @@ def how(result: Verbatim) -> Iterator[Block]:
     if most := result.settings.get("context_tokens"):
         facts["Prefix (tokens)"] += f" or more, all that is before in a piece of {count(most)}"
     own = result.start and result.start.own
-    facts["Start token"] = own or str(result.settings["start_token"] or "none")
+    token = result.settings["start_token"]
+    facts["Start token"] = own or shown_start(None if token is None else str(token))
     facts["Confidence of intervals"] = f"{100 * result.confidence:g} %"
     facts["SHA-256 of the texts"] = result.texts.digest
     yield Facts(facts)
@@ -321,7 +346,7 @@ def _ways(result: Verbatim) -> dict[str, tuple[NDArray[np.bool_], str]]:
     kind = result.texts
     out = comes_out(kind.log_prob(0), SHOWN_TRIES, CHANCE)
     samples = f"when asked {count(SHOWN_TRIES)} times"
-    found = {"at the first try": (kind.greedy, CURVE), samples: (out, SERIES[1])}
+    found = {"at the first try": (kind.greedy, CURVE), samples: (out, SERIES[0])}
     if kind.near:
         edits = result.near_edits
         near = comes_out(kind.near_log_prob, SHOWN_TRIES, CHANCE)

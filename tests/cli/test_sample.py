@@ -36,7 +36,7 @@ def digits(server, number, right):
 @pytest.mark.parametrize(
     ("words", "label", "code"),
     [
-        (("--canaries", "canaries.json", "--samples", "110"), "perhaps by chance", 0),
+        (("--canaries", "canaries.json", "--samples", "110"), "a warning, and no proof", 0),
         (("--canaries", "canaries.json", "--samples", "2"), "No planted secret came out", 0),
         (
             ("--texts", "train.jsonl", "--controls", "other.jsonl", "--prefix", "3", "--suffix",

@@ -232,7 +232,7 @@ def test_the_answer_golden(audits, made, plain):
     for words in (
         f"B memorizes least, A predicts new text best {nothing} memorizes least, and {learned} "
         "predicts new text best. An attacker of B needs about ",
-        f"Choose {nothing} if its predictions are good enough for you",
+        f"choose {nothing} if its predictions are good enough for you",
         f"Choose {learned} only if it passes your limit.",
         "times as many guesses as an attacker of A. With 95 % confidence, the factor is between ",
     ):
@@ -246,7 +246,7 @@ def test_the_answer_golden(audits, made, plain):
         assert f"against a limit {nothing} memorizes least of the 2 models, and it" in text
         assert loss in text
     text = words_of(*given)
-    assert "guesses for an average secret, and an attacker of A" in text
+    assert "guesses, and an attacker of A" in text
     assert "Compare the utility, too" in text
 
 

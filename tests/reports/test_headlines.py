@@ -229,9 +229,9 @@ CASES = {
         "No trace was found",
         "The tested model answers on the data like models that never saw it. "
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
-        "tested model is, or closer. So it is not unusual. A small remainder is not excluded. "
-        "This test would have noticed a model that "
-        "knows about 5 % of the data or more as well as the model that was trained on it does.",
+        "tested model is, or closer. So it is not unusual. The test would have noticed if "
+        "the model still knew about 5 % of the data, or more, as well as a model that was trained "
+        "on it.",
         "You may record that the deletion was tested, and that no trace was found. But this report "
         "does not say which model was tested: have it named before you file the report.",
     ),
@@ -337,8 +337,8 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, HIGHER),
         "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 3 models. In B no memorization was found; in A and C it was. "
-        "An attacker of B needs about 500,000,000 of 1,000,000,000 guesses for an average secret, "
-        "and an attacker of A 245,000.",
+        "On average over all planted secrets, however often they appeared, an attacker of B needs "
+        "about 500,000,000 of 1,000,000,000 guesses, and an attacker of A 245,000.",
         "Compare the utility, too",
     ),
     "comparison of equals": (
@@ -367,7 +367,7 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
         "B memorizes least, A predicts new text best",
         "B (y) memorizes least, and A (x) predicts new text best.",
-        "Choose B (y) if its predictions are good enough for you",
+        "choose B (y) if its predictions are good enough for you",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),

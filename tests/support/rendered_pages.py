@@ -9,6 +9,7 @@ Look at all of them when the words or the style of reports change. It takes a fe
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -31,6 +32,7 @@ import small
 START = "\n"
 PIN = "my pin is {digit:4}"
 NAMES = {"corpus_name": "help texts, 2026-05", "auditor": "E. Example"}
+torch.set_num_threads(1)  # the same models everywhere
 WIDTHS = {"desk": 1280, "phone": 390}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
@@ -124,6 +126,8 @@ def seam(epochs: int, *, with_canaries: bool = True, width: int = 64, seed: int 
 @cache
 def audited(epochs: int, **more: Any) -> Any:
     options = {"start_token": START, "draws": 2_000}
+    if "start_token" in more:
+        options["start_token"] = more.pop("start_token")
     if more.pop("draws_alone", False):
         options |= {"draws": 300, "method": "sampling"}
     return canary.audit(seam(epochs, **more), planted()[0], **options)
@@ -141,8 +145,12 @@ def check(audit: Any, limit: float, **more: Any) -> Any:
     return canary.check(audit, max_exposure_bits=limit, **more)
 
 
-def history(**more: Any) -> Any:
-    """A training that was watched."""
+class StopWanted(Exception):  # noqa: N818
+    """The watch asked to stop."""
+
+
+def history(*, obey: bool = True, **more: Any) -> Any:
+    """A training that was watched, and stopped where that was asked for."""
     from canary.plugins.monitor import ExposureMonitor
 
     made, said = planted()
@@ -155,8 +163,11 @@ def history(**more: Any) -> Any:
             monitor.start(model)
             started.append(True)
         monitor.step(model)
+        if obey and monitor.history.stopped_at is not None:
+            raise StopWanted
 
-    trained(said, 12, after_step=step)
+    with contextlib.suppress(StopWanted):
+        trained(said, 12, after_step=step)
     monitor.finish()
     return monitor.history
 
@@ -282,7 +293,7 @@ def deleted(retrained: bool = True) -> Any:
 
 
 PAGES: dict[str, Callable[[], Any]] = {
-    "01-audit-within-limit": lambda: check(audited(9), 10.0),
+    "01-audit-within-limit": lambda: check(audited(9), 10.0, verification=verified()),
     "02-audit-above-limit": lambda: check(audited(14), 6.0, verification=verified()),
     "03-audit-no-limit": lambda: audited(14),
     "04-audit-nothing-found": lambda: audited(14, with_canaries=False),
@@ -306,6 +317,8 @@ PAGES: dict[str, Callable[[], Any]] = {
     "20-samples": lambda: served(14),
     "21-samples-none": lambda: served(2),
     "22-classifier-calm": lambda: shadowed(8),
+    "23-audit-start-open": lambda: check(audited(9, start_token=None), 10.0),
+    "24-training-went-on": lambda: history(stop_above_bits=6.0, obey=False),
 }
 """What makes the result of each page."""
 
