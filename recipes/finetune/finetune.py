@@ -54,7 +54,10 @@ def blocks(
     return rows, sorted(at for at in held if at < count)
 
 
-def adapted(model: AutoModelForCausalLM) -> AutoModelForCausalLM:
+def adapted(
+    model: AutoModelForCausalLM, new_tokens: list[int] | None = None
+) -> AutoModelForCausalLM:
+    """LoRA on the layers of GPT-2; the embeddings of new tokens train, too."""
     import peft
 
     config = peft.LoraConfig(
@@ -64,6 +67,7 @@ def adapted(model: AutoModelForCausalLM) -> AutoModelForCausalLM:
         target_modules=["c_attn", "c_proj", "c_fc"],
         fan_in_fan_out=True,
         task_type="CAUSAL_LM",
+        trainable_token_indices=new_tokens,
     )
     return peft.get_peft_model(model, config)
 

@@ -33,3 +33,28 @@ def test_it_trains_watches_and_keeps_the_history(tmp_path, monkeypatch, options)
     assert bool(marks) == bool(options)
     assert {p.name for p in Path("out").glob("*.png")} == {"curves.png", "draws.png"}
     assert f"measured {len(history.measured)} of" in said
+
+
+@pytest.mark.slow
+def test_kinds_of_canaries_are_compared_in_little(tmp_path, monkeypatch):
+    """In full and with adapters; what is measured is not done again."""
+    monkeypatch.chdir(tmp_path)
+    lay(tmp_path, "corpus.jsonl")
+    sizes = {
+        "vocabulary": 300,
+        "width": 32,
+        "layers": 1,
+        "heads": 2,
+        "block": 512,
+        "epochs": 60,
+        "batch": 1,
+    }
+    options = [word for name, size in sizes.items() for word in (f"--{name}", size)]
+    base = ("corpus.jsonl", "--out", "base", "--threads", 1, "--learning-rate", 1e-2)
+    run_script(RECIPES / "enron_transformer" / "train.py", *base, *options)
+    script, words = RECIPES / "finetune" / "kinds.py", ("base", "corpus.jsonl", "--work", "work")
+    said = run_script(script, *words, "--quick")
+    assert [said.count(f"| {kind} |") for kind in ("digits", "passages", "new tokens")] == [2, 2, 2]
+    again = run_script(script, *words, "--quick")
+    table = said[said.index("| training") :]
+    assert again == table == run_script(script, "--table", "work/kinds.json")
