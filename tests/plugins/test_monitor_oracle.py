@@ -148,9 +148,8 @@ def test_each_measurement_is_logged_once_with_its_step(caplog):
     assert "1 copy " in said[0]
     assert ", controls " in said[0]
     groups = [f"canary/exposure_{group}" for group in ("controls", "1_copies", "8_copies")]
-    names = {
-        f"{group}{kind}" for group in groups for kind in ("", "_lower", "_censored", "_skew_normal")
-    }
+    kinds = ("", "_lower", "_upper", "_censored", "_skew_normal")
+    names = {f"{group}{kind}" for group in groups for kind in kinds}
     assert logged[3].keys() == names | {"canary/seconds"}
     assert all(logged[3][f"{group}_lower"] <= logged[3][group] for group in groups)
     again = _monitor(tokenizer, every=2, log=log, stop_above_bits=4.0)
