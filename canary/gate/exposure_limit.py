@@ -318,9 +318,9 @@ def _cure(
     most = max(above, below)
     needed = agreeing((number,), (miss,), confidence=confidence)
     enough = needed is not None and most + unknown >= needed
-    if enough and (cure := _draws_cure(exposures, limit, model)):
-        # Those that it separates from the limit may be on either side.
-        return cure.replace("would decide", "may decide")
+    # Those that it separates from the limit may be on either side.
+    if enough and (cure := _draws_cure(exposures, limit, model, does="may")):
+        return cure
     more = canaries_to_decide(
         most / max(above + below, 1), at_least=number + 1, miss=miss, confidence=confidence
     )
@@ -339,7 +339,9 @@ def _cure(
     )
 
 
-def _draws_cure(exposures: Sequence[Exposure], limit: float, model: Mapping[str, Any]) -> str:
+def _draws_cure(
+    exposures: Sequence[Exposure], limit: float, model: Mapping[str, Any], *, does: str = "would"
+) -> str:
     """How canaries whose own intervals hold the limit would be told from it; empty if none do."""
     straddling = [e for e in exposures if e.lower_bits <= limit < e.upper_bits]
     if not straddling:
@@ -357,16 +359,16 @@ def _draws_cure(exposures: Sequence[Exposure], limit: float, model: Mapping[str,
     known = [draws for draws in wanted if draws is not None]
     ranks = _ranks(model, space_bits, limit)
     if not known:
-        does = f"{ranks} would separate them from the limit; " if ranks else ""
-        return f"{does}no number of draws {'does' if ranks else 'separates them from the limit'}"
+        first = f"{ranks} would separate them from the limit; " if ranks else ""
+        return f"{first}no number of draws {'does' if ranks else 'separates them from the limit'}"
     draws, size = _round_up(max(known)), round(2.0**space_bits)
     if served and ranks and draws > _MANY_REQUESTS:
-        return f"{ranks} would decide; the server would need about {count(draws)} requests"
+        return f"{ranks} {does} decide; the server would need about {count(draws)} requests"
     each, other = ", one request each" if served else "", f"{ranks}, or " if ranks else ""
     flag, many = f"--draws {draws}{each}", f"about {count(draws)} draws"
     if draws >= size:  # these are ranks, too
         flag, many = f"--method sampling --draws {size}{each}", f"all {count(size)} candidates"
-    return f"{other}{many} ({flag}) would decide"
+    return f"{other}{many} ({flag}) {does} decide"
 
 
 def _queries(space_bits: float, limit: float) -> str:
