@@ -10,7 +10,7 @@ from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, probability
 
 _FEW_HITS = 5
-"""Of fewer passages that come out a table has no share."""
+"""Of fewer passages that come out a table has only the upper end of their share."""
 
 
 def in_words(way: Way) -> str:
@@ -26,10 +26,8 @@ def in_words(way: Way) -> str:
 def cell(share: ClusteredShare) -> str:
     """Passages that come out, and their share where enough texts show its ends."""
     found = f"{count(share.hits)} of {count(share.windows)}"
-    if not share.hits:
-        return f"{found} (at most {share_percent(share.upper)})"
     if share.hits < _FEW_HITS:
-        return f"{found} (too few to say more)"
+        return f"{found} (at most {share_percent(share.upper)})"
     return f"{found}: {percent_said(share)}"
 
 
