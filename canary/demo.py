@@ -2,7 +2,7 @@
 
 Canaries go into the sentences of Python's own documentation, a small character model is
 trained on them, and the audit ranks every canary among all 1,000,000 candidates of its
-format. Nothing is downloaded, and one processor core does it in less than a minute.
+format. Nothing is downloaded, and one processor core does it in about a minute.
 
 What `run` writes is what the command line works with. The model stands for one of the user's
 own: any torch module that keeps the contract of `canary.models.recurrent`, saved with a

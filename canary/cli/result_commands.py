@@ -285,7 +285,7 @@ def _samples(path: Path) -> Iterable[Any]:
 def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False) -> Result:
     """Plant canaries, train a small model, and audit it.
 
-    This takes half a minute. The text ships with Python, so nothing is downloaded. With
+    This takes about a minute. The text ships with Python, so nothing is downloaded. With
     --no-inject no canary goes in, and the audit must find none.
     """
     from canary.audits.audit_result import KIND, SCHEMA
