@@ -154,7 +154,7 @@ NOT_RUN = {
     "canary inject corpus.bin": "needs a corpus of Megatron; its own tests make one",
     "canary inject train.parquet": "needs a corpus of token ids; its own tests make one",
     "from canary.scoring.pool_sampling import sample_pool": "needs a model of prose; as above",
-    "from canary.membership.voting import attack_windows": "needs a fleet; its own tests make one",
+    "from canary.membership.token_lira import attack_tokens": "needs a fleet; as in its tests",
     "canary membership order ./model testset.jsonl --sep": "needs texts in a drawn order; as above",
     "canary membership text ./model testset.jsonl": "as above",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",

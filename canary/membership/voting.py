@@ -17,11 +17,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from canary.membership.by_tokens import Floats, Reference, attack_by_tokens
 from canary.membership.many import ManyScores
-from canary.membership.references import References, resolve
 from canary.signals.token_losses import TokenLosses
-
-Floats = NDArray[np.float64]
 
 SIZES = (2, 3, 4, 6, 8, 11, 15, 21, 29, 40)
 """Tokens of a window: ten sizes of about equal ratios."""
@@ -61,28 +59,12 @@ def attack_windows(
     As all attacks with many models, members and non-members are compared with equally many. A text
     shorter than a window has one window of that size, the whole text. O(models**2 total).
     """
-    table = tokens.table(member)
-    name = f"windows-{'online' if online else 'offline'}"
-    bench = resolve(table, name, targets=targets, shadow=None, aligned=True, alone=False)
-    bench.check(name, inside=online)
-    of_text = np.repeat(np.arange(len(tokens.counts)), tokens.counts)
-    losses = tokens.losses.astype(np.float64)
-    scores = np.empty((len(bench.targets), table.samples))
-    for number, row in enumerate(bench.targets.tolist()):
-        usual = _mean(bench, number, losses, of_text, inside=False)
-        if online:
-            usual = (usual + _mean(bench, number, losses, of_text, inside=True)) / 2.0
-        scores[number] = votes(usual - losses[row], tokens.counts)
-    return ManyScores(
-        name=name,
-        scores=scores,
-        member=table.member[bench.targets],
-        judged=bench.judged,
-        targets=tuple(bench.targets.tolist()),
-        models_trained=len(bench.rows) - int(len(bench.targets) == 1),
-        notes=bench.repeats,
-        blind=False,
-    )
+
+    def judge(losses: Floats, references: list[Reference]) -> Floats:
+        usual = sum((reference.mean for reference in references), np.zeros(len(losses)))
+        return votes(usual / len(references) - losses, tokens.counts)
+
+    return attack_by_tokens(tokens, member, "windows", judge, targets=targets, online=online)
 
 
 def votes(easier: Floats, counts: NDArray[np.int64]) -> Floats:
@@ -121,16 +103,3 @@ def votes(easier: Floats, counts: NDArray[np.int64]) -> Floats:
         cast = np.bincount(text[fits], vote, len(counts))
         shares += cast / np.bincount(text[fits], minlength=len(counts))
     return np.asarray(shares / len(SIZES))
-
-
-def _mean(
-    bench: References, target: int, losses: Floats, of_text: NDArray[np.int64], *, inside: bool
-) -> Floats:
-    """Mean loss of each token over the references of a kind; shape (total,)."""
-    found = bench.compared(slice(0, bench.table.samples), "inside" if inside else "outside")
-    flags = found.flags.copy()
-    for less in found.less[:, target]:
-        there = np.flatnonzero(less >= 0)
-        flags[less[there], there] = False
-    weights = flags / np.maximum(flags.sum(axis=0), 1)
-    return np.asarray(np.einsum("ij,ij->j", losses[bench.rows], weights[:, of_text]))

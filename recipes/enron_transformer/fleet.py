@@ -1,8 +1,8 @@
-"""A fleet of small models on random halves of e-mails, and attacks on them by windows that vote.
+"""A fleet of small models on random halves of e-mails, and attacks by the loss of each token.
 
 Usage::
 
-    python fleet.py --data DIR --out fleet/ --models 13
+    python fleet.py --data DIR --out fleet/ --models 15 --seed 1
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from canary.membership.many import attack_models
+from canary.membership.token_lira import attack_tokens
 from canary.membership.voting import attack_windows
 from canary.signals.token_losses import TokenLosses
 
@@ -27,14 +28,18 @@ Flags = NDArray[np.bool_]
 
 POOL, NULL, OTHERS, LENGTH, SPLITS = 400, 200, 1500, 80, 24
 PRESENT = ("lira-online-fixed", "lira-offline-fixed", "rmia")
+GAINS = {
+    "windows-online": PRESENT,
+    "tokens-online": (*PRESENT, "windows-online"),
+}
 
 
-def read(data: Path) -> list[list[int]]:
+def read(data: Path, seed: int) -> list[list[int]]:
     """Token ids of the e-mails of the pool, and of as many that no model sees."""
     with lzma.open(data / "enron_aeslc" / "train.jsonl.xz", "rt", encoding="utf-8") as lines:
         bodies = sorted({json.loads(line)["body"] for line in lines})
     short = [body for body in bodies if 80 <= len(body) <= 260]
-    chosen = random.Random(0).sample(short, POOL + NULL + OTHERS)
+    chosen = random.Random(seed).sample(short, POOL + NULL + OTHERS)
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
@@ -101,8 +106,10 @@ def tpr(score: NDArray[np.float64], member: Flags) -> float:
 def compare(tokens: TokenLosses, member: Flags, name: str) -> None:
     """TPR at 1 % FPR in the mean over targets; 95 % over resampled texts and targets."""
     scores = {kind: attack_models(tokens.table(member), kind).scores for kind in PRESENT}
-    scores["windows-offline"] = attack_windows(tokens, member, online=False).scores
-    scores["windows-online"] = attack_windows(tokens, member).scores
+    for attack in (attack_windows, attack_tokens):
+        for online in (False, True):
+            found = attack(tokens, member, online=online)
+            scores[found.name] = found.scores
     rng, (targets, texts) = np.random.default_rng(1), member.shape
     draws = {kind: [] for kind in scores}
     for _ in range(1000):
@@ -114,21 +121,24 @@ def compare(tokens: TokenLosses, member: Flags, name: str) -> None:
         rate = np.mean([tpr(score[row], member[row]) for row in range(targets)])
         low, high = np.quantile(draws[kind], [0.025, 0.975])
         print(f"{name} {kind}: {rate:.1%} ({low:.1%} to {high:.1%})")
-    for kind in PRESENT:
-        gains = np.array(draws["windows-online"]) - np.array(draws[kind])
-        low, high = 100 * np.quantile(gains, [0.025, 0.975])
-        print(f"{name} windows-online over {kind}: {low:+.1f} to {high:+.1f} points")
+    for new, others in GAINS.items():
+        for kind in others:
+            low, high = 100 * np.quantile(np.subtract(draws[new], draws[kind]), [0.025, 0.975])
+            print(f"{name} {new} over {kind}: {low:+.1f} to {high:+.1f} points")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True, help="holds enron_aeslc/")
     parser.add_argument("--out", type=Path, required=True, help="for the losses of each model")
-    parser.add_argument("--models", type=int, default=13)
+    parser.add_argument("--models", type=int, default=15)
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the e-mails, the splits, the training"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     args.out.mkdir(parents=True, exist_ok=True)
-    ids, rng = read(args.data), np.random.default_rng(0)
+    ids, rng = read(args.data, args.seed), np.random.default_rng(args.seed)
     counts = np.array([len(tokens) - 1 for tokens in ids])
     member = np.zeros((SPLITS, POOL + NULL), np.bool_)
     for text in range(POOL):
@@ -137,7 +147,7 @@ def main() -> None:
     for number in range(args.models):
         place = args.out / f"losses{number}.npy"
         if not place.exists():
-            np.save(place, train(number, member[number], ids))
+            np.save(place, train(number + 1000 * args.seed, member[number], ids))
         losses.append(np.load(place))
     member, cut = member[: args.models, :POOL], int(counts[:POOL].sum())
     found = np.stack(losses)

@@ -10,6 +10,7 @@ from texts_and_models import random_words, trained_on
 from canary.errors import InputError
 from canary.membership.aggregate import evaluate_models
 from canary.membership.references import resolve
+from canary.membership.token_lira import attack_tokens
 from canary.membership.voting import SIZES, attack_windows, votes
 from canary.scoring.texts import score
 from canary.signals.token_losses import TokenLosses, token_losses
@@ -55,15 +56,16 @@ def test_references_are_the_other_models(online):
             assert found.scores[target, text] == pytest.approx(slow_votes(easier.tolist()))
 
 
-def test_members_are_found_and_nothing_in_nothing():
+@pytest.mark.parametrize("attack", [attack_windows, attack_tokens])
+def test_members_are_found_and_nothing_in_nothing(attack):
     rng = np.random.default_rng(2)
     texts = random_words(rng, 40, vocabulary=60)
     member = np.array([rng.permutation(10) < 5 for _ in range(40)]).T
     models = [trained_on([t for t, m in zip(texts, row, strict=True) if m]) for row in member]
     tokens = token_losses(models, texts, start_token="\n", progress=False)
-    assert evaluate_models(attack_windows(tokens, member)).auc.mean > 0.9
+    assert evaluate_models(attack(tokens, member)).auc.mean > 0.9
     dealt = np.array([rng.permutation(row) for row in member.T]).T
-    assert 0.4 < evaluate_models(attack_windows(tokens, dealt)).auc.mean < 0.6
+    assert 0.4 < evaluate_models(attack(tokens, dealt)).auc.mean < 0.6
 
 
 def test_losses_are_those_of_each_model():

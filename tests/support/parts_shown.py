@@ -166,6 +166,7 @@ PACKAGES = {
         "membership.lira: lira",
         "membership.rmia: rmia",
         "membership.voting: attack_windows votes",
+        "membership.token_lira: attack_tokens products",
         "membership.references: kept",
         "membership.aggregate: evaluate_models mean_estimate Across rates Rates sample_auc "
         "SampleAuc agreement Agreement over_fleets OverFleets Spread groups_of",

@@ -1,0 +1,127 @@
+"""LiRA on the losses of tokens, against dense matrices and on fleets that learned nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from canary.errors import InputError
+from canary.membership.aggregate import evaluate_models
+from canary.membership.by_tokens import Reference
+from canary.membership.token_lira import PRIOR, attack_tokens, neighbours, products
+from canary.signals.token_losses import TokenLosses
+
+
+def texts_of(counts):
+    ends = np.cumsum(counts)
+    return [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+
+def dense(count, correlation):
+    place = np.arange(count)
+    return correlation ** np.abs(place[:, None] - place)
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.3, 0.9])
+def test_products_are_those_of_dense_inverses(correlation):
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 30, 12)
+    left, right = rng.normal(size=(2, counts.sum()))
+    slow = [
+        left[text] @ np.linalg.inv(dense(count, correlation)) @ right[text]
+        for text, count in zip(texts_of(counts), counts, strict=True)
+    ]
+    assert products(left, right, counts, correlation) == pytest.approx(slow)
+
+
+def test_correlation_is_that_of_neighbours_in_one_text():
+    rng = np.random.default_rng(1)
+    counts = rng.integers(1, 40, 300)
+    drawn = [
+        np.linalg.cholesky(dense(count, 0.6)) @ rng.normal(size=(count, 5)) for count in counts
+    ]
+    apart = np.concatenate(drawn).T
+    pairs = np.concatenate(
+        [[(row[at - 1], row[at]) for row in one.T for at in range(1, len(one))] for one in drawn
+         if len(one) > 1]
+    )  # fmt: skip
+    before, here = pairs.T
+    slow = before @ here / np.sqrt((before @ before) * (here @ here))
+    assert neighbours(apart, counts) == pytest.approx(slow)
+    assert neighbours(apart, counts) == pytest.approx(0.6, abs=0.03)
+    assert neighbours(-apart[:, :1], np.array([1])) == 0.0
+
+
+def slow_score(losses, inside, outside, counts):
+    """Of one target, with a matrix for each text."""
+    groups = [np.array(inside), np.array(outside)]
+    apart = np.concatenate([group - group.mean(axis=0) for group in groups])
+    free = sum(len(group) - 1 for group in groups)
+    common = (apart**2).sum() / (free * len(losses))
+    scale = np.sqrt(((apart**2).sum(axis=0) + PRIOR * common) / (free + PRIOR))
+    correlation = neighbours(apart / scale, counts)
+    middle = (groups[0].mean(axis=0) + groups[1].mean(axis=0)) / 2
+    scores = []
+    for text, count in zip(texts_of(counts), counts, strict=True):
+        covariance = dense(count, correlation) * np.outer(scale[text], scale[text])
+        weights = np.linalg.solve(covariance, np.ones(count))
+        scores.append(float(weights @ (middle - losses)[text]))
+    return scores
+
+
+def test_scores_are_likelihood_ratios_with_a_matrix_for_each_text():
+    """All texts in the same models, of which the target is compared with all others."""
+    rng = np.random.default_rng(2)
+    counts = rng.integers(2, 20, 8)
+    tokens = TokenLosses(rng.gamma(2.0, size=(7, counts.sum())), counts)
+    # In half of the others, so that nothing is left away from members or non-members.
+    member = np.zeros((7, 8), np.bool_)
+    member[:3], member[6, :4] = True, True
+    found = attack_tokens(tokens, member, targets=[6]).scores[0]
+    level = tokens.losses - (tokens.losses - tokens.losses.mean(axis=0)).mean(axis=1)[:, None]
+    assert found == pytest.approx(slow_score(level[6], level[:3], level[3:6], counts))
+
+
+def fleet(rng, *, gain, models=12, texts=150):
+    """Losses whose noise differs between tokens and is correlated within texts."""
+    counts = rng.integers(10, 40, texts)
+    member = np.array([rng.permutation(models) < models // 2 for _ in range(texts)]).T
+    scale, usual = rng.gamma(1.0, size=(2, counts.sum()))
+    noise = np.concatenate(
+        [np.linalg.cholesky(dense(c, 0.7)) @ rng.normal(size=(c, models)) for c in counts]
+    ).T
+    level = rng.normal(size=(models, 1))
+    losses = usual + level + scale * noise - gain * np.repeat(member, counts, axis=1)
+    return TokenLosses(losses, counts), member
+
+
+@pytest.mark.parametrize("online", [True, False])
+def test_nothing_is_found_in_fleets_that_learned_nothing(online):
+    rng = np.random.default_rng(3)
+    found = [
+        evaluate_models(attack_tokens(*fleet(rng, gain=0.0), online=online)).auc.mean
+        for _ in range(40)
+    ]
+    error = np.std(found) / np.sqrt(len(found))
+    assert abs(np.mean(found) - 0.5) < 4 * error < 0.02
+
+
+def test_weights_and_correlation_tell_more_than_the_mean(monkeypatch):
+    tokens, member = fleet(np.random.default_rng(4), gain=0.15)
+    whole = evaluate_models(attack_tokens(tokens, member)).auc.mean
+    monkeypatch.setattr("canary.membership.token_lira.neighbours", lambda *_: 0.0)
+    assert whole > evaluate_models(attack_tokens(tokens, member)).auc.mean + 0.02
+
+
+def test_one_model_of_each_kind_has_no_variance():
+    tokens = TokenLosses(np.random.default_rng(5).gamma(2.0, size=(3, 8)), np.array([4, 4]))
+    member = np.array([[True, False], [False, True], [True, False]])
+    with pytest.raises(InputError, match="no variance"):
+        attack_tokens(tokens, member, targets=[2])
+
+
+def test_those_that_are_not_compared_count_nothing():
+    losses = np.array([[1.0, 2.0], [3.0, 5.0], [9.0, 9.0]])
+    one = Reference(losses, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]))
+    assert one.mean.tolist() == [2.0, 0.0]
+    assert one.apart.tolist() == [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]]
