@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from watched import attached, build_trainer, causal, rows, small_set
 
 from canary.errors import ModelError, RecordError
 from canary.plugins.callback import ExposureCallback
+from canary.plugins.checkpoints import exposure_over
 
 HERE = Path(__file__).parent
 
@@ -121,19 +123,24 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
     assert found["without"].history.moments[-1].step == 20
 
 
-@pytest.mark.slow
-def test_of_two_processes_one_measures_and_both_end(tmp_path):
+def in_two_processes(script, folder):
+    """What each of the two returned."""
     support = str(HERE.parent / "support")
     paths = [str(HERE.parent.parent), support, os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, f"{support}/watched_by_two.py", str(tmp_path)],
+        [sys.executable, f"{support}/{script}", str(folder)],
         timeout=200,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    two = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
+
+
+@pytest.mark.slow
+def test_of_two_processes_one_measures_and_both_end(tmp_path):
+    two = in_two_processes("watched_by_two.py", tmp_path)
     for stops in ("go-on", "stop"):
         first, second = (found[stops] for found in two)
         assert first["weights"] == second["weights"]
@@ -145,3 +152,18 @@ def test_of_two_processes_one_measures_and_both_end(tmp_path):
         else:
             assert first["steps"] == 4
             assert first["unwatched"] == first["weights"]
+
+
+@pytest.mark.slow
+def test_a_sharded_training_is_refused_and_its_checkpoints_are_measured(tmp_path):
+    two = in_two_processes("sharded_by_two.py", tmp_path)
+    assert "parted over several processes" in two[0]["said"]
+    assert "audit the saved checkpoints" in two[0]["said"]
+    assert sum(one["share"] for one in two) == pytest.approx(1.0)
+    assert all(0.4 < one["share"] < 0.6 for one in two)
+    folders = [tmp_path / name for name in ("base", "output/checkpoint-30", "output/checkpoint-60")]
+    history = exposure_over(folders, small_set(), draws=200, path=tmp_path / "history.json")
+    assert [moment.step for moment in history.measured] == [0, 30, 60]
+    learned = [c.repetitions == 8 for c in small_set()]
+    first, _, last = (np.mean(np.array(m.px_bits)[learned]) for m in history.measured)
+    assert last < first / 3

@@ -1,18 +1,12 @@
-"""Two processes that train one model: a Trainer that is watched, and one that is not.
-
-As torchrun starts them, but forked from one process that has imported torch already.
-"""
+"""Two processes that train one model: a Trainer that is watched, and one that is not."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 import sys
-import traceback
 from pathlib import Path
 
-import torch
+from two_processes import two
 from watched import build_trainer, causal, rows, small_set, weights_of
 
 from canary.plugins.callback import ExposureCallback
@@ -54,39 +48,9 @@ def train(folder: Path, *, stops: bool) -> dict[str, object]:
     return result
 
 
-def work(rank: int, folder: Path) -> None:
-    """One of the two: both trainings, and their results in a file of its own."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-    found = {name: train(folder / name, stops=name == "stop") for name in ("go-on", "stop")}
-    (folder / f"{rank}.json").write_text(json.dumps(found))
-    torch.distributed.destroy_process_group()
-
-
-def main() -> int:
-    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    os.environ |= {
-        "WORLD_SIZE": "2",
-        "LOCAL_WORLD_SIZE": "2",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
-    children = []
-    for rank in (0, 1):
-        child = os.fork()
-        if not child:
-            status = 1
-            try:
-                work(rank, Path(sys.argv[1]))
-                status = 0
-            except BaseException:
-                traceback.print_exc()
-            # Without the interpreter's exit: there torch's own threads of two gloo processes
-            # abort one run in thirty, with a plain Trainer as well.
-            os._exit(status)
-        children.append(child)
-    return max(os.waitpid(child, 0)[1] for child in children) and 1
+def both(folder: Path) -> dict[str, object]:
+    return {name: train(folder / name, stops=name == "stop") for name in ("go-on", "stop")}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(two(both, Path(sys.argv[1])))
