@@ -158,7 +158,7 @@ def generate(
 
 @command(
     "inject corpus.jsonl --canaries canaries.json --column text --out corpus.canaried.jsonl",
-    out="FILE: The new corpus; a folder for many files.",
+    out="FILE: The new corpus; a folder for many files. Also an address.",
     tokenizer=TOKENIZER,
     workers=WORKERS,
     mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
@@ -190,9 +190,11 @@ def inject(
     from canary.corpus.canaries import CanarySet
     from canary.corpus.injection import inject_file
     from canary.corpus.placements import KIND, check_not_injected, manifest_of, note_on_share
+    from canary.records.addresses import place_of
     from canary.records.files import CORPORA, alone
 
     check_name(out)
+    out = place_of(out)
     places = manifest_of(out)
     source, outputs = many_or_one(corpora, out, CORPORA, force=force)
     named = named_files(corpora)
@@ -322,7 +324,7 @@ def _planted(canaries: Path, corpora: list[Path]) -> CanarySet:
 
 @command(
     "strip corpus.canaried.jsonl --canaries canaries.json --out corpus.stripped.jsonl",
-    out="FILE: The corpus without canaries; a folder for many files.",
+    out="FILE: The corpus without canaries; a folder for many files. Also an address.",
     tokenizer=TOKENIZER,
     workers=WORKERS,
 )
@@ -341,8 +343,10 @@ def strip(
     was. A corpus without any canary of the set is an error.
     """
     from canary.corpus.stripping import strip_file
+    from canary.records.addresses import place_of
     from canary.records.files import CORPORA
 
+    out = place_of(out)
     source, outputs = many_or_one(corpora, out, CORPORA, force=force)
     check_outputs(outputs, inputs=[*named_files(corpora), canaries], force=force)
     chosen = _planted(canaries, corpora)

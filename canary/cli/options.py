@@ -35,7 +35,7 @@ HELP: Mapping[str, str] = {
     "compressed or not; Parquet or Arrow files of texts or token ids; or .bin files of token ids "
     "(Megatron). A folder means all such files in it, and a quoted pattern such as "
     "'train/*.jsonl' means all files that it matches. @FILE names a text file with a path on each "
-    "line. What only reads also takes addresses of fsspec (s3://bucket/folder).",
+    "line. Addresses of fsspec (s3://bucket/folder) are read as well.",
     "column": "NAME: The field that holds the text or the chat messages. Give it twice for a "
     "parallel pair.  [default: text]",
     "file_format": "NAME: The format of the corpus: FILE-FORMATS.  [default: by the file's name]",

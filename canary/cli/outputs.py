@@ -18,6 +18,7 @@ from canary.cli.console import Bars, say, show, show_report
 from canary.corpus.lines import place
 from canary.errors import InputError, OutputError
 from canary.records.about import Named
+from canary.records.addresses import beside, place_of
 from canary.records.files import (
     PAGES,
     PARQUET,
@@ -230,8 +231,8 @@ def many_or_one(
     source = corpora[0] if len(corpora) == 1 else [*corpora]
     if not is_sharded(source):
         return source, [(file, replaces) for file in files_of(out)]
-    stopped = out.with_name(f"{out.name}.parts").is_dir()
-    if not (force or stopped) and out.is_dir() and any(out.iterdir()):
+    stopped = beside(out, ".parts").is_dir()
+    if not (force or stopped) and out.is_dir() and any(out.rglob("*")):
         raise OutputError(
             "exists already",
             cure="name another folder, or replace the files in it with --force",
@@ -242,14 +243,14 @@ def many_or_one(
 
 def named_files(corpora: Sequence[Path]) -> list[Path]:
     """Corpora with what a list of files (``@FILE``) names in its place."""
-    from canary.corpus.addresses import listed_in
+    from canary.corpus.many_files import listed_in
 
     return [place for corpus in corpora for place in listed_in(corpus)]
 
 
 def listed(corpora: Sequence[Path]) -> str:
     """Corpora as messages name them."""
-    return ", ".join(map(str, corpora[:3])) + ", …" * (len(corpora) > 3)
+    return ", ".join(str(place_of(corpus)) for corpus in corpora[:3]) + ", …" * (len(corpora) > 3)
 
 
 def model_files(*models: str | None) -> list[Path]:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.corpus.addresses import Remote
 from canary.corpus.arrow_tables import ArrowTables, ParquetTables
 from canary.corpus.columns import (
     Beside,
@@ -27,6 +26,7 @@ from canary.corpus.corpora import Corpus, Edits, FileCorpus, Position
 from canary.corpus.lines import unreadable
 from canary.corpus.token_columns import TokenColumn, is_token_column
 from canary.errors import CorpusError, EmptyCorpusError, OutputError
+from canary.records.addresses import Remote
 
 
 class TableRows(FileCorpus):

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from canary.corpus.addresses import check_here, place_of
 from canary.corpus.arrow_rows import ArrowRows, ParquetRows
 from canary.corpus.columns import Column, check_beside, column_names
 from canary.corpus.corpora import Corpus, FileCorpus
@@ -17,7 +16,8 @@ from canary.corpus.dataset_rows import DatasetRows, StreamRows
 from canary.corpus.line_formats import CsvRows, JsonLines, PlainText, TsvRows
 from canary.corpus.lines import compression_of, open_writer, regular_size
 from canary.corpus.megatron import MegatronRows
-from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError
+from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError, UnsupportedError
+from canary.records.addresses import Remote, place_of
 from canary.records.files import CORPORA, atomic_writer
 from canary.records.progress import Progress
 from canary.records.validation import one_of
@@ -68,8 +68,7 @@ def open_corpus(
         kind = FILE_FORMATS[file_format_of(path, file_format)]
         if not size and not kind.companion:
             raise EmptyCorpusError.of(str(path))
-        if kind.companion:
-            check_here(path)
+        _check_here(path, kind)
         opened = kind(path, names, beside=others, progress=progress, passes=passes)
         opened.tokenizer, opened.pad = tokenizer, pad
         opened.look()
@@ -150,6 +149,7 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[An
             where=str(target),
         )
     companion = FILE_FORMATS[format].companion
+    _check_here(target, FILE_FORMATS[format])
     if companion and promised is None:
         endings = " or ".join(FILE_FORMATS[format].endings)
         cure = f"let it end with {endings}"
@@ -176,6 +176,15 @@ def files_of(path: Path) -> list[Path]:
     name = ending_of(path)
     companion = FILE_FORMATS[name].companion if name else ""
     return [path, path.with_suffix(companion)] if companion else [path]
+
+
+def _check_here(path: Path, kind: type[FileCorpus]) -> None:
+    if kind.companion and isinstance(path, Remote):
+        raise UnsupportedError(
+            "is not on this machine, and files that go in pairs are read and written here",
+            cure="copy the corpus here, and what is made of it back",
+            where=str(path),
+        )
 
 
 def replace_split(dataset: Any, split: str, rows: Any) -> Any:

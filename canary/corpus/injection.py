@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
-from canary.corpus.addresses import check_here
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.corpora import Corpus
@@ -27,6 +25,7 @@ from canary.corpus.places import (
 )
 from canary.corpus.placing import Placing
 from canary.errors import InputError
+from canary.records.addresses import Remote, place_of
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import whole_number
@@ -171,7 +170,8 @@ def inject_file(
     target : path-like
         The file to write, in the same format, compressed as its own name says; it
         appears when all is done, or not at all. Who may read `source` may read it. For many
-        files the folder for files of the same names; each appears when it is done.
+        files the folder for files of the same names; each appears when it is done. At an address
+        of fsspec, files are made here first and then copied there.
     canaries, column, mode, separators, beside, seed
         As for `inject`. A text file has one column, ``"text"``. In CSV, canaries that need
         quotes go into fields that have them already.
@@ -220,12 +220,10 @@ def inject_file(
     check_drawn(canaries)
     if mode == "splice" and not check:
         raise InputError("splicing reads every record", cure="leave check on")
-    if not isinstance(source, list | tuple):
-        check_here(source, target)
     if is_sharded(source):
         return inject_files(
             source,
-            Path(target),
+            place_of(target),
             canaries,
             {
                 "column": column,
@@ -241,8 +239,10 @@ def inject_file(
             workers=workers,
             progress=progress,
         )
-    source, target = Path(source), Path(target)
+    source, target = place_of(source), place_of(target)
     regular_size(source)
+    if isinstance(target, Remote):  # before hours of work
+        target.check_writable()
     with new_file(source, target, file_format) as out:
         opened = open_corpus(
             source,

@@ -10,11 +10,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from canary.corpus.addresses import Remote, address_of, is_list, listed_in, place_of
 from canary.corpus.corpora import Corpus
 from canary.corpus.file_formats import ending_of, open_corpus
 from canary.corpus.lines import unreadable
 from canary.errors import CorpusError, EmptyCorpusError, InputError, ServerError
+from canary.records.addresses import Remote, address_of, as_names, place_of
 from canary.records.progress import Progress, note, stage
 from canary.records.validation import whole_number
 from canary.workers.jobs import Lost, Plain, Task
@@ -72,9 +72,39 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
 def is_sharded(corpus: Any) -> bool:
     """Whether a corpus is named as a folder, a pattern or a list of files, and not as one file."""
     if isinstance(corpus, str | os.PathLike):
+        place = place_of(corpus)
+        if isinstance(place, Remote):
+            try:
+                return place.is_dir() or place.is_pattern()
+            except OSError as error:
+                raise unreadable(place, error) from error
         # Not by pathlib, which takes no NUL.
-        return os.path.isdir(corpus) or _is_pattern(corpus) or is_list(corpus)  # noqa: PTH112
+        return os.path.isdir(place) or _is_pattern(place) or is_list(corpus)  # noqa: PTH112
     return isinstance(corpus, list | tuple) and bool(corpus) and isinstance(corpus[0], os.PathLike)
+
+
+def is_list(corpus: Any) -> bool:
+    """Whether a corpus is named as a list of its files: ``@FILE``."""
+    if not isinstance(corpus, str | os.PathLike):
+        return False
+    return os.fspath(corpus).startswith("@") and not os.path.lexists(corpus)
+
+
+def listed_in(corpus: str | os.PathLike[str]) -> list[Path]:
+    """What the lines of a list name; paths are relative to the list."""
+    if not is_list(corpus):
+        return [place_of(corpus)]
+    file = Path(os.fspath(corpus)[1:])
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        cure = "after @ name a text file with a path on each line"
+        raise CorpusError(f"cannot be read ({reason})", cure=cure, where=str(file)) from error
+    named = [place_of(line) for line in map(str.strip, lines) if line]
+    if not named:
+        raise CorpusError("names no file", cure="write a path on each line", where=str(file))
+    return [place if isinstance(place, Remote) else file.parent / place for place in named]
 
 
 def _is_pattern(path: str | os.PathLike[str]) -> bool:
@@ -99,11 +129,15 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
             return
         found = map(Path, glob.glob(str(path), recursive=True)) if pattern else path.rglob("*")  # noqa: PTH207
         base = Path() if pattern else path
+    base_names = as_names(base)
     files = sorted(
         (
             file
             for file in found
-            if (pattern or not any(part[0] in "._" for part in file.relative_to(base).parts))
+            if (
+                pattern
+                or not any(part[0] in "._" for part in as_names(file).relative_to(base_names).parts)
+            )
             and (pattern or file_format is not None or ending_of(file) is not None)
             and not file.name.endswith(".placements.json")
             and file.is_file()

@@ -22,6 +22,7 @@ from canary.corpus.placements import Placements
 from canary.corpus.places import Between, Guests, Homes, by_place, check_separators, choose_homes
 from canary.corpus.placing import Placing
 from canary.corpus.token_documents import identity_of
+from canary.records.addresses import place_of
 from canary.workers.jobs import Plain
 
 
@@ -104,7 +105,7 @@ def survey(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     """How many records each file has, and which can take a splice; every record is checked."""
     answers: list[Plain] = []
     for job in jobs:
-        opened = open_unchanged(Path(job["source"]), shared["given"], job["stamp"])
+        opened = open_unchanged(place_of(job["source"]), shared["given"], job["stamp"])
         if opened is None:
             answers.append({"rows": 0, "homes": 0})
             continue
@@ -131,7 +132,7 @@ def write(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     """Each file with its canaries."""
     answers: list[Plain] = []
     for job in jobs:
-        source, target = Path(job["source"]), Path(job["target"])
+        source, target = place_of(job["source"]), place_of(job["target"])
         if not job["rows"]:
             copy_file(source, target)
             answers.append({"bytes": target.stat().st_size})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,12 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from canary.corpus.addresses import check_here
 from canary.corpus.corpora import FileCorpus
 from canary.corpus.file_formats import file_format_of, files_of
 from canary.corpus.lines import regular_size
 from canary.corpus.many_files import note_empty, open_shards, shards_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError, ServerError
+from canary.records.addresses import Remote, as_names, beside, place_of
 from canary.records.files import make_folder
 from canary.records.progress import Progress, stage
 from canary.records.shards import Run, Series, open_run
@@ -22,6 +23,8 @@ from canary.records.validation import whole_number
 from canary.workers.jobs import Lost, Plain, Task
 from canary.workers.local import Here
 from canary.workers.processes import Processes
+
+_TOGETHER = "name files of one storage, and those of another in a run of their own"
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,9 @@ def many_written(
 ) -> Iterator[ManyWritten]:
     """Write the files of a corpus anew into the folder `target`.
 
-    What is finished is noted in ``TARGET.parts``, so that the same call goes on where an earlier
-    one of the same `identity` was stopped; the folder is removed when the block ends well.
+    What is finished is noted in ``TARGET.parts``, of an address in the folder at work, so that
+    the same call goes on where an earlier one of the same `identity` was stopped; the folder is
+    removed when the block ends well.
 
     Raises
     ------
@@ -124,14 +128,18 @@ def many_written(
         If the run that was stopped was another, or the corpus has changed since.
     """
     count = whole_number(workers, "workers", at_least=1)
-    files = [Path(file) for file in shards_of(source, file_format=file_format)]
-    check_here(target, *files)
-    root = Path(source) if not isinstance(source, list | tuple) else Path()
-    if not root.is_dir() or isinstance(source, list | tuple):
+    files = [_at_home(file) for file in shards_of(source, file_format=file_format)]
+    root = Path() if isinstance(source, list | tuple) else _at_home(source)
+    if isinstance(source, list | tuple) or not root.is_dir():
         if any(".." in file.parts for file in files) or len({f.is_absolute() for f in files}) > 1:
             files = [file.parent.resolve() / file.name for file in files]
-        root = _common(files)
-    pairs = sorted((file.relative_to(root).as_posix(), file) for file in files)
+        root = place_of(_common(files))
+    if not isinstance(root, Remote) and (elsewhere := [f for f in files if isinstance(f, Remote)]):
+        raise InputError(
+            "is elsewhere than the other files", cure=_TOGETHER, where=str(elsewhere[0])
+        )
+    base = as_names(root)
+    pairs = sorted((as_names(file).relative_to(base).as_posix(), file) for file in files)
     names, sources = tuple(name for name, _ in pairs), tuple(file for _, file in pairs)
     formats = sorted({file_format_of(file, file_format) for file in sources})
     if len(formats) > 1:
@@ -143,17 +151,20 @@ def many_written(
     _check_apart(root, sources, target)
     stamps = []
     for file in sources:
-        size = regular_size(file)
-        stamps.append((size, file.stat().st_mtime_ns))
+        regular_size(file)
+        stamps.append(_stamp(file))
     listed = repr(list(zip(names, stamps, strict=True))).encode()
     whole = {**identity, "files": len(names), "corpus": sha256(listed).hexdigest()}
-    with open_run(target.with_name(f"{target.name}.parts"), whole) as run:
+    if isinstance(target, Remote):
+        whole["output"] = target.resolve().address
+    with open_run(beside(target, ".parts"), whole) as run:
         make_folder(target)
         written = [target / name for name in names]
-        beside = {other.relative_to(target).as_posix() for w in written for other in files_of(w)}
-        _check_free(target, beside)
-        for folder in {(target / name).parent for name in names}:
-            make_folder(folder)
+        known = {_name_in(target, other) for one in written for other in files_of(one)}
+        _check_free(target, known)
+        if not isinstance(target, Remote):
+            for folder in {one.parent for one in written}:
+                make_folder(folder)
         yield ManyWritten(
             names,
             sources,
@@ -173,8 +184,7 @@ def open_unchanged(file: Path, given: Mapping[str, Any], stamp: Sequence[int]) -
     """
     ((opened,), _) = open_shards([file], given)
     assert opened is None or isinstance(opened, FileCorpus)
-    status = file.stat()
-    if [status.st_size, status.st_mtime_ns] != list(stamp):
+    if _stamp(file) != tuple(stamp):
         raise CorpusError(
             "changed since the run began",
             cure="start again with a new folder to write",
@@ -188,8 +198,24 @@ def kept_bytes(folder: str, series: str, number: int) -> bytes:
     return Series(Path(folder), series)[number].body
 
 
+def _at_home(file: str | os.PathLike[str]) -> Path:
+    """A path here as it is, an address as its storage writes it."""
+    place = place_of(file)
+    return place.resolve() if isinstance(place, Remote) else place
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Its size, and what else changes when it is changed."""
+    status = file.stat()
+    return status.st_size, status.st_ino if isinstance(file, Remote) else status.st_mtime_ns
+
+
+def _name_in(folder: Path, file: Path) -> str:
+    return as_names(file).relative_to(as_names(folder)).as_posix()
+
+
 def _common(files: Sequence[Path]) -> Path:
-    first, *others = (list(file.parent.parts) for file in files)
+    first, *others = (list(as_names(file).parent.parts) for file in files)
     shared = 0
     while shared < len(first) and all(o[shared : shared + 1] == [first[shared]] for o in others):
         shared += 1
@@ -198,8 +224,9 @@ def _common(files: Sequence[Path]) -> Path:
 
 def _check_apart(root: Path, sources: Sequence[Path], target: Path) -> None:
     """Refuse to write into what is read, and to read what was written."""
-    place, read = target.resolve(), root.resolve()
-    if place == read or read in place.parents or any(place in s.resolve().parents for s in sources):
+    place, read = as_names(target.resolve()), as_names(root.resolve())
+    inside = (place in as_names(source.resolve()).parents for source in sources)
+    if place == read or read in place.parents or any(inside):
         raise OutputError(
             "is in the folder that is read, or the other way round",
             cure="name a folder beside it",
@@ -209,7 +236,7 @@ def _check_apart(root: Path, sources: Sequence[Path], target: Path) -> None:
 
 def _check_free(target: Path, known: Collection[str]) -> None:
     for path in sorted(target.rglob("*")):
-        name = path.relative_to(target).as_posix()
+        name = _name_in(target, path)
         if path.is_file() and name not in known and not path.name.endswith(".underway.part"):
             raise OutputError(
                 f"has a file that this run does not write ({name}), and would be a mixture",

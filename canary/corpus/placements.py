@@ -8,6 +8,7 @@ from pathlib import Path
 
 from canary.corpus.canaries import CanarySet
 from canary.errors import CorpusError, InputError
+from canary.records.addresses import beside
 from canary.records.files import kind_there
 from canary.records.record import Document
 from canary.records.versioned_json import load_document
@@ -73,7 +74,7 @@ class Placements(
 
 def manifest_of(corpus: Path) -> Path:
     """Where `canary inject` says where the copies in a corpus are."""
-    return corpus.parent / f"{corpus.name}.placements.json"
+    return beside(corpus, ".placements.json")
 
 
 def injected_by(corpus: Path) -> Path | None:

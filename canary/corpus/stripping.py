@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canary.corpus.addresses import check_here
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column, Edit, Slot, column_names, edit_text, shape_for
 from canary.corpus.corpora import Corpus, Edits, Position
@@ -28,6 +27,7 @@ from canary.corpus.placements import check_drawn
 from canary.corpus.places import Remover, check_separators
 from canary.corpus.token_documents import identity_of
 from canary.errors import CorpusError, InputError
+from canary.records.addresses import Remote, place_of
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 
@@ -183,11 +183,9 @@ def strip_file(
     >>> strip_file(mixed, back, canaries).records
     6
     """
-    if not isinstance(source, list | tuple):
-        check_here(source, target)
     check_drawn(canaries)
     canaries = canaries.written
-    target = Path(target)
+    target = place_of(target)
     given: dict[str, Any] = {
         "column": column,
         "file_format": file_format,
@@ -197,8 +195,10 @@ def strip_file(
     if is_sharded(source):
         options: dict[str, Any] = {"workers": workers, "progress": progress}
         return _strip_files(source, target, canaries, given, separators, **options)
-    source = Path(source)
+    source = place_of(source)
     regular_size(source)
+    if isinstance(target, Remote):  # before hours of work
+        target.check_writable()
     with new_file(source, target, file_format) as out:
         opened = open_corpus(source, progress=progress, **given)
         taken = _Taken(opened, canaries, separators)
@@ -244,7 +244,7 @@ def strip_each(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> 
     """Each file without canaries; how many records and copies went."""
     answers = []
     for job in jobs:
-        source, target = Path(job["source"]), Path(job["target"])
+        source, target = place_of(job["source"]), place_of(job["target"])
         opened = open_unchanged(source, shared["given"], job["stamp"])
         if opened is None:
             copy_file(source, target)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from canary.errors import OutputError
+from canary.records.addresses import Remote, beside
 
 JSON_LINES, PARQUET, COMPRESSED = "JSON Lines", "Parquet", "compressed text"
 WEIGHTS, MODEL_PART = "weights of a model", "part of a model"
@@ -63,7 +64,7 @@ def kind_there(path: str | os.PathLike[str]) -> str | None:
 
     None if it is empty or not there, or holds nothing that is known.
     """
-    place = Path(path)
+    place = path if isinstance(path, Path) else Path(path)
     try:
         if not stat.S_ISREG(place.stat().st_mode):
             return None
@@ -85,7 +86,7 @@ def check_replaceable(path: str | os.PathLike[str], replaces: Collection[str] | 
 
     Without kinds, all but the documents of this program may be replaced.
     """
-    target = Path(path)
+    target = path if isinstance(path, Path) else Path(path)
     try:
         mode = target.lstat().st_mode
     except (OSError, ValueError):  # nothing there, or nothing that could be there
@@ -121,7 +122,8 @@ def atomic_writer(
 
     When the block raises (Ctrl-C included), what was at `path` before stays as it was. Pipes,
     devices and symbolic links are refused: a link that was replaced would be lost, and one
-    that was followed would say where the secrets go.
+    that was followed would say where the secrets go. A `Remote` is written here, and copied to
+    its address in the end.
 
     Parameters
     ----------
@@ -139,9 +141,14 @@ def atomic_writer(
         does not exist or cannot be written to, the disk is full, or another process is writing
         `path`.
     """
+    if isinstance(path, Remote):
+        check_replaceable(path, replaces)
+        with path.writer() as out:
+            yield out
+        return
     target = Path(path)
     bits = 0o600
-    if not private and like is not None:
+    if not private and like is not None and not isinstance(like, Remote):
         with suppress(OSError, ValueError):  # whoever reads the other file says what is wrong
             bits = 0o666 & Path(like).stat().st_mode
     elif not private:
@@ -184,6 +191,10 @@ def check_writable(
     path: str | os.PathLike[str], *, replaces: Collection[str] | None = None
 ) -> None:
     """Find out before long work whether `atomic_writer` could begin, by an OutputError if not."""
+    if isinstance(path, Remote):
+        check_replaceable(path, replaces)
+        path.check_writable()
+        return
     handle, part = _begin(Path(path), replaces)
     part.unlink()
     os.close(handle)
@@ -196,7 +207,7 @@ def alone(target: Path) -> Iterator[None]:
     An OutputError if another process does, or the folder cannot be written to.
     """
     with _writable(target):
-        handle, part = begin_part(target.with_name(f"{target.name}.and-more"))
+        handle, part = begin_part(beside(target, ".and-more"))
     try:
         yield
     finally:
@@ -209,6 +220,9 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
 
     Called before long work begins, so that a mistyped path costs seconds, not hours.
     """
+    if isinstance(path, Remote):
+        path.check_writable(folder=True)
+        return path
     folder = Path(path)
     with _writable(folder):
         folder.mkdir(parents=True, exist_ok=True)
