@@ -91,8 +91,6 @@ class Limits:
     "are given are checked first; without one, nothing is checked.",
     max_epsilon="EPSILON: The verdict is memorized if training is certainly less private than "
     "this. It needs --canaries from canary generate --coin-flips.",
-    mechanism="What the bound on epsilon presumes of the training: nothing, or that its privacy is "
-    "that of normal noise, as for DP-SGD of many steps. That bound is larger, and needs --delta.",
     canaries="[Privacy bound] FILE: The canary set that was audited, for its coins.",
     repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
     seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",

@@ -51,6 +51,7 @@ def attack(
     coin_flips: bool = False,
     delta: float = 0.0,
     guesses: Count | None = None,
+    mechanism: Literal["any", "gaussian"] = "any",
     names: Names,
     force: bool = False,
 ) -> Result:
@@ -80,6 +81,7 @@ def attack(
                 coins=coin_flips,
                 guesses=guesses,
                 delta=delta,
+                mechanism=mechanism,
                 progress=bars.stage,
                 **asked,
             )

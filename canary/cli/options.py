@@ -81,6 +81,8 @@ HELP: Mapping[str, str] = {
     "that decided whether it went in, and a shadow that does not depend on the coins.",
     "delta": "P: The delta of the (epsilon, delta) differential privacy.",
     "guesses": "N: The number of coins to guess. Fix it before you see any result.  [default: all]",
+    "mechanism": "What the bound on epsilon presumes of the training: nothing, or that its privacy "
+    "is that of normal noise, as for DP-SGD of many steps. That bound is larger and needs --delta.",
     # Limits and reports.
     "max_exposure_bits": "BITS: The largest exposure that passes. The verdict is memorized if the "
     "interval of the exposure is above it.",

@@ -21,6 +21,7 @@ from canary.statistics.epsilon import (
     bound_in_words,
     correct_guesses,
     epsilon_lower_bound,
+    presumed_in_words,
 )
 from canary.statistics.number_checks import positive_integer
 from canary.statistics.numbers import Shown, plural
@@ -49,7 +50,8 @@ class EpsilonBound(Shown, Record):
     def summary(self) -> str:
         """The bound, the guesses that it rests on, and what it presumes."""
         line = bound_in_words(self.epsilon, self.delta, self.confidence)
-        return f"{line}: {self.correct} of {self.guesses} guesses right{_presumed(self)}"
+        presumed = presumed_in_words(self.mechanism, self.epsilon_any)
+        return f"{line}: {self.correct} of {self.guesses} guesses right{presumed}"
 
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
@@ -157,16 +159,6 @@ def epsilon_bound(
     )
 
 
-def _presumed(bound: EpsilonBound) -> str:
-    """What a bound presumes, and the bound that presumes nothing; empty for that one."""
-    if bound.mechanism == "any":
-        return ""
-    return (
-        f"; this presumes a {bound.mechanism.capitalize()} mechanism, without which epsilon is at "
-        f"least {bound.epsilon_any:.2f}"
-    )
-
-
 def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
     """Whether the bound contradicts a claim of privacy."""
     cure = "give the epsilon of the guarantee, a number from 0 on"
@@ -191,8 +183,9 @@ def within_epsilon(bound: EpsilonBound, limit: float) -> Finding:
         told += f"limit of {limit:g} was not tested"
     else:
         told = f"{told}, which does not contradict the limit of {limit:g}"
+    presumed = presumed_in_words(bound.mechanism, bound.epsilon_any)
     return Finding(
-        *("epsilon", plural(bound.coins, "coin"), outcome, f"{told}{_presumed(bound)}", cure),
+        *("epsilon", plural(bound.coins, "coin"), outcome, f"{told}{presumed}", cure),
         limit=most,
         lower=bound.epsilon,
         confidence=bound.confidence,

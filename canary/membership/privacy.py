@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -12,7 +13,13 @@ from canary.errors import EstimationError
 from canary.membership.attacks import AttackScores
 from canary.membership.many import ManyScores
 from canary.records.record import Record
-from canary.statistics.epsilon import bound_in_words, correct_guesses, epsilon_lower_bound
+from canary.statistics.epsilon import (
+    Mechanism,
+    bound_in_words,
+    correct_guesses,
+    epsilon_lower_bound,
+    presumed_in_words,
+)
 from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import Shown, plural
 from canary.statistics.roc import scored_members
@@ -28,7 +35,8 @@ class AttackEpsilon(Shown, Record, written=_WRITTEN):
     Training is not (epsilon', delta)-private for any epsilon' below `epsilon`. That is above the
     truth in at most ``1 - confidence`` of training runs, even if it is the largest of the bounds by
     `attacks` attacks. `correct` of the `guesses` were right, of samples for which one of the
-    `coins` was tossed; `largest_possible` is the bound if every guess were right.
+    `coins` was tossed; `largest_possible` is the bound if every guess were right. All this presumes
+    a training of this `mechanism`; `epsilon_any` presumes none.
     """
 
     epsilon: float
@@ -40,11 +48,15 @@ class AttackEpsilon(Shown, Record, written=_WRITTEN):
     correct: int
     largest_possible: float
     notes: tuple[str, ...]
+    epsilon_any: float
+    mechanism: Mechanism = "any"
 
     def summary(self) -> str:
         """The bound, and the guesses that it rests on."""
         line = bound_in_words(self.epsilon, self.delta, self.confidence)
-        return "\n".join([f"{line}: {self.correct} of {self.guesses} guesses right", *self.notes])
+        presumed = presumed_in_words(self.mechanism, self.epsilon_any)
+        right = f"{self.correct} of {self.guesses} guesses right{presumed}"
+        return "\n".join([f"{line}: {right}", *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
@@ -64,6 +76,7 @@ def attack_epsilon(
     delta: float = 0.0,
     confidence: float = 0.95,
     attacks: SupportsIndex = 1,
+    mechanism: Mechanism = "any",
 ) -> AttackEpsilon:
     """A lower bound on epsilon, from one training run and an attack on it.
 
@@ -88,6 +101,8 @@ def attack_epsilon(
     attacks : int
         How many attacks are tried on these coins, if the largest of their bounds is reported: each
         bound is then taken at a confidence that allows for the choice (Bonferroni).
+    mechanism : {"any", "gaussian"}
+        What training is presumed to be, as in `canary.statistics.epsilon.epsilon_lower_bound`.
 
     Raises
     ------
@@ -158,10 +173,17 @@ def attack_epsilon(
             f"Exactly half of {plural(n, 'sample')} are members, as in a split into halves: such "
             "a split is no set of independent coins, and then the bound is not proven"
         )
-    bound, largest = (
-        epsilon_lower_bound(correct, guesses=made, coins=n, delta=delta, confidence=level)
-        for correct in (right, made)
-    )
+    bound = partial(epsilon_lower_bound, guesses=made, coins=n, delta=delta, confidence=level)
     return AttackEpsilon(
-        bound, delta, confidence, tried, n, made, right, largest, notes=tuple(notes)
+        epsilon=bound(right, mechanism=mechanism),
+        delta=delta,
+        confidence=confidence,
+        attacks=tried,
+        coins=n,
+        guesses=made,
+        correct=right,
+        largest_possible=bound(made, mechanism=mechanism),
+        notes=tuple(notes),
+        epsilon_any=bound(right),
+        mechanism=mechanism,
     )

@@ -42,6 +42,7 @@ from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.definitions import SIGNALS
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
+from canary.statistics.epsilon import Mechanism
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import picked
 from canary.statistics.roc import Estimate, balanced_accuracy
@@ -181,6 +182,7 @@ def survey(
     coins: bool = False,
     guesses: int | None = None,
     delta: float = 0.0,
+    mechanism: Mechanism = "any",
     progress: Progress = None,
 ) -> ShadowSurvey:
     """Attack a target by what a shadow teaches, and score the risk of its samples.
@@ -205,7 +207,7 @@ def survey(
     coins : bool
         Whether an independent fair coin decided for each sample of the target if it went in,
         and the shadow's data were chosen without regard to that. Then the attacks bound epsilon.
-    guesses, delta
+    guesses, delta, mechanism
         Of that bound, as in `canary.membership.privacy.attack_epsilon`.
     progress : callable or bool, optional
         Called with rounds of ``attacks``; see `canary.records.progress.Progress`.
@@ -230,9 +232,10 @@ def survey(
         check_members(table.member, table.source)
     member = target.member[0]
     shared = check_shadow(target, shadow)
-    if not coins and (guesses is not None or delta):
+    asked: dict[str, Any] = {"guesses": guesses, "delta": delta, "mechanism": mechanism}
+    if not coins and asked != {"guesses": None, "delta": 0.0, "mechanism": "any"}:
         raise InputError(
-            "guesses or delta without coins: no bound on epsilon is asked for",
+            "guesses, delta or mechanism without coins: no bound on epsilon is asked for",
             cure="say coins=True (--coin-flips) if fair coins chose the members, or leave them out",
             where="survey",
         )
@@ -282,15 +285,8 @@ def survey(
     doubts += _unfit_thresholds(attacked, shadow)
     if coins:
         for one in attacked:
-            epsilons[one.name] = attack_epsilon(
-                one.attack,
-                member,
-                coins=True,
-                guesses=guesses,
-                delta=delta,
-                confidence=confidence,
-                attacks=len(attacked),
-            )
+            asked |= {"coins": True, "confidence": confidence, "attacks": len(attacked)}
+            epsilons[one.name] = attack_epsilon(one.attack, member, **asked)
             notes += epsilons[one.name].notes
     best = max(attacked, key=lambda one: one.accuracy.value).attack
     by_class, by_group = (

@@ -144,7 +144,7 @@ def plan_figure(plan: GatePlan, _: PlotOptions) -> Figure:
 def epsilon_figure(bound: EpsilonBound | AttackEpsilon, _: PlotOptions) -> Figure:
     """The bound, and the largest that could have been found."""
     ends = {"largest possible bound": bound.largest_possible, "epsilon is at least": bound.epsilon}
-    if isinstance(bound, EpsilonBound) and bound.mechanism != "any":
+    if bound.mechanism != "any":
         ends = {"at least, for any mechanism": bound.epsilon_any, **ends}
     return _bars("epsilon", "epsilon", ends)
 

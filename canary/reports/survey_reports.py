@@ -109,6 +109,8 @@ def epsilon_sentence(survey: ShadowSurvey) -> str | None:
         right=f"{count(bound.correct)} of {count(bound.guesses)} guesses by the attack {name}",
         coins=plural(bound.coins, "coin"),
         largest=f"{bound.largest_possible:.2f}",
+        presumed=bound.mechanism != "any",
+        any=f"{bound.epsilon_any:.2f}",
     )
 
 

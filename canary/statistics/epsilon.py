@@ -234,3 +234,13 @@ def correct_guesses(scores: ArrayLike, heads: ArrayLike, *, guesses: SupportsInd
 def bound_in_words(epsilon: float, delta: float, confidence: float) -> str:
     """``epsilon is at least 1.25 (delta 0, confidence 95 %)``."""
     return f"epsilon is at least {epsilon:.2f} (delta {delta:g}, confidence {100 * confidence:g} %)"
+
+
+def presumed_in_words(mechanism: Mechanism, epsilon_any: float) -> str:
+    """What a bound presumes, and the bound that presumes nothing; empty for that one."""
+    if mechanism == "any":
+        return ""
+    return (
+        f"; this presumes a {mechanism.capitalize()} mechanism, without which epsilon is at "
+        f"least {epsilon_any:.2f}"
+    )

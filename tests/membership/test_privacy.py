@@ -43,6 +43,25 @@ def test_the_choice_among_attacks_is_paid_for_golden():
     assert given == {**vars(of_four), "notes": [note], "confidence": 0.95, "attacks": 4}
 
 
+def test_normal_noise_gives_the_larger_bound():
+    """Of 1,000 coins and 200 guesses, all right; as `epsilon_lower_bound` says."""
+    rng = np.random.default_rng(1)
+    member = rng.random(1000) < 0.5
+    scores = member + 0.6 * rng.normal(size=1000)
+    given = {"coins": True, "guesses": 200, "delta": 1e-5}
+    plain, normal = (
+        attack_epsilon(scores, member, **given, mechanism=m) for m in ("any", "gaussian")
+    )
+    seen = {"guesses": 200, "coins": 1000, "delta": 1e-5}
+    assert normal.epsilon == epsilon_lower_bound(normal.correct, **seen, mechanism="gaussian")
+    assert normal.largest_possible == epsilon_lower_bound(200, **seen, mechanism="gaussian")
+    assert normal.epsilon > 1.4 * normal.epsilon_any == 1.4 * plain.epsilon > 0
+    assert "presumes a Gaussian mechanism" in normal.summary()
+    assert "presumes" not in plain.summary()
+    with pytest.raises(EstimationError, match="finite epsilon at delta 0"):
+        attack_epsilon(scores, member, coins=True, mechanism="gaussian")
+
+
 def test_randomized_response_coverage():
     # Each coin is told rightly with probability e^eps / (1 + e^eps): eps-private, and tight.
     rng, above, bounds, runs = np.random.default_rng(0), 0, [], 60

@@ -161,7 +161,7 @@ RESULTS = {
     "risk of classes": (of_classes, 5),
     "epsilon": (lambda: EpsilonBound(**BOUND, copies=1, largest_possible=2.5, epsilon_any=1.5), 1),
     "epsilon of attacks": (
-        lambda: AttackEpsilon(**BOUND, attacks=1, largest_possible=2.5, notes=()),
+        lambda: AttackEpsilon(**BOUND, attacks=1, largest_possible=2.5, notes=(), epsilon_any=1.5),
         1,
     ),
     "forgetting": (a_forgetting, 3),
