@@ -81,7 +81,7 @@ def test_a_step_shows_no_secret():
 
 
 def test_a_pipeline_of_datatrove(tmp_path):
-    pytest.importorskip("datatrove.executor")
+    pytest.importorskip("datatrove.executor", reason="the group of packages for tests has it")
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.readers import JsonlReader
     from datatrove.pipeline.writers import JsonlWriter
