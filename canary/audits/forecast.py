@@ -12,11 +12,12 @@ import numpy as np
 
 from canary.audits.choosing import METHODS, choose
 from canary.audits.method import Method, Unfit
-from canary.audits.pacing import LOOK, Probes
+from canary.audits.pacing import LOOK, Pace, Probes, clocks, since
 from canary.audits.question import AuditOptions, Question, questions_of
-from canary.audits.start_search import started
+from canary.audits.start_search import started, work_of_check
 from canary.corpus.canaries import Canary, CanarySet
 from canary.formats.format import Format
+from canary.models.english import note_on_english
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
 from canary.records.record import Record
@@ -38,7 +39,7 @@ class MethodForecast(Record):
         Tokens computed below the contexts, those of the canaries included.
     seconds, processor_seconds : float
         On the clock, and of all processors together, which other work on the machine hardly
-        changes. Neither counts loading the model and choosing the start token.
+        changes. Loading the model is not counted.
     bytes : int
         Peak memory: of the process on a CPU, of the model's devices elsewhere.
     at_most : bool
@@ -71,6 +72,9 @@ class Forecast(Shown, Record):
         Of the audit; the budget is that of each format.
     context_seconds : float
         Part of all `seconds`: the context is read, and the canaries are priced.
+    check_seconds : float
+        Part of all `seconds`: the start token is chosen, and compared with others; and ordinary
+        English is priced, which is left out where the canaries look learned.
     methods : tuple of MethodForecast
     """
 
@@ -80,6 +84,7 @@ class Forecast(Shown, Record):
     draws: int
     budget: int
     context_seconds: float
+    check_seconds: float
     methods: tuple[MethodForecast, ...]
 
     def _table(self) -> list[dict[str, Any]]:
@@ -116,7 +121,14 @@ class Forecast(Shown, Record):
             for name, queries, clock, processor, memory in map(tuple, self.rows())
         ]
         unfit = [f"{m.method}: not possible, {m.reason}" for m in self.methods if m.reason]
-        return "\n".join([about, *told, *unfit])
+        return "\n".join([about, *told, *unfit, self.part()])
+
+    def part(self) -> str:
+        """What of the time is the same for all methods, in a sentence."""
+        return (
+            f"Of each, {duration(self.check_seconds)} are for comparing the start token with "
+            "others and checking that the model reads English"
+        )
 
 
 @sealed
@@ -159,7 +171,9 @@ def forecast(
     if not isinstance(canaries, CanarySet):
         canaries = _stand_ins(Format.of(canaries), count)
     options = options or AuditOptions()
-    options, _ = started(seam, canaries.formats, options, canaries=None, draws=options.draws)
+    began = clocks()
+    options, start = started(seam, canaries.formats, options, canaries=None, draws=options.draws)
+    checks = since(began, 0)
     methods = [m for m in METHODS.values() if m.has_p_values]
     parts: dict[str, list[MethodForecast]] = {method.name: [] for method in methods}
     auto, reading = "", 0.0
@@ -167,6 +181,11 @@ def forecast(
         question.format.check_prefix_free()
         probes = Probes(question, LOOK if probe_seconds is None else probe_seconds)
         if question.prices_rows:
+            if not question.number:
+                work = work_of_check(seam, canaries, start, options, options.draws)
+                began = clocks()
+                note_on_english(seam)
+                checks += since(began, 0) + probes.beginnings(*work)
             auto, reading = choose(question)[0].name, reading + probes.canaries.seconds
         for method in methods:
             parts[method.name].append(_of_method(method, question, probes))
@@ -177,8 +196,9 @@ def forecast(
         draws=options.draws,
         budget=options.budget,
         context_seconds=reading,
+        check_seconds=checks.seconds,
         methods=tuple(
-            replace(_together(found), chosen=name == auto) for name, found in parts.items()
+            replace(_together(found, checks), chosen=name == auto) for name, found in parts.items()
         ),
     )
 
@@ -212,7 +232,7 @@ def _of_method(method: Method, question: Question, probes: Probes) -> MethodFore
     )
 
 
-def _together(found: Sequence[MethodForecast]) -> MethodForecast:
+def _together(found: Sequence[MethodForecast], checks: Pace) -> MethodForecast:
     """One method for all formats, one after the other."""
     for each in found:
         if each.reason:
@@ -220,8 +240,8 @@ def _together(found: Sequence[MethodForecast]) -> MethodForecast:
     return replace(
         found[0],
         queries=sum(each.queries for each in found),
-        seconds=sum(each.seconds for each in found),
-        processor_seconds=sum(each.processor_seconds for each in found),
+        seconds=checks.seconds + sum(each.seconds for each in found),
+        processor_seconds=checks.processor + sum(each.processor_seconds for each in found),
         bytes=max(each.bytes for each in found),
         at_most=any(each.at_most for each in found),
     )

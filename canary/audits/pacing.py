@@ -74,10 +74,10 @@ class Probes:
             question = self._question
             tree = question.certified_tree
             sizes = question.sizes(None if isinstance(tree, Exception) else tree)
-            began = _clocks()
+            began = clocks()
             with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
                 _, queries = pricer.canaries(self._batcher(), question.fills)
-            self._canaries = _since(began, queries)
+            self._canaries = since(began, queries)
         return self._canaries
 
     def pace(self, kind: str, cost: Cost, *, soon: float = 0.0) -> Pace:
@@ -97,6 +97,16 @@ class Probes:
                 self._paces[key] = _pace(steps, self._seconds, soon)
         return self._paces[key]
 
+    def beginnings(self, walked: int, rows: int) -> Pace:
+        """What comparing beginnings takes: tokens of walks, and of whole rows."""
+        question = self._question
+        tree = question.certified_tree
+        sizes = question.sizes(None if isinstance(tree, Exception) else tree)
+        found = self.pace("draws", Cost("", 0, 0, sizes)).of(walked) if walked else Pace()
+        if rows:
+            found += _pace(self._rows(whole=True), self._seconds, 0.0).of(rows)
+        return found
+
     def _batcher(self) -> Batcher:
         return Batcher(self._question.model, batch_size=self._question.options.batch_size)
 
@@ -105,11 +115,14 @@ class Probes:
         rng = np.random.default_rng([_STREAM, self._question.options.seed])
         return format.sample(min(most, format.size), rng=rng)
 
-    def _rows(self) -> Iterator[int]:
+    def _rows(self, *, whole: bool = False) -> Iterator[int]:
+        """Tokens below the contexts, or all of them."""
         question, batcher, size = self._question, self._batcher(), 8
         for _ in range(30):
             fills = self._fills(min(size, FILLS_AT_ONCE))
-            yield price_rows(batcher, question.format, question.encoder, fills)[1]
+            below = price_rows(batcher, question.format, question.encoder, fills)[1]
+            rows = question.encoder.candidates(question.format, fills) if whole else []
+            yield sum(len(row.ids) for row in rows) or below
             size *= 2
 
     def _walked(self, pricer: Pricer, *, drawn: bool) -> Iterator[int]:
@@ -151,9 +164,9 @@ def _pace(steps: Iterator[int], limit: float, soon: float) -> Pace:
 
     If all so far took less than `soon` seconds a query, the rest, which is faster, is not done.
     """
-    began, taken = _clocks(), [Pace()]
+    began, taken = clocks(), [Pace()]
     for queries in steps:
-        taken.append(replace(_since(began, queries), queries=taken[-1].queries + queries))
+        taken.append(replace(since(began, queries), queries=taken[-1].queries + queries))
         # On a busy machine the clock says little of what was done; of a large model, few batches
         # have not found their size.
         few = _LONGER if len(taken) <= _STEPS else 1.0
@@ -172,12 +185,14 @@ def _pace(steps: Iterator[int], limit: float, soon: float) -> Pace:
     )
 
 
-def _clocks() -> tuple[float, float]:
+def clocks() -> tuple[float, float]:
+    """Seconds on the clock, and of the processors."""
     return time.perf_counter(), time.process_time()
 
 
-def _since(began: tuple[float, float], queries: int) -> Pace:
-    now = _clocks()
+def since(began: tuple[float, float], queries: int) -> Pace:
+    """What has been taken since then."""
+    now = clocks()
     return Pace(queries, now[0] - began[0], now[1] - began[1])
 
 

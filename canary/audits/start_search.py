@@ -103,24 +103,13 @@ def _with_rivals(
     groups) and the median exposure, off skew-normal curves, is higher by more than a bit and a
     fifth of what lies beyond the draws. It chooses nothing, so p-values stay what they are.
     """
-    if (
-        choice.why not in ("evidence", "asked", "template")
-        or "score" not in model.facts.capabilities
-    ):
-        return choice
-    injected = _Injected.of(canaries, draws=draws, seed=options.seed)
-    mine = options.encoder(model)
-    others = list(_others(model, mine, injected, choice)) if injected.groups else []
+    plan = _Plan.of(model, canaries, choice, options, draws=draws)
+    injected, mine, others = plan.injected, plan.mine, plan.others
     if not others:
         return choice
-    rows, tokens = 0, 0
-    for format, fills, drawn in injected.formats:
-        (first,) = mine.encode([format.candidate(fills[0])])
-        rows += len(fills) + len(drawn)
-        tokens += len(first.ids) * (len(fills) + len(drawn))
-    announce(model, lambda: (1 + len(others)) * rows)
+    announce(model, lambda: plan.rows)
     checked = "context" if choice.why == "template" else "start token"
-    progress = options.begin(f"checking the {checked}", (1 + len(others)) * tokens)
+    progress = options.begin(f"checking the {checked}", plan.tokens)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     chosen = injected.exposures(batcher, mine)
     level = LEVEL / (len(others) * len(chosen))
@@ -143,6 +132,55 @@ def _with_rivals(
                 rivals.append(max(gaps, key=_gap))
     rivals.sort(key=_gap, reverse=True)
     return replace(choice, rivals=tuple(rivals), compared=tuple(compared))
+
+
+def work_of_check(
+    model: LanguageModel, canaries: CanarySet, choice: StartChoice, options: RunOptions, draws: int
+) -> tuple[int, int]:
+    """How many tokens comparing a chosen start with others takes: walked, and in whole rows."""
+    plan = _Plan.of(model, canaries, choice, options, draws=draws)
+    samples = [
+        Sample.of(*each, encoder)
+        for encoder in ([plan.mine, *plan.others] if plan.others else [])
+        for each in plan.injected.formats
+    ]
+    work = [sample.rows.work(model) for sample in samples]
+    return sum(walked for walked, _ in work), sum(rows for _, rows in work)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """What is compared with a chosen start: `others` are empty if nothing is."""
+
+    injected: _Injected
+    mine: CandidateEncoder
+    others: Sequence[CandidateEncoder]
+    rows: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        model: LanguageModel,
+        canaries: CanarySet,
+        choice: StartChoice,
+        options: RunOptions,
+        *,
+        draws: int,
+    ) -> _Plan:
+        injected = _Injected.of(canaries, draws=draws, seed=options.seed)
+        mine = options.encoder(model)
+        asked = choice.why in ("evidence", "asked", "template")
+        if not asked or "score" not in model.facts.capabilities or not injected.groups:
+            return cls(injected, mine, [])
+        others = list(_others(model, mine, injected, choice))
+        rows, tokens = 0, 0
+        for format, fills, drawn in injected.formats:
+            (first,) = mine.encode([format.candidate(fills[0])])
+            rows += len(fills) + len(drawn)
+            tokens += len(first.ids) * (len(fills) + len(drawn))
+        times = 1 + len(others) if others else 0
+        return cls(injected, mine, others, times * rows, times * tokens)
 
 
 def _gap(rival: RivalStart) -> float:

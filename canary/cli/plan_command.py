@@ -95,6 +95,7 @@ def _forecast(
     about, *_ = found.summary().splitlines()
     show(f"An audit of {about}:")
     show_table(("method", "queries", "time", "processor time", "peak memory"), found.rows())
+    show(found.part())
     for method in found.methods:
         if method.reason:
             show(f"{method.method} is not possible: {method.reason}")

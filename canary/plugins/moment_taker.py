@@ -101,7 +101,7 @@ class MomentTaker:
         some = [row for sample in self._first for row in sample.rows.encodings][:_TRIED]
         began = now()
         encoding_bits(batcher, some)
-        tokens = sum(sample.rows.tokens(model) for sample in self._first)
+        tokens = sum(sum(sample.rows.work(model)) for sample in self._first)
         cost = (now() - began) * tokens / sum(len(row.ids) for row in some)
         if model.facts.dtype in _COARSE:
             began = now()

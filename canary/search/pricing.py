@@ -169,12 +169,19 @@ class ListedRows:
         """Tokens of the longest row."""
         return max(len(encoding.ids) for encoding in self.encodings)
 
-    def tokens(self, model: LanguageModel) -> int:
-        """About as many tokens does a model compute to price them."""
-        if "reuse" in model.facts.capabilities and self._tree is not None:
-            tree, _ = self._tree
-            return len(tree.context) + tree.queries()
-        return sum(len(encoding.ids) for encoding in self.encodings)
+    def work(self, model: LanguageModel) -> tuple[int, int]:
+        """About as many tokens does a model compute to price them: in a walk, and in whole rows."""
+        tree, rows, walked = self._walked_tree(model), self.encodings, 0
+        if tree is not None:
+            rows, walked = rows[: _checked(len(tree.context))], len(tree.context) + tree.queries()
+        return walked, sum(len(encoding.ids) for encoding in rows)
+
+    def _walked_tree(self, model: LanguageModel) -> TokenTree | None:
+        """The tree, if walking it saves anything: not where all rows are to be checked as rows."""
+        if self._tree is None or "reuse" not in model.facts.capabilities:
+            return None
+        tree, _ = self._tree
+        return tree if _checked(len(tree.context)) < len(self.encodings) else None
 
     def price(self, batcher: Batcher) -> Floats:
         """Log-perplexity of each row in bits.
@@ -184,9 +191,10 @@ class ListedRows:
         """
         model = batcher.model
         batcher.check_length(self.longest)
-        if self._tree is None or "reuse" not in model.facts.capabilities:
+        tree = self._walked_tree(model)
+        if tree is None or self._tree is None:
             return encoding_bits(batcher, self.encodings)
-        tree, leaves = self._tree
+        _, leaves = self._tree
         with model.open(Context(tree.context), memory_bytes=walk_memory(model)) as walker:
             if not walker.room:
                 return encoding_bits(batcher, self.encodings)

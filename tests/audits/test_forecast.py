@@ -13,6 +13,7 @@ from canary.audits import pacing
 from canary.audits.choosing import METHODS
 from canary.audits.forecast import forecast
 from canary.audits.question import AuditOptions, questions_of
+from canary.audits.start_search import started, work_of_check
 from canary.errors import InputError
 from canary.models.loading import load
 from canary.records.progress import Bars, remark
@@ -61,6 +62,21 @@ def test_a_search_has_a_bound_and_auto_is_marked(said):
     assert len(said.rows()) == sum(not found.reason for found in said.methods)
 
 
+def test_comparing_the_start_token_counts(model, canaries, said):
+    assert said.check_seconds > 0  # English is priced, and no start token is compared
+    assert "comparing the start token" in said.summary()
+    assert all(m.reason or m.seconds > said.check_seconds for m in said.methods)
+    options = replace(OPTIONS, start_token="\n")
+    _, start = started(model, canaries.formats, options, canaries=None, draws=50)
+    walked, rows = work_of_check(model, canaries, start, options, 50)
+    _, start = started(model, canaries.formats, options, canaries=canaries, draws=50)
+    starts = 1 + len(start.compared)
+    tokens = len("\n12 00000")
+    assert walked == 0
+    assert starts > 1
+    assert tokens - 1 <= rows / (starts * (4 + 50)) <= tokens + 1  # other starts may be longer
+
+
 def test_what_cannot_be_had_says_why(model, canaries):
     small = forecast(model, canaries, replace(OPTIONS, budget=100), probe_seconds=0.01)
     (found,) = (found for found in small.methods if found.method == "enumeration")
@@ -79,7 +95,7 @@ def test_levels_hold_all_queries_of_a_tree(model, canaries):
 def test_pace_is_that_of_the_later_part(monkeypatch):
     """Steps that grow faster: the first ones do not count."""
     clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
-    monkeypatch.setattr(pacing, "_clocks", lambda: (next(clock), 0.0))
+    monkeypatch.setattr(pacing, "clocks", lambda: (next(clock), 0.0))
     monkeypatch.setattr(pacing, "_BUSY", 1.0)
     pace = pacing._pace(iter([1] * 10 + [100] * 80), 5.0, 0.0)
     assert pace.queries / pace.seconds == pytest.approx(1_000)
