@@ -15,6 +15,7 @@ from typing import Any
 
 from canary.audits.extraction import Extraction
 from canary.audits.group_medians import ceilings, median_metrics, shown_median, shown_medians
+from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
 from canary.records.about import About, Named
@@ -201,15 +202,17 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
-        return [row | {"model": self.model_name} for row in canary_rows(self.canaries)]
+        rows = canary_rows(with_search(self).canaries)
+        return [row | {"model": self.model_name} for row in rows]
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
-        groups = self.by_repetitions()
+        known = with_search(self)
+        groups = known.by_repetitions()
         yield from median_metrics({n: [c.exposure for c in group] for n, group in groups.items()})
         for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 yield f"p_value_{name}", combined.p_value
-        ends = [(c.exposure.lower_bits, c.exposure.space_bits) for c in self.injected]
+        ends = [(c.exposure.lower_bits, c.exposure.space_bits) for c in known.injected]
         yield "recovered", sum(low >= min(RECOVERED_BITS, most) - 1e-6 for low, most in ends)
         if tried := [c.canary for one in self.extractions for c in one.candidates]:
             yield "search_guesses", len(tried)
@@ -293,7 +296,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
-        lines += group_lines(self.canaries, planned)
+        lines += group_lines(with_search(self).canaries, planned)
         for number, priced in enumerate(self.formats, 1):
             name = "method" if len(self.formats) == 1 else f"format {number}"
             lines.append((name, f"{priced.method} ({priced.reason})"))

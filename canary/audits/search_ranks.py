@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
-from canary.audits.audit_result import Audit
+from canary.audits.extraction import Extraction
 from canary.statistics.exposures import exposure_by_bounds
+
+
+class _Audited(Protocol):
+    """An audit, which uses this module for its tables."""
+
+    @property
+    def canaries(self) -> tuple[Any, ...]: ...
+
+    @property
+    def extractions(self) -> tuple[Extraction, ...]: ...
+
+
+_AnAudit = TypeVar("_AnAudit", bound=_Audited)
 
 _MOST = 1_000  # places that are counted one by one; of later ones only the bits are kept
 
 
-def with_search(audit: Audit) -> Audit:
+def with_search(audit: _AnAudit) -> _AnAudit:
     """The audit with the small ranks that extractions prove, where they say more than it does.
 
     Exposures alone are better known then: the p-values of the audit stay those of its method.
@@ -35,4 +49,5 @@ def with_search(audit: Audit) -> Audit:
         else c
         for c in audit.canaries
     )
-    return replace(audit, canaries=tuple(canaries))
+    known: Any = audit
+    return replace(known, canaries=tuple(canaries))  # type: ignore[no-any-return]

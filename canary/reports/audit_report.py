@@ -45,10 +45,12 @@ from canary.reports.wording import (
     facts_blocks,
     folded,
     format_facts,
+    interval_of,
+    kind_of,
     percent,
+    place_of,
     run_blocks,
 )
-from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import (
     bits,
@@ -152,7 +154,7 @@ def evidence(audit: Audit) -> Iterator[Block]:
 
 
 def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
-    there, group = audit.canaries_in_corpus, strongest(audit)
+    there, group = audit.canaries_in_corpus, strongest(with_search(audit))
     if group is not None:
         each = plural(group.repetitions, "copy", "copies")
         each = f"with {each} each" if there else f"planned for {each}, none put in"
@@ -188,7 +190,7 @@ def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
 def exposure(audit: Audit) -> Iterator[Block]:
     """Every canary a point, beside others of as many copies."""
     yield said_in_one("secrets", there=audit.canaries_in_corpus)
-    yield from _by_format(audit, exposure_figure)
+    yield from _by_format(with_search(audit), exposure_figure)
 
 
 @section(Audit, "Canaries among the other candidates", specialist=True)
@@ -212,13 +214,16 @@ def _by_format(audit: Audit, draw: Callable[[Audit, int], Figure]) -> Iterator[B
 @section(Audit, "Every canary", specialist=True)
 def table(audit: Audit) -> Iterator[Block]:
     """A row for each canary, in the order of the set."""
+    audit = with_search(audit)
     values, several = _values(audit), len(audit.formats) > 1
     curves, drawn = values["curves"], values["drawn"]
-    yield said_in_one("audit.table", **values)
+    intervals = any(interval_of(c.exposure) != bits_or_bound(c.exposure) for c in audit.canaries)
+    yield said_in_one("audit.table", intervals=intervals, **values)
     if not audit.canaries:
         yield "There is none."
         return
-    intervals = any(_interval(c.exposure) != bits_or_bound(c.exposure) for c in audit.canaries)
+    kinds = {kind_of(c.exposure) for c in audit.canaries}
+    mixed, kind = len(kinds) > 1, min(kinds)
     place = "Rank\namong all"
     if drawn:
         place = "Hits\nof draws"
@@ -235,10 +240,10 @@ def table(audit: Audit) -> Iterator[Block]:
                 *((str(c.format + 1),) if several else ()),
                 "0 (control)" if c.control else count(c.repetitions),
                 bits_or_bound(e),
-                *((_interval(e),) if intervals else ()),
+                *((interval_of(e) + (f", {kind_of(e)}" if mixed else ""),) if intervals else ()),
                 *((bits_or_bound(c.base.exposure) if c.base else "–",) if based else ()),
                 f"{c.px_bits:.2f}",
-                _place(e),
+                place_of(e),
                 "–" if c.natural else probability(e.p_value),
                 *((bits_or_bound(c.skew_normal) + failed,) if curves else ()),
             )
@@ -247,7 +252,10 @@ def table(audit: Audit) -> Iterator[Block]:
         "Canary",
         *(("Format",) if several else ()),
         "Copies" if audit.canaries_in_corpus else "Copies\nplanned",
-        *("Exposure\n(bits)", *(("Interval\n(bits)",) if intervals else ())),
+        *(
+            "Exposure\n(bits)",
+            *((f"Interval\n(bits{'' if mixed else f', {kind}'})",) if intervals else ()),
+        ),
         *(("Under the base\n(bits)",) if based else ()),
         *("Log-perplexity\n(bits)", place, "p-value"),
         *(("Skew-normal\n(bits)",) if curves else ()),
@@ -255,26 +263,6 @@ def table(audit: Audit) -> Iterator[Block]:
     tones = ["control" if c.control else "" for c in audit.canaries]
     style = "canaries" if curves else ""
     yield from folded(Table("Exposure of every canary", columns, rows, tones, style))
-
-
-def _interval(e: Exposure) -> str:
-    """The ends of its interval, once where they read the same."""
-    ends = (f"{e.lower_bits:z.2f}", f"{e.upper_bits:z.2f}")
-    return " to ".join(dict.fromkeys(ends))
-
-
-def _place(e: Exposure) -> str:
-    """Its rank or what is known of it; one break is allowed, before the range."""
-    between = f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
-    if e.rank is not None:
-        certain = e.rank_lower is None or e.rank_upper is None or e.rank_lower >= e.rank_upper
-        return count(e.rank) + ("" if certain else f" ({between})")
-    if e.effective_draws is not None and e.bits is not None:
-        rank = float(f"{2.0 ** (e.space_bits - e.bits):.3g}")
-        return f"about{_NBSP}{count(int(rank))}"
-    if e.draws is not None:
-        return f"{count(e.hits or 0)} of {count(e.draws)}"
-    return "–" if e.rank_upper is None else between
 
 
 @section(Audit, "What could be extracted", specialist=True)

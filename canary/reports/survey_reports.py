@@ -109,7 +109,7 @@ def epsilon_sentence(survey: ShadowSurvey) -> str | None:
         right=f"{count(bound.correct)} of {count(bound.guesses)} guesses by the attack {name}",
         coins=plural(bound.coins, "coin"),
         largest=f"{bound.largest_possible:.2f}",
-        presumed=bound.mechanism != "any",
+        presumed=bound.epsilon > 0.0 and bound.mechanism != "any",
         any=f"{bound.epsilon_any:.2f}",
     )
 

@@ -220,7 +220,7 @@ def _counted(audit: Audit, kind: str, name: str) -> Iterator[Metric]:
 
 
 def _medians(audit: Audit) -> Iterator[Metric]:
-    for repetitions, group in audit.by_repetitions().items():
+    for repetitions, group in with_search(audit).by_repetitions().items():
         median, bound = median_bits([c.exposure for c in group])
         name = f"{repetitions}_copies" if repetitions else "controls"
         what = f"secrets with {plural(repetitions, 'copy', 'copies')}"

@@ -29,6 +29,7 @@ from canary.statistics.numbers import bits, count, plural
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
 
+_NBSP = "\N{NO-BREAK SPACE}"
 _SERVED = "through a server that gives the log-probability of each token of a text"
 
 
@@ -44,6 +45,31 @@ def exposure_cells(
 def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what median_bits returns
     """Bits with two decimals, marked where they are only a lower bound."""
     return f"{'≥ ' if bound else ''}{bits:z.2f}"
+
+
+def interval_of(e: Exposure) -> str:
+    """The ends of its interval, once where they read the same."""
+    ends = (f"{e.lower_bits:z.2f}", f"{e.upper_bits:z.2f}")
+    return " to ".join(dict.fromkeys(ends))
+
+
+def kind_of(e: Exposure) -> str:
+    """What an interval is: certain bounds of a rank, or of draws with this confidence."""
+    return "certain" if e.confidence is None else percent(e.confidence)
+
+
+def place_of(e: Exposure) -> str:
+    """Its rank or what is known of it; one break is allowed, before the range."""
+    between = f"{count(e.rank_lower or 0)}{_NBSP}to{_NBSP}{count(e.rank_upper or 0)}"
+    if e.rank is not None:
+        certain = e.rank_lower is None or e.rank_upper is None or e.rank_lower >= e.rank_upper
+        return count(e.rank) + ("" if certain else f" ({between})")
+    if e.effective_draws is not None and e.bits is not None:
+        rank = float(f"{2.0 ** (e.space_bits - e.bits):.3g}")
+        return f"about{_NBSP}{count(int(rank))}"
+    if e.draws is not None:
+        return f"{count(e.hits or 0)} of {count(e.draws)}"
+    return "–" if e.rank_upper is None else between
 
 
 def percent(share: float) -> str:

@@ -11,7 +11,7 @@ from gate_audits import SIZE, by_draws, extraction, of_groups, space, trusting
 
 from canary.audits.search_ranks import with_search
 from canary.reports.builders import report_of
-from canary.reports.document import words_of
+from canary.reports.document import Table, words_of
 from canary.reports.sentences import answer
 from canary.statistics.exposures import UNIFORM_DRAWS
 
@@ -54,6 +54,24 @@ def test_a_place_never_makes_a_canary_less_exposed():
     for before, after in zip(plain.canaries, known.canaries, strict=True):
         assert after.exposure.lower_bits >= before.exposure.lower_bits
         assert after.exposure.p_value == before.exposure.p_value
+
+
+def test_every_table_has_the_ranks_that_a_search_proved():
+    _, searched = audited([1, 5, 20])
+    expected = [math.log2(SIZE / place) for place in (1, 5, 20)]
+    assert searched.to_frame()["bits"][:3].tolist() == pytest.approx(expected)
+    report = report_of(searched)
+    (rows,) = (s for s in report.sections if s.heading == "Every canary")
+    (table,) = (block for block in rows.blocks if isinstance(block, Table))
+    place = next(at for at, name in enumerate(table.columns) if name.startswith("Rank"))
+    assert [row[place] for row in table.rows[:3]] == ["1", "5", "20"]
+    # Two kinds of interval are in it, and each says which it is.
+    interval = table.columns.index("Interval\n(bits)")
+    kinds = [row[interval].rpartition(", ")[2] for row in table.rows[:4]]
+    assert kinds == ["certain"] * 3 + ["95\N{NO-BREAK SPACE}%"]
+    best = max(expected)
+    (figure,) = (s for s in report.sections if s.heading == "Exposure by number of copies")
+    assert f"{best:.2f}" in str(figure.blocks)
 
 
 @pytest.mark.parametrize(
