@@ -107,7 +107,8 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
     confidence : float
         Of all intervals.
     model, settings : dict
-        The model as the server calls it, and what is needed to sample again.
+        The model as the server calls it, and what is needed to sample again. ``requests`` of the
+        model are those of all runs that finished a block, retries and checks included.
     looks : int
         At how many numbers of samples the run could stop. Shares and p-values allow for all.
     answers : Answers or None

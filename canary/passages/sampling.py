@@ -195,6 +195,7 @@ def sample(
                 "answered as": writer.answered,
                 "server": endpoint.base,
                 "repeats": any(writer.likeliest),
+                "requests": tally["requests"],
             },
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
@@ -205,7 +206,7 @@ def sample(
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=4)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=5)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
@@ -301,7 +302,7 @@ def _looked(
     All prompts have as many samples at a look, so that texts and controls had the same chances. A
     run that begins with answers in which nothing can come out is stopped, but not when resumed.
     """
-    tally, done = Counter[str](), 0
+    tally, done, sent = Counter[str](), 0, 0
     known = [] if series is None else list(series)
     earlier, at_once = iter(known), endpoint.in_flight
     for samples in plan.looks:
@@ -316,6 +317,8 @@ def _looked(
                 for _, future in in_parallel(partial(plan.counts, writer), block, at_once=at_once):
                     counts.update(future.result())
                 writer.check_same(at // _BLOCK)
+                counts["requests"] = writer.sent - sent
+                sent = writer.sent
                 if series is not None:
                     series.append({"counts": dict(counts), "likeliest": writer.likeliest})
             tally.update(counts)

@@ -124,7 +124,8 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
         even=first and not safe and first == min(c.repetitions for c in audit.injected),
         other=not first or (not safe and first != min(c.repetitions for c in audit.injected)),
     )  # fmt: skip
-    return [duplicates, *said("advice.against")]
+    served = audit.model.get("device") == "served"
+    return [*(said("advice.served") if served else ()), duplicates, *said("advice.against")]
 
 
 def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None]:

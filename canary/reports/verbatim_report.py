@@ -128,6 +128,7 @@ def verbatim_report(result: Verbatim) -> Report:
         actions=said(
             "verbatim.actions", alone=controls is None or other,
             memorized=key == "memorized" and not files,
+            served=key == "memorized" and not files and result.model.get("device") == "served",
             none=key == "none", unclear=key == "unclear" or asked,
             few=key == "none" and not calm and texts.upper > _FEW,
             enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),

@@ -29,7 +29,8 @@ def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path, monkeypatch, ending
     with FakeServer(build("table")) as server:
         load_served(server, tmp_path)
         handshake = server.count()
-        model = load_served(server, tmp_path, attempts=1)
+        said = []
+        model = load_served(server, tmp_path, attempts=1, say=said.append)
         if ending == "failure":
             honest, after = server.complete, server.count() + 100
             server.complete = lambda body: (
@@ -40,7 +41,9 @@ def test_a_run_that_broke_off_goes_on_where_it_was(tmp_path, monkeypatch, ending
         with pytest.raises(KeyboardInterrupt if ending == "interrupt" else ServerError) as caught:
             model.score(ROWS)
         kept = len(model._answers)
-        assert ending == "interrupt" or f"{kept} answers are kept" in str(caught.value)
+        where = said[-1] if ending == "interrupt" else str(caught.value)
+        assert f"{kept} answers are kept and not asked for again" in where
+        assert ending == "failure" or "run the same command again" in where
         del model, caught
         for thread in threading.enumerate():
             if thread.name.endswith("(worker)"):  # what is in hand goes to the server late

@@ -59,6 +59,8 @@ def test_a_limit_that_nothing_can_exceed_is_refused():
 class Speaker:
     """Stands for a server whose texts are drawn from `say`, a function of the prompt."""
 
+    sent = 0
+
     name = answered = "speaker"
     likeliest = ()
     say = None

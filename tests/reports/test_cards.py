@@ -97,6 +97,10 @@ def test_what_the_opinion_names_was_tested_or_is_said_not_to_be(attacked, compar
     served = an_audit()
     served = replace(served, model={**served.model, "device": "served"})
     assert coverage([served])["queries"][0] == "In part: tests 1 and 2"
+    # Who has no files of a model is told first what an operator can do.
+    first, *rest = map(words_of, report_of(served).actions)
+    assert first.startswith("If another company runs the model")
+    assert rest[1:] == [*map(words_of, report_of(an_audit()).actions)]
 
 
 @pytest.mark.parametrize(

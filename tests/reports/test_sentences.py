@@ -166,7 +166,7 @@ CASES = {
     "controls alarm": (
         audit_of({0: [10, 20, 30], 16: [1, 2, 3, 4]}),
         "suspect",
-        "the 3 secrets that were not to be planted (controls) look memorized as well. This happens "
+        "the 3 control secrets, which were never planted, look memorized as well. This happens "
         "in fewer than one in a billion audits that are run properly. Find out whether",
     ),
     "only controls": (

@@ -206,10 +206,12 @@ class ServedModel:
         except BaseException as error:
             if answered and self._same_still(hurried=True):
                 self._answers.add([(todo[place][1], numbers) for place, numbers in answered])
+            kept = len(self._answers)
+            told = f"{kept:,} answers are kept and not asked for again"
             if isinstance(error, ServerError):
-                kept = len(self._answers)
-                told = f"{kept:,} answers are kept and not asked for again"
                 error.cure += f": {told if kept else 'no answer is kept'}"
+            elif kept and self._endpoint.say is not None and not isinstance(error, Exception):
+                self._endpoint.say(f"{told}: run the same command again to go on")
             raise
         if not self._same_still(hurried=False):
             raise ServerError(

@@ -68,6 +68,11 @@ class Writer:
         self.name, _ = model_served(self._client, endpoint.model, where=endpoint.base)
         self._check()
 
+    @property
+    def sent(self) -> int:
+        """Requests sent so far, retries included."""
+        return self._client.sent
+
     def recognize(self, known: list[str] | None = None) -> None:
         """Find out what it repeats at temperature 0, or refuse another model than the `known`."""
         if known is not None:
