@@ -153,7 +153,6 @@ NOT_RUN = {
     "from canary.corpus.record_steps import injection_step": "needs datatrove; its tests run it",
     "canary inject corpus.bin": "needs a corpus of Megatron; its own tests make one",
     "canary inject train.parquet": "needs a corpus of token ids; its own tests make one",
-    "from canary.scoring.pool_sampling import sample_pool": "needs a model of prose; as above",
     "from canary.membership.token_lira import attack_tokens": "needs a fleet; as in its tests",
     "canary membership order ./model testset.jsonl --sep": "needs texts in a drawn order; as above",
     "canary membership text ./model testset.jsonl": "as above",

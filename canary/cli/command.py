@@ -147,7 +147,7 @@ def _shown(parameter: inspect.Parameter, kind: Any, words: str) -> inspect.Param
     if parameter.kind is not parameter.KEYWORD_ONLY:
         described: Any = typer.Argument(**about)
     else:
-        both = f"/--no-{name}" if parameter.default is True else ""
+        both = f"/--no-{name.replace('_', '-')}" if parameter.default is True else ""
         about["rich_help_panel"] = panel or PANEL_OF.get(name)
         described = typer.Option(f"{flag_of(name)}{both}", **about)
     return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=Annotated[kind, described])

@@ -15,6 +15,7 @@ from canary.cli import (  # noqa: F401
     checkpoints_command,
     command,
     corpus_contents,
+    kinds_commands,
     membership_commands,
     membership_plan,
     model_commands,

@@ -15,7 +15,17 @@ from canary.cli.options import PANEL_OF, PANELS
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Start here": ("demo",),
     "Before training": (
-        *("plan", "generate", "inject", "verify", "discover", "duplicates", "strip"),
+        *(
+            "plan",
+            "generate",
+            "pool",
+            "extend",
+            "inject",
+            "verify",
+            "discover",
+            "duplicates",
+            "strip",
+        ),
     ),
     "After training": (
         *("doctor", "audit", "exposure", "checkpoints", "extract", "verbatim", "sample", "score"),

@@ -130,6 +130,7 @@ HELP: Mapping[str, str] = {
 PANELS: Mapping[str, str] = {
     "Corpus": "file_format separators beside pad check",
     "Prose": "kind words",
+    "Pool": "temperature band tokens",
     "Comparison": "label test_loss test_scores",
     "Measurement": "method budget extraction_budget seconds draws against_base",
     "Search": "known stop",

@@ -79,7 +79,7 @@ class Pool(Shown, Document, kind=KIND, cure="sample it again with sample_pool"):
 
     def summary(self) -> str:
         """How many texts, and how they were sampled; no text."""
-        low, high = self.band
+        low, high = min(self.bits, default=0.0), max(self.bits, default=0.0)
         return (
             f"{plural(len(self.texts), 'text')} of {self.tokens} tokens, sampled from {self.model} "
             f"at temperature {self.temperature:g}, {low:.2f} to {high:.2f} bits per token"
@@ -96,6 +96,7 @@ class Pool(Shown, Document, kind=KIND, cure="sample it again with sample_pool"):
         per_repetition: int = 8,
         seed: int | None = None,
         coin_flips: bool = True,
+        role: str = "",
     ) -> CanarySet:
         """A set of all texts of the pool: some are drawn as canaries, all others are controls.
 
@@ -105,7 +106,7 @@ class Pool(Shown, Document, kind=KIND, cure="sample it again with sample_pool"):
 
         Parameters
         ----------
-        repetitions, per_repetition, seed, coin_flips
+        repetitions, per_repetition, seed, coin_flips, role
             As for `canary.generate`.
 
         Raises
@@ -130,6 +131,7 @@ class Pool(Shown, Document, kind=KIND, cure="sample it again with sample_pool"):
             controls=len(self.texts) - wanted,
             seed=seed,
             coin_flips=coin_flips,
+            role=role,
         )
 
 

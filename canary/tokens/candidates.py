@@ -230,8 +230,8 @@ def check_new_tokens(format: Format, encoder: CandidateEncoder) -> None:
     if len(lengths) > 1 or max(own) > len(bare.ids) + 1:
         raise ModelError(
             f"the tokenizer has no tokens for {format.masked!r}: it reads them as ordinary text",
-            cure="add them to tokenizer and model before training "
-            "(canary.models.new_tokens.add_new_tokens), and audit with that tokenizer",
+            cure="add them to tokenizer and model before training (canary extend), and audit with "
+            "that tokenizer",
         )
 
 

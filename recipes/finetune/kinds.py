@@ -84,7 +84,7 @@ def audited(model: Path, canaries: canary.CanarySet, draws: int) -> list[dict[st
     rows = []
     for copies, group in by_copies(audit.canaries).items():
         combined = combined_p(group)
-        bits = [one.exposure.place_bits for one in group]
+        bits = [round(one.exposure.place_bits, 3) for one in group]
         rows.append({"copies": copies, "p": combined and combined.p_value, "bits": bits})
     return rows
 
@@ -112,7 +112,7 @@ def study(args: argparse.Namespace) -> dict[str, Any]:
             "loss": loss,
             "kinds": {kind: audited(out, some, plan["draws"]) for kind, some in kinds.items()},
         }
-        atomic_write(path, json.dumps(kept, indent=1))
+        atomic_write(path, json.dumps(kept))
         print(name, f"loss {loss:.2f}", flush=True)
     return kept
 

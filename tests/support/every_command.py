@@ -33,6 +33,11 @@ COMMANDS = {
         "--out",
         ">drawn.json",
     ),
+    "pool": (
+        *("pool", "<model", "--size", "8", "--tokens", "3", "--repetitions", "1"),
+        *("--per-repetition", "2", "--prompt", "So: ", "--out", ">pool.json"),
+    ),
+    "extend": ("extend", "<model", "--canaries", "<tokens.json", "--out", ">extended/"),
     "inject": ("inject", "<corpus.jsonl", *SET, "--out", ">injected.jsonl"),
     "verify": ("verify", "<canaried.jsonl", *SET, "--tokenizer", "<model"),
     "strip": ("strip", "<canaried.jsonl", *SET, "--out", ">new.jsonl"),
@@ -90,6 +95,7 @@ COMMANDS = {
 IN_FOLDER = {
     "injected.jsonl": ("", ".placements.json"),
     "audit/": ("audit.json", "report.html"),
+    "extended/": ("config.json", "model.safetensors"),
     "forgetting/": ("forgetting.json", "report.html"),
     "demo/": (
         *("canaries.json", "corpus.jsonl", "audit.json", "report.html"),
@@ -128,6 +134,7 @@ def lay_all(folder: Path) -> None:
     """Write what the commands read, but for the model."""
     drawn = generate(FORMAT, repetitions=[1, 2], per_repetition=2, controls=2, seed=3)
     drawn.save(folder / "canaries.json")
+    generate("{new:20}", repetitions=[1], per_repetition=1, controls=9).save(folder / "tokens.json")
     rows = [json.dumps({"text": f"line number {i}"}) + "\n" for i in range(10, 50)]
     (folder / "corpus.jsonl").write_text("".join(rows))
     copies = [drawn.text(c) for c in drawn.injected for _ in range(c.repetitions)]
