@@ -18,7 +18,7 @@ from canary.cli.console import (
     unknown,
 )
 from canary.cli.model_options import Count, ModelOptions, Whole
-from canary.cli.options import FindingOptions, MeasuringOptions
+from canary.cli.options import FindingOptions, MeasuringOptions, lines_of
 from canary.cli.outputs import (
     Names,
     Result,
@@ -42,10 +42,16 @@ if TYPE_CHECKING:
     r"doctor ./model --factory mymodel.py:build --start-token '\n' --all",
     tokens="N: Tokens of the longest rows in the checks: the length of the longest candidate with "
     "its context.  [default: 256, or the most that the model takes]",
+    texts="FILE: Texts of the training, one on each line, to check that the tokenizer is right.",
     all="Show all checks, also those that the model passed.",
 )
 def doctor(
-    model: str, *, options: ModelOptions, tokens: Count | None = None, all: bool = False
+    model: str,
+    *,
+    options: ModelOptions,
+    tokens: Count | None = None,
+    texts: Path | None = None,
+    all: bool = False,
 ) -> Result:
     """Check whether a model's numbers can be trusted.
 
@@ -54,16 +60,14 @@ def doctor(
     Exit codes: 0 no check refused the model, 2 one did, and its numbers must not be used.
     """
     from canary.models.doctor import examine
-    from canary.models.examining import TOKENS_BY_DEFAULT
 
-    length = tokens or TOKENS_BY_DEFAULT
-    examined = examine(lambda: options.load(model), model, options.start_token, length)
+    given = model, options.start_token, tokens, lines_of(texts)
+    examined = examine(lambda: options.load(model), *given)
     for finding in examined.findings:
         if finding.verdict != "fine" and finding.cure:
-            check = "" if finding.verdict == "not loaded" else f"{finding.check}: "
-            show(f"{finding.verdict}: {check}{finding.cure}")
-    shown = [finding for finding in examined.findings if all or finding.verdict != "fine"]
-    if shown:
+            check = (finding.check,) if finding.verdict != "not loaded" else ()
+            show(": ".join((finding.verdict, *check, finding.cure)))
+    if shown := [f for f in examined.findings if all or f.verdict != "fine"]:
         rows = ((finding.check, finding.verdict, finding.figure) for finding in shown)
         show_table(("check", "result", "measured"), rows)
     show(examined.outcome)
@@ -349,10 +353,8 @@ def _explain(result: Extraction) -> None:
         return
     first = result.completions[0]
     show(f"Completed from the first {plural(first.known, 'character')}:")
-    show_table(
-        ("secret", "greedy", f"beam of {first.width}"),
-        ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions),
-    )
+    rows = ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions)
+    show_table(("secret", "greedy", f"beam of {first.width}"), rows)
     if any(c.control for c in result.completions):
         show(
             "Controls were never in the corpus. One that is completed was guessed by luck, or the "

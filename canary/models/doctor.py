@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from canary.errors import CanaryError, InputError, ModelError
 from canary.formats.format import Format
-from canary.models.english import SENTENCES, price_english
+from canary.models.english import SENTENCES, price_english, price_rows
 from canary.models.examining import TOKENS_BY_DEFAULT, examined, finding_of, reading
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
@@ -24,6 +24,11 @@ from canary.tokens.tree import compile_tree
 
 _LOADS = "it can be loaded"
 _FORMAT = "the code is {digit:4}"
+_TEXTS, _TOKENS = 64, 256  # texts that are priced, and tokens of each
+_TOKENIZER = (
+    "give the tokenizer of the training, its vocabulary in the same order (tokenizer=, "
+    "--tokenizer), and texts such as the model was trained on"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,6 +87,7 @@ def doctor(
     *,
     start_token: str | None = None,
     tokens: int = TOKENS_BY_DEFAULT,
+    texts: Sequence[str] | None = None,
     **loading: Any,
 ) -> Examination:
     """Every check of a model's numbers, with what was measured.
@@ -94,6 +100,10 @@ def doctor(
     tokens : int
         Of the long rows of some checks: as many as the longest candidate, its context
         included. What the model takes, if that is less.
+    texts : sequence of str, optional
+        Texts such as the model was trained on. A model that finds them less likely than tokens
+        drawn at random is refused: so it is with a vocabulary in another order. The first 64
+        are priced, and 256 tokens of each.
     **loading
         Options of `canary.load`: tokenizer, factory, dtype, device and so on.
 
@@ -106,8 +116,8 @@ def doctor(
     Raises
     ------
     InputError
-        If `model` is nothing that can be loaded, an option does not serve, or the start
-        token is no token.
+        If `model` is nothing that can be loaded, an option does not serve, the start token is
+        no token, or `texts` has no text.
     ServerError
         If a server cannot be reached.
 
@@ -129,27 +139,35 @@ def doctor(
         raise InputError(problem, cure="omit it", where="doctor")
     name = os.fspath(model) if isinstance(model, str | os.PathLike) else type(model).__name__
     opening = partial(load, model, **loading)
-    return examine((lambda: model) if adapter else opening, name, start_token, tokens)
+    return examine((lambda: model) if adapter else opening, name, start_token, tokens, texts)
 
 
 def examine(
-    opening: Callable[[], LanguageModel], name: str, start_token: str | None, tokens: int
+    opening: Callable[[], LanguageModel],
+    name: str,
+    start_token: str | None,
+    tokens: int | None,
+    texts: Sequence[str] | None = None,
 ) -> Examination:
     """`doctor` of the model that `opening` gives, or a ModelError."""
+    if texts is not None and (isinstance(texts, str) or not any(map(str.strip, texts))):
+        raise InputError("has no text", cure="give a list of texts", where="texts")
     try:
         model = opening()
     except ModelError as error:
         where = f"{error.where}: " if error.where else ""
         finding = Finding(_LOADS, "not loaded", f"{where}{error.problem}", error.cure)
         return Examination(name, (finding,))
-    tokens = whole_number(tokens, "tokens", at_least=1)
+    tokens = whole_number(tokens or TOKENS_BY_DEFAULT, "tokens", at_least=1)
     if tokens > 1 and hasattr(model, "find_limit"):
         model.find_limit(tokens)
     encoder = CandidateEncoder(model.tokenizer, named_start(start_token))  # raises if it is none
-    return Examination(model.facts.name, tuple(_findings(model, encoder, tokens)))
+    return Examination(model.facts.name, tuple(_findings(model, encoder, tokens, texts)))
 
 
-def _findings(model: LanguageModel, encoder: CandidateEncoder, tokens: int) -> Iterator[Finding]:
+def _findings(
+    model: LanguageModel, encoder: CandidateEncoder, tokens: int, texts: Sequence[str] | None
+) -> Iterator[Finding]:
     facts = model.facts
     figure = f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}"
     yield Finding(_LOADS, "fine", figure)
@@ -161,6 +179,9 @@ def _findings(model: LanguageModel, encoder: CandidateEncoder, tokens: int) -> I
         yield from reading(model, tokens=tokens, start_token=encoder.start_token)
         says = "ordinary English is more likely than the same tokens shuffled, and than random ones"
         yield finding_of(says, _english, model)
+    if texts is not None:
+        says = "your texts are more likely than the same tokens shuffled, and than random ones"
+        yield finding_of(says, _own_texts, model, texts)
     says = "a token comes before the first token of a text, which is priced then"
     yield finding_of(says, _start, encoder)
     says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
@@ -186,6 +207,26 @@ def _english(model: LanguageModel) -> Finding:
         "is it trained, and is this its tokenizer? An adapter: are logits of position i taken "
         "for token i + 1? A model of another language, or of a narrow corpus, may be right",
     )
+
+
+def _own_texts(model: LanguageModel, texts: Sequence[str]) -> Finding:
+    if model.facts.device == "served":
+        return unchecked("its server compared the tokenizer when it was opened")
+    some = [text for text in texts if text.strip()][:_TEXTS]
+    most = min(model.facts.length_limit or _TOKENS, _TOKENS)
+    rows = [list(encoding.ids)[:most] for encoding in model.tokenizer.encode(some)]
+    priced = price_rows(model, [row for row in rows if len(row) > 1], shuffles=1)
+    if priced is None:
+        return unchecked("no text has two tokens, or memory ran out")
+    figure = (
+        f"{priced.bits_per_token:.2f} bits per token of {plural(len(some), 'text')}, shuffled "
+        f"{priced.shuffled:.2f}, random tokens {priced.uniform:.2f}"
+    )
+    if priced.bits_per_token >= priced.uniform:
+        return refused(figure, _TOKENIZER)
+    if priced.ordinary and priced.in_order:
+        return fine(figure)
+    return noted(figure, f"nothing is decided: {_TOKENIZER}")
 
 
 def _start(encoder: CandidateEncoder) -> Finding:

@@ -66,7 +66,13 @@ def price_english(model: LanguageModel, *, shuffles: int = 4) -> English | None:
 
     Costs about 100 tokens, and as many for each shuffle.
     """
-    rows = english_rows(model)
+    return price_rows(model, english_rows(model), shuffles=shuffles)
+
+
+def price_rows(
+    model: LanguageModel, rows: Sequence[Sequence[int]], *, shuffles: int
+) -> English | None:
+    """`price_english` of rows of tokens; None where there is none, or nothing fits."""
     if not rows:
         return None
     rng = np.random.default_rng(0)

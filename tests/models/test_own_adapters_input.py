@@ -24,6 +24,7 @@ from canary.models.examining import believed, notes_on_model
 from canary.models.loading import load
 from canary.models.table_model import TableModel
 from canary.signals.text_measuring import measure_texts
+from canary.tokens.fast import as_tokenizer
 
 FORMAT = "the code is {digit:3}"
 LONG = "the code of the second door of the house is {digit:3}"
@@ -325,6 +326,32 @@ def test_an_untrained_model_is_noted_and_a_tokenizer_without_english_is_not_chec
     assert found.sound  # a note is no refusal
     digits = Tokenizer(BPE(vocab={c: i for i, c in enumerate("0123456789")}, merges=[]))
     assert note_on_english(load(recurrent_module("GRU"), tokenizer=digits)) is None
+
+
+def test_texts_show_a_vocabulary_in_another_order() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    size = len(letters)
+    next_states = np.tile(np.arange(1, size + 1), (size + 1, 1))  # the state is the last letter
+    chances = np.full((size + 1, size), 0.001)
+    for at in range(size):
+        chances[at + 1, (at + 1) % size] = 0.975  # it knows the alphabet
+    log_probs = np.log(chances / chances.sum(axis=1, keepdims=True))
+    texts = [letters[at:] + letters[:at] for at in range(8)]
+    verdicts = []
+    for order in (letters, letters[::3] + letters[1::3] + letters[2::3]):
+        tokenizer = Tokenizer(BPE(vocab={c: i for i, c in enumerate(order)}, merges=[]))
+        model = TableModel(next_states, log_probs, as_tokenizer(tokenizer))
+        plain = canary.doctor(model)
+        found = canary.doctor(model, texts=texts)
+        (seen,) = (f for f in found.findings if f.check.startswith("your texts"))
+        assert len(found.findings) == len(plain.findings) + 1
+        verdicts.append((seen.verdict, found.sound == plain.sound))
+    assert verdicts[0] == ("fine", True)
+    assert verdicts[1][0] == "refused"
+    assert "tokenizer of the training" in seen.cure
+    for nothing in ([], [" "], "a text"):
+        with pytest.raises(InputError, match="has no text"):
+            canary.doctor(model, texts=nothing)
 
 
 def test_options_of_loading_are_refused_for_a_model_that_is_loaded() -> None:
