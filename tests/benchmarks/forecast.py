@@ -1,25 +1,89 @@
 """What `canary plan --model` says before, against what the same methods take afterwards.
 
     python tests/benchmarks/forecast.py [--model FOLDER] [--format FORMAT ...]
+    python tests/benchmarks/forecast.py --model FOLDER --whole --start-token TOKEN
 
-Without --model, an LSTM of characters with random weights.
+Without --model, an LSTM of characters with random weights. `--whole` compares with a whole
+audit of 20 canaries and 200 draws, with its checks, each in a process of its own for its peak of
+memory, after loading; and with the seconds for each query of an extraction. A verbatim pass of 50
+texts has no forecast, and what it takes is shown beside.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pydoc_data.topics import topics
 
+import torch
 from character_lstm import character_lstm
-from figures import show
+from figures import Clock, show
 
+from canary.audits.auditing import audit
 from canary.audits.choosing import METHODS
+from canary.audits.extracting import extract
 from canary.audits.forecast import forecast, peak_bytes
 from canary.audits.method import Cost
 from canary.audits.question import AuditOptions, questions_of
 from canary.corpus.canaries import generate
 from canary.models.loading import load
+from canary.passages.verbatim import verbatim
+
+WHOLE = "The random number is {digit:9}"
+SPENT = 1_000  # queries of the extraction
+METHOD = {"audit": "uniform draws", "extraction": "rank"}
+
+
+def one(step: str, folder: str, start: str) -> None:
+    """A forecast, or what was forecast, in this process alone."""
+    torch.set_num_threads(1)
+    model, found = load(folder), {}
+    canaries = generate(WHOLE, repetitions=(1, 4), per_repetition=2, controls=16, seed=0)
+    with Clock() as clock:
+        if step == "said":
+            said = forecast(model, canaries, AuditOptions(draws=200, start_token=start))
+            found = {m.method: vars(m) for m in said.methods if not m.reason}
+            found["checks"] = said.check_seconds
+        elif step == "audit":
+            made = audit(model, canaries, draws=200, method="sampling", start_token=start)
+            found["queries"] = made.formats[0].queries
+        elif step == "extraction":
+            found["queries"] = extract(model, WHOLE, budget=SPENT, start_token=start).queries
+        else:
+            texts = [topics[name][:700] for name in sorted(topics) if len(topics[name]) > 800][:50]
+            found["windows"] = len(verbatim(model, texts, start_token=start).texts)
+    found |= {"clock": clock.wall, "processor": clock.cpu, "bytes": peak_bytes(model)}
+    print(json.dumps(found))
+
+
+def whole(folder: str, start: str) -> None:
+    found = {}
+    for step in ("said", "audit", "extraction", "verbatim"):
+        command = [sys.executable, __file__, "--model", folder, "--start-token", start]
+        done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, check=True)
+        found[step] = json.loads(done.stdout.splitlines()[-1])
+    figures = {}
+    for step, method in METHOD.items():
+        said, was = found["said"][method], found[step]
+        share, besides = 1.0, 0.0
+        if step == "extraction":  # a search: so much for each query, without the checks
+            share, besides = was["queries"] / said["queries"], found["said"]["checks"]
+        processor = share * (said["processor_seconds"] - besides)
+        clock = share * (said["seconds"] - besides)
+        figures[step] = {
+            "queries": was["queries"],
+            "processor": [round(processor, 1), round(was["processor"], 1)],
+            "clock": [round(clock, 1), round(was["clock"], 1)],
+            "megabytes": [round(said["bytes"] / 1e6), round(was["bytes"] / 1e6)],
+            "said_over_taken": round(processor / was["processor"], 2),
+        }
+    figures["verbatim"] = {
+        name: round(value, 1) for name, value in found["verbatim"].items() if name != "bytes"
+    } | {"megabytes": round(found["verbatim"]["bytes"] / 1e6)}
+    show("forecast", checks=round(found["said"]["checks"], 1), said_and_taken=figures)
 
 
 def main() -> None:
@@ -29,13 +93,27 @@ def main() -> None:
     parser.add_argument("--methods", default="enumeration,sampling,importance,rank")
     parser.add_argument("--budget", type=int, default=1_200_000)
     parser.add_argument("--draws", type=int, default=20_000)
+    parser.add_argument("--start-token")
+    parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--step")
     asked = parser.parse_args()
+    if asked.step:
+        one(asked.step, asked.model, asked.start_token)
+    elif asked.whole:
+        whole(asked.model, asked.start_token)
+    else:
+        alone(asked)
+
+
+def alone(asked: argparse.Namespace) -> None:
+    """The methods, without the checks of an audit."""
     model = load(asked.model) if asked.model else character_lstm(threads=1)[1]
     ratios = {}
     for format in asked.format or ["the code is {digit:6}"]:
         canaries = generate(format, repetitions=(1, 4), per_repetition=8, controls=16, seed=0)
         options = AuditOptions(budget=asked.budget, draws=asked.draws, start_token=None)
-        said = {m.method: m for m in forecast(model, canaries, options).methods}
+        expected = forecast(model, canaries, options)
+        said = {m.method: m for m in expected.methods}
         for method in asked.methods.split(","):
             (question,) = questions_of(model, canaries, replace(options, method=method))
             kind = next(
@@ -44,14 +122,13 @@ def main() -> None:
             cost = kind.cost(question)
             if not isinstance(cost, Cost):
                 continue  # it does not fit
-            clock, processor = time.perf_counter(), time.process_time()
-            found = kind.measure(question, cost)
-            clock, processor = time.perf_counter() - clock, time.process_time() - processor
-            was = said[kind.name]
+            with Clock() as taken:
+                found = kind.measure(question, cost)
+            was, checks = said[kind.name], expected.check_seconds  # here on the method alone
             ratios[f"{format}: {method}"] = {
                 "queries": round(was.queries / found.queries, 2),
-                "processor": round(was.processor_seconds / max(processor, 1e-9), 2),
-                "clock": round(was.seconds / max(clock, 1e-9), 2),
+                "processor": round((was.processor_seconds - checks) / max(taken.cpu, 1e-9), 2),
+                "clock": round((was.seconds - checks) / max(taken.wall, 1e-9), 2),
                 "megabytes": [round(was.bytes / 1e6), round(peak_bytes(model) / 1e6)],
             }
     show("forecast", said_over_taken=ratios)
