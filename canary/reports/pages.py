@@ -293,6 +293,7 @@ def _figure(
 
 
 _NUMBER = "number-of-this-report"
+_OPTION = re.compile(r"(?<!\S)(--[\w-]+)")
 
 
 def page_of(made: Report) -> str:
@@ -345,6 +346,9 @@ def _inline(text: Text) -> Markup:
         elif kind:
             element = '<span class="mark" style="color: var(--{0})">{1}</span>'
         said = clean(words) if kind == "code" else _shown(words)
+        if kind == "code":  # browsers break lines after the hyphens of an option
+            said = _OPTION.sub(r'<span class="option">\1</span>', str(escape(said)))
+            said = Markup(said)  # noqa: S704 - escaped
         made += Markup(element).format(kind, said)  # noqa: S704 - our own elements
     return made
 

@@ -24,8 +24,10 @@ from canary.membership.evaluation import evaluate
 from canary.membership.shadow_survey import survey
 from canary.reports import pages as pages_module
 from canary.reports.builders import report_of
-from canary.reports.pages import report
+from canary.reports.document import Report, prose
+from canary.reports.pages import page_of, report
 from canary.reports.sentences import extraction_sentence
+from canary.reports.wording import percent_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import Histogram
@@ -361,3 +363,16 @@ def test_swapped_flags_are_noted_of_target_and_of_shadow(attacked):
     assert [note[:10] for note in notes] == ["The target", "The shadow"]
     right = attacked.target.signal("correctness")[0][~attacked.target.member[0]].mean()
     assert f"right on {100 * right:.1f} % of members and 100.0 % of non-members" in notes[0]
+
+
+def test_an_option_is_one_piece_and_all_is_no_decimal():
+    """Browsers break a line after the hyphens of an option."""
+    page = page_of(
+        Report("A page", "", [], actions=[prose("Run `canary check --max-p 0.01 <b>`.")])
+    )
+    assert 'canary check <span class="option">--max-p</span> 0.01 &lt;b&gt;</code>' in page
+    assert [percent_of(share) for share in (1.0, 0.9996, 0.61)] == [
+        "100 %",
+        "over 99.9 %",
+        "61.0 %",
+    ]
