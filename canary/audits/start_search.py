@@ -24,7 +24,7 @@ from canary.scoring.start_choice import MOST_STARTS, choose_start
 from canary.scoring.start_notes import RivalStart, StartChoice
 from canary.statistics.pvalues import fisher
 from canary.tokens import starts
-from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.candidates import CandidateEncoder, check_new_tokens
 
 Options = TypeVar("Options", bound=RunOptions)
 
@@ -53,6 +53,8 @@ def started(
     """
     asked, role = options, "" if canaries is None else canaries.role
     options = options.in_chat(model.tokenizer, formats, role)
+    for format in formats:  # before minutes are spent on a start
+        check_new_tokens(format, CandidateEncoder(model.tokenizer, None, options.context))
     texts = options.start_texts
     if texts is not None and canaries is not None and canaries.canaries:
         find = find_canaries(canaries, canaries.canaries)
