@@ -14,7 +14,7 @@ from canary.membership.risk import LEAST_ENTROPY, RISK_SIGNAL, RiskScores
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import Correlation, correlation, differ_enough
 from canary.statistics.number_checks import check_confidence, check_prior, real_array
-from canary.statistics.numbers import Shown, count
+from canary.statistics.numbers import Shown, count, percent_of
 from canary.statistics.roc import Estimate, scored_members
 from canary.statistics.shares import clopper_pearson
 
@@ -114,7 +114,7 @@ def overstated(risks: RiskScores, member: ArrayLike, *, confidence: float = 0.95
     if right is None or right.upper >= HIGH_RISK:
         return []
     return [
-        f"Of the samples with a risk score of {HIGH_RISK:g} or more, {100 * right.value:.1f} % "
+        f"Of the samples with a risk score of {HIGH_RISK:g} or more, {percent_of(right.value)} "
         f"({100 * right.lower:.1f} to {100 * right.upper:.1f}) were in the training data: such "
         "scores are too high. Use them to rank samples, and not as probabilities"
     ]
@@ -192,7 +192,7 @@ class ClassRisks(Shown):
         return (
             f"Over {number} classes the mean risk of the members and the generalization error have "
             f"a rank correlation of {rank.value:.2f} ({rank.lower:.2f} to {rank.upper:.2f}). Class "
-            f"{self.classes[-1]} generalizes worst: its error is {100 * self.error[-1]:.1f} %, and "
+            f"{self.classes[-1]} generalizes worst: its error is {percent_of(self.error[-1])}, and "
             f"the mean risk of its members is {self.risk[-1]:.2f}."
         )
 

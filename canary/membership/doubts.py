@@ -18,7 +18,7 @@ from canary.membership.sharing import row_marks
 from canary.membership.unlike import PAIR, right_of, together, unlike_accuracy, unlike_others
 from canary.signals.signal_table import SignalTable
 from canary.statistics.distances import chance_distance, ks_distance
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import percent_of, plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.shares import clopper_pearson, difference_interval
 
@@ -146,7 +146,7 @@ def swapped_flags(view: View) -> str | None:
             int(ours.sum()), len(ours), int(theirs.sum()), len(theirs), confidence=confidence
         )
         how = (
-            f"right on {100 * ours.mean():.1f} % of members and {100 * theirs.mean():.1f} % of "
+            f"right on {percent_of(ours.mean())} of members and {percent_of(theirs.mean())} of "
             "non-members"
         )
         least = float(clopper_pearson(int(right.sum()), len(right), (1.0 - SURE) / 2.0)[0])
@@ -155,7 +155,7 @@ def swapped_flags(view: View) -> str | None:
         auc = view.auc(1.0 - (1.0 - SURE) / 2)
         low, high, better = auc.lower - 0.5, auc.upper - 0.5, "surer"
         how = (
-            f"a higher loss on members than on non-members in {100 * (1 - auc.value):.1f} % of "
+            f"a higher loss on members than on non-members in {percent_of(1 - auc.value)} of "
             "pairs"
             f"{', as confidences in place of losses have, too' * (right is None)}"
         )
@@ -226,7 +226,7 @@ def _odd_losses(view: View) -> str | None:
     if len(values) == 1 or 2 * often.max() < samples:
         return None
     return (
-        f"{100 * often.max() / samples:.1f} % of the samples of the {view.what} have the same "
+        f"{percent_of(often.max() / samples)} of the samples of the {view.what} have the same "
         "loss, as hard labels, rounded probabilities and probabilities of 1 have: that hides what "
         "attacks look for. Save logits, with all digits"
     )
@@ -253,8 +253,8 @@ def _guessing(view: View) -> str | None:
     if sure > common / members or 2 * right > members + common:
         return None
     return (
-        f"The {view.what} is right on {100 * right / members:.1f} % of its members, and naming the "
-        f"most common class would be on {100 * common / members:.1f} %: it learned nothing, or the "
+        f"The {view.what} is right on {percent_of(right / members)} of its members, and naming the "
+        f"most common class would be on {percent_of(common / members)}: it learned nothing, or the "
         "labels are of other samples, in another order, or numbered differently from the outputs. "
         "Then attacks find nothing, whatever the model remembers"
     )
@@ -276,8 +276,8 @@ def _other_classes(view: View) -> str | None:
     most = int(np.abs(shares[0] - shares[1]).argmax())
     return (
         f"Members and non-members of the {view.what} are not of the same classes: class "
-        f"{labels[most]} is {100 * shares[0, most]:.1f} % of members and "
-        f"{100 * shares[1, most]:.1f} % of non-members. Attacks may see that, and not who was "
+        f"{labels[most]} is {percent_of(shares[0, most])} of members and "
+        f"{percent_of(shares[1, most])} of non-members. Attacks may see that, and not who was "
         "trained on. Draw both at random from one source"
     )
 
@@ -374,7 +374,7 @@ def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> t
     name = min(below, key=lambda name: reached[name].value)
     return (
         f"The attack \N{LEFT DOUBLE QUOTATION MARK}{name}\N{RIGHT DOUBLE QUOTATION MARK} is right "
-        f"on only {100 * reached[name].value:.1f} % of pairs of a "
+        f"on only {percent_of(reached[name].value)} of pairs of a "
         "member and a non-member, where chance is 50 %. Training never causes that: the "
         f"{what} of members and non-members may be swapped. If they are not, members and "
         "non-members are not from the same source",
@@ -392,4 +392,4 @@ POSITIVE_CONTROL = (
 
 def percent_of_pairs(auc: Estimate) -> str:
     """An AUC in percent, with its interval."""
-    return f"{100 * auc.value:.1f} % ({100 * auc.lower:.1f} to {100 * auc.upper:.1f})"
+    return f"{percent_of(auc.value)} ({100 * auc.lower:.1f} to {100 * auc.upper:.1f})"

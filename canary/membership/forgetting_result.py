@@ -16,7 +16,7 @@ from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.validation import versions
 from canary.statistics.distances import lies_lower
-from canary.statistics.numbers import Shown, probability
+from canary.statistics.numbers import Shown, percent_of, probability
 from canary.statistics.roc import Estimate
 
 Answer = Literal["forgotten", "no trace found", "something is left", "not forgotten", "undecided"]
@@ -263,7 +263,7 @@ class Forgetting(Named, Shown):
         p_unlike, attack = probability(self.p_unlike or 0.0), ""
         if self.auc is not None:
             ends = f"{100 * self.auc.lower:.1f} to {100 * self.auc.upper:.1f}"
-            attack = f"AUC {100 * self.auc.value:.1f} %, {ends}"
+            attack = f"AUC {percent_of(self.auc.value)}, {ends}"
         last = {
             "remembered": " But its losses on the query set are lower than on samples that it "
             f"never saw ({attack}): unless the set is easier than these, something is left of it.",

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.statistics.numbers import count
+from canary.statistics.numbers import count, percent_of
 
 DIFFER = "differ without any model"
 """What a doubt says of members and non-members of which no attack can show anything."""
@@ -65,7 +65,7 @@ def other_source(inputs: NDArray[Any], member: Flags, what: str, *, level: float
         return None
     return (
         f"Members and non-members of the {what} {DIFFER}: a classifier that sees only the inputs "
-        f"picks the member in {100 * auc[0]:.1f} % of pairs of a member and a non-member, where "
+        f"picks the member in {percent_of(auc[0])} of pairs of a member and a non-member, where "
         "chance is 50 %. Attacks may see that difference and no memorization. Draw both at random "
         "from one source"
     )

@@ -44,7 +44,7 @@ from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
 from canary.statistics.epsilon import Mechanism
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import picked
+from canary.statistics.numbers import percent_of, picked
 from canary.statistics.roc import Estimate, balanced_accuracy
 
 KIND = "canary membership"
@@ -346,8 +346,8 @@ def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tupl
         return ()
     _, name, share, value = max(off, key=lambda found: found[0])
     return (
-        f"The attack {name} calls {100 * share:.1f} % of the target's samples members, and its "
-        f"AUC is {100 * value:.1f} %: the thresholds of the shadow do not fit the target, and its "
+        f"The attack {name} calls {percent_of(share)} of the target's samples members, and its "
+        f"AUC is {percent_of(value)}: the thresholds of the shadow do not fit the target, and its "
         "accuracy says nothing. Check that the outputs of both are in the same units: logits, "
         "probabilities or losses, on the same scale",
     )

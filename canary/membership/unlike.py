@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import percent_of, plural
 from canary.statistics.roc import Estimate
 from canary.statistics.shares import difference_interval
 
@@ -76,8 +76,8 @@ def unlike_accuracy(
         shares = counts[0] / counts[1], counts[2] / counts[3]
         if not low <= 0.0 <= high and abs(shares[0] - shares[1]) >= _GAP:
             return (
-                f"{names[0]} is right on {100 * shares[0]:.1f} % of its {kind} and {names[1]} on "
-                f"{100 * shares[1]:.1f} % of {names[2]}: {_WHY.format(names[3])}"
+                f"{names[0]} is right on {percent_of(shares[0])} of its {kind} and {names[1]} on "
+                f"{percent_of(shares[1])} of {names[2]}: {_WHY.format(names[3])}"
             )
     return None
 
@@ -89,8 +89,8 @@ def _unlike_auc(ours: Estimate, others: Sequence[Estimate], what: str) -> str | 
     if not apart or abs(ours.value - middle.value) < _GAP:
         return None
     return (
-        f"The loss of the member is lower in {100 * ours.value:.1f} % of pairs of a member and a "
-        f"non-member of model {what}, and in {100 * middle.value:.1f} % of those of the "
+        f"The loss of the member is lower in {percent_of(ours.value)} of pairs of a member and a "
+        f"non-member of model {what}, and in {percent_of(middle.value)} of those of the "
         "other models: " + _WHY.format("others")
     )
 

@@ -29,7 +29,7 @@ from canary.reports.palette import (
     line,
     steps,
 )
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import percent_of, plural
 from canary.statistics.roc import Estimate, Roc
 
 Floats = NDArray[np.float64]
@@ -164,13 +164,13 @@ def reached_figure(
     rows = [
         (
             one.name,
-            f"{100 * one.found.value:.1f} %",
-            f"{100 * one.found.lower:.1f} to {100 * one.found.upper:.1f} %",
+            percent_of(one.found.value),
+            f"{100 * one.found.lower:.1f} to {percent_of(one.found.upper)}",
             *((one.average,) if fpr is not None else ()),
         )
         for one in best
     ]
-    words = "; ".join(f"{one.name}: {100 * one.found.value:.1f} %" for one in shown)
+    words = "; ".join(f"{one.name}: {percent_of(one.found.value)}" for one in shown)
     columns: tuple[str, ...] = ("Attack", "Right", "Interval")
     if fpr is not None:
         columns = ("Attack", f"Found at FPR {100 * fpr:.3g} %", "Interval", average)

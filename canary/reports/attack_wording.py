@@ -30,8 +30,8 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.wording import ended, facts_blocks, percent_of, software
-from canary.statistics.numbers import count
+from canary.reports.wording import ended, facts_blocks, software
+from canary.statistics.numbers import count, percent_of
 from canary.statistics.roc import Estimate, OperatingPoint, Roc
 
 CONFIDENTIAL = "Show the list (confidential: it names training samples)"

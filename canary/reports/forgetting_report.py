@@ -27,8 +27,8 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
-from canary.reports.wording import about_of, called, ended, percent_of, software
-from canary.statistics.numbers import count, plural, probability
+from canary.reports.wording import about_of, called, ended, software
+from canary.statistics.numbers import count, percent_of, plural, probability
 
 _MOST_POINTS = 150
 _LEAST_LOSS = 1e-6
@@ -91,7 +91,7 @@ def forgetting_report(result: Forgetting) -> Report:
         sentences=[
             sentence(
                 f"forgetting.{kind}",
-                auc=auc and f"{100 * auc.value:.1f} %",
+                auc=auc and percent_of(auc.value),
                 place=f"{100 * result.rho:.0f} %",
             ),
             *([] if kind == "void" else [level]),
@@ -181,7 +181,7 @@ def _measures(result: Forgetting) -> Iterator[tuple[str, str]]:
         yield "p of any difference", f"{probability(result.p_unlike)}, {like}"
     if (auc := result.auc) is not None:
         ends = f"{100 * auc.lower:.1f} to {100 * auc.upper:.1f}; guessing has 50 %"
-        yield "AUC of the membership attack", f"{100 * auc.value:.1f} % ({ends})"
+        yield "AUC of the membership attack", f"{percent_of(auc.value)} ({ends})"
 
 
 @section(Forgetting, "How it was measured", specialist=True)

@@ -41,8 +41,8 @@ from canary.reports.history_answer import answer_of, at_the_edge, basis_of
 from canary.reports.limits import asked_guesses
 from canary.reports.palette import BAND, CURVE, DOTTED, INK, SPARSE, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS, guesses_of
-from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words, percent_of
-from canary.statistics.numbers import bits, count
+from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words
+from canary.statistics.numbers import bits, count, percent_of
 from canary.tokens.starts import shown_start
 
 _MOST_ROWS = 200

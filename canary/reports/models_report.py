@@ -29,8 +29,8 @@ from canary.reports.attack_wording import (
 )
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
 from canary.reports.document import Block, Figure, Heading, Report, Table, Tile, said_in_one
-from canary.reports.wording import about_of, called, folded, percent_of
-from canary.statistics.numbers import count, plural
+from canary.reports.wording import about_of, called, folded
+from canary.statistics.numbers import count, percent_of, plural
 from canary.statistics.roc import OperatingPoint
 
 _MOST_ROWS = 20

@@ -22,8 +22,8 @@ from canary.records.versioned_json import digest_of
 from canary.reports.attack_wording import ends_of
 from canary.reports.document import Report, Text, said, said_in_one, sentence
 from canary.reports.evidence import Evidence, Metric, Trial
-from canary.reports.wording import ended, in_words, percent_of
-from canary.statistics.numbers import count, plural, probability
+from canary.reports.wording import ended, in_words
+from canary.statistics.numbers import count, percent_of, plural, probability
 from canary.statistics.roc import Estimate
 
 

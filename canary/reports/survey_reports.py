@@ -44,10 +44,10 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.wording import about_of, called, folded, percent_of
+from canary.reports.wording import about_of, called, folded
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
-from canary.statistics.numbers import clean, count, plural, probability
+from canary.statistics.numbers import clean, count, percent_of, plural, probability
 
 _MOST_ROWS = 20
 

@@ -24,7 +24,7 @@ from canary.reports.document import (
     words_of,
 )
 from canary.statistics.exposures import Exposure
-from canary.statistics.numbers import bits, count, plural
+from canary.statistics.numbers import bits, count, percent_of, plural
 
 EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
 """Of `exposure_cells`."""
@@ -233,13 +233,3 @@ def ended(notes: Iterable[str]) -> list[str]:
     return [
         f"{note[:1].upper()}{note[1:]}{'' if note.endswith(('.', '?')) else '.'}" for note in notes
     ]
-
-
-def percent_of(share: float, digits: int | None = 1) -> str:
-    """``61.0 %``, ``100 %`` for all; as many digits as it has where `digits` is None, up to 3."""
-    if digits is None or share == 1.0:
-        return f"{100 * share:.3g} %"
-    shown = f"{100 * share:.{digits}f} %"
-    if share < 1.0 and shown.startswith("100"):  # it is not all
-        return f"over {100 - 10**-digits:.{digits}f} %"
-    return shown

@@ -224,3 +224,13 @@ class Shown:
 def picked(thing: object, *names: str) -> dict[str, Any]:
     """Some fields of a thing, by name."""
     return {name: getattr(thing, name) for name in names}
+
+
+def percent_of(share: float, digits: int | None = 1) -> str:
+    """``61.0 %``, ``100 %`` for all; as many digits as it has where `digits` is None, up to 3."""
+    if digits is None or share == 1.0:
+        return f"{100 * share:.3g} %"
+    shown = f"{100 * share:.{digits}f} %"
+    if share < 1.0 and shown.startswith("100"):  # it is not all
+        return f"over {100 - 10**-digits:.{digits}f} %"
+    return shown

@@ -27,10 +27,10 @@ from canary.reports.builders import report_of
 from canary.reports.document import Report, prose
 from canary.reports.pages import page_of, report
 from canary.reports.sentences import extraction_sentence
-from canary.reports.wording import percent_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.exposures import exposure_by_rank
 from canary.statistics.histogram import Histogram
+from canary.statistics.numbers import percent_of
 
 HISTORIES = {
     "two formats": {"formats": 2, "losses": False},
@@ -362,7 +362,7 @@ def test_swapped_flags_are_noted_of_target_and_of_shadow(attacked):
     notes = [note for note in again.notes if "the flags member may be swapped" in note]
     assert [note[:10] for note in notes] == ["The target", "The shadow"]
     right = attacked.target.signal("correctness")[0][~attacked.target.member[0]].mean()
-    assert f"right on {100 * right:.1f} % of members and 100.0 % of non-members" in notes[0]
+    assert f"right on {100 * right:.1f} % of members and 100 % of non-members" in notes[0]
 
 
 def test_an_option_is_one_piece_and_all_is_no_decimal():
