@@ -114,7 +114,7 @@ def test_class_risks_golden():
     np.testing.assert_allclose(found.risk, [0.01, 0.1, 0.2, 0.3, 0.4])
     assert found.correlation.rank.value == 1
     assert found.summary().startswith("Over 5 classes the mean risk of the members and the gen")
-    assert "Class 4 generalizes worst: its error is 100.0 %, and the mean risk" in found.summary()
+    assert "Class 4 generalizes worst: its error is 100 %, and the mean risk" in found.summary()
     assert found.to_frame()["class"].tolist() == [0, 1, 2, 3, 4]
 
 
