@@ -347,17 +347,18 @@ def _asked_of(verdict: Verdict) -> list[CanaryResult]:
 
 
 def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
-    """The guesses at an exposure: its estimate, or the end of its interval by which it passes."""
+    """The guesses at an exposure: its estimate, and the end of its interval by which it passes."""
     end = reason.lower if memorized else reason.upper
     certain = guesses_of(math.log2(size) - (end or 0.0))
-    if reason.value is not None:
-        known = guesses_of(math.log2(size) - reason.value)
-        if memorized or known == certain:
-            about = "" if known == certain else "about "
-            return f"{about}{plural(known, 'guess', 'guesses')}"
+    known = certain if reason.value is None else guesses_of(math.log2(size) - reason.value)
+    if reason.value is not None and (memorized or known == certain):
+        about = "" if known == certain else "about "
+        return f"{about}{plural(known, 'guess', 'guesses')}"
     most = f"{'at most' if memorized else 'at least'} {plural(certain, 'guess', 'guesses')}"
     if memorized or reason.confidence in (None, 1.0):
         return most
+    if known != certain:
+        most = f"about {count(known)} guesses, and at least {count(certain)}"
     return f"{most} ({100 * (reason.confidence or 0):g} % sure)"
 
 

@@ -225,9 +225,9 @@ JUDGED = {
     "passed": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2})),
         "Passed, if the planted secrets were in the training data",
-        "The typical secret that appeared once takes at least 250,000,000 guesses (90 % sure). The "
-        "limit asks for 976,563 or more; chance gives 500,000,000. The easiest of all takes "
-        "250,000,000.",
+        "The typical secret that appeared once takes about 500,000,000 guesses, and at least "
+        "250,000,000 (90 % sure). The limit asks for 976,563 or more; chance gives 500,000,000. "
+        "The easiest of all takes 250,000,000.",
         "Ask the engineers for proof that the planted secrets were in the training data",
     ),
     "passed, some left out": (

@@ -148,7 +148,7 @@ CASES = {
     "texts that differ": (
         lambda: of_texts(gap=1.2, words=True),
         "The test is void",
-        "A word count that never saw the model picks the training text in 100.0 % of cases, and "
+        "A word count that never saw the model picks the training text in 100 % of cases, and "
         "the best attack on the model in 7",
         "Train again with a random part of the data set aside",
     ),
