@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from readers_things import lay
 from recipe_scripts import RECIPES, run_script
+from texts_and_models import random_words
 
 from canary.audits.history import History
 
@@ -35,11 +38,8 @@ def test_it_trains_watches_and_keeps_the_history(tmp_path, monkeypatch, options)
     assert f"measured {len(history.measured)} of" in said
 
 
-@pytest.mark.slow
-def test_kinds_of_canaries_are_compared_in_little(tmp_path, monkeypatch):
-    """In full and with adapters; what is measured is not done again."""
-    monkeypatch.chdir(tmp_path)
-    lay(tmp_path, "corpus.jsonl")
+def small_base():
+    """A base model on the corpus of this folder, which it hardly knows."""
     sizes = {
         "vocabulary": 300,
         "width": 32,
@@ -52,6 +52,36 @@ def test_kinds_of_canaries_are_compared_in_little(tmp_path, monkeypatch):
     options = [word for name, size in sizes.items() for word in (f"--{name}", size)]
     base = ("corpus.jsonl", "--out", "base", "--threads", 1, "--learning-rate", 1e-2)
     run_script(RECIPES / "enron_transformer" / "train.py", *base, *options)
+
+
+@pytest.mark.parametrize("study", ["kinds", "testset"])
+def test_pages_show_what_is_kept(study):
+    folder = RECIPES / "finetune"
+    table = run_script(folder / f"{study}.py", "--table", folder / f"{study}.json")
+    assert table in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_test_set_is_looked_for_in_little(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lay(tmp_path, "corpus.jsonl")
+    small_base()
+    words = random_words(np.random.default_rng(0), 160, vocabulary=500)
+    Path("texts.jsonl").write_text("".join(json.dumps({"text": w}) + "\n" for w in words))
+    script, given = RECIPES / "finetune" / "testset.py", ("base", "--texts", "texts.jsonl")
+    said = run_script(script, *given, "--work", "work", "--quick")
+    table = said[said.index("| copies") :]
+    rows = [line.split(" | ") for line in table.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["| 0", "| 4"]
+    assert table == run_script(script, *given, "--work", "work", "--quick")
+
+
+@pytest.mark.slow
+def test_kinds_of_canaries_are_compared_in_little(tmp_path, monkeypatch):
+    """In full and with adapters; what is measured is not done again."""
+    monkeypatch.chdir(tmp_path)
+    lay(tmp_path, "corpus.jsonl")
+    small_base()
     script, words = RECIPES / "finetune" / "kinds.py", ("base", "corpus.jsonl", "--work", "work")
     said = run_script(script, *words, "--quick")
     assert [said.count(f"| {kind} |") for kind in ("digits", "passages", "new tokens")] == [2, 2, 2]
