@@ -42,7 +42,7 @@ HAS = {
         "model",
         "shards",
     ],
-    "docs/guides/formats.md": ["prose.txt"],
+    "docs/guides/formats.md": ["prose.txt", "model"],
     "docs/guides/forgetting.md": ["query.jsonl", "unlearned", "other", "trained-on-it"],
     "docs/guides/gate.md": [
         "audit",
@@ -76,6 +76,7 @@ HAS = {
     "docs/tutorials/own-model.md": [],
     "docs/guides/records.md": ["audit", "canaries.json", "model"],
     "docs/reference/cli.md": [
+        "token-canaries.json",
         "corpus.jsonl",
         "texts.jsonl",
         "mail.jsonl",

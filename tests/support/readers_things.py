@@ -72,6 +72,12 @@ def passages(path: Path) -> None:
     path.write_text("\n\n".join(f"{number}. {PROSE}" for number in ("One", "Two", "Three")))
 
 
+def of_new_tokens(path: Path) -> None:
+    from canary.corpus.canaries import generate
+
+    generate("The key is {new:200}", repetitions=[1], controls=100, seed=1).save(path)
+
+
 def canaries(path: Path) -> None:
     """The set of the README and the quickstart."""
     from canary.corpus.canaries import generate
@@ -438,6 +444,7 @@ THINGS = {
     "prose.txt": passages,
     "canaries.json": canaries,
     "canaries.json of a small space": few,
+    "token-canaries.json": of_new_tokens,
     "corpus.canaried.jsonl": canaried,
     "verified.json": verified,
     "verified.json of a small space": few_verified,
