@@ -10,13 +10,15 @@ from canary.cli.console import Bars, show
 from canary.cli.model_options import Count, LocalOptions, Whole
 from canary.cli.options import unescaped, whole_numbers
 from canary.cli.outputs import Result, check_outputs, model_files
-from canary.errors import InputError, OutputError
+from canary.errors import InputError
 from canary.records.validation import named_start
 from canary.statistics.numbers import count, plural
 
+_PARTS = ("config.json", "model.safetensors")
+
 
 @command(
-    'pool ./model --size 120 --temperature 1.5 --repetitions 1,4 --prompt "So it is: " '
+    'pool ./model --size 120 --tokens 12 --temperature 1.5 --repetitions 1,4 --prompt "So it is: " '
     "--out pool-canaries.json",
     model="MODEL: The model before training: a folder or hub id.",
     out="FILE: The canary set to write.",
@@ -25,7 +27,7 @@ from canary.statistics.numbers import count, plural
     band="[Pool] LOW,HIGH: The bits per token, under the model, of texts to keep.  [default: all]",
     tokens="[Pool] N: The tokens of each text.",
     prompt=r"TEXT: What comes before each text, and is part of each canary; \n and \t are "
-    "understood.",
+    "understood. Give it, or --start-token, unless the tokenizer begins each text itself.",
     seed="N: The seed of the draws. Keep it as secret as the canaries.  [default: drawn]",
     coin_flips="Toss a fair coin for each canary: tails keeps it out, as one more control.",
     role="[Pool] For a corpus of chats: who says the canaries.",
@@ -57,11 +59,14 @@ def pool(
     import secrets
 
     from canary.corpus.canaries import KIND
-    from canary.scoring.pool_sampling import sample_pool
+    from canary.corpus.pools import check_pool
+    from canary.scoring.pool_sampling import check_sampling, sample_pool
 
     numbers = whole_numbers(repetitions, "--repetitions")
     limits = (0.0, 1e3) if band is None else _band(band)
     check_outputs([(out, (KIND,))], inputs=model_files(model), force=force)
+    check_pool(size, len(numbers) * per_repetition)
+    check_sampling(temperature, limits)
     drawn = secrets.randbits(63) if seed is None else seed
     loaded = LocalOptions(dtype=dtype, device=device).load(model)
     with Bars() as bars:
@@ -113,7 +118,7 @@ def _band(given: str) -> tuple[float, float]:
 @command(
     "extend ./model --canaries token-canaries.json --out model-with-tokens/",
     model="MODEL: The model before training: a folder or hub id of transformers.",
-    out="FOLDER: Where model and tokenizer go. It must be new or empty.",
+    out="FOLDER: Where model and tokenizer go.",
 )
 def extend(
     model: str,
@@ -121,6 +126,7 @@ def extend(
     canaries: Path,
     out: Path,
     seed: Whole = 0,
+    force: bool = False,
 ) -> Result:
     """Give a model and its tokenizer the new tokens of canaries.
 
@@ -130,10 +136,8 @@ def extend(
     from canary.corpus.canaries import CanarySet
     from canary.models.new_tokens import add_new_tokens
     from canary.models.pretrained import folder_of, read_module, tokenizer_of
-    from canary.records.files import folder_made
+    from canary.records.files import MODEL_PART, folder_made
 
-    if out.is_dir() and any(out.iterdir()):
-        raise OutputError("is not empty", cure="name a new folder", where=str(out))
     formats = [one for one in CanarySet.load(canaries).formats if one.new_tokens]
     if not formats:
         raise InputError(
@@ -142,7 +146,8 @@ def extend(
             where=str(canaries),
         )
     with folder_made(out) as folder:
-        check_outputs([(folder / "config.json", ())], inputs=[canaries, *model_files(model)])
+        parts = [(folder / name, (MODEL_PART,)) for name in _PARTS]
+        check_outputs(parts, inputs=[canaries, *model_files(model)], force=force)
         source = folder_of(model)
         module, tokenizer = read_module(source, None, "cpu"), tokenizer_of(source)
         added = sum(add_new_tokens(module, tokenizer, one, seed=seed) for one in formats)

@@ -117,13 +117,7 @@ class Pool(Shown, Document, kind=KIND, cure="sample it again with sample_pool"):
             If a text of the pool begins another.
         """
         wanted = len(set(repetitions)) * per_repetition
-        if 2 * wanted > len(self.texts):
-            raise InputError(
-                f"{wanted} canaries from a pool of {plural(len(self.texts), 'text')} leave too few "
-                "controls",
-                cure=f"sample {2 * wanted} texts or more; for p = 0.01, 100 must be controls",
-                where="per_repetition",
-            )
+        check_pool(len(self.texts), wanted)
         return generate(
             Format(f"{as_literal(self.prompt)}{{text}}", words=self.texts),
             repetitions=repetitions,
@@ -132,6 +126,16 @@ class Pool(Shown, Document, kind=KIND, cure="sample it again with sample_pool"):
             seed=seed,
             coin_flips=coin_flips,
             role=role,
+        )
+
+
+def check_pool(texts: int, wanted: int) -> None:
+    """Refuse to draw so many canaries from a pool that less than half of it would be controls."""
+    if 2 * wanted > texts:
+        raise InputError(
+            f"{wanted} canaries from a pool of {plural(texts, 'text')} leave too few controls",
+            cure=f"sample {2 * wanted} texts or more; for p = 0.01, 100 must be controls",
+            where="per_repetition",
         )
 
 

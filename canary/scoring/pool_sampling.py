@@ -83,13 +83,7 @@ def sample_pool(
     size = whole_number(size, "sample_pool: size", at_least=2)
     tokens = whole_number(tokens, "sample_pool: tokens", at_least=1)
     seed = whole_number(seed, "sample_pool: seed", at_least=0)
-    low, high = (as_real(limit) for limit in band)
-    if not as_real(temperature) > 0.0 or not 0.0 <= low < high:
-        raise InputError(
-            f"a temperature of {temperature!r} and a band of {low:g} to {high:g} bits per token "
-            "make no sense",
-            cure="give a temperature above 0, and a band such as (3, 5)",
-        )
+    low, high = check_sampling(temperature, band)
     seam = load(model)
     encoder = CandidateEncoder(seam.tokenizer, start_token)
     (before,) = encoder.encode([prompt])
@@ -132,6 +126,18 @@ def sample_pool(
         fingerprint=seam.facts.fingerprint,
         seed=seed,
     )
+
+
+def check_sampling(temperature: float, band: tuple[float, float]) -> tuple[float, float]:
+    """The ends of the band; an InputError if nothing can be sampled so."""
+    low, high = (as_real(limit) for limit in band)
+    if not as_real(temperature) > 0.0 or not 0.0 <= low < high:
+        raise InputError(
+            f"a temperature of {temperature!r} and a band of {low:g} to {high:g} bits per token "
+            "make no sense",
+            cure="give a temperature above 0, and a band such as (3, 5)",
+        )
+    return low, high
 
 
 def _usable(encoder: CandidateEncoder, prompt: str, text: str, ids: list[int]) -> bool:

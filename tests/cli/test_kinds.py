@@ -40,11 +40,14 @@ def test_a_pool_becomes_canaries_that_go_all_the_way(desk, command):
     for words in (
         ("inject", "corpus.jsonl", "--canaries", "again.json", "--out", "in.jsonl"),
         ("verify", "in.jsonl", "--canaries", "again.json"),
-        ("exposure", "model", "--canaries", "again.json"),
+        ("audit", "model", "--canaries", "again.json", "--out", "audit"),
         ("strip", "in.jsonl", "--canaries", "again.json", "--out", "out.jsonl"),
     ):
         done = command(*words)
         assert done.code == 0, done.err
+    judged = command("check", "audit/audit.json", "--max-exposure-bits", "3", "--json")
+    assert judged.code == 3, judged.err  # a model that read nothing
+    assert command("report", "audit/audit.json", "--out", "page.html").code == 0
     assert Path("out.jsonl").read_bytes() == Path("corpus.jsonl").read_bytes()
 
 
@@ -79,7 +82,7 @@ def test_new_tokens_go_into_model_and_tokenizer(desk, command):
     measured = command("exposure", "larger", *asked, "--json")
     assert measured.code == 0, measured.err
     for words, said in (
-        (("extend", "model", *asked, "--out", "larger"), "is not empty"),
+        (("extend", "model", *asked, "--out", "larger"), "exists already"),
         (("extend", "larger", *asked, "--out", "twice"), "in the tokenizer already"),
         (("extend", "nowhere", *asked, "--out", "twice"), "nowhere"),
     ):

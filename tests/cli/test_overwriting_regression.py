@@ -29,6 +29,7 @@ THEIRS = {
 }
 OWN = {
     "drawn.json": "canary set",
+    "pool.json": "canary set",
     "found.json": "canary set",
     "new.jsonl": "JSON Lines",
     "injected.jsonl": "JSON Lines",
@@ -96,7 +97,11 @@ def test_no_file_is_replaced_unasked_and_none_of_another_kind(command, workplace
             assert "--force" in outcome.err or kind != own, outcome.err
             assert Path(file).read_bytes() == before, kind
             # Files of a model are told by their names, but for documents of ours.
-            told = kind.startswith("canary") if "model/" in file else kind != "text"
+            told = (
+                kind.startswith("canary")
+                if "config.json" in file or "safetensors" in file
+                else kind != "text"
+            )
             if file not in VERDICTS and kind != own and told:
                 outcome = command(*words, "--force")
                 article = "a " if kind.startswith("canary") else ""

@@ -114,7 +114,14 @@ RESULTS = {
     "plan": (partial(canary.plan, "The code is {digit:3}", max_exposure_bits=4), 1),
     "forecast": (
         lambda: Forecast(
-            {"name": EVIL, "device": "cpu"}, 1, 2, 3, 4, 0.5, (MethodForecast("rank", reason=EVIL),)
+            {"name": EVIL, "device": "cpu"},
+            1,
+            2,
+            3,
+            4,
+            0.5,
+            0.5,
+            (MethodForecast("rank", reason=EVIL),),
         ),
         1,
     ),

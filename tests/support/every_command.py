@@ -35,7 +35,7 @@ COMMANDS = {
     ),
     "pool": (
         *("pool", "<model", "--size", "8", "--tokens", "3", "--repetitions", "1"),
-        *("--per-repetition", "2", "--prompt", "So: ", "--out", ">pool.json"),
+        *("--per-repetition", "2", "--prompt", "line number", "--out", ">pool.json"),
     ),
     "extend": ("extend", "<model", "--canaries", "<tokens.json", "--out", ">extended/"),
     "inject": ("inject", "<corpus.jsonl", *SET, "--out", ">injected.jsonl"),
