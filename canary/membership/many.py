@@ -73,24 +73,25 @@ class ManyScores(Shown):
     @property
     def signal(self) -> str:
         """What the attack reads of each model."""
-        return ATTACKS[self.name].signal
+        return ATTACKS[self.name].signal if self.name in ATTACKS else "token-losses"
 
     @property
     def calibrated(self) -> bool:
         """Whether scores have a threshold at each level."""
-        return ATTACKS[self.name].threshold is not None
+        return self.name in ATTACKS and ATTACKS[self.name].threshold is not None
 
     def threshold(self, alpha: float) -> float:
         """The score from which on a sample is called a member at level `alpha`, from 0 to 1.
 
-        An InputError for online LiRA, whose paper leaves the threshold to the ROC.
+        An InputError for online LiRA, whose paper leaves the threshold to the ROC, and for attacks
+        on the losses of tokens.
         """
         where = f"attack {self.name}"
         check_level(alpha, where)
-        of_level = ATTACKS[self.name].threshold
+        of_level = ATTACKS[self.name].threshold if self.name in ATTACKS else None
         if of_level is None:
             raise InputError(
-                "its scores have no threshold at a level: the paper leaves it to the ROC",
+                "its scores have no threshold at a level: that is left to the ROC",
                 cure="use lira-offline, or read tpr_at_fpr of its evaluation",
                 where=where,
             )

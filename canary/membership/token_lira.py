@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.membership.by_tokens import Floats, Reference, attack_by_tokens
-from canary.membership.lira import LEAST_VARIANCE, pooled_variance
+from canary.membership.lira import LEAST_VARIANCE, MOST, pooled_variance
 from canary.membership.many import ManyScores
 from canary.signals.token_losses import TokenLosses
 
@@ -89,7 +89,7 @@ def attack_tokens(
             return told
         return told / np.sqrt(products(1.0 / scale, 1.0 / scale, counts, correlation))
 
-    level = tokens.losses.astype(np.float64)
+    level = np.minimum(tokens.losses.astype(np.float64), MOST)
     level -= (level - level.mean(axis=0)).mean(axis=1, keepdims=True)
     levelled = TokenLosses(level, counts)
     return attack_by_tokens(levelled, member, "tokens", judge, targets=targets, online=online)

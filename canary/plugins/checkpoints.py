@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -107,7 +108,8 @@ def exposure_over(
     InputError
         As `steps_of_names`, or if a format does not serve.
     ModelError
-        If a checkpoint cannot be loaded, has another tokenizer than the first, or gives NaN.
+        If a checkpoint cannot be loaded, has another tokenizer or other shapes than the first, or
+        gives NaN.
     RecordError
         If the history at `path` is of other canaries or settings.
 
@@ -126,6 +128,7 @@ def exposure_over(
     place, begun = Path(path), unmeasured(canaries, draws)
     taker: MomentTaker | None = None
     tokenizer: Any = None
+    alike: dict[bool, list[tuple[int, ...]]] = {}
     kept = TrainingLog(begun, TimeShare(None), None, place)
     earlier = History.load(place) if place.exists() else None
     known = {moment.step for moment in earlier.measured} if earlier else set()
@@ -154,6 +157,14 @@ def exposure_over(
                 cure="name checkpoints of one training",
                 where=name,
             )
+        adapted = has_adapters(model)
+        if (sizes := sizes_of(model)) != alike.setdefault(adapted, sizes):
+            raise ModelError(
+                f"has {sum(map(math.prod, sizes)):,} parameters of other shapes than the "
+                f"{sum(map(math.prod, alike[adapted])):,} of the first checkpoint",
+                cure="name checkpoints of one training",
+                where=name,
+            )
         if step not in known:
             if known and step < max(known):
                 raise InputError(
@@ -167,6 +178,12 @@ def exposure_over(
             known.add(step)
             after(kept.history)
     return kept.history
+
+
+def sizes_of(model: LanguageModel) -> list[tuple[int, ...]]:
+    """The shapes of its parameters; none of a model that is elsewhere."""
+    module = getattr(model, "module", None)
+    return [] if module is None else [tuple(weight.shape) for weight in module.parameters()]
 
 
 def _take_base(model: LanguageModel, taker: MomentTaker) -> None:

@@ -43,6 +43,13 @@ class TokenLosses:
                 cure="give one loss for each model and token, and texts with at least one",
                 where="token_losses",
             )
+        bad = np.isnan(self.losses).any(axis=1)
+        if bad.any():
+            raise InputError(
+                f"losses of model {int(bad.argmax())} are NaN",
+                cure="leave that model out, and say so",
+                where="token_losses",
+            )
 
     def table(self, member: ArrayLike) -> SignalTable:
         """The loss per token of each text, for attacks that take one number.

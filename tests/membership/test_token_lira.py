@@ -113,6 +113,21 @@ def test_weights_and_correlation_tell_more_than_the_mean(monkeypatch):
     assert whole > evaluate_models(attack_tokens(tokens, member)).auc.mean + 0.02
 
 
+def test_scores_have_no_threshold_and_losses_must_be_numbers():
+    tokens, member = fleet(np.random.default_rng(6), gain=0.1, texts=12)
+    scores = attack_tokens(tokens, member)
+    assert scores.signal == "token-losses"
+    assert not scores.calibrated
+    with pytest.raises(InputError, match="no threshold at a level"):
+        scores.guess(0.1)
+    endless = tokens.losses.copy()
+    endless[2, 3] = np.inf
+    assert np.isfinite(attack_tokens(TokenLosses(endless, tokens.counts), member).scores).all()
+    endless[2, 3] = np.nan
+    with pytest.raises(InputError, match="losses of model 2 are NaN"):
+        TokenLosses(endless, tokens.counts)
+
+
 def test_one_model_of_each_kind_has_no_variance():
     tokens = TokenLosses(np.random.default_rng(5).gamma(2.0, size=(3, 8)), np.array([4, 4]))
     member = np.array([[True, False], [False, True], [True, False]])

@@ -51,6 +51,18 @@ def test_each_moment_is_as_an_audit_and_a_run_goes_on(saved, tmp_path):
         exposure_over(saved, canaries, path=path, draws=60)
 
 
+def test_a_checkpoint_of_another_model_is_refused(saved, tmp_path):
+    from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+    config = AutoModelForCausalLM.from_pretrained(saved[0]).config
+    shutil.copytree(saved[0], tmp_path / "checkpoint-300")
+    deeper = LlamaConfig(**{**config.to_dict(), "num_hidden_layers": 2})
+    LlamaForCausalLM(deeper).save_pretrained(tmp_path / "checkpoint-300")
+    with pytest.raises(ModelError, match="other shapes than the") as refused:
+        exposure_over([*saved, tmp_path / "checkpoint-300"], some(), path=tmp_path / "h", draws=50)
+    assert "checkpoint-300" in str(refused.value)
+
+
 def test_the_command_writes_the_figure(saved, tmp_path, capsys):
     canaries = tmp_path / "canaries.json"
     some().save(canaries)
