@@ -101,12 +101,14 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     alone = row_table(model, ids[:_AGAIN, half - 1 :])
     effect = float(np.abs(alone - whole[:, half - 1 :]).max(initial=0.0))
     for cause, difference in differences.items():
-        strict = cause == "future" or "reuse" in facts.capabilities
+        reused = "reuse" in facts.capabilities
+        # Numbers of 16 bits are rounded by more where they are larger, as of rare tokens.
+        strict = cause == "future" or (reused and facts.dtype == "float32")
         share = _TOLERANCE if strict else _LOOSE_TOLERANCE
         allowed = max(share * effect, rounding(facts))
         worst = float(np.abs(difference).max(initial=0.0))
         if worst > allowed:
-            fault = "shorter" if cause == "state" and not strict else cause
+            fault = "shorter" if cause == "state" and not reused else cause
             raise ModelError(
                 f"the model {facts.name!r} {_UNSOUND[fault]} (the log-probability of a token "
                 f"moves by {worst:.2g} nats, rounding explains {allowed:.2g})",

@@ -268,3 +268,17 @@ def test_a_tokenizer_of_a_far_smaller_vocabulary_is_a_note() -> None:
     canaries = canary.generate("a{digit:3}", repetitions=[1], per_repetition=2, seed=0)
     assert note in canary.audit(model, canaries, draws=10, method="sampling").notes
     assert note_on_vocabulary(loaded(gpt2(vocab_size=128))) is None
+
+
+def large_in_sixteen_bits():
+    """Log-probabilities of down to -60 nats, of which one unit of rounding is a quarter."""
+    module = causal_module("gpt2").to(torch.bfloat16)
+    with torch.no_grad():
+        module.transformer.ln_f.weight.mul_(60.0)
+    return module
+
+
+def test_sixteen_bits_may_round_large_numbers_by_more():
+    model = loaded(large_in_sixteen_bits())
+    assert model.facts.dtype == "bfloat16"
+    assert model.facts.noise_bits_per_token > 0.1
