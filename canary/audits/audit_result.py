@@ -334,14 +334,18 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
 
 def canary_rows(canaries: Iterable[CanaryResult]) -> list[dict[str, Any]]:
     """The numbers of each canary, for a table."""
+    some = tuple(canaries)
+    bases = any(c.base for c in some)
     return [
-        picked(c, "id", "format", "repetitions", "px_bits")
+        picked(c, "id", "repetitions")
         | picked(c.exposure, "bits", "lower_bits", "upper_bits", "censored", "rank", "p_value")
+        | picked(c, "px_bits", "format")
         | picked(c.exposure, "exact", "method")
         | {"outside_draws": c.exposure.hits == 0}
         | {"skew_normal_bits": c.skew_normal and c.skew_normal.bits}
-        | {"base_bits": c.base and c.base.exposure.bits, "base_px_bits": c.base and c.base.px_bits}
-        for c in canaries
+        | ({"base_bits": c.base and c.base.exposure.bits} if bases else {})
+        | ({"base_px_bits": c.base and c.base.px_bits} if bases else {})
+        for c in some
     ]
 
 

@@ -157,7 +157,7 @@ def shown(
 
 def plot(
     result: Any,
-    ax: Axes | None = None,
+    ax: Axes | str | os.PathLike[str] | None = None,
     *,
     kind: Kind = "exposure",
     format: int = 0,
@@ -176,8 +176,9 @@ def plot(
         What a function of canary returned, or several audits, also by label in a dict; of
         attacks on many models several `Across`, `Growth` or `NullLosses`. Only audits and
         histories have the options below.
-    ax : matplotlib.axes.Axes, optional
-        Where to draw; on a figure of its own unless given. Its background should be light.
+    ax : matplotlib.axes.Axes or path-like, optional
+        Where to draw; on a figure of its own unless given. Its background should be light. A path
+        is a file to write, as `path`.
     kind : {"exposure", "histogram", "utility"}
         Exposure against number of copies: every canary of one audit, or a line through the
         medians of each of several. The histogram of one audit's candidates with its fitted
@@ -220,6 +221,8 @@ def plot(
     """
     options = PlotOptions(kind, format, repetitions, skew_normal, axis)
     figure = _figure(result, options, labels, test_losses)
+    if isinstance(ax, str | os.PathLike):  # as `canary.report` is given one
+        path, ax = ax if path is None else path, None
     if path is not None:
         _write(figure, path)
     if ax is None:

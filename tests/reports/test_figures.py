@@ -16,6 +16,7 @@ from matplotlib.figure import Figure as Drawing
 
 from canary import plot
 from canary.errors import InputError, OutputError, UnsupportedError
+from canary.gate.planning import plan
 from canary.reports.comparison_figures import kept_apart
 from canary.reports.document import Axis, Figure, Panel, mark
 from canary.reports.drawing import svg_of
@@ -288,3 +289,8 @@ def test_no_text_leaves_a_small_figure(audits, width, panels):
                 assert text.get_window_extent().y1 <= axes.bbox.y1
             letters = [t.get_window_extent() for t in axes.texts if t.get_text() in ("A", "B")]
             assert not (len(letters) == 2 and letters[0].overlaps(letters[1])), options
+
+
+def test_a_path_in_the_place_of_axes_is_a_file(tmp_path):
+    plot(plan("my pin is {digit:4}"), tmp_path / "plan.svg")
+    assert (tmp_path / "plan.svg").read_text().startswith("<?xml")
