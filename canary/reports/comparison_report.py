@@ -171,8 +171,9 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     words = sentence(f"comparison.{kind}", **values)
     if everyone:
         words = f"{sentence('comparison.memorized', **values, all=True)} {words}"
-        first = "" if kind in ("none", "some") else f"; {best.name} least"
-        label = f"All memorize planted secrets{first}"
+        who, degree = ("Both", "less") if len(group) == 2 else ("All", "least")
+        first = "" if kind in ("none", "some") else f"; {best.name} memorizes {degree}"
+        label = f"{who} memorize planted secrets{first}"
         tone = "memorized"
     elif len(ranking.least) == 1 and best in memorized:
         words += " " + sentence("comparison.memorized", **values, all=False)

@@ -371,7 +371,7 @@ CASES = {
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
-        "All memorize planted secrets; A least",
+        "Both memorize planted secrets; A memorizes less",
         "Each of the 2 models memorized planted secrets. A (x) memorizes least of the 2 models.",
         "Release none of these models before it has passed a limit",
     ),
