@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from canary.membership.doubts import View, swapped_flags
 from canary.membership.many import ManyScores
 from canary.membership.references import Kind, References, resolve
+from canary.membership.unlike import together
 from canary.signals.token_losses import TokenLosses
 
 Floats = NDArray[np.float64]
@@ -60,11 +62,14 @@ def attack_by_tokens(
 
     `judge` takes the target's losses of shape (total,) and what they are compared with: models that
     were not trained on a text and, `online`, those that were. It returns one score for each text.
+    The notes say where flags look swapped.
     """
     table = tokens.table(member)
     name = f"{name}-{'online' if online else 'offline'}"
     bench = resolve(table, name, targets=targets, shadow=None, aligned=True, alone=False)
     bench.check(name, inside=online)
+    views = [View(table, row, f"model {row}", table.models) for row in range(table.models)]
+    doubts = together([swapped_flags(view) for view in views])
     losses = tokens.losses.astype(np.float64)
     kinds: tuple[Kind, ...] = ("outside", "inside") if online else ("outside",)
     scores = np.empty((len(bench.targets), table.samples))
@@ -78,7 +83,7 @@ def attack_by_tokens(
         judged=bench.judged,
         targets=tuple(bench.targets.tolist()),
         models_trained=len(bench.rows) - int(len(bench.targets) == 1),
-        notes=bench.repeats,
+        notes=(*bench.repeats, *doubts),
         blind=False,
     )
 

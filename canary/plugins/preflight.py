@@ -180,9 +180,8 @@ def preflight(
             reading.read_evaluation(evaluation, most)
     findings = [replace(judge(reading), check=check) for check, judge in _CHECKS.items()]
     findings.append(replace(_trains(reading, model), check="the model trains on their tokens"))
-    if steps > 0 and reading.length:
-        long = replace(_long_enough(steps, reading.length), check="every batch is trained on")
-        findings.append(long)
+    if steps > 0 and (whole := reading.length):
+        findings.append(replace(_long_enough(steps, whole), check="every batch is trained on"))
     return Preflight(
         reading.seen.batches,
         reading.complete,
@@ -248,6 +247,10 @@ def _labels(reading: EpochReading) -> Finding:
     if seen.batches and not reading.labelled:
         cure = "check the response template, or how else the collator finds the answers"
         return refused(f"no token of any batch has a label: all are {IGNORED}", cure)
+    if seen.odd or seen.shifted:
+        cure = "labels are the input_ids: models of transformers shift them, other losses may not"
+        wrong = f"{seen.odd + seen.shifted} of {copies} have labels of other tokens on the secret"
+        return (refused if seen.odd else noted)(wrong, cure)
     if not bare:
         return fine(f"{copies} with labels")
     cure = "put the canaries where the loss is counted: into the answers, or train on whole texts"
@@ -322,8 +325,7 @@ def _before(reading: EpochReading) -> Finding:
             return noted(f"{figure}, and other text before that", cure)
         return fine(figure)
     if context:
-        figure = "before nearly all copies there is the same text, and the audit has no context"
-        return refused(figure, cure)
+        return refused("nearly all copies follow one text, and the audit has no context", cure)
     common, times = next(iter(reading.seen.after().items()))
     figure = f"{common} before {count(times)} of {plural(total, 'copy', 'copies')}"
     if common == WITHIN:
@@ -344,10 +346,8 @@ def _spread(reading: EpochReading) -> Finding:
     if kstest(at, "uniform").pvalue >= _CLUSTERED:
         return fine(plural(copies, "copy", "copies"))
     first, last = np.quantile(at, [0.05, 0.95])
-    return noted(
-        f"9 of 10 copies are between {first:.0%} and {last:.0%} of the epoch",
-        "shuffle the training data",
-    )
+    figure = f"9 of 10 copies are between {first:.0%} and {last:.0%} of the epoch"
+    return noted(figure, "shuffle the training data")
 
 
 def _trains(reading: EpochReading, model: Any) -> Finding:

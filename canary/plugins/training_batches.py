@@ -141,6 +141,7 @@ class TrainingBatches:
         self.whole: Counter[str] = Counter()
         self.unlabelled: Counter[str] = Counter()
         self.masked: Counter[str] = Counter()
+        self.shifted = self.odd = 0  # with labels of the next tokens, or of other ones
         self.evaluated: Counter[str] = Counter()
         self.before: Counter[int | None] = Counter()
         self.leads: Counter[tuple[int, ...]] = Counter()
@@ -199,6 +200,8 @@ class TrainingBatches:
                 self.unlabelled[needle.name] += 1
                 counted = (labels[row, at : secret.start] != IGNORED).any()
                 self.masked[needle.name] += int(counted)
+            elif labels is not None:
+                self._compare(labels[row, secret], ids[row, secret.start : secret.stop + 1])
             begin = at if needle.first is None else at - 1
             if begin < 0:  # its first token was cut off: nothing can be said of what came before
                 continue
@@ -211,6 +214,16 @@ class TrainingBatches:
             if given and tuple(lead[-given:]) == self._context:
                 lead = lead[:-given]  # the start token comes before the context
             self.before[lead[-1] if lead else None] += 1
+
+    def _compare(self, labels: Ids, tokens: Ids) -> None:
+        """Count labels on a secret that are not its `tokens`, of which one more may be there."""
+        own, following = tokens[: len(labels)], tokens[1:]
+        if ((labels == own) | (labels == IGNORED)).all():
+            return
+        near = labels[: len(following)]
+        shifted = ((near == following) | (near == IGNORED)).all()
+        self.shifted += bool(shifted)
+        self.odd += not shifted
 
     def _found(self, ids: Ids, ends: Ids) -> Iterator[tuple[int, int, _Needle]]:
         """Row, place and needle of each canary, also of those that end with their row too early."""
@@ -275,6 +288,11 @@ class TrainingBatches:
             sentences["labels"] = (
                 f"{count(bare)} of {total} in {seen} had no label on their secret ({IGNORED}), "
                 "so the model is not trained on them"
+            )
+        if self.odd:
+            sentences["odd labels"] = (
+                f"{plural(self.odd, 'canary', 'canaries')} in {seen} had labels on the secret that "
+                "are other tokens, so the model learns something else"
             )
         if controls := sorted(self.whole.keys() - self._injected):
             sentences["controls"] = (

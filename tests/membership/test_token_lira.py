@@ -128,6 +128,12 @@ def test_scores_have_no_threshold_and_losses_must_be_numbers():
         TokenLosses(endless, tokens.counts)
 
 
+def test_flags_that_look_swapped_are_noted():
+    tokens, member = fleet(np.random.default_rng(7), gain=0.5)
+    assert not attack_tokens(tokens, member).notes
+    assert any("swapped" in note for note in attack_tokens(tokens, ~member).notes)
+
+
 def test_one_model_of_each_kind_has_no_variance():
     tokens = TokenLosses(np.random.default_rng(5).gamma(2.0, size=(3, 8)), np.array([4, 4]))
     member = np.array([[True, False], [False, True], [True, False]])

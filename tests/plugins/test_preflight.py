@@ -196,7 +196,7 @@ MISTAKES = {
         tuned,
         {"context": ""},
         "what is before the canaries is what the audit will assume",
-        "before nearly all copies there is the same text.*give the callback .*audit as --context",
+        "nearly all copies follow one text.*give the callback .*audit as --context",
     ),
     "another context than the template's": (
         tuned,
@@ -231,6 +231,25 @@ def test_labels_that_are_all_masked_name_the_response_template():
     found = canary.preflight([batch], canaries(), tokenizer=chat_tokenizer())
     finding = next(f for f in found.findings if f.check == "the loss counts the secrets")
     assert (finding.verdict, "response template" in finding.cure) == ("refused", True)
+
+
+@pytest.mark.parametrize(
+    ("labels", "verdict"),
+    [
+        (lambda ids: ids, "fine"),
+        (lambda ids: [*ids[1:], -100], "noted"),  # a loop of one's own may shift them itself
+        (lambda ids: [-100, *ids[:-1]], "refused"),
+        (lambda ids: [1] * len(ids), "refused"),
+    ],
+    ids=["own", "next", "previous", "one"],
+)
+def test_labels_of_other_tokens_are_found(labels, verdict):
+    some, tokenizer = canaries(), chat_tokenizer()
+    rows = [tokenizer(some.text(c))["input_ids"] for c in some for _ in range(c.repetitions)]
+    batches = [{"input_ids": [ids], "labels": [labels(ids)]} for ids in rows]
+    found = canary.preflight(batches, some, tokenizer=tokenizer, context="")
+    finding = next(f for f in found.findings if f.check == "the loss counts the secrets")
+    assert finding.verdict == verdict, found.summary()
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
