@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.audits.group_medians import median_bits
-from canary.audits.history import AT_THE_END, History, WatchedFormat
+from canary.audits.history import AT_THE_END, History, Moment, WatchedFormat
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limits import asked_guesses, choice_of
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
@@ -17,15 +17,23 @@ from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import copies, count, one_in
 from canary.statistics.pvalues import fisher
 
+_MORE_BITS = 1.0  # by which an earlier step showed more than the last: half as many guesses
+
 
 def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
-    """What was learned, and whether and why the training was stopped: label, tone, values."""
+    """What was learned, and whether and why the training was stopped: label, tone, values.
+
+    The numbers are of the last measurement. Where an earlier one shows more, its step is named.
+    """
     limit, reason = history.settings.get("stop_above_bits"), history.stop_reason or ""
     limited = isinstance(limit, int | float)
     over = history.stopped_at is not None
     too_late = over and AT_THE_END in reason
-    planted, alarm = (bool(history.measured) and _learned(history, of) for of in (False, True))
+    last = history.measured[-1] if history.measured else None
+    planted, alarm = (bool(last and _learned(history, last, of)) for of in (False, True))
     learned = planted and not alarm
+    peak = _peak(history)
+    faded = peak is not None and not planted and not alarm
     values: dict[str, Any] = {
         "over": over,
         "too_late": too_late,
@@ -36,6 +44,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "at": history.stopped_at,
         "learned": learned,
         "alarm": alarm,
+        "faded": faded,
         "chance": history.measured and not planted and not alarm,
     }
     if isinstance(limit, int | float):
@@ -51,18 +60,19 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "It is open whether the limit was kept": values.get("open"),
         "Within the limit while training": limited,
         "The model is memorizing the planted secrets (no limit was set)": learned,
+        f"Memorized at step {count(peak.step if peak else 0)}, "
+        "and not seen at the last step": faded,
         "No memorization was seen in this training": True,
     }
     label = next(label for label, holds in labels.items() if holds)
-    if not history.measured:
+    if last is None:
         return label, "undecided", values
     calm = "suspect" if alarm else "memorized" if learned and not limited else ""
+    calm = "undecided" if faded else calm
     if limited and not alarm:
-        read = learned or history.batches.get("canaries")
+        read = learned or faded or history.batches.get("canaries")
         calm = "undecided" if values["open"] else "not-found" if read else ""
-    last = history.measured[-1]
-    groups = {n: [last.exposures[at] for at in mine] for n, mine in history.groups().items()}
-    least = {n: statistics.median(e.lower_bits for e in group) for n, group in groups.items()}
+    groups, least = _lower_ends(history, last)
     medians = {n: median_bits(group) for n, group in groups.items()}
     # A training is stopped by the lower ends; an estimate may hang on one draw.
     most = max(groups, key=lambda n: (bool(n), least[n], medians[n][1], n))
@@ -86,6 +96,16 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     }
     values["edge"] = one and edge
     values |= {"further_one": one and bound, "further": learned and bound}
+    values["more"] = False
+    if peak is not None and (learned or faded):
+        _, then = _lower_ends(history, peak)
+        highest = max((n for n in then if n), key=lambda n: (then[n], n))
+        values |= {
+            "more": learned and then[highest] > least[most] + _MORE_BITS,
+            "peak": peak.step,
+            "peak_times": copies(highest),
+            "peak_share": one_in(then[highest], about=False),
+        }
     values |= _choice(history, least[most], learned=learned) if values["no_limit"] else {}
     return label, "memorized" if over else calm, values
 
@@ -105,11 +125,43 @@ def at_the_edge(about: WatchedFormat, bits: float) -> bool:
     return about.draws < about.space_size and bits >= math.log2(about.draws) - ROUNDING_BITS
 
 
-def _learned(history: History, controls: bool) -> bool:  # noqa: FBT001 - which of two
-    """Whether the last measurement shows that planted secrets, or the controls, look learned."""
-    last = zip(history.canaries, history.measured[-1].exposures, strict=True)
-    some = [exposure for canary, exposure in last if (canary.repetitions == 0) is controls]
-    return _look_learned(some, CONTROLS_LEVEL if controls else LEVEL)
+def _lower_ends(
+    history: History, moment: Moment
+) -> tuple[dict[int, list[Exposure]], dict[int, float]]:
+    """The exposures by number of copies at a moment, and the median of their lower ends."""
+    groups = {n: [moment.exposures[at] for at in mine] for n, mine in history.groups().items()}
+    return groups, {n: statistics.median(e.lower_bits for e in each) for n, each in groups.items()}
+
+
+def _peak(history: History) -> Moment | None:
+    """The measurement at which most was seen of those that show learned secrets for sure.
+
+    The level is shared by all measurements, and one at which controls look learned shows nothing.
+    """
+    level = LEVEL / max(len(history.measured), 1)
+    shows = [
+        moment
+        for moment in history.measured
+        if _learned(history, moment, controls=False, level=level)
+        and not _learned(history, moment, controls=True)
+    ]
+    return max(
+        shows,
+        key=lambda m: (max(bits for n, bits in _lower_ends(history, m)[1].items() if n), m.step),
+        default=None,
+    )
+
+
+def _learned(
+    history: History,
+    moment: Moment,
+    controls: bool,  # noqa: FBT001 - which of two
+    level: float = LEVEL,
+) -> bool:
+    """Whether a measurement shows that planted secrets, or the controls, look learned."""
+    found = zip(history.canaries, moment.exposures, strict=True)
+    some = [exposure for canary, exposure in found if (canary.repetitions == 0) is controls]
+    return _look_learned(some, CONTROLS_LEVEL if controls else level)
 
 
 def _look_learned(some: Sequence[Exposure], level: float = LEVEL) -> bool:
@@ -148,7 +200,7 @@ def _limit_words(history: History, limit: float) -> str:
 
 def basis_of(history: History, values: Mapping[str, Any]) -> Text:
     """Whether the model read the planted secrets, where it did not show that it did."""
-    if not history.measured or values["learned"]:
+    if not history.measured or values["learned"] or values["faded"]:
         return ""
     read = "watched" if history.batches.get("canaries") else "unknown"
     return basis(read, "the planted secrets were in the training data", "this result")

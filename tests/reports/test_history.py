@@ -17,6 +17,7 @@ from canary.errors import InputError
 from canary.reports import drawing
 from canary.reports.builders import report_of
 from canary.reports.drawing import draw_on
+from canary.reports.history_answer import answer_of
 from canary.reports.history_report import group_lines, history_figure
 from canary.reports.sentences import guesses_of
 from canary.statistics.exposures import exposure_by_draws
@@ -213,3 +214,28 @@ def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
     assert "counted the planted secrets in what the model read" in str(report_of(read).basis)
     shown = str([learned.label, learned.sentences, learned.basis, learned.decide[:-1]])
     assert not any(word in shown for word in ("bits", "exposure", "Watched"))
+
+
+def test_memorization_that_only_an_earlier_step_shows_is_no_calm_headline():
+    """As where the last checkpoint is of another training of the same shape."""
+    learned, other = make_history(), make_history(learned=False, seed=1)
+    assert "More was seen" not in words_of(learned)
+    mixed = replace(
+        learned, settings={}, moments=(*learned.moments[:-1], other.moments[-1]), losses=()
+    )
+    report = report_of(mixed)
+    assert report.label == "Memorized at step 50, and not seen at the last step"
+    assert (report.tone, report.basis) == ("undecided", "")
+    text = words_of(mixed)
+    assert "At step 50, they look learned: the typical secret that appeared 16 times" in text
+    assert "the last measurement is of another training" in text
+    assert "Make sure that every measured model is of one training" in text
+    less = replace(learned.moments[0], step=60)
+    half = replace(learned, settings={}, moments=(*learned.moments[:4], less))
+    assert "More was seen at step 40" in words_of(half)
+
+
+def test_many_measurements_alone_pick_out_no_step():
+    """The level is shared by all steps of a training that learned nothing."""
+    seen = [answer_of(make_history(learned=False, seed=seed, losses=False)) for seed in range(20)]
+    assert not any(values["faded"] or values["more"] for _, _, values in seen)

@@ -130,6 +130,20 @@ def _passages_of_a_copy(desk):
     return of_call(lambda: monitor.finish(module))
 
 
+@made("T17")
+def _last_checkpoint_of_another_training(desk):
+    """The same architecture and tokenizer, so that nothing is refused."""
+    for step, name in enumerate(("toy", "untrained"), 1):
+        Path(f"checkpoint-{step}").symlink_to(desk.model(name))
+    return of_command(
+        desk.command(
+            *("checkpoints", "checkpoint-1", "checkpoint-2", "--canaries", "canaries.json"),
+            *("--factory", "canary.demo:build", "--start-token", START, "--draws", 300),
+            *("--out", "over"),
+        )
+    )
+
+
 def test_the_right_training_is_found_and_not_doubted(desk):
     desk.inject()
     right = desk.judged("toy", "--start-token", START, limits=desk.verified())
