@@ -13,6 +13,9 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
     from canary.statistics.exposures import Exposure
 
 # U+202A to U+202E and U+2066 to U+2069 reorder the text around them, and so do the marks.
@@ -149,6 +152,7 @@ class Shown:
     """
 
     _figures = "canary.reports.notebook"  # by name: it is above, and imported for a view only
+    _pages = "canary.reports.pages"
 
     if not TYPE_CHECKING:  # else any name would do
 
@@ -193,6 +197,15 @@ class Shown:
             for name, value in self._metrics()
             if isinstance(value, Real) and math.isfinite(value)
         }
+
+    def report(self, path: str | os.PathLike[str], **options: Any) -> Path:
+        """Write the result as a page; `canary.report`, which lists the options."""
+        written: Path = import_module(self._pages).report(self, path, **options)
+        return written
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the result on matplotlib axes or into a file; `canary.plot` lists the options."""
+        return import_module(self._pages).plot(self, ax, **options)
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         """Names and values, of which `metrics` keeps the numbers."""

@@ -257,13 +257,13 @@ def test_every_result_has_a_view_with_its_figure(result):
 
 def test_every_result_has_a_report_and_a_figure(result, tmp_path):
     found = result[0]
-    page = canary.report(found, tmp_path / "report.html").read_text()
+    page = found.report(tmp_path / "report.html").read_text()
     assert "<script" not in page
     if isinstance(found, WITHOUT_FIGURE):
         with pytest.raises(canary.CanaryError, match="there is no figure"):
             canary.plot(found)
     else:
-        axes = canary.plot(found, Figure().subplots())
+        axes = found.plot(Figure().subplots())
         assert any(each.has_data() for each in (axes, *axes.child_axes))
 
 

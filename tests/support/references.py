@@ -60,8 +60,9 @@ Everything that most people need is `canary.NAME`. A name is loaded on first use
 `import canary` is fast. [Another page](parts.md) shows the packages below these names.
 
 Every result has `summary()` (text), `to_frame()` (a pandas table), \
-`metrics()` (numbers for an experiment tracker), a view in notebooks, and \
-goes into `canary.report` and `canary.plot` (exposures only as those of an audit). \
+`metrics()` (numbers for an experiment tracker) and a view in notebooks. \
+`result.report("page.html")` and `result.plot("figure.png")` call `canary.report` and \
+`canary.plot` (exposures only as those of an audit). \
 `print(result)` shows five lines at most. \
 Log-perplexities and exposures are in bits, losses in nats. The cost of a call is in queries: \
 tokens that the model computes below the context. Long calls take `progress=`: None shows bars \
