@@ -161,7 +161,7 @@ def run(
     atomic_write(folder / "tokenizer.json", tokenizer.to_str(pretty=True))
     atomic_write(folder / "model.safetensors", safetensors(model.state_dict()))
     audit.save(out / "audit.json")
-    say(f"Report: {canary.report(audit, out / 'report.html')}")
+    say(f"Report: {canary.report(audit, out / 'report.html', force=True)}")
     return audit
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -206,7 +207,8 @@ def check(
             history=history,
             **limits.arguments,
         )
-        writers = ((report, write_report), (junit, write_junit), (markdown, write_markdown))
+        page = partial(write_report, force=True)
+        writers = ((report, page), (junit, write_junit), (markdown, write_markdown))
         for file, write in writers:
             if file is not None:
                 before = " in place of an earlier one" if file.exists() else ""

@@ -73,13 +73,13 @@ def checkpoints(
             path=numbers,
             draws=draws,
             loader=options.load,
-            after=lambda history: report(history, page),
+            after=lambda history: report(history, page, force=True),
             **asked,
         )
         if not history.measured:
             cure = "wait until the training has saved one"
             raise InputError("no checkpoint was complete", cure=cure, where=models[-1])
-        report(history, page)
+        report(history, page, force=True)
     show_report(history)
     show(f"The report is {page}; its numbers are in {numbers}")
     return Result(KIND, history.to_dict(), SCHEMA)

@@ -98,7 +98,7 @@ class ReportFolder:
 
         body = result.to_dict() if body is None else body
         save = partial(dump_document, kind=self.kind, schema=schema, body=body, private=True)
-        draw: Callable[[Path], object] = partial(report, result)
+        draw: Callable[[Path], object] = partial(report, result, force=True)
         if self.parts.name:
             publish(self.parts, self.numbers, save, replaces=(self.kind,))
             publish(self.parts, self.page, draw, replaces=PAGES)

@@ -133,7 +133,7 @@ def report(
         check_card(model_card, replace=force)
     if out is not None:
         results, called = compared.results(audit_files)
-        show(f"The report is {write_report(results, out, **called, **vars(names))}")
+        show(f"The report is {write_report(results, out, **called, **vars(names), force=True)}")
     tests = [*map(audit_in, audit_files)]
     if model_card is not None:
         card = write_model_card(tests, model_card, **vars(names), replace=force)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 from canary.audits.audit_result import Audit
-from canary.errors import InputError, UnsupportedError
+from canary.errors import InputError, OutputError, UnsupportedError
 from canary.gate.verdict import Verdict
 from canary.records.about import Named
-from canary.records.files import FIGURES, MARKDOWN, PAGES, atomic_write
+from canary.records.files import FIGURES, MARKDOWN, PAGES, atomic_write, check_replaceable
 from canary.records.sealing import sealed
 from canary.records.validation import brief, file_path, one_of, one_or_more
 from canary.reports.builders import Kind, PlotOptions, Unit, figure_of, report_of
@@ -43,6 +43,7 @@ def report(
     model_name: str | None = None,
     corpus_name: str | None = None,
     auditor: str | None = None,
+    force: bool = False,
 ) -> Path:
     """Write a result as a report that a person can read and defend, or compare several audits.
 
@@ -62,6 +63,8 @@ def report(
     model_name, corpus_name, auditor : str, optional
         What the model and its training data are called, and who tested it, in place of what the
         result says; for a query set that was to be forgotten, `corpus_name` is its name.
+    force : bool
+        Replace the report that `path` holds; without it, only the same report is written again.
 
     Returns
     -------
@@ -77,7 +80,8 @@ def report(
         If there is no report of such a result; if labels or losses are not one for each audit,
         or come without several audits; if names are given that the report does not show.
     OutputError
-        If the file cannot be written. What was there before is left as it was.
+        If there is another report, or the file cannot be written. What was there before is left
+        as it was.
 
     Examples
     --------
@@ -92,9 +96,14 @@ def report(
     if target.suffix.lower() == ".md":
         from canary.reports.verdicts import markdown  # the sections of verdicts are its
 
-        atomic_write(target, markdown(found), private=True, replaces=(MARKDOWN,))
+        words, replaces = markdown(found), (MARKDOWN,)
     else:
-        atomic_write(target, page_of(report_of(found)), private=True, replaces=PAGES)
+        words, replaces = page_of(report_of(found)), PAGES
+    check_replaceable(target, replaces)
+    if not force and target.is_file() and target.read_bytes() not in (b"", words.encode()):
+        cure = "name another file, or replace it with force=True"
+        raise OutputError("exists already", cure=cure, where=str(target))
+    atomic_write(target, words, private=True, replaces=replaces)
     return target
 
 

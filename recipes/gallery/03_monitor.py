@@ -33,4 +33,4 @@ monitor.finish()
 
 # %%
 print(monitor.history)
-canary.report(monitor.history, "training.html")
+canary.report(monitor.history, "training.html", force=True)

@@ -182,7 +182,7 @@ def main() -> None:
     }
     keep(args.out, "repeats", {**about, "rows": list(rows_of(result, kinds))})
     if args.report:
-        canary.report(result, args.report)
+        canary.report(result, args.report, force=True)
 
 
 if __name__ == "__main__":

@@ -67,11 +67,22 @@ def test_of_a_verdict_and_of_an_extraction():
 
 def test_a_page_has_a_number_of_its_own(tmp_path):
     def number(audit):
-        page = report(audit, tmp_path / "report.html").read_text()
+        page = report(audit, tmp_path / "report.html", force=True).read_text()
         return re.search(r"Report number</dt><dd>([0-9a-f]{8})<", page)[1]
 
     first, other = (exact({4: [value] * 8, 0: [1.0] * 8}) for value in (9.0, 3.0))
     assert number(first) == number(first) != number(other)
+
+
+def test_another_report_is_replaced_only_on_demand(tmp_path):
+    path = tmp_path / "report.html"
+    one, other = (exact({4: [value] * 8, 0: [1.0] * 8}) for value in (9.0, 3.0))
+    first = one.report(path).read_bytes()
+    assert one.report(path).read_bytes() == first  # the same page again
+    with pytest.raises(OutputError, match="exists already; .*force=True"):
+        other.report(path)
+    assert path.read_bytes() == first
+    assert other.report(path, force=True).read_bytes() != first
 
 
 def test_the_same_result_gives_the_same_one_file(audits, pages, tmp_path, plain):

@@ -329,7 +329,7 @@ def written(path: Path, result: Any) -> Path:
     found, named = options.pop("result"), dict(NAMES)
     if not isinstance(found, list):
         named["model_name"] = "help-model-7"
-    return canary.report(found, path, **options, **named)
+    return canary.report(found, path, **options, **named, force=True)
 
 
 def pictures(page: Path) -> None:
