@@ -194,7 +194,8 @@ def _limit_words(history: History, limit: float) -> str:
     (size,) = sizes
     least = count(asked_guesses(size, limit))
     return (
-        f"at least {least} guesses of {count(size)} for the typical secret of each number of copies"
+        f"at least {least} guesses of {count(size)} for the typical secret of each number of "
+        f"copies ({limit:g} bits)"
     )
 
 

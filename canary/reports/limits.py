@@ -239,7 +239,7 @@ def limit_bits(verdict: Verdict) -> float | None:
 
 
 def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
-    """Which limits were set, each once; on exposure in guesses, and in bits as well if asked."""
+    """Which limits were set, each once; on exposure in guesses and in bits, graded without `bits`."""
     size = _one_size(verdict)
     limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
     words = []
@@ -250,7 +250,7 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
             graded, set_to = least and typical and not bits, limit or 0.0
             shown = "" if limit is None else f"{limit:g}"
             words.append(sentence(
-                f"limit.{check}", limit=shown, one=least, bits=least and bits, guesses=least,
+                f"limit.{check}", limit=shown, one=least, bits=least and not graded, guesses=least,
                 size=count(size), which="typical" if typical else "easiest",
                 strict=graded and set_to <= STRICT_BITS, weak=graded and set_to >= LOOSE_BITS,
                 weaker=graded and STRICT_BITS < set_to < LOOSE_BITS,

@@ -119,7 +119,7 @@ CASES = {
         "None of the 4 planted secrets was found within the first 1,000,000 guesses. "
         "Blind guessing takes 500,000,000 guesses on average for each of them. Of 4 secrets that "
         "were never planted (controls), none was found.",
-        "Choose 62,500,000 guesses of 1,000,000,000 if attackers can try as often as they like",
+        "Choose 62,500,000 guesses of 1,000,000,000 (--max-exposure-bits 4) if attackers can try as often as they like",
     ),
     "more copies do not help": (
         exact({1: [20.0] * 4, 4: CHANCE}),
@@ -197,7 +197,7 @@ CASES = {
         ),
         NOBODY,
         "1 of 2 planted secrets was found at the first guess. Blind guessing takes 25 guesses",
-        "Choose 4 guesses of 50 if attackers can try as often as they like",
+        "Choose 4 guesses of 50 (--max-exposure-bits 4) if attackers can try as often as they like",
     ),
     "a search proves what draws leave open": (
         of_groups(
@@ -329,7 +329,8 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
     limit = (
         "at least 976,563 guesses of 1,000,000,000 for the typical secret of each number of "
-        "copies (weak; a strict limit asks for 62,500,000); set by the person who ran the check"
+        "copies (weak: --max-exposure-bits 10; a strict limit of 4 bits asks for "
+        "62,500,000); set by the person who ran the check"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
