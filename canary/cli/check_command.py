@@ -207,8 +207,11 @@ def check(
             history=history,
             **limits.arguments,
         )
-        page = partial(write_report, force=True)
-        writers = ((report, page), (junit, write_junit), (markdown, write_markdown))
+        writers = (
+            (report, partial(write_report, force=True)),
+            (junit, write_junit),
+            (markdown, write_markdown),
+        )
         for file, write in writers:
             if file is not None:
                 before = " in place of an earlier one" if file.exists() else ""

@@ -92,6 +92,13 @@ def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False)
             show(f"- {words_of(action)}")
 
 
+def show_tables(result: Any) -> None:
+    """What came out, in the tables of its report alone."""
+    from canary.reports.builders import report_of
+
+    _show_blocks(one for one in report_of(result).outcome if not isinstance(one, str | tuple))
+
+
 def _show_blocks(blocks: Iterable[Block]) -> None:
     """Paragraphs, tables, and of figures their tables; a terminal shows no other blocks."""
     from canary.reports.document import Figure, Table, words_of

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.command import command
-from canary.cli.console import Bars, show, show_report
+from canary.cli.console import Bars, show, show_report, show_tables
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
@@ -296,7 +297,12 @@ def demo(*, out: Path, inject: bool = True, seed: Whole = 0, force: bool = False
     with folder_made(out), folder_made(out / "model"), Bars() as bars:
         check_outputs(written, inputs=[], force=force)
         result = run(out, inject=inject, seed=seed, progress=bars.stage, say=bars.say)
-    show_report(result)
+    show_report(result, short=True)
+    show_tables(result)
     secrets = [out / "canaries.json", *([out / "corpus.jsonl"] if inject else [])]
     show(f"Secrets are in clear in {' and '.join(map(str, secrets))}")
+    show(f"What it means and what to do is in {out / 'report.html'}. What to type next:")
+    judged = shlex.quote(str(out / "audit.json"))
+    show(f"- to set a limit: canary check {judged} --max-exposure-bits 4")
+    show('- for your own corpus: canary generate "The code is {digit:9}" --out canaries.json')
     return Result(KIND, result.to_dict(), SCHEMA)

@@ -239,7 +239,7 @@ def limit_bits(verdict: Verdict) -> float | None:
 
 
 def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
-    """Which limits were set, each once; on exposure in guesses and in bits, graded without `bits`."""
+    """Which limits were set, each once; of exposure in guesses and bits, graded without `bits`."""
     size = _one_size(verdict)
     limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
     words = []

@@ -28,4 +28,6 @@ for epochs in (3, 12):
 # %%
 for audit, loss in zip(audits, losses, strict=True):
     print(f"test loss {loss:.2f} nats per character, injected: p = {audit.injected_p.p_value:.1g}")
-canary.report(audits, "comparison.html", labels=["3 epochs", "12 epochs"], test_losses=losses, force=True)
+canary.report(
+    audits, "comparison.html", labels=["3 epochs", "12 epochs"], test_losses=losses, force=True
+)

@@ -134,6 +134,9 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     assert outcome.document["kind"] == "canary audit"
     assert "a line" in outcome.err
     assert "Secrets are in clear in d/canaries.json" in outcome.err
+    assert "canary check d/audit.json --max-exposure-bits 4" in outcome.err
+    assert "Guesses needed" in outcome.err
+    assert "What to do" not in outcome.err  # the page says it
 
 
 @pytest.mark.parametrize("as_json", [True, False])
