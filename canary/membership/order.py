@@ -164,7 +164,7 @@ def order(
             cure = "name one that never saw the test set"
             raise InputError("the reference is the model itself", cure=cure, where="reference")
     found: dict[str, Preference] = {}
-    tokens = 0
+    tokens, backward = 0, None
     with ExitStack() as held:
         run = None
         if parts is not None:
@@ -180,6 +180,9 @@ def order(
                 progress, name, scoring.batch_size, None if run is None else run.series(name)
             )
             found[name] = preference(fits, shuffles=shuffles, seed=seed)
+            if name == "model":
+                turned = [fit[::-1, ::-1] for fit in fits]
+                backward = preference(turned, shuffles=shuffles, seed=seed).p
             tokens += plan.tokens
     return Order(
         texts=len(chosen),
@@ -188,6 +191,7 @@ def order(
         before=before,
         after=after,
         tokens=tokens,
+        backward=backward,
         preference=found["model"],
         reference=found.get("reference"),
         without_model=alarms,

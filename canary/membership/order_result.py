@@ -77,6 +77,8 @@ class Order(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     digest : str
         SHA-256 of the texts in their order.
     model, settings : dict
+    backward : float or None
+        p-value of the same test of the reverse order; None in files of earlier versions.
     """
 
     texts: int
@@ -93,8 +95,11 @@ class Order(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     settings: dict[str, Any] = field(repr=False)
     about: About = field(default_factory=About.today)
     file: str = ""
+    backward: float | None = None
 
     def _check(self) -> None:
+        if self.backward is not None and not 0.0 < self.backward <= 1.0:
+            raise ValueError("has no p-value of the reverse order")
         if self.texts < 2 or self.shard < 2 or not self.without_model:
             raise ValueError("has no two texts, or no alarm")
 
@@ -127,9 +132,30 @@ class Order(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         return "void" if self.alarms else "seen"
 
     @property
+    def disorder(self) -> str | None:
+        """What looks wrong with the order where the model does not prefer it; None if nothing."""
+        if self.outcome != "undecided" or not self.preference.spread:
+            return None
+        if self.backward is not None and self.backward <= LEVEL:
+            return (
+                f"The model prefers the reverse of the file's order (p = "
+                f"{probability(self.backward)}): the file looks reversed against the training's "
+                "order. This is no all-clear: reverse the file and test it again"
+            )
+        if self.preference.p < 1.0 - LEVEL:
+            return None
+        return (
+            "The model finds nearly every shuffled order more probable than that of the file (p = "
+            f"{probability(self.preference.p)}): it looks as if the training had another order. "
+            "This is no all-clear: give the file as it was published"
+        )
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know."""
         notes = [f"{one[:1].upper()}{one[1:]}; {RANDOM}" for one in self.alarms]
+        if self.disorder is not None:
+            notes.insert(0, self.disorder)
         if self.left_out:
             notes.append(f"{plural(self.left_out, 'text')} had no neighbour or no token")
         return tuple(notes)

@@ -102,6 +102,22 @@ def test_a_model_that_read_the_file_prefers_its_order():
     assert order(trained_on(["\n".join(shuffled)]), TEXTS, start_token="\n").preference.p > 0.001
 
 
+def test_a_reversed_file_or_an_aversion_is_no_silent_undecided():
+    model = trained_on([SEEN] * 3)
+    found = order(model, TEXTS[::-1], start_token="\n")
+    assert found.outcome == "undecided"
+    assert found.backward <= 0.001
+    (note,) = found.notes
+    assert "looks reversed against the training's order. This is no all-clear" in note
+    assert note in found.summary()
+    assert note in canary.check(found, max_p=0.01).notes
+    right = order(model, TEXTS, start_token="\n")
+    assert right.disorder is None
+    averse = replace(right, preference=replace(right.preference, p=0.9991), backward=0.4)
+    assert "as if the training had another order" in averse.disorder
+    assert replace(averse, preference=replace(right.preference, p=0.98)).disorder is None
+
+
 @pytest.mark.parametrize(
     ("make", "named"),
     [

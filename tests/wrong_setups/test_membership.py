@@ -12,6 +12,7 @@ from texts_and_models import random_words, trained_on
 from wrong_setups import Said, Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 import canary
+from canary.membership.order import order
 from canary.membership.text_survey import survey_texts
 from canary.signals.text_measuring import measure_texts
 
@@ -278,6 +279,14 @@ def _a_text_among_the_controls(desk):
     save_model(small_model(), Path("model"))
     sizes = ("--prefix", 4, "--suffix", 3)
     return of_command(desk.command("verbatim", "model", *files, *sizes))
+
+
+@made("M21")
+def _a_reversed_test_set(desk):
+    texts = random_words(np.random.default_rng(3), 96, words=5, vocabulary=120)
+    found = order(trained_on(["\n".join(texts)] * 3), texts[::-1], start_token="\n")
+    found.save("order.json")
+    return of_command(desk.command("check", "order.json", "--max-p", "0.01"))
 
 
 def test_files_that_belong_together_are_not_doubted(desk):
