@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -231,10 +231,11 @@ class ExposureCallback(_Attached):
                     break
         self._monitor.start(given["model"])
         if self._preflight:
-            self._inspect(tokenizer, given["model"], given.get("train_dataloader"))
+            self._inspect(tokenizer, args, given)
 
-    def _inspect(self, tokenizer: Any, model: Any, loader: Any) -> None:
+    def _inspect(self, tokenizer: Any, args: Any, given: Mapping[str, Any]) -> None:
         """Raise an error in all processes if the training would not learn the canaries."""
+        loader = given.get("train_dataloader")
         if not all(
             hasattr(getattr(loader, "dataset", None), n) for n in ("__len__", "__getitem__")
         ):
@@ -247,8 +248,9 @@ class ExposureCallback(_Attached):
         if first_process():
             names = ("start_token", "context", "chat_template")
             known = {name: self._options[name] for name in names if name in self._options}
+            batches = _Batches(loader, args, given.get("optimizer"))
             found = preflight(
-                _Batches(loader), self._canaries, tokenizer=tokenizer, model=model, **known
+                batches, self._canaries, tokenizer=tokenizer, model=given["model"], **known
             )
             for finding in found.findings:
                 if finding.verdict == "noted":
@@ -305,10 +307,13 @@ class ExposureCallback(_Attached):
 
 
 class _Batches:
-    """All rows of a loader's data in their order, by its collator; the loader does not notice."""
+    """All rows of a loader's data in their order, by its collator; the loader does not notice.
 
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
+    With the arguments and the optimizer of the Trainer.
+    """
+
+    def __init__(self, loader: Any, args: Any, optimizer: Any) -> None:
+        self._loader, self.args, self.optimizer = loader, args, optimizer
         self._size = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None) or 1
 
     def __len__(self) -> int:

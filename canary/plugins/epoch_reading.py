@@ -8,6 +8,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from canary.corpus.canaries import CanarySet
 from canary.corpus.occurrences import find_canaries
 from canary.plugins.training_batches import IGNORED, TrainingBatches, array_of
@@ -37,6 +39,8 @@ class EpochReading:
         Whether an epoch was read to its end; and evaluation data at all.
     length : int or None
         Batches of an epoch, where that is known.
+    widths : Counter of int
+        How many rows have so many tokens, without those that the mask hides.
     """
 
     def __init__(self, canaries: CanarySet, tokenizer: Tokenizer, options: RunOptions) -> None:
@@ -47,6 +51,8 @@ class EpochReading:
         self.labelled, self.unknown = 0, 0
         self.complete, self.evaluated = False, False
         self.length: int | None = None
+        self.widths: Counter[int] = Counter()
+        self._anew = False  # positions that begin anew in a row, or are given at all
         for format in canaries.formats:
             check_new_tokens(format, CandidateEncoder(tokenizer))
         self._find = find_canaries(canaries.written, canaries.written)
@@ -73,6 +79,9 @@ class EpochReading:
         if ids is None:
             return
         labels = array_of(named.get("labels"), ids.shape)
+        mask = array_of(named.get("attention_mask"), ids.shape)
+        self.widths.update((np.ones_like(ids) if mask is None else mask).sum(axis=1).tolist())
+        self._anew = self._anew or named.get("position_ids") is not None
         self.labelled += ids.size if labels is None else int((labels != IGNORED).sum())
         known = ids < self.tokenizer.size
         self.unknown += int((~known).sum())
@@ -92,7 +101,7 @@ class EpochReading:
 
         That is the whole of what is before them, or holds a special token behind its first.
         """
-        lead, own = self._lead(), self.seen.own
+        lead, own = self.lead(), self.seen.own
         lead = lead[len(own) :] if own and lead[: len(own)] == own else lead
         alike = max(self.seen.leads.values(), default=0) >= NEARLY_ALL * self.seen.leads.total()
         if len(lead) < 2 or not (alike or any(map(self.seen.special, lead[1:]))):
@@ -100,9 +109,24 @@ class EpochReading:
         decode: Any = self.tokenizer.decode
         return str(decode(lead, special=True))
 
-    def _lead(self) -> tuple[int, ...]:
-        """The longest run of tokens that nearly all copies have before them."""
-        total = self.seen.leads.total()
+    @property
+    def wrapped(self) -> bool:
+        """Whether texts are packed end to end, so that rows begin within one: all are as long."""
+        alike = max(self.widths.values(), default=0)
+        return not self._anew and 1 < alike >= NEARLY_ALL * (self.widths.total() - 1)
+
+    def ends_with(self, lead: tuple[int, ...], run: tuple[int, ...]) -> bool:
+        """Whether a lead ends with a run of tokens, or with what a packed row's cut left of it."""
+        if len(lead) >= len(run):
+            return lead[len(lead) - len(run) :] == run
+        return self.wrapped and run[len(run) - len(lead) :] == lead
+
+    def lead(self) -> tuple[int, ...]:
+        """The longest run of tokens that nearly all copies have before them.
+
+        Where packing cuts rows, more than half have it whole, and the others what is left of it.
+        """
+        total, wrapped = self.seen.leads.total(), self.wrapped
         common: tuple[int, ...] = ()
         while total:
             longer: Counter[tuple[int, ...]] = Counter()
@@ -111,6 +135,8 @@ class EpochReading:
                 if len(lead) > size and lead[len(lead) - size :] == common:
                     longer[lead[-size - 1 :]] += times
             ((best, times),) = longer.most_common(1) or [((), 0)]
+            if wrapped and 2 * times > total:
+                times = sum(n for each, n in self.seen.leads.items() if self.ends_with(each, best))
             if times < NEARLY_ALL * total:
                 break
             common = best

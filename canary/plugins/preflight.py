@@ -16,6 +16,7 @@ from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.plugins.epoch_reading import NEARLY_ALL, EpochReading
 from canary.plugins.live import undisturbed
 from canary.plugins.training_batches import IGNORED, WITHIN, cut_off
+from canary.plugins.training_settings import learning_rate, long_enough, trains
 from canary.records.progress import shows_progress
 from canary.records.record import Record
 from canary.records.sealing import sealed
@@ -157,6 +158,7 @@ def preflight(
     most = whole_number(most, "most", at_least=1)
     options = built(RunOptions, run, "preflight")
     trainer = training if hasattr(training, "get_train_dataloader") else None
+    settings = training if hasattr(getattr(training, "args", None), "learning_rate") else None
     if trainer is not None:
         tokenizer = tokenizer or trainer.processing_class
         model = trainer.model if model is None else model
@@ -166,11 +168,9 @@ def preflight(
     tokenizer = as_tokenizer(tokenizer)
     options = options.in_chat(tokenizer, canaries.formats, canaries.role)
     reading = EpochReading(canaries, tokenizer, options)
-    steps = 0
     with undisturbed(model):
         if trainer is not None:
-            args, training = trainer.args, trainer.get_train_dataloader()
-            steps = int(args.max_steps) * int(args.gradient_accumulation_steps)
+            training = trainer.get_train_dataloader()
             if evaluation is None and trainer.eval_dataset is not None:
                 kept = trainer.eval_dataset
                 parts = [*kept.values()] if isinstance(kept, Mapping) else [kept]
@@ -179,9 +179,13 @@ def preflight(
         if evaluation is not None:
             reading.read_evaluation(evaluation, most)
     findings = [replace(judge(reading), check=check) for check, judge in _CHECKS.items()]
-    findings.append(replace(_trains(reading, model), check="the model trains on their tokens"))
-    if steps > 0 and (whole := reading.length):
-        findings.append(replace(_long_enough(steps, whole), check="every batch is trained on"))
+    findings.append(replace(trains(reading, model), check="the model trains on their tokens"))
+    judged: dict[str, Finding | None] = {}
+    if trainer is not None:
+        judged["every batch is trained on"] = long_enough(trainer.args, reading.length)
+    if settings is not None:
+        judged["the learning rate is above 0"] = learning_rate(settings, reading.length)
+    findings += [replace(each, check=name) for name, each in judged.items() if each is not None]
     return Preflight(
         reading.seen.batches,
         reading.complete,
@@ -316,12 +320,16 @@ def _before(reading: EpochReading) -> Finding:
         encoder = CandidateEncoder(reading.tokenizer, token, options.context)
         (encoding,) = encoder.encode([reading.canaries.text(reading.canaries.injected[0])])
         assumed = encoding.ids[: sum(end <= 0 for _, end in encoding.spans or ())]
-        alike = sum(n for lead, n in leads.items() if lead[-len(assumed) :] == assumed)
+        alike = sum(n for lead, n in leads.items() if reading.ends_with(lead, assumed))
         figure = f"the context is before {count(alike)} of {plural(total, 'copy', 'copies')}"
         if alike < NEARLY_ALL * total:
             return refused(figure, cure)
         if 2 * sum(n for lead, n in leads.items() if len(lead) > len(assumed) + 1) > total:
-            cure = "pack with positions that begin anew, or give all that is before as context"
+            if len(reading.lead()) <= len(assumed) + 1:
+                cure = (
+                    "pack with positions that begin anew (packing_strategy='bfd' in TRL); else the "
+                    "audit may find less than was learned, since other text was before each copy"
+                )
             return noted(f"{figure}, and other text before that", cure)
         return fine(figure)
     if context:
@@ -348,38 +356,6 @@ def _spread(reading: EpochReading) -> Finding:
     first, last = np.quantile(at, [0.05, 0.95])
     figure = f"9 of 10 copies are between {first:.0%} and {last:.0%} of the epoch"
     return noted(figure, "shuffle the training data")
-
-
-def _trains(reading: EpochReading, model: Any) -> Finding:
-    if not hasattr(model, "parameters"):
-        return unchecked("no model was given")
-    trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
-    if not trained:
-        return refused("no parameter is trained", "unfreeze the model, or add an adapter")
-    tokenizer: Any = reading.tokenizer
-    added = {token["id"] for token in getattr(tokenizer, "spec", {}).get("added_tokens") or ()}
-    texts = [reading.canaries.text(canary) for canary in reading.canaries]
-    used = {
-        token
-        for encoding in tokenizer.encode(texts)
-        for token, (begin, end) in zip(encoding.ids, encoding.spans or (), strict=False)
-        if begin < end
-    }
-    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    frozen = embedding is not None and not any(p.requires_grad for p in embedding.parameters())
-    if added & used and frozen:
-        return refused(
-            f"{plural(len(added & used), 'token')} of the canaries were added to the tokenizer, "
-            "and the embedding is frozen",
-            "train it (modules_to_save or trainable_token_indices of peft), or use canaries "
-            "of ordinary tokens",
-        )
-    return fine(plural(trained, "parameter"))
-
-
-def _long_enough(batches: int, length: int) -> Finding:
-    figure = f"{count(batches)} of {plural(length, 'batch', 'batches')} in an epoch"
-    return fine(figure) if batches >= length else refused(figure, "raise max_steps to an epoch")
 
 
 def _names(names: Sequence[str]) -> str:

@@ -192,6 +192,24 @@ MISTAKES = {
         "every batch is trained on",
         "5 of 13 batches in an epoch.*raise max_steps",
     ),
+    "a part of an epoch": (
+        lambda folder: tuned(folder, num_train_epochs=0.4),
+        {},
+        "every batch is trained on",
+        "6 of 13 batches in an epoch.*raise num_train_epochs",
+    ),
+    "a learning rate of 0": (
+        lambda folder: tuned(folder, learning_rate=0.0),
+        {},
+        "the learning rate is above 0",
+        "it is 0, so nothing is learned.*set learning_rate above 0",
+    ),
+    "a warmup of many trainings": (
+        lambda folder: tuned(folder, warmup_steps=200),
+        {},
+        "the learning rate is above 0",
+        "the warmup of 200 steps is not over when the training ends, after 13.*lower warmup_steps",
+    ),
     "the template is not the audit's context": (
         tuned,
         {"context": ""},
@@ -319,6 +337,27 @@ def test_packing_without_positions_that_begin_anew_is_noted(tmp_path):
     assert "positions that begin anew" in noted.cure
 
 
+def test_packing_that_cuts_rows_offers_no_context_that_the_cuts_made(tmp_path):
+    """Two of the ten copies have lost the beginning of the template with the row before."""
+    options = {"packing": True, "max_length": 128, "packing_strategy": "wrapped"}
+    found, wrong = judged(tuned(tmp_path, **options))
+    assert (wrong, found.sound) == ({}, True), found.summary()
+    (noted,) = [f for f in found.findings if f.verdict == "noted"]
+    assert "the context is before 10 of 10 copies, and other text before that" in noted.figure
+    assert "packing_strategy='bfd'" in noted.cure
+    found, wrong = judged(tuned(tmp_path, **options), context=None)
+    (refused,) = wrong.values()
+    assert CONTEXT in found.context
+    assert f"context={found.context!r}" in refused.cure
+
+
+def test_a_warmup_as_long_as_the_training_is_noted(tmp_path):
+    found, wrong = judged(tuned(tmp_path, warmup_steps=20))
+    assert not wrong
+    (noted,) = [f for f in found.findings if f.verdict == "noted"]
+    assert "at most 1.3e-05 of 2e-05 is reached" in noted.figure
+
+
 def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path):
     _, tokenizer = causal()
     ends = []
@@ -336,6 +375,11 @@ def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path
     with pytest.raises(InputError, match="0 of 4 seen whole.*canary inject wrote"):
         trainer.train()
     assert trainer.state.global_step == 0
+    data = rows(tokenizer, small_set())
+    trainer = build_trainer(tmp_path / "still", data=data, learning_rate=0.0)
+    attached(trainer, preflight=True)
+    with pytest.raises(InputError, match="it is 0, so nothing is learned"):
+        trainer.train()
 
 
 def test_bad_input():
