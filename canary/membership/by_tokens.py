@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.membership.doubts import View, swapped_flags
+from canary.membership.fleet_doubts import fleet_doubts
 from canary.membership.many import ManyScores
 from canary.membership.references import Kind, References, resolve
 from canary.membership.unlike import together
@@ -57,12 +58,13 @@ def attack_by_tokens(
     *,
     targets: ArrayLike | None,
     online: bool,
+    judged: Floats | None = None,
 ) -> ManyScores:
     """Scores of the texts under each target.
 
     `judge` takes the target's losses of shape (total,) and what they are compared with: models that
     were not trained on a text and, `online`, those that were. It returns one score for each text.
-    The notes say where flags look swapped.
+    The notes say where flags look swapped or are of others, and where units differ.
     """
     table = tokens.table(member)
     name = f"{name}-{'online' if online else 'offline'}"
@@ -70,7 +72,8 @@ def attack_by_tokens(
     bench.check(name, inside=online)
     views = [View(table, row, f"model {row}", table.models) for row in range(table.models)]
     doubts = together([swapped_flags(view) for view in views])
-    losses = tokens.losses.astype(np.float64)
+    doubts += fleet_doubts(table, [view.what for view in views])
+    losses = tokens.losses.astype(np.float64) if judged is None else judged
     kinds: tuple[Kind, ...] = ("outside", "inside") if online else ("outside",)
     scores = np.empty((len(bench.targets), table.samples))
     for number, row in enumerate(bench.targets.tolist()):

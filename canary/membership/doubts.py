@@ -6,18 +6,16 @@ that are as they should be one table in 499 has a note.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
-from numpy.typing import NDArray
 
+from canary.membership.fleet_doubts import RARE, fleet_doubts, in_other_units, other_factor
 from canary.membership.inputs_alone import near_copies, other_source
 from canary.membership.sharing import row_marks
 from canary.membership.unlike import PAIR, right_of, together, unlike_accuracy, unlike_others
 from canary.signals.signal_table import SignalTable
-from canary.statistics.distances import chance_distance, ks_distance
 from canary.statistics.numbers import percent_of, plural
 from canary.statistics.roc import Estimate, roc
 from canary.statistics.shares import clopper_pearson, difference_interval
@@ -25,15 +23,8 @@ from canary.statistics.shares import clopper_pearson, difference_interval
 SURE = 0.999
 """Confidence with which a note is given, for all models of a table together."""
 
-_RARE = 1e-6
-"""Chance, if files are as they should be, of what is noted without an interval."""
-
 _FLOAT32 = 2.0**-23
 """Between losses near 0 in float32, as the logarithm of a number near 1 has them."""
-
-_FACTOR, _BETTER, _CLOSE = 1.2, 3.0, 0.03
-"""Of losses in other units: the least factor, how many times closer it has to bring the
-distributions, and the distance up to which those are alike."""
 
 
 TOLD: WeakKeyDictionary[SignalTable, WeakSet[SignalTable]] = WeakKeyDictionary()
@@ -73,8 +64,8 @@ def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
     tables = (target, shadow)
     if not all("correctness" in table.values for table in tables):
         ours, theirs = (table.signal("loss")[~table.member] for table in tables)
-        units = _other_units(ours, theirs, "target", "shadow")
-        return notes if units is None else (*notes, units)
+        units = other_factor(ours, theirs)
+        return notes if units is None else (*notes, in_other_units(units, "target", "shadow"))
     first, second = (
         right_of(table.values["correctness"].astype(np.bool_), table.member) for table in tables
     )
@@ -94,14 +85,8 @@ def doubts_of_models(
     """`doubts` of each model of one table; losses in other units, odd models, unlike targets."""
     views = [View(table, row, f"model {name}", table.models) for row, name in enumerate(names)]
     notes = _of_views(views)
-    if not (table.of_texts or "correctness" in table.values):
-        losses = [table.signal("loss")[view.row, ~view.member] for view in views]
-        middle = sorted(range(len(views)), key=lambda row: np.median(losses[row]))[len(views) // 2]
-        units = [
-            _other_units(own, losses[middle], view.what, views[middle].what)
-            for own, view in zip(losses, views, strict=True)
-        ]
-        notes += together(units)
+    moved = any("if they are moved by" in note for note in notes)
+    notes += fleet_doubts(table, [view.what for view in views], moved=moved)
     kinds = [(view.loss is not None and view.both, row) for row, view in enumerate(views)]
     aucs = {row: views[row].auc(SURE) for able, row in kinds if able}
     counts = [right_of(view.right, view.member) for view in views if view.right is not None]
@@ -185,7 +170,7 @@ def _moved_flags(view: View) -> str | None:
     flags, ranks = np.fft.rfft(both / spread[:, None])
     power = [np.abs(flags) ** 2, np.conj(flags) * ranks]
     along, fit = np.fft.irfft(power, samples) * np.sqrt(samples)
-    level = float(ndtri(_RARE / (view.models * samples)))
+    level = float(ndtri(RARE / (view.models * samples)))
     if np.abs(along[1:]).max() >= 6.0 or not fit.min() < level < fit[0]:
         return None
     by = int(min(fit.argmin(), samples - fit.argmin()))
@@ -270,7 +255,7 @@ def _other_classes(view: View) -> str | None:
     if len(every) < 2 or not view.both or every.mean() * min(share, 1 - share) < 5.0:
         return None
     excess = float(((inside - every * share) ** 2 / (every * share * (1.0 - share))).sum())
-    if chdtrc(len(every) - 1, excess) >= _RARE:
+    if chdtrc(len(every) - 1, excess) >= RARE:
         return None
     shares = np.stack([inside / inside.sum(), (every - inside) / (every - inside).sum()])
     most = int(np.abs(shares[0] - shares[1]).argmax())
@@ -302,7 +287,7 @@ def _copies(view: View) -> str | None:
             return None
     # Where many outputs are equal, as hard labels are, chance makes as many of both kinds.
     chance = float(bdtrc(both - 1, len(inside), 2.0 * share * (1.0 - share)))
-    if len(different) < 0.9 * samples and chance > _RARE:
+    if len(different) < 0.9 * samples and chance > RARE:
         return None
     return (
         f"{plural(2 * both, 'sample')} of the {view.what} have the outputs and the label of a "
@@ -318,7 +303,7 @@ def _by_inputs(
     return lambda view: (
         None
         if view.table.inputs is None
-        else check(view.table.inputs, view.member, view.what, level=_RARE / view.models)
+        else check(view.table.inputs, view.member, view.what, level=RARE / view.models)
     )
 
 
@@ -334,31 +319,6 @@ CHECKS: tuple[Callable[[View], str | None], ...] = (
     _by_inputs(near_copies),
 )
 """What is looked at in each file."""
-
-
-def _other_units(
-    ours: NDArray[np.float64], theirs: NDArray[np.float64], what: str, other: str
-) -> str | None:
-    """Losses that are alike those of another model but for a constant, that of the medians."""
-    if not len(ours) or not len(theirs):
-        return None
-    medians = float(np.median(ours)), float(np.median(theirs))
-    if not all(0.0 < median < math.inf for median in medians):
-        return None
-    factor, sizes = medians[0] / medians[1], (len(ours), len(theirs))
-    before, after = ks_distance(ours, theirs), ks_distance(ours / factor, theirs)
-    if (
-        max(factor, 1.0 / factor) < _FACTOR
-        or before < chance_distance(*sizes, level=_RARE)
-        or after > min(before / _BETTER, max(_CLOSE, chance_distance(*sizes)))
-    ):
-        return None
-    return (
-        f"The losses of the {what} are {factor:.3g} times those of the {other}, and otherwise "
-        "alike, as in other units: bits are 1.44 and decimal logarithms 0.43 times nats, sums are "
-        "larger than means. What is learned on one does not fit the other. Save one loss in nats "
-        "for each sample; if they are that, train both models alike"
-    )
 
 
 def upside_down(aucs: Mapping[str, Callable[[float], Estimate]], what: str) -> tuple[str, ...]:

@@ -91,8 +91,9 @@ def attack_tokens(
 
     level = np.minimum(tokens.losses.astype(np.float64), MOST)
     level -= (level - level.mean(axis=0)).mean(axis=1, keepdims=True)
-    levelled = TokenLosses(level, counts)
-    return attack_by_tokens(levelled, member, "tokens", judge, targets=targets, online=online)
+    return attack_by_tokens(
+        tokens, member, "tokens", judge, targets=targets, online=online, judged=level
+    )
 
 
 def neighbours(apart: Floats, counts: NDArray[np.int64]) -> float:

@@ -8,7 +8,9 @@ import pytest
 from canary.errors import InputError
 from canary.membership.aggregate import evaluate_models
 from canary.membership.by_tokens import Reference
+from canary.membership.fleet_doubts import fleet_doubts
 from canary.membership.token_lira import PRIOR, attack_tokens, neighbours, products
+from canary.membership.voting import attack_windows
 from canary.signals.token_losses import TokenLosses
 
 
@@ -132,6 +134,46 @@ def test_flags_that_look_swapped_are_noted():
     tokens, member = fleet(np.random.default_rng(7), gain=0.5)
     assert not attack_tokens(tokens, member).notes
     assert any("swapped" in note for note in attack_tokens(tokens, ~member).notes)
+
+
+def test_flags_of_other_models_or_texts_and_other_units_are_noted():
+    tokens, member = fleet(np.random.default_rng(7), gain=1.0)
+    for attack in (attack_tokens, attack_windows):
+        for flags, words in (
+            (member, None),
+            (np.roll(member, 1, axis=0), "fit the flags member of model 1, not its own, and so on"),
+            (
+                member[[1, 0, *range(2, 12)]],
+                "The losses of model 0 fit the flags member of model 1",
+            ),
+            (np.roll(member, 2, axis=1), "if they are moved by 2 texts"),
+        ):
+            notes = attack(tokens, flags).notes
+            assert len(notes) == (words is not None), notes
+            assert words is None or words in notes[0]
+
+
+def test_losses_of_one_model_in_bits_are_noted():
+    rng = np.random.default_rng(3)
+    counts = rng.integers(10, 40, 150)
+    member = np.array([rng.permutation(6) < 3 for _ in counts]).T
+    hard = np.repeat(rng.gamma(9.0, 1 / 3, len(counts)), counts)
+    losses = hard * rng.gamma(4.0, 0.25, (6, counts.sum()))
+    for units, noted in ((1.0, 0), (1 / np.log(2), 1), (1 / np.log(10), 1), (1.25, 0)):
+        changed = losses * np.where(np.arange(6) == 2, units, 1.0)[:, None]
+        notes = attack_tokens(TokenLosses(changed, counts), member).notes
+        assert len(notes) == noted, notes
+        assert not noted or "The losses of the model 2 are" in notes[0]
+        assert not noted or "in other units" in notes[0]
+
+
+def test_sound_fleets_are_hardly_ever_noted_coverage():
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        tokens, member = fleet(rng, gain=(0.0, 0.1, 0.5)[seed % 3], models=(4, 12)[seed % 2])
+        table = tokens.table(rng.permuted(member, axis=1) if seed % 5 == 0 else member)
+        notes = fleet_doubts(table, [f"model {at}" for at in range(table.models)])
+        assert not [note for note in notes if "flags" in note]
 
 
 def test_one_model_of_each_kind_has_no_variance():

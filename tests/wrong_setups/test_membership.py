@@ -289,6 +289,14 @@ def _a_reversed_test_set(desk):
     return of_command(desk.command("check", "order.json", "--max-p", "0.01"))
 
 
+@made("M22")
+def _flags_of_the_next_model(desk):
+    each = fleet((1.0, 1.0))
+    flags = [one["member"] for one in each]
+    each = [one | {"member": flags[at - 1]} for at, one in enumerate(each)]
+    return compared(desk, each, "--attacks", "P,S")
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
