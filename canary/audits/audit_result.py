@@ -117,7 +117,7 @@ class FormatResult(Record):
         The curve fitted to uniform draws; None if none could be: fewer than 40 draws, all
         of one log-perplexity, or an impossible one.
     candidates, draws : int, int or None
-        Candidates that were priced, and those that were drawn uniformly; None where all were
+        Candidates that were scored, and those that were drawn uniformly; None where all were
         enumerated.
     queries : int
         Tokens computed below the context.
@@ -150,7 +150,7 @@ class FormatResult(Record):
 
     @property
     def enumerated(self) -> bool:
-        """Whether every candidate was priced."""
+        """Whether every candidate was scored."""
         return self.draws is None
 
     def _check(self) -> None:

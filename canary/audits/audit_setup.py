@@ -22,7 +22,7 @@ _CONTROLS = 16  # of each format, for natural secrets, which bring none
 def no_bounds() -> UnsupportedError:
     """The error where an audit is asked of a server that returns only some next tokens."""
     return UnsupportedError(
-        "an audit prices draws, and the server of this model returns only the most likely next "
+        "an audit scores draws, and the server of this model returns only the most likely next "
         "tokens (--top-k)",
         cure="use canary exposure and canary extract, which give bounds",
     )

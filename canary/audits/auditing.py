@@ -173,7 +173,7 @@ def audit(
         the context. Pricing the canaries and the draws is extra: at most one query for each
         of their tokens. 10**18 is practically no limit.
     draws : int
-        Candidates drawn for each format. If all candidates are priced, the draws only serve
+        Candidates drawn for each format. If all candidates are scored, the draws only serve
         to fit the skew-normal curve.
     seconds : float, optional
         The budget is no larger than what this model does in that time, by a few timed batches.

@@ -22,7 +22,7 @@ _ENDED = {
 
 
 class Bounds(Method):
-    """Branch and bound below the context; nothing is priced as a whole row.
+    """Branch and bound below the context; nothing is scored as a whole row.
 
     Log-perplexities are those below the context, and the least that a canary can cost where
     the server did not report a token of it.

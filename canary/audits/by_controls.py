@@ -14,7 +14,7 @@ from canary.statistics.numbers import plural
 
 
 class Controls(Method):
-    """Fits every format and model: canaries and controls are priced as whole rows.
+    """Fits every format and model: canaries and controls are scored as whole rows.
 
     Canaries and controls were drawn alike, so each canary that was not learned is equally likely
     to have any place among the controls. Its p-value is ``(1 + hits) / (1 + controls)``.

@@ -54,7 +54,7 @@ class UniformDraws(Method):
         return (drawing_stage(question, cost),)
 
     def measure(self, question: Question, cost: Cost) -> Measured:
-        """Compare the canaries with the draws, as whole rows where held states do not serve."""
+        """Compare the canaries with the draws, as whole rows where cached states do not serve."""
         sizes = cost.sizes
         try:
             with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
@@ -63,7 +63,7 @@ class UniformDraws(Method):
             rows = replace(sizes, tree=None)
             with question.pricer(None, sizes.noise_bits) as pricer:
                 drawn = measure_draws(question, rows, pricer, ranks=True)
-            return replace(drawn, done=f"{drawn.done}; whole rows were priced, for {error.problem}")
+            return replace(drawn, done=f"{drawn.done}; whole rows were scored, for {error.problem}")
 
 
 def drawing_cost(
@@ -149,7 +149,7 @@ class SampleResult:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Canaries beside uniform draws, encoded once to be priced again and again.
+    """Canaries beside uniform draws, encoded once to be scored again and again.
 
     `rows` are those of `canaries` canaries, then of the draws that are no canaries; `draws` are
     the places of all draws among them.

@@ -1,4 +1,4 @@
-"""Enumeration: every candidate of a small space is priced, and ranks are exact."""
+"""Enumeration: every candidate of a small space is scored, and ranks are exact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from canary.statistics.numbers import count
 
 
 class Enumeration(Method):
-    """Every candidate is priced, along the token tree or, where there is none, row by row."""
+    """Every candidate is scored, along the token tree or, where there is none, row by row."""
 
     name = ENUMERATION
     answers = ("enumeration", "auto")

@@ -66,7 +66,7 @@ def choose(question: Question) -> tuple[Method, Cost]:
     if unfit:
         raise unfit[0].error
     raise UnsupportedError(
-        f"the method {asked!r} prices whole candidates, and the server of "
+        f"the method {asked!r} scores whole candidates, and the server of "
         f"{question.model.facts.name!r} returns only the most likely next tokens",
         cure="use --method rank, which gives bounds",
     )

@@ -24,7 +24,7 @@ def spread_bits(audit: Audit, number: int) -> float:
     """Standard deviation of the log-perplexities of one format's candidates, in bits.
 
     From the histogram; where all are in two neighbouring bins, which cannot tell a small spread
-    from none, from the canaries. NaN if no candidate was priced.
+    from none, from the canaries. NaN if no candidate was scored.
     """
     histogram = audit.formats[number].histogram
     counts = np.asarray(histogram.counts, np.float64)

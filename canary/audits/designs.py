@@ -13,7 +13,7 @@ from canary.statistics.numbers import count, plural
 
 @dataclass(frozen=True)
 class Space:
-    """One format, and how its candidates were priced; the fields are those of `FormatResult`."""
+    """One format, and how its candidates were scored; the fields are those of `FormatResult`."""
 
     format: str
     space_size: int

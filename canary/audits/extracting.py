@@ -34,7 +34,7 @@ from canary.tokens.candidates import misread
 _MOST_DRAWS = 1_024  # to check the start token by
 _BROKEN_OFF = ("interrupted", "requests")
 _AFTER = "Px is after the fixed text, whose own log-perplexity this server does not report"
-_CHECKED = 4  # candidates that are priced as whole rows, too
+_CHECKED = 4  # candidates that are scored as whole rows, too
 
 
 @sealed
@@ -339,7 +339,7 @@ def _checked(
     batcher: Batcher,
     noise_bits: float,
 ) -> Shortest:
-    """What was found; the first proven ones of these fills are priced again as whole rows."""
+    """What was found; the first proven ones of these fills are scored again as whole rows."""
     first = fills[: min(found.proven, _CHECKED)]
     walked = question.format.size > 1 and question.prices_rows
     if not walked or not first or found.stopped in _BROKEN_OFF:

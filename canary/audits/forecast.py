@@ -71,10 +71,10 @@ class Forecast(Shown, Record):
     formats, canaries, draws, budget : int
         Of the audit; the budget is that of each format.
     context_seconds : float
-        Part of all `seconds`: the context is read, and the canaries are priced.
+        Part of all `seconds`: the context is read, and the canaries are scored.
     check_seconds : float
         Part of all `seconds`: the start token is chosen, and compared with others; and ordinary
-        English is priced, which is left out where the canaries look learned.
+        English is scored, which is left out where the canaries look learned.
     methods : tuple of MethodForecast
     """
 

@@ -44,7 +44,7 @@ class WatchedCanary:
 
 @dataclass(frozen=True)
 class WatchedFormat:
-    """A format of a history; `draws` candidates were drawn once, and are priced at every moment."""
+    """A format of a history; `draws` candidates were drawn once, and are scored at every moment."""
 
     text: str
     masked: str

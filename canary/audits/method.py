@@ -34,7 +34,7 @@ class Cost:
         priced as whole rows.
     sizes : Sizes
     certificate : str or None
-        How it is known that every candidate is priced once; None for draws.
+        How it is known that every candidate is scored once; None for draws.
     """
 
     reason: str
@@ -121,7 +121,7 @@ class Method(ABC):
     name, answers : str, tuple of str
         By which it is known, and what the user may ask for to get it: ``"auto"``, too.
     whole_rows : bool
-        Whether it prices whole candidates, which some served models cannot do.
+        Whether it scores whole candidates, which some served models cannot do.
     has_p_values : bool
         Whether its exposures have p-values; an audit rests on them.
     help : str

@@ -117,7 +117,7 @@ class Question:
 
     @property
     def prices_rows(self) -> bool:
-        """Whether whole rows can be priced; otherwise bounds are all there is."""
+        """Whether whole rows can be scored; otherwise bounds are all there is."""
         return "score" in self.model.facts.capabilities
 
     @property

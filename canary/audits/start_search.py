@@ -99,7 +99,7 @@ def _with_rivals(
 ) -> StartChoice:
     """The choice with what speaks against it: starts after which canaries are more exposed.
 
-    Injected canaries and at most `draws` uniform draws of each format are priced after the
+    Injected canaries and at most `draws` uniform draws of each format are scored after the
     chosen start token and after `_others`. Each is a rival if, for the canaries of one number
     of copies or all, Fisher's p-value is significant (Bonferroni's level over starts and
     groups) and the median exposure, off skew-normal curves, is higher by more than a bit and a

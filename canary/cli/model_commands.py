@@ -246,7 +246,7 @@ def exposure(
         if open_ends := sum(map(unknown, results)):
             show(
                 f"No lower bound is known for {count(open_ends)} of {count(len(results))} "
-                f"canaries, priced after {shown_start(start.token)} (--start-token)"
+                f"canaries, scored after {shown_start(start.token)} (--start-token)"
             )
     body = {"canaries": [result.to_dict() for result in results], "notes": list(notes)}
     return Result("canary exposure", {**body, "start": start.to_dict()})

@@ -319,7 +319,7 @@ def share(written: str | float) -> float:
     try:
         return float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
     except ValueError:
-        raise typer.BadParameter(f"{brief(number)} is no share; write 0.1 or 10%") from None
+        raise typer.BadParameter(f"{brief(number)} is no fraction; write 0.1 or 10%") from None
 
 
 def rates(text: str, option: str) -> list[float]:

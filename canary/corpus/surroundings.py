@@ -165,7 +165,7 @@ class Surroundings:
             return f"{sentence}: the chat template puts {context!r} before it, as you say"
         if context:
             fits = text.endswith(context)
-            but = f", but the context is {context!r}: after it an audit prices other text"
+            but = f", but the context is {context!r}: after it an audit scores other text"
             return sentence if fits else sentence + but
         if text:
             return f"{sentence}: give it as --context (in Python context) to audit"
@@ -327,5 +327,5 @@ def _changed(shards: Sequence[Corpus], canaries: CanarySet, missing: Sequence[st
         return ""
     return (
         f"{plural(len(seen[how]), 'canary is', 'canaries are')} there {how}: something changed the "
-        "texts after inject, so the model was trained on other text than an audit would price"
+        "texts after inject, so the model was trained on other text than an audit would score"
     )

@@ -140,7 +140,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
         if not (token + context).endswith(before):
             asked = f"after {context!r}" if context else "without a context"
             told = (
-                f"in the corpus {before!r} comes before the canaries, and the audit priced them "
+                f"in the corpus {before!r} comes before the canaries, and the audit scored them "
                 f"{asked}, so the numbers may be low"
             )
             cure = f"audit again with --context {before!r} (in Python context)"
@@ -148,7 +148,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
     if verification is not None and verification.messages and not audit.settings.get("context"):
         told = (
             "in the corpus the canaries begin chat messages, before which the chat template of the "
-            "training puts text, and the audit priced them without a context, so the numbers may "
+            "training puts text, and the audit scored them without a context, so the numbers may "
             "be low"
         )
         cure = (

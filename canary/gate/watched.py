@@ -84,7 +84,7 @@ def watched(
     same = not cure and _same_prices(audit, history)
     if same:
         step = count(history.measured[-1].step)
-        told += f", and at step {step} it priced them all as the audit does: it is the same model"
+        told += f", and at step {step} it scored them all as the audit does: it is the same model"
     outcome: Outcome = "undecided" if cure else "passed"
     shown: Watched = "the same model" if same else "a training"
     return [Finding("training data", "batches", outcome, told, cure)], shown

@@ -3,7 +3,7 @@
 A test set whose texts are exchangeable could have been published in any order. A model that was
 trained on the file finds each text more probable after the one before it than another text there
 (Oren et al. [1]_). The published test prices whole shards in shuffled orders and compares by a
-t-test. Here each text of a shard of ``k`` is priced after each other one, once: ``k`` prefixes,
+t-test. Here each text of a shard of ``k`` is scored after each other one, once: ``k`` prefixes,
 each computed once and shared by ``k - 1`` continuations. All ``k!`` orders of the shard are made
 of these numbers, and the p-value is that of a permutation test (`canary.membership.shuffles`).
 

@@ -64,7 +64,7 @@ class Order(Shown, Named, Document, kind=KIND, schema=SCHEMA):
     shard : int
         Texts that are shuffled among themselves.
     before, after : int
-        Tokens of a text that come before the next, and of the next that are priced, at most.
+        Tokens of a text that come before the next, and of the next that are scored, at most.
     tokens : int
         That the model computed.
     preference : Preference

@@ -290,7 +290,7 @@ def horizon(config: Any) -> float:
 
 
 def reuse_is_right(model: LanguageModel, *, longest: float = math.inf) -> bool:
-    """Whether walks with held states, which `model.open` reuses, give what whole rows give.
+    """Whether walks with cached states, which `model.open` reuses, give what whole rows give.
 
     Three rows of at most `longest` tokens with the same first ones are walked in a batch, one
     token at a time, and compared with the same rows scored whole. What counts is the error

@@ -92,7 +92,7 @@ def context_is_priced(model: LanguageModel) -> None:
 
 
 def walk_equals_score(model: LanguageModel) -> None:
-    """Tokens priced one by one below held states cost what they cost in a whole row."""
+    """Tokens scored one by one below cached states cost what they cost in a whole row."""
     for ids in _sequences(model, 3):
         whole = model.score(Rows.of([ids], _CONTEXT))
         walked = chain_log_probs(model, np.array([ids]), split=_CONTEXT)[0, -_BELOW:]
@@ -142,7 +142,7 @@ def forced_tokens_are_priced(model: LanguageModel) -> None:
     whole = model.score(Rows.of([ids], _CONTEXT)).astype(np.float64)
     with _open(model, ids) as walker:
         held = walker.expand(nodes_of([below[:2]]), _children(below[2]))
-        for priced in (0, 1, 2, 3, 5):  # 2: the held state's own next token
+        for priced in (0, 1, 2, 3, 5):  # 2: the cached state's own next token
             nodes = nodes_of([below[:5]], priced=priced, handles=held.handles)
             found = walker.expand(nodes, _children(below[5]))
             _close(model, found.path_log_probs[0], whole[priced:5].sum())

@@ -24,7 +24,7 @@ from canary.tokens.tree import compile_tree
 
 _LOADS = "it can be loaded"
 _FORMAT = "the code is {digit:4}"
-_TEXTS, _TOKENS = 64, 256  # texts that are priced, and tokens of each
+_TEXTS, _TOKENS = 64, 256  # texts that are scored, and tokens of each
 _TOKENIZER = (
     "give the tokenizer of the training, its vocabulary in the same order (tokenizer=, "
     "--tokenizer), and texts such as the model was trained on"
@@ -103,7 +103,7 @@ def doctor(
     texts : sequence of str, optional
         Texts such as the model was trained on. A model that finds them less likely than tokens
         drawn at random is refused: so it is with a vocabulary in another order. The first 64
-        are priced, and 256 tokens of each.
+        are scored, and 256 tokens of each.
     **loading
         Options of `canary.load`: tokenizer, factory, dtype, device and so on.
 
@@ -182,7 +182,7 @@ def _findings(
     if texts is not None:
         says = "your texts are more likely than the same tokens shuffled, and than random ones"
         yield finding_of(says, _own_texts, model, texts)
-    says = "a token comes before the first token of a text, which is priced then"
+    says = "a token comes before the first token of a text, which is scored then"
     yield finding_of(says, _start, encoder)
     says = f"the tokens of all candidates of {_FORMAT!r} make a tree"
     yield finding_of(says, _tree, encoder)

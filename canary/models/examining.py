@@ -151,7 +151,7 @@ def examined(model: LanguageModel, *, most_rows: int | None = None) -> Iterator[
     yield finding_of("its facts fit its tokenizer", experiments.facts, watched)
     for check in CHECKS[:_EARLY]:
         yield _conformance(check, watched, most_rows)
-    says = "a token's price depends on the token right before it"
+    says = "a token's score depends on the token right before it"
     yield finding_of(says, experiments.shift, watched)
     says = "the probabilities of all next tokens sum to 1"
     yield finding_of(says, experiments.sums, watched, most_rows)
@@ -170,7 +170,7 @@ def reading(
     watched = under_watch(model)
     length = min(tokens, model.facts.length_limit or tokens)
     if length > TOKENS:
-        says = f"each token of a row of {length} has a price of its own"
+        says = f"each token of a row of {length} has a score of its own"
         yield finding_of(says, experiments.prices, watched, length)
         says = f"the last token of a row of {length} depends on the tokens before it"
         yield finding_of(says, experiments.window, watched, length)

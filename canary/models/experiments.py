@@ -171,7 +171,7 @@ def varies(model: LanguageModel) -> Finding:
     bits = -row_table(model, rows).reshape(len(firsts), len(asked)).astype(np.float64) / LN2
     finite = np.where(np.isfinite(bits), bits, 1e3)
     between, within = float(np.ptp(finite, axis=0).max()), float(np.ptp(finite))
-    figure = f"prices of {len(asked)} tokens differ by {within:.3g} bits over {len(firsts)} texts"
+    figure = f"scores of {len(asked)} tokens differ by {within:.3g} bits over {len(firsts)} texts"
     noise = _noise(model)
     # To a model of few words, random tokens look alike; those of sentences do not.
     if between > noise / LN2:
@@ -201,8 +201,8 @@ def prices(model: LanguageModel, length: int) -> Finding:
     last = int(np.flatnonzero(differ)[-1]) + 2 if differ.any() else 0
     if length - last >= TOKENS // 2 and differ[: TOKENS - 1].mean() >= _MOSTLY:
         figure = f"after the first {last} tokens all cost the same, whatever they are"
-        return refused(figure, "price every token of a row; do not cut rows")
-    return fine(f"prices differ up to token {last}")
+        return refused(figure, "score every token of a row; do not cut rows")
+    return fine(f"scores differ up to token {last}")
 
 
 def window(model: LanguageModel, length: int) -> Finding:
@@ -260,7 +260,7 @@ def starts(model: LanguageModel, start_token: str | None) -> Finding:
     dropped = [name for name, ids in first_of.items() if not matters(np.full(_LONG_ROWS, ids[0]))]
     if not dropped:
         return fine(f"{_named(list(first_of))} does")
-    figure = f"{_named(dropped)} changes no price after it, though other tokens in its place do"
+    figure = f"{_named(dropped)} changes no score after it, though other tokens in its place do"
     cure = "give the model every token of a row, special ones too"
     return noted(figure, cure) if start_token is None else refused(figure, cure)
 

@@ -25,7 +25,7 @@ FloatArray = NDArray[np.float64] | NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Memory:
-    """What the batcher plans with: what a batch or walk may take, and the size of a held state."""
+    """What the batcher plans with: what a batch or walk may take, and the size of a state."""
 
     free_bytes: int
     bytes_per_held_token: int

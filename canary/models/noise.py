@@ -1,7 +1,7 @@
 """A model asked about itself by random rows, and how far its numbers move by arithmetic alone.
 
 The same token has slightly different log-probabilities in batches of different sizes and
-computed from a held state instead of the whole row. Costs closer than that are ties.
+computed from a cached state instead of the whole row. Costs closer than that are ties.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from canary.statistics.number_checks import LN2
 _SAFETY = 4.0
 _ROWS, _AGAIN, _TOKENS = 24, 8, 24
 _ROOMY = 2**24
-# Of the effect of dropping the prefix: what held states may change, and what a batch may
+# Of the effect of dropping the prefix: what cached states may change, and what a batch may
 # where nothing is held (weights of 8 bits scale activations by the batch's largest).
 _TOLERANCE, _LOOSE_TOLERANCE = 1e-3, 0.1
 
 _UNSOUND = {
     "batch": "gives other numbers in another batch",
-    "state": "gives other numbers below a held state than in whole rows",
+    "state": "gives other numbers below a cached state than in whole rows",
     "shorter": "gives other numbers for a token when its row ends sooner: does it crop its input?",
     "future": "looks ahead: earlier tokens depend on later ones",
 }
@@ -58,7 +58,7 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     """`facts` with `noise_bits_per_token` measured on random rows.
 
     The largest difference in the sum over a row of 24 tokens between one batch of 32
-    rows, single rows, and a walk with held states, times a safety factor of 4 and spread
+    rows, single rows, and a walk with cached states, times a safety factor of 4 and spread
     over its tokens; at least 4 units of float32's rounding per token, and one of the model's
     own dtype: where all these rows happen to round alike, others do not. Costs about 1,300
     token computations.
@@ -76,7 +76,7 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
     length = ids.shape[1]
     if length < 2:
         raise ModelError(
-            f"the model {facts.name!r} takes 1 token at once, so it prices none: a token's "
+            f"the model {facts.name!r} takes 1 token at once, so it scores none: a token's "
             "probability follows from those before it",
             cure="check the length limit in its config (n_positions, max_position_embeddings)",
         )

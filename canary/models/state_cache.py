@@ -91,7 +91,7 @@ class Slots:
         """Slots of the states that nodes can be computed from, and depths; NONE and 0 without."""
         slots = self.resolve(np.asarray(nodes.handles, np.int64))
         depth = np.where(slots == NONE, 0, self.depth[slots])
-        # A held state whose own next token still lacks its price is of no use: the
+        # A cached state whose own next token still lacks its price is of no use: the
         # distribution after it is gone. The root's is kept.
         unusable = (depth >= nodes.priced) | (depth >= nodes.lengths)
         return np.where(unusable, NONE, slots), np.where(unusable, 0, depth)
@@ -187,7 +187,7 @@ class SlabWalker(ABC):
     def _expand_one_level(
         self, nodes: Nodes, slots: Ints, tokens: Children, *, keep: bool
     ) -> Expansion:
-        """The usual case: every node is one token below a held state (or the root)."""
+        """The usual case: every node is one token below a cached state (or the root)."""
         n, length = len(nodes), int(nodes.lengths[0])
         last = np.asarray(nodes.paths[:, length - 1], np.int64)
         into = self._take(min(n, self.room) if keep else 0, length, slots)

@@ -126,7 +126,7 @@ class TorchModel(ABC):
         return WholeRowWalker(self, context)
 
     def memory(self) -> Memory:
-        """Free bytes on the tightest of its devices, and the size of one held state."""
+        """Free bytes on the tightest of its devices, and the size of one cached state."""
         return Memory(free_bytes(*self._devices), self.bytes_per_held_token)
 
     def peak_device_bytes(self) -> int:

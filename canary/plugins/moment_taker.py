@@ -182,7 +182,7 @@ class MomentTaker:
             for other in others:
                 if above is None:
                     above = rule.broken(self.measure(other).exposures)
-                    above = above and f"priced after {shown_start(other)}, {above}"
+                    above = above and f"scored after {shown_start(other)}, {above}"
         return token, measured, above
 
     def measure(self, token: str | None) -> Measured:

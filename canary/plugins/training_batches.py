@@ -334,12 +334,12 @@ class TrainingBatches:
             )
         if common == WITHIN:
             return (
-                f"most canaries were seen within other text ({words}); candidates are priced "
+                f"most canaries were seen within other text ({words}); candidates are scored "
                 f"after {priced}, so exposure may be too low: give the text before them as context"
             )
         if len(after) > 1:
             return (
-                f"canaries were seen after different starts ({words}); candidates are priced "
+                f"canaries were seen after different starts ({words}); candidates are scored "
                 "after the most common one"
             )
         return None

@@ -289,7 +289,7 @@ def _counts_panel(priced: FormatResult) -> Panel:
     label = f"candidates per {'bit' if unit == 1 else f'{unit:g} bits'}"
     if not len(counts):
         place = {"xycoords": "axes fraction", "ha": "center"}
-        nothing = mark("annotate", "no candidate was priced", (0.5, 0.5), **place)
+        nothing = mark("annotate", "no candidate was scored", (0.5, 0.5), **place)
         return Panel([nothing], y=Axis(label), grid="x")
     # Counts over several powers of ten: the few likely candidates are what matters.
     log = bool(counts.max() >= 100)

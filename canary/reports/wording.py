@@ -179,7 +179,7 @@ def _software(versions: Mapping[Any, Any]) -> str:
 
 
 def format_facts(priced: FormatResult, exposures: Iterable[Exposure]) -> dict[str, str]:
-    """How the candidates of a format were priced: name of a fact, and what it says."""
+    """How the candidates of a format were scored: name of a fact, and what it says."""
     complete = priced.certificate or "not recorded"
     certified, _, how = complete.partition(": ")
     if not priced.enumerated and all(e.only_draws for e in exposures):
@@ -201,7 +201,7 @@ def format_facts(priced: FormatResult, exposures: Iterable[Exposure]) -> dict[st
         "Possible secrets": f"{count(priced.space_size)} ({space_bits} bits)",
         "Method": priced.method,
         "Why this method": priced.reason,
-        "Candidates priced": count(priced.candidates),
+        "Candidates scored": count(priced.candidates),
         "Uniform draws among them": "none" if priced.draws is None else count(priced.draws),
         "Every candidate counted once": complete,
         "Queries": f"{count(priced.queries)} tokens computed",

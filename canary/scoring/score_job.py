@@ -48,7 +48,7 @@ class ScoredFile:
     texts : int
         Records in it, one per text.
     tokens : int
-        Tokens that were priced.
+        Tokens that were scored.
     px_bits : float or None
         Sum over all texts; None if some text has probability 0.
     resumed : int
@@ -82,7 +82,7 @@ def score_file(
     """Log-perplexity of every text of a JSONL file, as a JSONL file in the same order.
 
     A record is ``{"line": 7, "px_bits": 93.25, "tokens": 31}``: the line of the text
-    from 1 (blank lines hold none), its total in bits, and how many tokens were priced.
+    from 1 (blank lines hold none), its total in bits, and how many tokens were scored.
     ``px_bits`` is null where the model gives a text probability 0.
 
     Finished pieces go to ``TARGET.parts/``, so that a run which was killed goes on when
@@ -273,7 +273,7 @@ class _Scorer:
         for some in _some_at_a_time(cut):
             texts, parts, starts = zip(*some, strict=True)
             rows = Rows.of(parts, starts)
-            # Minus 0.0 is what a text without a priced token would get, but for the sum.
+            # Minus 0.0 is what a text without a scored token would get, but for the sum.
             np.add.at(bits, [*texts], -row_sums(self._batcher.score(rows), rows) / LN2)
             np.add.at(tokens, [*texts], rows.scored)
         self._at = block.offset
@@ -326,7 +326,7 @@ class Scores:
     ----------
     path : Path
     lines, tokens : int64 arrays of shape (texts,)
-        The line of each text, and how many of its tokens were priced.
+        The line of each text, and how many of its tokens were scored.
     px_bits : float64 array of shape (texts,)
         Total log-perplexity; infinite where the model gives a text probability 0.
     """

@@ -47,7 +47,7 @@ def choose_start(
     """The start token after which text that holds no secret is most likely, and the evidence.
 
     The evidence is `start_texts`, at most 64 of them, or else the fixed text of the formats
-    and ordinary sentences. No fill of a canary is priced, so p-values stay valid. Fixed text
+    and ordinary sentences. No fill of a canary is scored, so p-values stay valid. Fixed text
     that was learned with the canaries is a text of the training, and alone decides. Where
     there are no formats, `example` is a text.
 

@@ -103,7 +103,7 @@ class StartChoice(Record, written=(..., "settled")):
     rivals : tuple of RivalStart
         Those that would change what the audit says. They chose nothing.
     compared : tuple of str
-        What else injected canaries were priced after, as messages name it.
+        What else injected canaries were scored after, as messages name it.
     """
 
     token: str | None
@@ -242,7 +242,7 @@ _TEMPLATE = (
 )
 _NOTHING_ASKED = (
     "No start token was put before each candidate, as you asked, so the first token of each was "
-    "not counted and the rest was priced as if nothing came before. If training put a token "
+    "not counted and the rest was scored as if nothing came before. If training put a token "
     "before each text (an end-of-text token, a newline), the numbers may be too low: audit with "
     f"that start token, or with --start-token {AUTO} to have it found."
 )

@@ -137,7 +137,7 @@ def windows(
     """Parts of a row of tokens of at most `limit`, and where pricing starts in each.
 
     Each after the first begins with the last `overlap` tokens of the one before, which
-    give context and are not priced again: each token from `start` on is priced once.
+    give context and are not scored again: each token from `start` on is scored once.
     """
     yield ids[:limit], start
     step = limit - overlap

@@ -94,9 +94,9 @@ class BoundedWalk:
         # Nodes beyond it and up to the ceiling, for later passes; those beyond that are forgotten.
         self._parked = [root_frontier(batcher, walker, tree)]
         self._threshold, self._ceiling = -math.inf, float(self._limits[-1]) if k else -math.inf
-        self._pinned = 0  # held states that parked nodes stand on, or did when the pass began
+        self._pinned = 0  # cached states that parked nodes stand on, or did when the pass began
         # Others surely below each canary, at most as dear, and not surely above, as far as they
-        # were priced; and those among the last of which the model gives bounds only.
+        # were scored; and those among the last of which the model gives bounds only.
         self._found = np.zeros((4, k), np.int64)
         # What is certain of each canary: they are in ascending order of their costs.
         self._lower, self._rank = np.ones((2, k), np.int64)

@@ -1,4 +1,4 @@
-"""Candidates priced along their token tree, below one context, or as whole rows."""
+"""Candidates scored along their token tree, below one context, or as whole rows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FILLS_AT_ONCE = 2**12
 FLOATS = np.dtype("<f8")
 """How costs are written to a shard, whatever the machine."""
 
-# Of what is walked, so many are priced as whole rows too: more where they are short.
+# Of what is walked, so many are scored as whole rows too: more where they are short.
 _CHECKED, _CHECKED_TOKENS = 4, 4_096
 _MOST_STATES = 2**20  # far more than a walk holds that goes depth first
 
 
 class StatesError(ModelError):
-    """A candidate costs something else below held states than as a whole row."""
+    """A candidate costs something else below cached states than as a whole row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Pricer:
     encoder : CandidateEncoder
     tree : TokenTree, optional
         Of the format under the encoder. Without one, and where the model holds no states below
-        its context, candidates are priced as whole rows.
+        its context, candidates are scored as whole rows.
     noise_bits : float
         By so much a walk and a whole row may differ.
     memory_bytes : int, optional
@@ -102,7 +102,7 @@ class Pricer:
 
     @property
     def walks(self) -> bool:
-        """Whether candidates are priced along the tree."""
+        """Whether candidates are scored along the tree."""
         return self.tree is not None and self.walker.room > 0
 
     def price(self, batcher: Batcher, fills: Sequence[str]) -> tuple[Priced, int]:
@@ -116,7 +116,7 @@ class Pricer:
         return Priced(costs / LN2, np.full(len(fills), self.context_bits)), queries
 
     def canaries(self, batcher: Batcher, fills: Sequence[str]) -> tuple[Priced, int]:
-        """`price`, for what is to be ranked; some of those walked are priced as rows, too.
+        """`price`, for what is to be ranked; some of those walked are scored as rows, too.
 
         Raises
         ------
@@ -262,7 +262,7 @@ def check_agreement(
     if worst > noise_bits:
         raise StatesError(
             f"the model {batcher.model.facts.name!r} gives a candidate {worst:.3g} bits more "
-            f"or less below held states than as a whole row, its noise is {noise_bits:.3g}",
+            f"or less below cached states than as a whole row, its noise is {noise_bits:.3g}",
             cure="check that its states carry all that came before, or use --method sampling",
         )
 

@@ -170,10 +170,10 @@ class RankBounds:
         Candidates with Px <= Px(canary), the canary included, where it is `exact`;
         elsewhere those that were found so far.
     exact : bool array of shape (k,)
-        Whether every candidate that may count was priced. Then `lower` and `upper`
+        Whether every candidate that may count was scored. Then `lower` and `upper`
         differ by the ties only that the noise leaves undecided.
     candidates : int
-        Leaves that were priced, those of passes that began anew more than once.
+        Leaves that were scored, those of passes that began anew more than once.
     queries : int
         Tokens computed below the context.
     """

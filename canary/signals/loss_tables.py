@@ -78,7 +78,7 @@ def answers_of(given: Said, name: str) -> Answers:
 def _of_scores(scores: Scores) -> Answers:
     if not scores.tokens.all():
         text = int(scores.tokens.argmin())
-        problem = "the text has no token that was priced, and so no loss"
+        problem = "the text has no token that was scored, and so no loss"
         cure = "leave it out of the query set, or score with a start token"
         raise InputError(problem, cure=cure, where=f"{scores.path}:{text + 1}")
     nats = scores.px_bits * LN2 / scores.tokens

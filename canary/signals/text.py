@@ -33,7 +33,7 @@ the tokens of the attacked model. ``k n`` is rounded down, but at least one toke
 Where a token has probability 0, losses are infinite and min-k is minus infinity. A
 difference of two infinities is 0, a ratio of two of them or of two zeros is 1: nothing
 speaks for either side. The same holds where the text in lower case, or each of its copies,
-has no priced token.
+has no scored token.
 
 References
 ----------
@@ -95,7 +95,7 @@ class TokenPrices:
 
     @property
     def totals(self) -> Floats:
-        """Total loss of each text in nats, shape (texts,); 0 where no token is priced."""
+        """Total loss of each text in nats, shape (texts,); 0 where no token is scored."""
         sums = np.zeros(len(self.counts))
         there = self.counts > 0
         if there.any():
@@ -105,7 +105,7 @@ class TokenPrices:
 
     @property
     def losses(self) -> Floats:
-        """Loss per token of each text in nats, shape (texts,); NaN where no token is priced."""
+        """Loss per token of each text in nats, shape (texts,); NaN where no token is scored."""
         return np.where(self.counts > 0, self.totals / np.maximum(self.counts, 1), np.nan)
 
 

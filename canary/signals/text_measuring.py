@@ -45,7 +45,7 @@ class TextTable:
     table : SignalTable
         Of one model and the texts that are kept; the label of every text is 0.
     kept : ndarray of int64 of shape (samples,)
-        Which of the given texts these are, from 0. Texts without a priced token are left
+        Which of the given texts these are, from 0. Texts without a scored token are left
         out: empty texts, and single tokens without a token before them.
     tokens : ndarray of int64 of shape (samples,)
         Priced tokens of each.
@@ -126,9 +126,9 @@ def measure_texts(
     share : float
         Of the tokens that min-k and min-k++ look at.
     window, overlap : int, optional
-        A text of more than `window` tokens (what the model takes, unless given) is priced
+        A text of more than `window` tokens (what the model takes, unless given) is scored
         in windows; each after the first begins with the last `overlap` tokens of the one
-        before (half a window, unless given), which are context and not priced again. The
+        before (half a window, unless given), which are context and not scored again. The
         reference model's windows are the same, in its own tokens, as far as it takes them.
     reference_start_token : str, optional
         What is put before each text for the reference model: `start_token` unless given, and
@@ -331,11 +331,11 @@ def _left_out(flags: NDArray[np.bool_], kept: NDArray[np.int64]) -> list[str]:
     """How many texts are left out; an InputError where nothing is left."""
     if not len(kept):
         cure = "name the start token (--start-token)"
-        raise InputError("no text has a priced token", cure=cure, where=_WHERE)
+        raise InputError("no text has a scored token", cure=cure, where=_WHERE)
     check_members(flags[kept], _WHERE)
     left = len(flags) - len(kept)
     be = "is" if left == 1 else "are"
-    note = f"{plural(left, 'text')} without a priced token {be} left out: empty, or one token that "
+    note = f"{plural(left, 'text')} without a scored token {be} left out: empty, or one token that "
     return [note + "nothing stands before"] if left else []
 
 
@@ -343,7 +343,7 @@ def _notes(pricer: Pricer, windowed: int, totals: NDArray[np.float64]) -> Iterat
     if windowed:
         be = "was" if windowed == 1 else "were"
         yield (
-            f"{plural(windowed, 'text')} of more than {pricer.window} tokens {be} priced in "
+            f"{plural(windowed, 'text')} of more than {pricer.window} tokens {be} scored in "
             f"windows that share {pricer.overlap} tokens"
         )
     if infinite := int(np.isinf(totals).sum()):

@@ -21,7 +21,7 @@ from canary.tokens.tokenizer import Encoding
 
 """With what the names of stages begin that count texts, and not tokens."""
 
-_BLOCK = 1 << 16  # tokens that are priced between two shards
+_BLOCK = 1 << 16  # tokens that are scored between two shards
 _FLOATS, _LOSSES = np.dtype("<f4"), np.dtype("<f8")
 
 
@@ -59,7 +59,7 @@ class Pricer:
         limit = model.facts.length_limit
         if window is not None and window < 2:
             raise InputError(
-                f"window={window} prices no token", cure="give at least 2 tokens", where="window"
+                f"window={window} scores no token", cure="give at least 2 tokens", where="window"
             )
         self.window = limit if window is None else min(window, limit or window)
         self.overlap = overlap
@@ -190,7 +190,7 @@ def compared_beside(
     bare = [name for name, starts_bare in both.items() if starts_bare]
     if bare:
         raise InputError(
-            f"the reference model has another tokenizer, and the {bare[0]} has no price for the "
+            f"the reference model has another tokenizer, and the {bare[0]} has no score for the "
             "first token of a text: the two would be compared on different parts of it",
             cure="name what came before each text in training, with start_token (--start-token) "
             "and reference_start_token (--reference-start-token)",

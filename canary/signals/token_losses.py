@@ -93,7 +93,7 @@ def token_losses(
     Raises
     ------
     InputError
-        If a text has no priced token, or a model other tokens than the first.
+        If a text has no scored token, or a model other tokens than the first.
     """
     scoring = built(ScoreOptions, options, "token_losses")
     rows: list[NDArray[np.float32]] = []

@@ -25,8 +25,8 @@ from canary.statistics.number_checks import LARGEST_BITS, check_confidence, exac
 from canary.statistics.shares import clopper_pearson
 
 # How exposures come about, in words for the reader. What they rest on, their numbers say.
-ENUMERATION = "enumeration"  # every candidate of the space is priced
-RANK = "rank"  # all candidates that may count are priced, or the rank is bounded
+ENUMERATION = "enumeration"  # every candidate of the space is scored
+RANK = "rank"  # all candidates that may count are scored, or the rank is bounded
 RANK_AND_DRAWS = "rank and draws"  # such bounds cut the interval of uniform draws
 UNIFORM_DRAWS = "uniform draws"
 IMPORTANCE = "importance draws"  # what is likely is drawn more often, and weighted

@@ -70,7 +70,7 @@ class TokenTree:
     """Branching states, and edges between them, in compressed arrays.
 
     An edge is one token choice, followed by the tokens that are then forced. An edge to
-    `LEAF` has no forced tokens: a fixed end is priced below a state of its own.
+    `LEAF` has no forced tokens: a fixed end is scored below a state of its own.
 
     Parameters
     ----------
@@ -288,7 +288,7 @@ def compress(
     forced, owner = np.concatenate(chained)[order], owner[order]
     lengths = np.bincount(owner, minlength=len(edge))
     below = place[targets]
-    # The last of the tokens before an end is priced at a state of its own.
+    # The last of the tokens before an end is scored at a state of its own.
     fixed = np.flatnonzero((targets == END) & (lengths > 0))
     last = np.cumsum(lengths)[fixed] - 1
     ends, number = np.unique(forced[last], return_inverse=True)

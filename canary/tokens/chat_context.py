@@ -33,7 +33,7 @@ def rendered(tokenizer: Tokenizer, messages: Messages) -> str:
     if found.ids[: len(before)] != before or found.spans is None:
         raise UnsupportedError(
             "the tokenizer puts a token before each text, and its chat template puts none there, "
-            "so the audit would price other tokens than the training has",
+            "so the audit would score other tokens than the training has",
             cure="give a tokenizer that puts none there (add_bos_token=False) with --tokenizer",
         )
     return whole[found.spans[len(before) - 1][1] :]
@@ -70,7 +70,7 @@ def context_before(tokenizer: Tokenizer, formats: Sequence[Format], role: str) -
             if priced.ids[:last] != trained.ids[:last]:
                 raise UnsupportedError(
                     f"the tokenizer joins {format.masked!r} with what the chat template puts "
-                    "behind it, so the audit would price other tokens than the training has",
+                    "behind it, so the audit would score other tokens than the training has",
                     cure="end the format with fixed text, such as a full stop",
                 )
     if len(found) > 1:

@@ -188,7 +188,7 @@ def test_all_that_auto_does_stays_within_the_budget(budget) -> None:
     spent = spent_on(about)
     assert len(spent) == (2 if budget >= 8_000 else 1)
     assert sum(spent) <= max(budget, 8 * 6)
-    # Draws and canaries are priced besides: six tokens each.
+    # Draws and canaries are scored besides: six tokens each.
     assert about.queries - sum(spent) <= 6 * (100 + 8)
     options = {"method": "importance", "budget": budget, "draws": 3_000}
     (alone,) = spent_on(audit(build("table"), canaries, **options).formats[0])

@@ -67,17 +67,17 @@ def test_states_that_do_not_carry_are_caught_on_the_canaries() -> None:
             return model.open(Context(kept), memory_bytes=memory_bytes)
 
     canaries = canary_set("The code is {digit:3}")
-    with pytest.raises(ModelError, match="below held states than as a whole row"):
+    with pytest.raises(ModelError, match="below cached states than as a whole row"):
         audit(Forgetful(), canaries)
     drawn = audit(Forgetful(), canaries, method="sampling", draws=50)
-    assert "whole rows were priced, for the model" in drawn.formats[0].reason
+    assert "whole rows were scored, for the model" in drawn.formats[0].reason
     fills = [canary.fill for canary in canaries.canaries]
     alike = score(model, [f"The code is {fill}" for fill in fills])
     np.testing.assert_allclose([c.px_bits for c in drawn.canaries], alike, atol=1e-3)
 
 
 def test_the_budget_holds_for_models_without_reuse() -> None:
-    """Without held states there are no cheap siblings: rows are what it costs."""
+    """Without cached states there are no cheap siblings: rows are what it costs."""
     canaries = canary_set("The {digit:2}")
     found = audit(build("by_rows"), canaries, budget=250).formats[0]
     assert found.method == "enumeration"

@@ -41,7 +41,7 @@ def test_a_candidate_that_costs_something_else_as_a_whole_row_is_not_proven(monk
     assert extract(model, FORMAT).candidates[0].px_bits > 10.0
     monkeypatch.setattr(rules, "find_cuts", lambda *_args, **_options: [])
     monkeypatch.setattr("canary.tokens.tree._some_fills", lambda *_: ["zecrit"])
-    with pytest.raises(ModelError, match="bits more or less below held states than as a whole"):
+    with pytest.raises(ModelError, match="bits more or less below cached states than as a whole"):
         extract(model, FORMAT)
 
 

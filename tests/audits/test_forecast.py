@@ -63,7 +63,7 @@ def test_a_search_has_a_bound_and_auto_is_marked(said):
 
 
 def test_comparing_the_start_token_counts(model, canaries, said):
-    assert said.check_seconds > 0  # English is priced, and no start token is compared
+    assert said.check_seconds > 0  # English is scored, and no start token is compared
     assert "comparing the start token" in said.summary()
     assert all(m.reason or m.seconds > said.check_seconds for m in said.methods)
     options = replace(OPTIONS, start_token="\n")

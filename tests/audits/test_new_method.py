@@ -55,7 +55,7 @@ class ByIndex(Method):
             queries=0,
             draws=None,
             draws_px=np.empty(0),
-            done=", and nothing was priced",
+            done=", and nothing was scored",
         )
 
 
@@ -80,7 +80,7 @@ def test_it_is_asked_for_by_name():
     found = audit(build("table"), CANARIES, method="place")
     (about,) = found.formats
     assert (about.method, about.queries) == ("place", 0)
-    assert about.reason == "places were asked for, and nothing was priced"
+    assert about.reason == "places were asked for, and nothing was scored"
     ranks = [CANARIES.formats[0].index(c.fill) + 1 for c in CANARIES]
     assert [c.exposure.rank for c in found.canaries] == ranks
     large = generate("The {digit:9}", repetitions=[1], controls=1, seed=3)

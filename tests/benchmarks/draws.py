@@ -3,7 +3,7 @@
     python tests/benchmarks/draws.py [--draws 20000] [--rounds 3] [--threads 1] [--rows-up-to 110]
 
 Ten canaries and draws of nine digits, under the LSTM of the walks, or with ``--transformer``
-under a GPT-2 of four layers of 128. Rows are priced only below contexts that are not too long.
+under a GPT-2 of four layers of 128. Rows are scored only below contexts that are not too long.
 Processor time with encoding, without compiling the tree. One JSON line: seconds for each
 length of the context, and their ratios.
 """

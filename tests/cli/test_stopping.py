@@ -148,7 +148,7 @@ def test_scores_go_on_where_they_were(command, workplace, model, monkeypatch):
 def test_attacks_on_texts_go_on_and_leave_their_result_alone(
     command, workplace, model, monkeypatch
 ):
-    """Stopped after the pass over the texts; started again it prices the lower case only."""
+    """Stopped after the pass over the texts; started again it scores the lower case only."""
     for name, first in (("in", 0), ("out", 40)):
         rows = [json.dumps({"text": f"Text {first + i} of many"}) + "\n" for i in range(40)]
         Path(f"{name}.jsonl").write_text("".join(rows))

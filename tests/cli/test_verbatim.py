@@ -45,7 +45,7 @@ def test_it_writes_numbers_and_a_report_without_text(command, folder):
     assert command("check", "v/verbatim.json", "--max-extractable", "1e-4").code == 3
     same = command("check", "v/verbatim.json", "--max-extractable", " 0.01%", "--chance", "50%")
     assert "limit of 0.01 % is in" in same.out
-    for wrong, message in (("50", "such as 0.5 for 50 %"), ("x%", "'x%' is no share; write")):
+    for wrong, message in (("50", "such as 0.5 for 50 %"), ("x%", "'x%' is no fraction; write")):
         refused = command("check", "v/verbatim.json", "--max-extractable", wrong)
         assert (refused.code, message in refused.err) == (2, True), refused.err
     card = command("report", "v/verbatim.json", "--annex", "annex.html")

@@ -26,7 +26,7 @@ def _before(texts, canaries=CANARIES, **options):
 
 
 AT = "at the beginning of their text"
-BUT = "but the context is 'B: ': after it an audit prices other text"
+BUT = "but the context is 'B: ': after it an audit scores other text"
 
 
 @pytest.mark.parametrize(

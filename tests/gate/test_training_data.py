@@ -274,7 +274,7 @@ def test_text_before_the_canaries_of_the_corpus_belongs_into_the_audit(
         assert new_baseline(audit, verification=found).audits
         return
     assert verdict.reason.check == "context"
-    with pytest.raises(EstimationError, match="comes before the canaries, and the audit priced"):
+    with pytest.raises(EstimationError, match="comes before the canaries, and the audit scored"):
         new_baseline(audit, verification=found)
 
 
@@ -394,7 +394,7 @@ def test_a_history_that_ends_with_the_prices_of_the_audit_is_of_its_model(shift,
     given = history(counted=40, moments=(last,))
     verdict = check(NEVER, max_exposure_bits=10, history=given)
     assert verdict.outcome == outcome
-    assert ("at step 7 it priced them all" in verdict.summary()) == (outcome == "passed")
+    assert ("at step 7 it scored them all" in verdict.summary()) == (outcome == "passed")
     assert bool(verdict.doubt) == (outcome == "passed")
 
 

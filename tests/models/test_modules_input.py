@@ -110,7 +110,7 @@ def with_nan():
 
 NO_LANGUAGE_MODEL = "is no language model|its tokenizer 45|looks ahead"
 WRONG = {
-    "forgets": (lambda: Net(lambda net, ids, state: net(ids, None)), "below a held state"),
+    "forgets": (lambda: Net(lambda net, ids, state: net(ids, None)), "below a cached state"),
     "looks ahead": (
         lambda: Net(logits_through(lambda logits: logits + logits.flip(1))),
         "looks ahead|another batch|whole rows",

@@ -212,7 +212,7 @@ def test_a_walker_that_forgets_its_states_is_refused() -> None:
             )
             return walker
 
-    with pytest.raises(ModelError, match="tokens priced one by one below held states"):
+    with pytest.raises(ModelError, match="tokens scored one by one below cached states"):
         load(Forgetful())
 
 
@@ -269,7 +269,7 @@ def test_own_models_of_canary_are_not_examined_again() -> None:
 # All checks, with their figures.
 
 SAID = ("asked for twice", "in a batch", "tokens after it", "right before it", "sum to 1")
-SAID += ("held states", "English is more likely", "before the first token", "make a tree")
+SAID += ("cached states", "English is more likely", "before the first token", "make a tree")
 
 
 def test_a_sound_model_passes_every_check_with_a_figure_coverage() -> None:

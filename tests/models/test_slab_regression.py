@@ -42,7 +42,7 @@ def test_an_expand_that_raises_takes_no_handles(name: str, fails_at: int, monkey
             walker.expand(one_level, tokens)
         monkeypatch.undo()
         assert walker.room == room
-        assert walker.expand(one_level, tokens).queries == 1  # the held state still serves
+        assert walker.expand(one_level, tokens).queries == 1  # the cached state still serves
 
 
 @settings(max_examples=60)

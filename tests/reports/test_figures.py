@@ -88,7 +88,7 @@ def test_few_candidates_stand_on_a_linear_scale_and_none_are_said_degenerate(aud
     few = counts(Histogram(30.0, 0.125, (1, 2, 3, 2))).y
     assert (few.label, few.log, few.ticks) == ("candidates per 0.125 bits", False, None)
     (nothing,) = counts(Histogram(0.0, 0.125, ())).marks
-    assert nothing.data[0] == "no candidate was priced"
+    assert nothing.data[0] == "no candidate was scored"
 
 
 @pytest.mark.parametrize("start", [-3.125, 17.5])

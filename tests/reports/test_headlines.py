@@ -315,9 +315,9 @@ CASES = {
         "Audit the trained model before you release it (canary audit)",
     ),
     "training, stopped after another token": (
-        lambda: make_history(learned=False, stopped_at=60, stop_reason="priced after '<s>', x"),
+        lambda: make_history(learned=False, stopped_at=60, stop_reason="scored after '<s>', x"),
         "Stopped at step 60: easier to find than the limit allows",
-        "easier to find than the limit allows. The reason was: priced after '<s>', x.",
+        "easier to find than the limit allows. The reason was: scored after '<s>', x.",
         "If you kept a checkpoint of step 50",
     ),
     "training without a limit": (

@@ -87,7 +87,7 @@ def test_queries_theory() -> None:
     for d in (1, 2, 5, 9):
         tree = compile_tree(Format(f"a{{digit:{d}}}"), encoder)
         assert tree.queries() == (10**d - 10) // 9
-    # A fixed end of one character is one more query per candidate: it is priced below
+    # A fixed end of one character is one more query per candidate: it is scored below
     # the last digit's node.
     assert compile_tree(Format("a{digit:2}."), encoder).queries() == 10 + 100
     assert compile_tree(Format("a{digit:2}.."), encoder).queries() == 10 + 200

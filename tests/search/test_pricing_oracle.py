@@ -1,4 +1,4 @@
-"""Candidates priced along the tree, below a context of any length, against whole rows."""
+"""Candidates scored along the tree, below a context of any length, against whole rows."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ def test_draws_are_the_same_along_the_tree(context):
 
 
 def test_states_that_do_not_carry_the_context_are_found_out():
-    """Ranks are refused; where no tree is needed, whole rows are priced instead."""
+    """Ranks are refused; where no tree is needed, whole rows are scored instead."""
     below = Below("lstm", CONTEXTS[1], 20)
     model = Forgetful(below.model)
-    match = "below held states than as a whole row"
+    match = "below cached states than as a whole row"
     with below.pricer(model) as pricer, pytest.raises(ModelError, match=match):
         pricer.canaries(Batcher(model), below.fills)
     below.check_listed(model)

@@ -226,7 +226,7 @@ def test_a_model_of_any_length_needs_no_windows():
         ("gpt2", {"overlap": 64}, "overlap=64 does not fit windows of 64 tokens; give 1 to 63"),
         ("gpt2", {"window": 8, "overlap": 8}, "overlap=8 does not fit windows of 8 tokens"),
         ("gpt2", {"overlap": 0}, "overlap=0 does not fit"),
-        ("gpt2", {"window": 1}, "window=1 prices no token"),
+        ("gpt2", {"window": 1}, "window=1 scores no token"),
         ("lstm", {"overlap": 3}, "overlap=3 without windows: the model takes texts of any"),
         ("gpt2", {"window": 4, "context": "abcdef"}, "the context has 6 tokens, a window takes 4"),
     ],

@@ -37,13 +37,13 @@ def test_texts_without_a_priced_token_are_left_out():
     found = measure_texts(MODEL, texts, [True, True, False, False, False], signals="loss")
     assert found.kept.tolist() == [0, 3]
     assert found.table.member.tolist() == [[True, False]]
-    assert found.notes[0].startswith("3 texts without a priced token are left out: empty, or one")
+    assert found.notes[0].startswith("3 texts without a scored token are left out: empty, or one")
 
 
 @pytest.mark.parametrize(
     ("error", "change", "words"),
     [
-        (InputError, {"texts": ["a", "b"]}, "no text has a priced token; name the start token"),
+        (InputError, {"texts": ["a", "b"]}, "no text has a scored token; name the start token"),
         (InputError, {"texts": ["ab", "b"]}, "all 1 samples are members; give samples of both"),
         (InputError, {"texts": ["ab", None]}, "a sequence of texts was .*, got text 1 as None"),
         (InputError, {"texts": "ab"}, "a sequence of texts was expected, got one text"),
@@ -79,9 +79,9 @@ def test_another_tokenizer_is_compared_by_whole_texts_or_refused_golden():
     other = letters_model(1 / 4, 1 / 4, 1 / 4, 1 / 4, start="!")
     pairs = letters_model(1 / 4, 1 / 4, 1 / 8, 1 / 8, 1 / 4, start="^", pair="ab")
     member = [True, False]
-    with pytest.raises(InputError, match="the target has no price for the first token"):
+    with pytest.raises(InputError, match="the target has no score for the first token"):
         measure_texts(MODEL, ["bb", "ab"], member, reference=other)
-    with pytest.raises(InputError, match="the reference model has no price for the first"):
+    with pytest.raises(InputError, match="the reference model has no score for the first"):
         measure_texts(STARTED, ["b", "ab"], member, reference=MODEL)
     # The ids agree although the names of the start tokens differ: the tokens are the same.
     found = measure_texts(STARTED, ["b", "ab"], member, reference=other)
