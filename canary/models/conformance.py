@@ -136,7 +136,7 @@ def start_selects_tokens(model: LanguageModel) -> None:
 
 
 def forced_tokens_are_priced(model: LanguageModel) -> None:
-    """`path_log_probs` is the sum over the tokens that had no price yet."""
+    """`path_log_probs` is the sum over the tokens that had no score yet."""
     ids = _sequences(model, 1)[0]
     below = _below(ids)
     whole = model.score(Rows.of([ids], _CONTEXT)).astype(np.float64)

@@ -173,15 +173,20 @@ class ListedRows:
         """About as many tokens does a model compute to price them: in a walk, and in whole rows."""
         tree, rows, walked = self._walked_tree(model), self.encodings, 0
         if tree is not None:
-            rows, walked = rows[: _checked(len(tree.context))], len(tree.context) + tree.queries()
+            rows, walked = rows[: self._compared(tree)], _walked(tree)
         return walked, sum(len(encoding.ids) for encoding in rows)
 
+    def _compared(self, tree: TokenTree) -> int:
+        """Rows that are scored as whole rows too: they take no more tokens than the walk does."""
+        return max(_CHECKED, min(_CHECKED_TOKENS, _walked(tree)) // self.longest)
+
     def _walked_tree(self, model: LanguageModel) -> TokenTree | None:
-        """The tree, if walking it saves anything: not where all rows are to be checked as rows."""
+        """The tree, if walking it saves anything beside the rows that are compared with it."""
         if self._tree is None or "reuse" not in model.facts.capabilities:
             return None
         tree, _ = self._tree
-        return tree if _checked(len(tree.context)) < len(self.encodings) else None
+        saved = (len(self.encodings) - self._compared(tree)) * self.longest
+        return tree if _walked(tree) < saved else None
 
     def price(self, batcher: Batcher) -> Floats:
         """Log-perplexity of each row in bits.
@@ -199,7 +204,7 @@ class ListedRows:
             if not walker.room:
                 return encoding_bits(batcher, self.encodings)
             bits = leaf_costs(tree, walker, batcher, leaves)[0] / LN2
-        some = self.encodings[: _checked(len(tree.context))]
+        some = self.encodings[: self._compared(tree)]
         off = _difference(bits[: len(some)], encoding_bits(batcher, some))
         fine = off <= model.facts.noise_bits(self.longest)
         return bits if fine else encoding_bits(batcher, self.encodings)
@@ -209,6 +214,11 @@ def walk_memory(model: LanguageModel) -> int:
     """Bytes that the states of one walk may take."""
     memory = model.memory()
     return min(memory.free_bytes // 4, _MOST_STATES * memory.bytes_per_held_token)
+
+
+def _walked(tree: TokenTree) -> int:
+    """Tokens that a walk of a whole tree takes."""
+    return len(tree.context) + tree.queries()
 
 
 def _checked(context: int) -> int:
