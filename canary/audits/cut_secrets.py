@@ -46,7 +46,7 @@ def note_on_cut(question: Question, fills: Sequence[str]) -> str | None:
 
     Each token of the secrets `fills` is compared with the same token of 256 random candidates,
     see `learned_until`. None where nothing looks cut, and for served models, whose requests are
-    counted. Costs a row for each secret and each candidate.
+    counted. Costs the end of a row for each secret and each candidate.
     """
     format, model = question.format, question.model
     if model.facts.device == "served" or not fills:
@@ -95,7 +95,7 @@ def _bits_of_tokens(question: Question, fills: Sequence[str]) -> NDArray[np.floa
         end = len(format.prefix) + len(fill)
         spans.append((max(begin, 1), sum(a < end for a, _ in encoding.spans)))
     batcher: Batcher = question.batcher("comparing parts of the secrets", int(rows.scored.sum()))
-    costs = -batcher.score(rows).astype(np.float64) / LN2
+    costs = -batcher.score(rows, alike=True).astype(np.float64) / LN2
     first = np.cumsum(rows.scored) - rows.scored
     table = np.full((len(fills), max(end - begin for begin, end in spans)), np.nan)
     for row, ((begin, end), at) in enumerate(zip(spans, first.tolist(), strict=True)):
