@@ -293,7 +293,8 @@ def _measured(
             tokens=lambda: max(question.sizes().tokens for question in questions),
             start_token=questions[0].encoder.start_token,
         )
-        on_model = (*notes_on_model(model), *read, *filter(None, [note_on_vocabulary(model)]))
+        more = filter(None, [note_on_vocabulary(model), model.facts.note])
+        on_model = (*notes_on_model(model), *read, *more)
     say_expected(questions, lambda: [(q, *choose(q)) for q in questions])
     results: dict[str, CanaryResult] = {}
     formats = [_measured_format(question, results) for question in questions]

@@ -39,6 +39,9 @@ class ModelFacts(Record):
         ``"share"`` (all rows attend to one copy of the context's).
     revision : str or None
         The commit of a model from the hub; None of others, and then not written.
+    weights : str or None
+        What the weights were quantised to or by, such as ``"int8"``; None, and then not written,
+        where they are as coarse as `dtype`.
     """
 
     name: str
@@ -51,13 +54,26 @@ class ModelFacts(Record):
     noise_bits_per_token: float
     capabilities: tuple[str, ...] = ("score", "expand")
     revision: str | None = None
+    weights: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts as plain data; the revision only where there is one."""
+        """The facts as plain data; revision and weights only where there are such."""
         plain = super().to_dict()
-        if self.revision is None:
-            del plain["revision"]
+        for name in ("revision", "weights"):
+            if plain[name] is None:
+                del plain[name]
         return plain
+
+    @property
+    def note(self) -> str | None:
+        """That the weights are coarser than those that were trained may have been."""
+        if self.weights is None:
+            return None
+        return (
+            f"The weights of the model {self.name!r} are quantised ({self.weights}), and the "
+            "numbers are of these weights. Those that were trained may show more: if they exist, "
+            "audit them as well."
+        )
 
     def noise_bits(self, tokens: int) -> float:
         """Noise of the log-perplexity of a whole candidate of `tokens` tokens, in bits.

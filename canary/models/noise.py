@@ -113,7 +113,9 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
                 f"the model {facts.name!r} {_UNSOUND[fault]} (the log-probability of a token "
                 f"moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
                 cure="give a causal language model in evaluation mode whose states carry "
-                "everything that came before",
+                "everything that came before"
+                + "; or audit the model as it was before it was quantised"
+                * bool(facts.weights),
             )
     sums = [np.abs(differences[cause].sum(axis=1)).max() for cause in ("batch", "state")]
     per_token = max(float(max(sums)) / (length - 1), EPSILON["float32"])

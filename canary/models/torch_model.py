@@ -41,6 +41,7 @@ from canary.models.torch_support import (
     fingerprint,
     free_bytes,
     peak_bytes,
+    quantised,
 )
 from canary.records.progress import phase
 from canary.statistics.number_checks import UNITS, log_softmaxed, softmaxed
@@ -196,6 +197,7 @@ class TorchModel(ABC):
             dtype=str(dtype).removeprefix("torch."),
             device=self.device.type,
             fingerprint=self.fingerprint(),
+            weights=quantised(self.module),
             **about,
         )
 

@@ -26,6 +26,10 @@ _INCIDENTAL = {
 }
 
 
+_QUANTISED = ("torch.ao.nn.quantized", "torchao.", "bitsandbytes.", "auto_gptq.", "awq.")
+"""Modules of which layers and tensors are quantised."""
+
+
 def dtype_named(name: str) -> torch.dtype:
     """The torch dtype of one of the names that the command line takes."""
     one_of(name, "dtype", _DTYPES)
@@ -81,6 +85,24 @@ def devices_of(module: torch.nn.Module) -> list[torch.device]:
 def input_device(module: torch.nn.Module) -> torch.device:
     """Where a module takes its input."""
     return devices_of(module)[0]
+
+
+def quantised(module: torch.nn.Module) -> str | None:
+    """What the weights of a module were quantised to, or by which method; None if they were not."""
+    config = getattr(getattr(module, "config", None), "quantization_config", None)
+    method = config.get("quant_method") if isinstance(config, dict) else config
+    method = getattr(method, "quant_method", method)
+    if method is not None:
+        return str(getattr(method, "value", method))
+    for part in module.modules():
+        if type(part).__module__.startswith(_QUANTISED):
+            weight = getattr(part, "weight", None)
+            packed = weight() if callable(weight) else weight
+            return str(getattr(packed, "dtype", "quantised")).removeprefix("torch.")
+    for weight in module.parameters():
+        if type(weight.data).__module__.startswith(_QUANTISED) or not weight.is_floating_point():
+            return type(weight.data).__name__.replace("Tensor", "") or str(weight.dtype)
+    return None
 
 
 def dtype_at_work(module: torch.nn.Module, forward: Callable[[], object]) -> torch.dtype:

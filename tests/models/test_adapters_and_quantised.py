@@ -11,10 +11,11 @@ from architectures import architecture
 from command_line import save_model
 from small_models import character_tokenizer, conforms, known, loaded
 
+import canary
 from canary.errors import ModelError
 from canary.models.language_model import Rows
 from canary.models.loading import load
-from canary.models.torch_support import fingerprint
+from canary.models.torch_support import fingerprint, quantised
 
 pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft
 
@@ -115,9 +116,29 @@ def test_dynamic_int8_conforms_within_its_noise_and_counts_in_the_fingerprint() 
     """
     model = loaded(dynamic_int8())
     assert model.facts.noise_bits_per_token > 0.01
+    assert model.facts.to_dict()["weights"] == "qint8"
     assert "reuse" not in model.facts.capabilities
     conforms(model)
     assert fingerprint(dynamic_int8(1.5)) != model.facts.fingerprint
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_an_audit_of_quantised_weights_says_that_the_trained_ones_may_show_more() -> None:
+    canaries = canary.generate("ab {digit:2}", repetitions=[1], per_repetition=2, seed=1)
+    found = canary.audit(loaded(dynamic_int8()), canaries, start_token=None)
+    (note,) = [note for note in found.notes if "quantised" in note]
+    assert "(qint8)" in note
+    assert "audit them as well" in note
+    whole = loaded(architecture("llama"))
+    assert whole.facts.weights is None
+    assert "weights" not in whole.facts.to_dict()
+
+
+def test_a_method_of_quantising_is_read_off_the_configuration() -> None:
+    module = architecture("llama")
+    module.config.quantization_config = {"quant_method": "gptq", "bits": 4}
+    assert quantised(module) == "gptq"
+    del module.config.quantization_config
 
 
 def test_8_bit_weights_conform() -> None:
@@ -126,6 +147,7 @@ def test_8_bit_weights_conform() -> None:
     quantization.quantize_(module, quantization.Int8WeightOnlyConfig())
     model = loaded(module)
     assert "reuse" in model.facts.capabilities
+    assert model.facts.weights
     assert model.facts.fingerprint != known("llama").facts.fingerprint
     conforms(model)
     assert np.abs(model.score(ROWS) - known("llama").score(ROWS)).max() < 0.5

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from pathlib import Path
 
 import numpy as np
+from command_line import CHARACTERS, small_model
 from own_adapters import Own
 from toys import START, canaries, characters, toy
 from wrong_setups import Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
@@ -171,6 +173,26 @@ def _digits_in_another_order(desk):
 @made("A16")
 def _module_in_bits(desk):
     return _built(desk, "bits")
+
+
+def _tokenizer():
+    from tokenizers import Tokenizer
+    from tokenizers.models import BPE
+
+    return Tokenizer(BPE(vocab={c: i for i, c in enumerate(CHARACTERS)}, merges=[]))
+
+
+@made("A17")
+def _quantised_copy(desk):
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own way of quantising is deprecated
+        layers, dtype = {torch.nn.Linear}, torch.qint8
+        model = torch.ao.quantization.quantize_dynamic(small_model().eval(), layers, dtype=dtype)
+    known = canary.generate("code {digit:2}", repetitions=[4], per_repetition=2, seed=1)
+    loaded = canary.load(model, tokenizer=_tokenizer())
+    return of_call(lambda: canary.audit(loaded, known, start_token=None))
 
 
 def _built(desk, function):
