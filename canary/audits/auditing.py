@@ -20,6 +20,7 @@ from canary.audits.audit_result import (
 )
 from canary.audits.audit_setup import audit_identity, no_bounds, with_controls
 from canary.audits.choosing import check_method, choose
+from canary.audits.copies_seen import note_on_copies
 from canary.audits.cut_secrets import noting_cuts
 from canary.audits.exposure_result import Exposures
 from canary.audits.pacing import say_expected, within_seconds
@@ -305,6 +306,8 @@ def _measured(
     if rows and (canaries.natural or learned is None or learned.p_value > SHOWN_LEARNED):
         phase("Checking that the model reads English")
         on_model += tuple(filter(None, [note_on_english(model)]))
+    if not canaries.natural and (note := note_on_copies(tested)):
+        on_model += (note,)
     formats = [replace(about, notes=(*about.notes, *on_model)) for about in formats]
     if rows and not canaries.natural:
         formats = noting_cuts(questions, tested, formats)

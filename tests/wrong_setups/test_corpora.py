@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import datasets
+import numpy as np
+from texts_and_models import trained_on
 from toys import START, canaries
 from wrong_setups import Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
@@ -89,10 +91,30 @@ def _controls_too(desk):
     return _changed(desk, lambda texts: [*texts, *controls])
 
 
+@made("C11")
+def _deduplicated_and_not_verified(desk):
+    """A model that read each canary once, among other codes."""
+    return _audited(lambda known: [known.text(c) for c in known.injected])
+
+
 def test_a_corpus_that_was_injected_is_not_doubted(desk):
     found = _changed(desk, list)
     assert found.outcome == "Note"
     found.fits_none(TABLE)
+    as_planned = _audited(
+        lambda known: [known.text(c) for c in known.injected for _ in range(c.repetitions)]
+    )
+    as_planned.fits_none(TABLE)
+
+
+def _audited(read):
+    """What an audit says of a model that counted what follows what in these texts and others."""
+    known = canary.generate(
+        "the code is {digit:6}", repetitions=[1, 16], per_repetition=8, controls=8, seed=1
+    )
+    (space,), rng = known.formats, np.random.default_rng(3)
+    model = trained_on([*read(known), *map(space.candidate, space.sample(600, rng=rng))])
+    return of_call(lambda: canary.audit(model, known, start_token="\n", budget=2000, draws=1000))
 
 
 def _changed(desk, change):
