@@ -62,7 +62,7 @@ def off_by_one(server, number, answer):
     """Each token with the log-probability that it has after itself, as llama-cpp-python."""
     if echoes(answer):
         prompt = server.tokens(server.bodies[number - 1])
-        after = [server._next(prompt[: k + 1])[token] for k, token in enumerate(prompt)]
+        after = [server.read(prompt[: k + 1])[1][token] for k, token in enumerate(prompt)]
         shown(answer)["tokens"].pop()
         shown(answer).update(token_logprobs=[None, *map(float, after[1:])], top_logprobs=None)
     return answer

@@ -144,9 +144,9 @@ def test_the_sampled_token_beside_the_likeliest_bounds_nothing(tmp_path):
 
     def sampled_beyond(server, number, answer):
         body, choice = server.bodies[number - 1], answer["choices"][0]
-        full = server._next(server.tokens(body))
+        full = server.read(server.tokens(body))[1]
         token = int(np.argsort(-full, kind="stable")[min(body["logprobs"] + 6, len(full) - 1)])
-        name, value = server._numbered(body)(token), float(full[token])
+        name, value = server.shown(body)(token), float(full[token])
         told = {**choice["logprobs"]["top_logprobs"][-1], name: value}
         lists = {"tokens": [name], "token_logprobs": [value], "top_logprobs": [told]}
         return {**answer, "choices": [{**choice, "logprobs": lists}]}

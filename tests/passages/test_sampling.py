@@ -279,7 +279,7 @@ def test_a_server_that_takes_no_seed_is_asked_without():
         return Status(400, {"error": {"message": "no seed"}}) if number == 1 else answer
 
     with FakeServer(build("table"), fault=fault) as server:
-        server._sampled = lambda prompt, body: {
+        server.sampled = lambda prompt, body: {
             "choices": [{"text": str(np.random.default_rng(server.count()).integers(10**6))}]
         }
         drawn_of(server, texts=["one two three"], prefix=2, suffix=1, samples=2)

@@ -37,7 +37,7 @@ def sampled(desk, said, samples=1, *, known="t", others=list):
                 rest = said(rest if kind == known else f"{turn} b c d e f", turn)
             return {"choices": [{"text": rest, "finish_reason": "stop"}]}
 
-        server._sampled = answered
+        server.sampled = answered
         drawn = ("--samples", samples, *(("--temperature", 0) if samples == 1 else ()))
         done = desk.command(
             *("sample", server.url, "--texts", "texts.jsonl", "--controls", "controls.jsonl"),
