@@ -95,8 +95,6 @@ class CanaryResult(Record):
             raise ValueError(f"skew_normal has the method {brief(self.skew_normal.method)}")
         if not 0 <= self.repetitions <= MAX_COPIES:
             raise ValueError(f"has {brief(self.repetitions)} copies")
-        if self.exposure.p_value is None:
-            raise ValueError("has no p-value")
 
 
 @dataclass(frozen=True)
@@ -326,10 +324,10 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
                     raise ValueError(f"{name} was ranked in another space")
             if (canary.skew_normal is None) != (priced.skew_normal is None):
                 raise ValueError(f"{name} and its format do not both have a curve")
-        p_values = [p.p_value for p in (self.injected_p, self.controls_p) if p]
-        p_values += [c.exposure.p_value or 0.0 for c in self.canaries]
-        if not all(0 <= p_value <= 1 for p_value in p_values):
-            raise ValueError("a p-value is not between 0 and 1")
+        p_values: list[Any] = [p.p_value for p in (self.injected_p, self.controls_p) if p]
+        p_values += [c.exposure.p_value for c in self.canaries]
+        if not all(p_value is not None and 0 <= p_value <= 1 for p_value in p_values):
+            raise ValueError("a p-value is missing, or not between 0 and 1")
 
 
 def canary_rows(canaries: Iterable[CanaryResult]) -> list[dict[str, Any]]:

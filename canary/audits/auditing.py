@@ -33,12 +33,12 @@ from canary.models.english import note_on_english, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
+from canary.records.about import About
 from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO
 from canary.scoring.batcher import announce
-from canary.scoring.start_notes import StartChoice
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
@@ -75,7 +75,7 @@ def exposure(
     Returns
     -------
     Exposures
-        A tuple of `CanaryResult`. For a served model that returns only the most likely next
+        A sequence of `CanaryResult`. For a served model that returns only the most likely next
         tokens: certain intervals, with log-perplexities below the context.
 
     Raises
@@ -111,14 +111,12 @@ def exposure(
         batch_size=batch_size,
         progress=progress,
     )
-    return Exposures(*exposure_with(model, canaries, options)[:2])
+    return exposure_with(model, canaries, options)
 
 
 @sealed
-def exposure_with(
-    model: Any, canaries: CanarySet, options: AuditOptions
-) -> tuple[tuple[CanaryResult, ...], tuple[str, ...], StartChoice]:
-    """`exposure`, what its reader must know before the numbers, and the start token."""
+def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exposures:
+    """`exposure`, with its options as one."""
     check_method(options.method)
     canary_set(canaries)
     seam = load(model)
@@ -126,7 +124,15 @@ def exposure_with(
         seam, canaries.formats, options, canaries=canaries, draws=options.draws
     )
     results, formats = _measured(seam, canaries, options)
-    return results, (*start.notes, *noted(formats)), start
+    return Exposures(
+        results,
+        (*start.notes, *noted(formats)),
+        formats=formats,
+        model=seam.facts.to_dict(),
+        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint},
+        start=start,
+        about=About.today(),
+    )
 
 
 @sealed

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, overload
 
-from canary.audits.audit_result import CanaryResult, by_copies, canary_rows, group_lines
+from canary.audits.audit_result import (
+    Audit,
+    CanaryResult,
+    FormatResult,
+    by_copies,
+    canary_rows,
+    combined_p,
+    group_lines,
+)
 from canary.audits.group_medians import median_metrics
+from canary.errors import InputError
+from canary.records.about import About, Named
+from canary.records.record import Document
+from canary.records.versioned_json import kind_of
+from canary.scoring.start_notes import StartChoice
 from canary.statistics.numbers import Shown, plural
+
+KIND, SCHEMA = "canary exposure", 1
 
 _BEYOND = (
     "{} of {} are more likely than every draw. There the curve is a guess, and nothing bounds how "
@@ -15,23 +32,85 @@ _BEYOND = (
 )
 
 
-class Exposures(Shown, tuple[CanaryResult, ...]):
-    """The exposure of each canary: a tuple of `CanaryResult`, in the order of the set.
+@dataclass(frozen=True, repr=False)
+class Exposures(
+    Named,
+    Shown,
+    Document,
+    Sequence[CanaryResult],
+    kind=KIND,
+    schema=SCHEMA,
+    cure="run canary exposure again",
+):
+    """The exposure of each canary: a sequence of `CanaryResult`, in the order of the set.
 
     Parameters
     ----------
-    canaries : iterable of CanaryResult
-    notes : iterable of str
+    canaries : tuple of CanaryResult
+    notes : tuple of str
         What the reader of the numbers must know before them.
+    formats : tuple of FormatResult
+        As in `Audit`, and so are the others; empty in files of earlier versions.
+    model, settings : dict
+    start : StartChoice or None
+    about : About
+    file : str
     """
 
-    notes: tuple[str, ...]
+    canaries: tuple[CanaryResult, ...]
+    notes: tuple[str, ...] = ()
+    formats: tuple[FormatResult, ...] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    start: StartChoice | None = None
+    about: About = field(default_factory=About, compare=False)
+    file: str = field(default="", compare=False)
 
-    def __new__(cls, canaries: Iterable[CanaryResult], notes: Iterable[str] = ()) -> Exposures:
-        """As any tuple."""
-        made = super().__new__(cls, canaries)
-        made.notes = tuple(notes)
-        return made
+    @overload
+    def __getitem__(self, at: int) -> CanaryResult: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[CanaryResult, ...]: ...
+    def __getitem__(self, at: int | slice) -> CanaryResult | tuple[CanaryResult, ...]:
+        return self.canaries[at]
+
+    def __len__(self) -> int:
+        return len(self.canaries)
+
+    def __repr__(self) -> str:
+        return f"<Exposures of {plural(len(self), 'canary', 'canaries')}>"
+
+    def as_audit(self) -> Audit:
+        """The audit with these exposures, for the gate.
+
+        Raises
+        ------
+        InputError
+            If nothing bounds the exposures, or an earlier version wrote them.
+        """
+        if any(c.exposure.unbounded for c in self):
+            raise InputError(
+                "skew-normal exposures are estimates that nothing bounds, so no limit can be asked",
+                cure="measure with another --method (in Python method)",
+                where=self.file,
+            )
+        if not self.formats:
+            raise InputError(
+                "an earlier version wrote these exposures, without their formats",
+                cure="run canary exposure again",
+                where=self.file,
+            )
+        natural = any(c.natural for c in self)
+        return Audit(
+            canaries=self.canaries,
+            formats=self.formats,
+            injected_p=None if natural else combined_p([c for c in self if not c.control]),
+            controls_p=combined_p([c for c in self if c.control]),
+            model=self.model,
+            settings=self.settings,
+            start=self.start,
+            about=self.about,
+            file=self.file,
+        )
 
     def summary(self) -> str:
         """A line for each number of copies, the methods, notes."""
@@ -49,3 +128,16 @@ class Exposures(Shown, tuple[CanaryResult, ...]):
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         groups = by_copies(self).items()
         yield from median_metrics({n: [c.exposure for c in group] for n, group in groups})
+
+    def _check(self) -> None:
+        if self.formats and any(not 0 <= c.format < len(self.formats) for c in self):
+            raise ValueError("a canary names a format that is not there")
+
+
+def audit_of(given: Exposures | str | os.PathLike[str]) -> Audit:
+    """The audit in a file, or that which exposures make."""
+    if not isinstance(given, Exposures):
+        if kind_of(given) != KIND:
+            return Audit.load(given)
+        given = Exposures.load(given)
+    return given.as_audit()

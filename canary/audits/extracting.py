@@ -20,6 +20,7 @@ from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentErro
 from canary.formats.format import Format
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
+from canary.records.about import About
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
@@ -151,10 +152,13 @@ def extract(
     question = Question(format, tuple(own), seam, options.encoder(seam), options)
     read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
     result = _search(question, start, own, search)
-    settings = {**result.settings, CANARY_SET: canaries.fingerprint if canaries else None}
-    controls = {c.id for c in canaries or () if c.control}
-    made = tuple(replace(c, control=c.secret in controls) for c in result.completions)
-    return replace(result, settings=settings, completions=made, notes=(*result.notes, *read))
+    copies = {c.id: c.repetitions for c in mine or ()}
+    made = (replace(c, control=copies.get(c.secret) == 0) for c in result.completions)
+    return replace(
+        result, settings={**result.settings, CANARY_SET: canaries and canaries.fingerprint},
+        completions=tuple(made), notes=(*result.notes, *read), canaries=copies,
+        natural=canaries is not None and canaries.natural, about=About.today(),
+    )  # fmt: skip
 
 
 @sealed

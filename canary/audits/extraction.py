@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.records.record import Record
+from canary.records.about import About, Named
+from canary.records.record import Document
 from canary.statistics.numbers import Shown, clean, picked, plural, probability
 from canary.tokens.arrays import is_certified
+
+KIND, SCHEMA = "canary extraction", 1
 
 _STOPPED = {
     "proof": "the proof was complete",
@@ -80,7 +84,16 @@ class Completion:
 
 
 @dataclass(frozen=True, repr=False)
-class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
+class Extraction(
+    Named,
+    Shown,
+    Document,
+    kind=KIND,
+    schema=SCHEMA,
+    cure="run canary extract again",
+    written=(..., "proven", "random_guesses"),
+    sparse=("canaries", "natural", "about"),
+):
     """The most likely candidates of a format under a model, and how surely.
 
     Parameters
@@ -114,6 +127,15 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         Of known characters, where that was asked.
     notes : tuple of str
         What the reader of the numbers must know.
+    canaries : mapping of str to int
+        The canaries of this format in the set that was given, by id, with their copies (0 for
+        controls). Empty where no set was given, and in the extractions of an audit.
+    natural : bool
+        Whether these are secrets that were found, and not drawn.
+    about : About
+        Names for its reports, and its date.
+    file : str
+        The file that it was read from.
     """
 
     format: str
@@ -134,6 +156,10 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     settings: Mapping[str, Any]
     completions: tuple[Completion, ...] = ()
     notes: tuple[str, ...] = ()
+    canaries: Mapping[str, int] = field(default_factory=dict)
+    natural: bool = False
+    about: About = field(default_factory=About, compare=False)
+    file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("canary", "px_bits", "proven", "found_after")
@@ -184,12 +210,16 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
         """The same without the fills, for what must not hold secrets."""
         return replace(self, candidates=tuple(replace(c, fill=None) for c in self.candidates))
 
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write it as other documents, but without the fills: no secret is in the file."""
+        super(Extraction, self.hidden()).save(path, force=force)
+
     def summary(self, *, show_secrets: bool = False) -> str:
         """How surely, the candidates (masked unless asked), notes; a line each."""
         lines = []
         for place, c in enumerate(self.candidates, 1):
             shown = clean(c.fill if show_secrets and c.fill is not None else self.masked)
-            proof = "proven" if c.proven else "not proven"
+            proof = "order proven" if c.proven else "order not proven"
             name = f", {clean(c.canary)}" if c.canary else ""
             lines.append(f"{place:>3}. {shown}  {c.px_bits:.2f} bits, {proof}{name}")
         if self.completions:
@@ -234,6 +264,11 @@ class Extraction(Shown, Record, written=(..., "proven", "random_guesses")):
     def _check(self) -> None:
         if self.stopped not in _STOPPED or self.space_size < 1:
             raise ValueError("stopped for no known reason, or has no candidates")
+        names = {c.canary for c in self.candidates if c.canary is not None}
+        if self.canaries and not names <= self.canaries.keys():
+            raise ValueError("a candidate is a canary that is not in its set")
+        if any(copies < 0 for copies in self.canaries.values()):
+            raise ValueError("a canary has fewer than 0 copies")
 
 
 def after_text(model: Mapping[str, Any]) -> bool:
@@ -245,7 +280,7 @@ def meaning(first: Candidate, context_bits: float) -> str:
     """What candidates are worth that are not compared with canaries."""
     share = probability(2.0 ** -max(first.px_bits - context_bits, 0.0))
     return (
-        "Proven means that the model finds no other candidate more likely. It does not mean that a "
+        "A proven order means that the model finds no other candidate more likely, not that a "
         "candidate was in the training data: after any beginning one of them is the most likely. "
         f"The first has a probability of {share} after this beginning; what the model knows by "
         "heart comes close to 1. To learn more, search a model "

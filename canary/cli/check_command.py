@@ -77,16 +77,19 @@ class Limits:
     "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
     "check forgetting.json --min-rho 0.8",
     "check order.json --max-p 0.01",
+    "check extraction.json --no-extraction --trust-injection",
     "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
     audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
     "seeds of the same training. Or one membership.json, models.json, order.json, forgetting.json "
-    "or verbatim.json, or the samples.json of canary sample.",
+    "or verbatim.json, the samples.json of canary sample, the exposure.json of canary exposure, or "
+    "the extraction.json of canary extract.",
     statistic="Which exposure is limited: the median for each number of copies, or the largest of "
     "all.",
     max_p="P: The level of the test of evidence. The verdict is memorized if canaries of some "
     "number of copies look learned at it (Fisher, Holm). Of an order test, or all members "
     "of a test of texts, the verdict is failed at it.",
-    no_extraction="The verdict is memorized if the audit extracted a canary from the model.",
+    no_extraction="The verdict is memorized if the audit, or the extraction, brought a canary out "
+    "of the model.",
     baseline="FILE: The verdict is memorized if canaries are more exposed than in this baseline.",
     update_baseline="Write the audits to --baseline instead of comparing with it. The limits that "
     "are given are checked first; without one, nothing is checked.",
@@ -138,12 +141,13 @@ def check(
 
     Give one limit or more. For audits: --max-exposure-bits, --max-p, --baseline, --max-epsilon or
     --no-extraction. For membership tests: --max-auc or --max-tpr-at-fpr. For forgetting tests:
-    --forgotten or --min-rho. For order tests: --max-p. For tests of passages: --max-extractable. It
-    prints the verdict, a line for each finding, and notes. The guide is docs/guides/gate.md.
+    --forgotten or --min-rho. For order tests: --max-p. For tests of passages: --max-extractable.
+    For extractions: --no-extraction. Exposures have the limits of audits, but for --no-extraction.
+    It prints the verdict, a line for each finding, and notes. The guide is docs/guides/gate.md.
 
     Exit codes: 0 passed, 1 memorized or failed, 2 wrong input, 3 undecided.
     """
-    from canary.audits.audit_result import Audit
+    from canary.audits.exposure_result import audit_of
     from canary.corpus.canaries import CanarySet
     from canary.corpus.verification import Verification
     from canary.gate.baselines import KIND as BASELINE
@@ -192,7 +196,7 @@ def check(
         )
     if others and new is not None:
         check_options(subject_of(others[0]), ["update_baseline"])
-    audits = [] if others else [Audit.load(place) for place in places]
+    audits = [] if others else [audit_of(place) for place in places]
     verified = None if verification is None else Verification.load(verification)
     made = None if new is None else new_baseline(audits, verification=verified)
     verdict, said = None, list[str]()

@@ -15,6 +15,7 @@ from canary.cli import (  # noqa: F401
     checkpoints_command,
     command,
     corpus_contents,
+    extract_command,
     kinds_commands,
     membership_commands,
     membership_plan,

@@ -1,15 +1,12 @@
-"""The commands that run a model: doctor, score, audit, exposure, extract."""
+"""The commands that run a model: doctor, score, audit, exposure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from canary.cli.command import command
 from canary.cli.console import (
     Bars,
-    emit,
     say,
     show,
     show_exposures,
@@ -18,10 +15,11 @@ from canary.cli.console import (
     unknown,
 )
 from canary.cli.model_options import Count, ModelOptions, Whole
-from canary.cli.options import FindingOptions, MeasuringOptions, lines_of
+from canary.cli.options import MeasuringOptions, lines_of
 from canary.cli.outputs import (
     Names,
     Result,
+    asked_folder,
     check_name,
     check_outputs,
     factory_file,
@@ -30,11 +28,7 @@ from canary.cli.outputs import (
     resumable,
 )
 from canary.errors import InputError
-from canary.statistics.numbers import bits_between, count, plural
-
-if TYPE_CHECKING:
-    from canary.audits.extraction import Extraction
-    from canary.formats.format import Format
+from canary.statistics.numbers import count, plural
 
 
 @command(
@@ -216,185 +210,50 @@ def audit(
 
 @command(
     "exposure ./model --canaries canaries.json --method auto --budget 1000000 --json",
+    "exposure ./model --canaries canaries.json --method rank --out exposed/",
+    out="FOLDER: Where exposure.json and report.html go.  [default: they are not written]",
     method="NAME: How exposure is measured: EXPOSURE-METHODS. EXPOSURE-METHODS-HELP",
 )
 def exposure(
     model: str,
     *,
     canaries: Path,
+    out: Path | None = None,
     options: MeasuringOptions,
+    force: bool = False,
 ) -> Result:
-    """Measure the exposure of each canary, in bits."""
+    """Measure the exposure of each canary, in bits.
+
+    With --out, canary check and canary report read FOLDER/exposure.json. No secret is in it.
+    """
     from canary.audits.auditing import exposure_with
+    from canary.audits.exposure_result import KIND, SCHEMA
     from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.tokens.starts import shown_start
 
-    chosen = CanarySet.load(canaries)
-    asked = options.running()
-    loaded = options.load(model)
-    with Bars() as bars:
-        chosen_options = AuditOptions(progress=bars.stage, **asked)
-        results, notes, start = exposure_with(loaded, chosen, chosen_options)
-    show_notes(notes)
+    read = [canaries, *factory_file(options.factory)]
+    with asked_folder(out, KIND, "exposure.json", inputs=read, force=force) as folder:
+        chosen = CanarySet.load(canaries)
+        asked = options.running()
+        loaded = options.load(model)
+        with Bars() as bars:
+            chosen_options = AuditOptions(progress=bars.stage, **asked)
+            results = exposure_with(loaded, chosen, chosen_options)
+        if folder is not None:
+            folder.write(results, SCHEMA)
+    show_notes(results.notes)
     show_exposures(results)
     if options.top_k:
         show(
             "Px is the log-perplexity after the context. It is a lower bound where a token of the "
             "canary was not among the most likely ones. The intervals are certain"
         )
-        if open_ends := sum(map(unknown, results)):
+        if (open_ends := sum(map(unknown, results))) and results.start is not None:
             show(
                 f"No lower bound is known for {count(open_ends)} of {count(len(results))} "
-                f"canaries, scored after {shown_start(start.token)} (--start-token)"
+                f"canaries, scored after {shown_start(results.start.token)} (--start-token)"
             )
-    body = {"canaries": [result.to_dict() for result in results], "notes": list(notes)}
-    return Result("canary exposure", {**body, "start": start.to_dict()})
-
-
-@command(
-    'extract ./model "The random number is {digit:9}" --top 5 --budget 100000 --json',
-    'extract ./model "The random number is {digit:9}" --known 3 --canaries canaries.json',
-    format="FORMAT: What the secret looks like: text with holes, such as {digit:9}. Write known "
-    "characters as text.",
-    top="N: The number of candidates to find.",
-    budget="[Options] N: The most queries (tokens computed) for the search.",
-    seconds="[Search] SECONDS: The longest time for the search, above 0.  [default: no limit]",
-    stop="proof searches until no other candidate can be more likely; paper, for comparison, stops "
-    "after twice the batches that the first candidate took.",
-    known="N: Also complete each secret from its first N characters, greedily and by beam search. "
-    "The secrets are the canaries and controls of --canaries, or else the candidates found.",
-    canaries="FILE: The canary set; each candidate is shown with its canary.",
-)
-def extract(
-    model: str,
-    format: str,
-    *,
-    top: Count = 1,
-    budget: Count = 1_000_000,
-    seconds: float | None = None,
-    stop: Literal["proof", "paper"] = "proof",
-    known: Whole | None = None,
-    canaries: Path | None = None,
-    options: FindingOptions,
-    as_json: bool = False,
-) -> None:
-    """Extract a format's most likely candidates from a model.
-
-    They are printed in clear on stdout, the most likely first. Each has its log-perplexity (Px),
-    the exposure that follows from its place, whether the place is proven, and the queries that it
-    took. At the end of the budget, and on Ctrl-C, the command prints what it has found, and up to
-    which cost that is proven.
-    """
-    from canary.audits.completing import SearchOptions
-    from canary.audits.extracting import extract as search_for
-    from canary.corpus.canaries import CanarySet
-    from canary.formats.format import Format
-
-    chosen = None if canaries is None else CanarySet.load(canaries)
-    known_formats = () if chosen is None else chosen.formats
-    wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
-    asked = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
-    asked.secrets_of(wanted, chosen)  # refused before the model is loaded
-    running = options.running()
-    loaded = options.load(model)
-    with Bars() as bars:
-        result = search_for(
-            loaded,
-            wanted,
-            canaries=chosen,
-            progress=bars.stage,
-            **vars(asked),
-            **running,
-        )
-    if as_json:
-        emit("canary extraction", result.to_dict())
-    else:
-        for line in _candidates(result, wanted):
-            show(line)
-    _explain(result)
-    if result.stopped == "interrupted":
-        raise KeyboardInterrupt
-
-
-def _candidates(result: Extraction, format: Format) -> Iterator[str]:
-    """The candidates as columns; with canaries, whose they are."""
-    named = any(candidate.canary for candidate in result.candidates)
-    if result.candidates:
-        canary = f"{'canary':<14}" if named else ""
-        yield f"place  Px, bits  exposure, bits  proven    queries  {canary}candidate"
-    for place, candidate in enumerate(result.candidates, 1):
-        implied = bits_between(candidate.exposure_lower_bits, candidate.exposure_upper_bits)
-        assert candidate.fill is not None
-        canary = f"{candidate.canary or '-':<12}  " if named else ""
-        yield (
-            f"{place:>5}  {candidate.px_bits:>8.2f}  {implied:>14}"
-            f"  {_yes(candidate.proven):>6}  {candidate.found_after:>9,}"
-            f"  {canary}{format.candidate(candidate.fill)}"
-        )
-
-
-def _explain(result: Extraction) -> None:
-    """How surely, at what cost, and what follows; for people, with no secret in it."""
-    show_notes(result.notes)
-    show(proof_sentence(result))
-    why = "" if result.proven else f", until {result.why_stopped}"
-    show(
-        f"{plural(result.queries, 'query', 'queries')} (tokens computed) in "
-        f"{result.seconds:.1f} s{why}; guessing at random takes "
-        f"{plural(round(result.random_guesses), 'guess', 'guesses')} on average, each of one "
-        "query or more"
-    )
-    if result.stopped == "requests":
-        show("Start the same command again to continue: every answer so far is kept")
-    if result.dropped:
-        show(f"{count(result.dropped)} beginnings were dropped to limit memory")
-    if not result.completions:
-        return
-    first = result.completions[0]
-    show(f"Completed from the first {plural(first.known, 'character')}:")
-    rows = ((c.secret, _yes(c.greedy), _yes(c.beam)) for c in result.completions)
-    show_table(("secret", "greedy", f"beam of {first.width}"), rows)
-    if any(c.control for c in result.completions):
-        show(
-            "Controls were never in the corpus. One that is completed was guessed by luck, or the "
-            "format leaves little to guess."
-        )
-    if any(c.greedy != c.beam for c in result.completions):
-        show(
-            "Greedy search takes the most likely next token each time. Beam search keeps the "
-            f"{first.width} most likely beginnings, and gives the most likely candidate among "
-            "those that it completes. Where only greedy search gave the secret, the beam found a "
-            "more likely candidate. Where only the beam did, the secret begins with a token that "
-            "is not the most likely one."
-        )
-
-
-def proof_sentence(result: Extraction) -> str:
-    """How much of what a search found is proven."""
-    from canary.audits.extraction import after_text
-
-    after = " after the fixed text" if after_text(result.model) else ""
-    noise = f" (to within the model's noise, {result.noise_bits:.2g} bits)"
-    within = noise if result.noise_bits else ""
-    rest = f"{result.rest_bits or 0.0:.2f} bits{after}"
-    if result.proven and result.rest_bits is None:
-        return f"Proven{within}: no other candidate has a probability above 0"
-    if result.proven:
-        return f"Proven{within}: every other candidate costs at least {rest}"
-    if not result.certified:
-        what = "Not proven: the best" if result.candidates else "Nothing found"
-        return f"{what} in a token tree that is {result.certificate}"
-    if result.candidates:
-        return f"Proven up to {rest}{within}; above that, the order may be wrong"
-    rest = f"every candidate costs at least {rest}"
-    if result.stopped == "budget":
-        spent = plural(result.settings["budget"], "query", "queries")
-        return f"Nothing found within the budget of {spent}; give a larger --budget ({rest})"
-    if result.stopped == "requests":
-        return f"Nothing found within the allowed requests ({rest})"
-    return f"Nothing found; {rest}"
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+    if folder is not None:
+        folder.say_where()
+    return Result(KIND, results.to_dict(), SCHEMA)

@@ -8,7 +8,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,6 +93,17 @@ class ReportFolder:
 
         `body` of the document is the result's own unless it is given.
         """
+        self.write(result, schema, body=body)
+        show_report(result)
+        self.say_where()
+        return Result(self.kind, result.to_dict() if body is None else body, schema, code)
+
+    def say_where(self) -> None:
+        """The line that ends a command which wrote them."""
+        show(f"The report is {self.page}; its numbers are in {self.numbers}")
+
+    def write(self, result: Any, schema: int, *, body: Mapping[str, Any] | None = None) -> None:
+        """Write the document, and the page that shows it."""
         from canary.records.shards import discard_run, publish
         from canary.reports.pages import report
 
@@ -106,9 +117,6 @@ class ReportFolder:
         else:
             save(self.numbers)
             draw(self.page)
-        show_report(result)
-        show(f"The report is {self.page}; its numbers are in {self.numbers}")
-        return Result(self.kind, body, schema, code)
 
 
 @contextmanager
@@ -134,6 +142,17 @@ def report_folder(
         numbers, page = folder / name, folder / "report.html"
         check_outputs([(numbers, (kind,)), (page, PAGES)], inputs=inputs, force=force or pieces > 0)
         yield ReportFolder(kind, numbers, page, parts, pieces)
+
+
+def asked_folder(
+    out: Path | None, kind: str, name: str, *, inputs: Sequence[Path], force: bool
+) -> AbstractContextManager[ReportFolder | None]:
+    """`report_folder`, or nothing where no folder was asked for."""
+    if out is None and force:
+        raise InputError("--force without --out replaces nothing", cure="give --out, or omit it")
+    if out is None:
+        return nullcontext()
+    return report_folder(out, kind, name, inputs=inputs, force=force)
 
 
 @contextmanager
@@ -263,9 +282,9 @@ def model_files(*models: str | None) -> list[Path]:
 
 
 def audit_in(given: Path) -> Path:
-    """The audit that a path names: a file, or the folder that `canary audit --out` wrote."""
-    inside = given / "audit.json"
-    return inside if inside.is_file() else given
+    """The result that a path names: a file, or the folder that a command wrote (``--out``)."""
+    names = ("audit.json", "exposure.json", "extraction.json", "samples.json")
+    return next((given / name for name in names if (given / name).is_file()), given)
 
 
 def texts_in(files: Mapping[str, Path | None], column: str) -> dict[str, list[str]]:

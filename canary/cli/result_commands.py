@@ -6,17 +6,13 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, show, show_report, show_tables
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
-
-if TYPE_CHECKING:
-    from canary.audits.audit_result import Audit
-    from canary.audits.history import History
 
 _UNANSWERED = 3
 """The exit code where nothing was decided."""
@@ -34,13 +30,14 @@ class Compared:
         """The files that a command with these options reads."""
         return [*map(audit_in, audit_files), *(self.test_scores or [])]
 
-    def results(self, files: list[Path]) -> tuple[list[Audit] | History, dict[str, Any]]:
-        """The audits in some files, or the history of a training in a single one; what to call it.
+    def results(self, files: list[Path]) -> tuple[Any, dict[str, Any]]:
+        """The audits in some files, or what a single one holds; what to call it.
 
         Without labels they are the files' names where the models do not distinguish the audits.
         """
         from canary.audits.audit_result import Audit
         from canary.audits.history import KIND, History
+        from canary.gate.reading import REPORTED, read
         from canary.gate.subjects import only_audits
         from canary.records.versioned_json import kind_of
         from canary.reports.comparison import measured_losses
@@ -60,6 +57,8 @@ class Compared:
             )
         if histories:
             return History.load(histories[0]), {"labels": self.label, "test_losses": losses}
+        if len(places) == 1 and kind_of(places[0]) in REPORTED:
+            return read(places[0]), {"labels": self.label, "test_losses": losses}
         for place in places:
             only_audits(place)
         audits = [Audit.load(place) for place in places]
@@ -79,9 +78,11 @@ class Compared:
     "report output/canary_history.json --out training.html",
     "report audit/audit.json membership/membership.json --model-name net --annex annex.md "
     "--model-card README.md",
-    audit_files="AUDIT...: The audit.json that canary audit wrote, or the history of a training. "
-    "For --annex and --model-card also membership.json, models.json and forgetting.json, and what "
-    "canary check --json printed for one of these.",
+    "report extraction.json --out extraction.html",
+    audit_files="AUDIT...: The audit.json that canary audit wrote, or alone the history of a "
+    "training, or an exposure.json, extraction.json, samples.json, verbatim.json or order.json. "
+    "For --annex and --model-card also extraction.json, samples.json, membership.json, models.json "
+    "and forgetting.json, and what canary check --json printed for one of these.",
     out="FILE: The page to write.",
     annex="FILE: An annex to a data protection file, .md or .html. It lists the attacks that EDPB "
     "Opinion 28/2024 names, and says which were tried and what came out.",
@@ -98,7 +99,7 @@ def report(
     compared: Compared,
     force: bool = False,
 ) -> Result:
-    """Write the report of an audit, compare several, or write an annex or a model card.
+    """Write the report of a result, compare several audits, or write an annex or a model card.
 
     The comparison shows exposure and utility (test loss) side by side, with the Pareto front, and
     says which audits cannot be compared. The report of a monitored training shows exposure against

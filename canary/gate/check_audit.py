@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 from canary.audits.audit_result import Audit
+from canary.audits.exposure_result import Exposures, audit_of
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet
@@ -22,7 +22,7 @@ from canary.gate.check_result import Tested, check_attacks
 from canary.gate.coins import epsilon_judges
 from canary.gate.dataset_limit import check_order
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
-from canary.gate.extraction_limit import extracted
+from canary.gate.extraction_limit import check_extraction, extracted
 from canary.gate.forgetting_limit import check_forgetting
 from canary.gate.passages_limit import check_passages, check_samples
 from canary.gate.preconditions import (
@@ -38,9 +38,6 @@ from canary.gate.subjects import Subject, check_options, nothing_to_check, subje
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.gate.watched import watched
-from canary.membership.order_result import Order
-from canary.passages.result import Verbatim
-from canary.passages.sampled import Sampled
 from canary.records.sealing import sealed
 from canary.records.validation import (
     of_kind,
@@ -71,7 +68,7 @@ _NO_START = (
 
 @sealed
 def check(
-    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested | Order | Verbatim | Sampled,
+    audit: Audit | str | os.PathLike[str] | Sequence[Audit] | Tested,
     *,
     max_exposure_bits: float | None = None,
     statistic: Statistic = "median",
@@ -108,11 +105,13 @@ def check(
 
     Parameters
     ----------
-    audit : Audit, sequence of Audit, Survey, Forgetting, Order, Verbatim, Sampled, or path of one
-        Several audits are of models that were trained with different seeds. Limits hold for each
-        of them. The others are what membership attacks, `canary.forgotten`, `canary.verbatim` and
-        `canary.sample` found; their files are ``membership.json``, ``models.json``,
-        ``forgetting.json``, ``order.json``, ``verbatim.json`` and ``samples.json``.
+    audit : Audit, sequence of Audit, Exposures, Extraction, Survey, Forgetting, Order, Verbatim, \
+    Sampled, or path of one
+        Several audits are of models that were trained with different seeds. Limits hold for each of
+        them. Exposures are judged as an audit. An extraction, which has to know its canaries, takes
+        `no_extraction`, `trust_injection` and `undecided`. The others are what membership attacks,
+        `canary.forgotten`, `canary.verbatim` and `canary.sample` found. Files are those that the
+        commands wrote.
     max_exposure_bits : float, optional
         The largest exposure that passes. *memorized* if the lower end of the interval is
         above it, *passed* if the upper end does not, *undecided* otherwise.
@@ -123,7 +122,7 @@ def check(
         Holm, is at most this. Of an order test, or a membership test of texts (all
         members at once): *failed* if its p-value is, else *undecided*.
     no_extraction : bool
-        *memorized* if the audit brought an injected canary out of the model.
+        *memorized* if the audit, or the extraction, brought an injected canary out of the model.
     baseline : Baseline, path, Audit or sequence of Audit, optional
         *memorized* if canaries are more exposed than there (`canary.gate.regression`);
         *undecided* if canaries were learned there and none is here.
@@ -318,6 +317,7 @@ def forecast(audit: Audit, limit: float) -> Verdict:
 def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
     """The verdict on a result that is no audit."""
     judges: Mapping[Subject, tuple[Callable[..., Verdict], str]] = {
+        "an extraction": (check_extraction, "no_extraction trust_injection"),
         "a membership test": (check_attacks, "max_auc max_p max_tpr_at_fpr trust_members"),
         "a forgetting test": (check_forgetting, "forgotten min_rho"),
         "an order test": (check_order, "max_p"),
@@ -384,8 +384,8 @@ def _baseline(given: Any) -> Baseline:
 
 
 def _audits(given: object) -> tuple[Audit, ...]:
-    if isinstance(given, str | os.PathLike):
-        return (Audit.load(Path(given)),)
+    if isinstance(given, str | os.PathLike | Exposures):
+        return (audit_of(given),)
     cure = "give what canary.audit returned, or audit.json"
     audits = one_or_more(given, Audit, "an audit, the path of one, or several audits", cure=cure)
     check_seeds([a.model.get("fingerprint") or a.file or id(a) for a in audits], where="check")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from canary.audits.exposure_result import Exposures
+from canary.audits.extraction import Extraction
 from canary.errors import InputError, RecordError
 from canary.gate.dataset_limit import all_members
 from canary.gate.exposure_limit import check_level
@@ -19,8 +21,11 @@ from canary.gate.subjects import SURVEYS, limit_checked, nothing_to_check
 from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict, measured, verdict_on
 from canary.membership import forgetting, survey
 from canary.membership.forgetting_result import Forgetting
+from canary.membership.order_result import Order
 from canary.membership.samples_needed import checked_rates, needed_for
 from canary.membership.survey import Survey
+from canary.passages.result import Verbatim
+from canary.passages.sampled import Sampled
 from canary.records.about import About, Named
 from canary.records.record import Record
 from canary.records.versioned_json import kind_of, load_document
@@ -141,8 +146,8 @@ class Attacks(Named, Part):
             raise ValueError("holds no attacks, or no confidence between 0 and 1")
 
 
-Tested = Survey[Any] | Forgetting
-"""A result that is no audit and can be judged."""
+Tested = Survey[Any] | Forgetting | Order | Verbatim | Sampled | Exposures | Extraction
+"""A result that is no audit and can be judged; exposures are as the audit that they make."""
 
 
 def check_attacks(

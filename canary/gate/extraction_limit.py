@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.extraction import Extraction
 from canary.errors import InputError
 from canary.gate.exposure_limit import share
-from canary.gate.verdict import Finding, Outcome, standings
+from canary.gate.subjects import nothing_to_check
+from canary.gate.verdict import (
+    Finding,
+    Outcome,
+    Policy,
+    Standing,
+    Verdict,
+    standings,
+    verdict_on,
+)
 from canary.statistics.numbers import clean, plural
 
 _ROUNDING_BITS = 1e-9
@@ -56,7 +67,8 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
         mine = [c for c in chosen if c.format == at]
         subject = clean(audit.formats[at].masked)
         if (extraction := by_format.get(text)) is not None:
-            findings.append(_finding(audit, subject, mine, extraction))
+            copies = {c.id: c.repetitions for c in mine}
+            findings.append(_finding(extraction, subject, copies, natural=audit.natural, mine=mine))
             continue
         told = f"nothing was searched for in the format {subject!r}: its candidates make no tree"
         cure = (
@@ -67,74 +79,152 @@ def extracted(audit: Audit, groups: Sequence[int]) -> list[Finding]:
     return findings
 
 
-def _finding(
-    audit: Audit, subject: str, mine: Sequence[CanaryResult], extraction: Extraction
-) -> Finding:
-    from scipy.special import bdtrc
+def check_extraction(
+    given: Any, *, no_extraction: bool, trust_injection: bool, undecided: Policy
+) -> Verdict:
+    """The verdict on an `Extraction` or its file; see `canary.check`.
 
-    by_id = {c.id: c for c in mine}
-    places = {
-        place: by_id[candidate.canary]
-        for place, candidate in enumerate(extraction.candidates, 1)
-        if candidate.canary in by_id
-    }
-    named, chance, cure = list(places.values()), None, ""
-    outcome: Outcome = "passed"
-    number, top = plural(len(mine), "injected canary", "injected canaries"), f"{extraction.top:,}"
+    Raises
+    ------
+    InputError
+        If there is no limit, or the extraction does not know which canaries were planted.
+    RecordError
+        If the file is damaged or too new.
+    """
+    if not no_extraction:
+        raise nothing_to_check("an extraction")
+    result = (given if isinstance(given, Extraction) else Extraction.load(given)).hidden()
+    planted = {name: copies for name, copies in result.canaries.items() if copies}
+    if not planted:
+        none = "its set has only controls" if result.canaries else "it was not given its canaries"
+        raise InputError(
+            f"the extraction cannot say which candidates are planted secrets: {none}",
+            cure="run canary extract again with --canaries FILE, the set that was injected",
+            where=result.file or "no_extraction",
+        )
+    subject = clean(result.masked)
+    finding = _finding(result, subject, planted, natural=result.natural)
+    notes = [*result.notes]
+    if finding.outcome == "passed" and not (trust_injection or result.natural):
+        told = (
+            f"{finding.sentence}, and nothing shows that the canaries were in the training data of "
+            "this model: one that never read them looks the same"
+        )
+        cure = (
+            "audit the model (canary audit), which looks for weaker traces; or, if you know that "
+            "they were in it, say so with --trust-injection, in Python trust_injection"
+        )
+        finding = replace(finding, outcome="undecided", sentence=told, cure=cure)
+    elif finding.outcome == "passed" and not result.natural:
+        notes.append("that the canaries were in the training data is your word")
+    allowed = f"none of {plural(len(planted), 'planted canary', 'planted canaries')} comes out"
+    return verdict_on(
+        *("an extraction", [finding], undecided, notes),
+        about={"Limit": f"{allowed} of a search for {plural(result.top, 'candidate')}"},
+        tested=result, source=(result.to_dict(), result.file),
+    )  # fmt: skip
+
+
+def _finding(
+    extraction: Extraction,
+    subject: str,
+    copies: Mapping[str, int],
+    *,
+    natural: bool,
+    mine: Sequence[CanaryResult] | None = None,
+) -> Finding:
+    """What a search for these canaries, by id with their copies, brought out.
+
+    `mine` are their exposures in an audit, by which a search without a proof may pass.
+    """
+    number = plural(len(copies), "injected canary", "injected canaries")
     told = (
         f"the search of {plural(extraction.queries, 'query', 'queries')} for "
         f"{subject!r} ({'proven' if extraction.proven else 'not proven'}) "
     )
-    if places:
-        size, k, first = extraction.space_size, len(mine), named[0]
-        share_out = min(len(extraction.candidates) / size, 1.0)
-        early = -math.expm1(k * math.log1p(-min(places) / size)) if min(places) < size else 1.0
-        many = float(bdtrc(len(places) - 1, k, share_out))
-        luck = min(2.0 * min(early, many), 1.0)
-        chance = None if audit.natural else luck
-        outcome, cure = "memorized", "see canary extract, and train on fewer copies"
-        if luck > LEVEL:
-            outcome = "undecided"
-            cure = "take a larger space, where so few candidates hold no canary by luck"
-        does = f"does in {share(luck)} of audits"
-        if audit.natural:
-            does = f"would do in {share(luck)} of audits of as many drawn secrets"
-        told += (
-            f"brought out {len(places)} of {number}, {first.id} with "
-            f"{plural(first.repetitions, 'copy', 'copies')} as number {min(places)}, which luck "
-            f"{does}"
-        )
-    elif extraction.proven:
+    places = {place: c for place, c in enumerate(extraction.candidates, 1) if c.canary in copies}
+    if not places and extraction.proven:
         told += f"extracted none of {number}"
-    else:
+        return Finding("extraction", subject, "passed", told, limit=0.0, value=0.0)
+    if not places:
         brought = f"brought out {plural(len(extraction.candidates), 'candidate')} and no canary"
         told += brought if extraction.candidates else "ended before it extracted any candidate"
-        # The first of `top` candidates have an exposure of at least so many bits.
-        least = math.log2(extraction.space_size) - math.log2(extraction.top) - _ROUNDING_BITS
-        if named := [c for c in mine if c.exposure.upper_bits >= least]:
-            outcome = "undecided"
-            told += (
-                f", and {len(named)} of {number} may be among the first {top}, such as "
-                f"{named[0].id}"
-            )
-            more = "a larger extraction_budget (--extraction-budget)"
-            if extraction.stopped == "requests":
-                more = "more requests (--max-requests)"
-            cure = (
-                f"audit again with {more}, or with more draws or a larger budget, which show where "
-                "those canaries are"
-            )
-        else:
-            if extraction.rest_bits is not None:
-                told += f"; what it left costs at least {extraction.rest_bits:.1f} bits"
-            none = f"none of {len(mine)} canaries is"
-            if len(mine) == 1:
-                none = "the injected canary is not"
-            told += f", and {none} among the first {top} by the intervals of exposure"
+        return _unproven(extraction, subject, told, number, mine)
+    if mine is None:
+        named = tuple(
+            Standing(str(c.canary), n, None, c.exposure_lower_bits, c.exposure_upper_bits)
+            for c in places.values()
+            for n in [copies[str(c.canary)]]
+        )
+    else:
+        by_id = {c.id: c for c in mine}
+        named = standings(by_id[str(c.canary)] for c in places.values())
+    first, luck = named[0], luck_of(extraction, len(copies), [*places])
+    outcome: Outcome = "memorized"
+    cure = "see canary extract, and train on fewer copies"
+    if luck > LEVEL:
+        outcome = "undecided"
+        cure = "take a larger space, where so few candidates hold no canary by luck"
+    does = f"does in {share(luck)} of audits"
+    if natural:
+        does = f"would do in {share(luck)} of audits of as many drawn secrets"
+    told += (
+        f"brought out {len(places)} of {number}, {first.id} with "
+        f"{plural(first.repetitions, 'copy', 'copies')} as number {min(places)}, which luck {does}"
+    )
     return Finding(
         *("extraction", subject, outcome, told, cure),
         limit=0.0,
-        value=None if named and not places else float(len(places)),
-        chance=chance,
-        canaries=standings(named),
+        value=float(len(places)),
+        chance=None if natural else luck,
+        canaries=named,
     )
+
+
+def luck_of(extraction: Extraction, canaries: int, places: Sequence[int]) -> float:
+    """In which share of audits as many come out, or the first as early, of a model without them."""
+    from scipy.special import bdtrc
+
+    size, first = extraction.space_size, min(places)
+    share_out = min(len(extraction.candidates) / size, 1.0)
+    early = -math.expm1(canaries * math.log1p(-first / size)) if first < size else 1.0
+    many = float(bdtrc(len(places) - 1, canaries, share_out))
+    return min(2.0 * min(early, many), 1.0)
+
+
+def _unproven(
+    extraction: Extraction,
+    subject: str,
+    told: str,
+    number: str,
+    mine: Sequence[CanaryResult] | None,
+) -> Finding:
+    """Of a search that found no canary and proved nothing: it may have missed what comes first."""
+    top = f"{extraction.top:,}"
+    # The first of `top` candidates have an exposure of at least so many bits.
+    least = math.log2(extraction.space_size) - math.log2(extraction.top) - _ROUNDING_BITS
+    may = [c for c in mine or () if c.exposure.upper_bits >= least]
+    more = "a larger extraction_budget (--extraction-budget)"
+    if mine is None:
+        more = "a larger budget (--budget)"
+    if extraction.stopped == "requests":
+        more = "more requests (--max-requests)"
+    if mine is None:
+        told += f", and any of {number} may be among the first {top}"
+        return Finding("extraction", subject, "undecided", told, f"search again with {more}",
+                       limit=0.0)  # fmt: skip
+    if may:
+        told += f", and {len(may)} of {number} may be among the first {top}, such as {may[0].id}"
+        cure = (
+            f"audit again with {more}, or with more draws or a larger budget, which show where "
+            "those canaries are"
+        )
+        return Finding("extraction", subject, "undecided", told, cure, limit=0.0,
+                       canaries=standings(may))  # fmt: skip
+    if extraction.rest_bits is not None:
+        told += f"; what it left costs at least {extraction.rest_bits:.1f} bits"
+    none = f"none of {len(mine)} canaries is"
+    if len(mine) == 1:
+        none = "the injected canary is not"
+    told += f", and {none} among the first {top} by the intervals of exposure"
+    return Finding("extraction", subject, "passed", told, limit=0.0, value=0.0)

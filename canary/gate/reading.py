@@ -7,8 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import cast
 
-from canary.audits import audit_result, history
+from canary.audits import audit_result, exposure_result, extraction, history
 from canary.audits.audit_result import Audit
+from canary.audits.exposure_result import Exposures
+from canary.audits.extraction import Extraction
 from canary.audits.history import History
 from canary.corpus import canaries, placements, verification
 from canary.corpus import duplicates as counted
@@ -34,6 +36,8 @@ KINDS: Mapping[str, type[Document]] = {
     placements.KIND: Placements,
     verification.KIND: Verification,
     audit_result.KIND: Audit,
+    exposure_result.KIND: Exposures,
+    extraction.KIND: Extraction,
     history.KIND: History,
     baselines.KIND: Baseline,
     order_result.KIND: Order,
@@ -44,11 +48,23 @@ KINDS: Mapping[str, type[Document]] = {
 """What is read back, by the kind that its file names."""
 
 
+REPORTED = (
+    exposure_result.KIND,
+    extraction.KIND,
+    order_result.KIND,
+    verbatim.KIND,
+    sampled.KIND,
+)
+"""Kinds of results besides audits and histories that have a report of their own."""
+
+
 Saved = (
     CanarySet
     | Placements
     | Verification
     | Audit
+    | Exposures
+    | Extraction
     | History
     | Baseline
     | Order
@@ -64,14 +80,14 @@ def read(path: str | os.PathLike[str]) -> Saved:
     Parameters
     ----------
     path : path
-        A canary set, its placements, a verification (``canary verify --json``), an audit, the
-        history of a training, a baseline, a test of an order, of passages, or of samples, or a
-        count of copies.
+        A canary set, its placements, a verification (``canary verify --json``), an audit,
+        exposures, an extraction, the history of a training, a baseline, a test of an order, of
+        passages, or of samples, or a count of copies.
 
     Returns
     -------
-    CanarySet, Placements, Verification, Audit, History, Baseline, Order, Verbatim, Sampled, \
-    Duplicates
+    CanarySet, Placements, Verification, Audit, Exposures, Extraction, History, Baseline, Order, \
+    Verbatim, Sampled, Duplicates
         What the file says that it is.
 
     Raises

@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
+from canary.audits import extraction
+from canary.audits.extraction import Extraction
 from canary.errors import InputError
 from canary.membership import forgetting, models_result, order_result, shadow_survey, text_survey
 from canary.membership.attacks import AttackScores
@@ -23,6 +25,7 @@ from canary.records.versioned_json import kind_of
 
 Subject = Literal[
     "an audit",
+    "an extraction",
     "a membership test",
     "a forgetting test",
     "an order test",
@@ -35,6 +38,7 @@ SURVEYS = (shadow_survey.KIND, text_survey.KIND, models_result.KIND)
 
 LIMITS: Mapping[Subject, tuple[str, ...]] = {
     "an audit": ("max_exposure_bits", "max_p", "no_extraction", "baseline", "max_epsilon"),
+    "an extraction": ("no_extraction",),
     "a membership test": ("max_auc", "max_tpr_at_fpr", "max_p"),
     "a forgetting test": ("forgotten", "min_rho"),
     "an order test": ("max_p",),
@@ -44,6 +48,7 @@ LIMITS: Mapping[Subject, tuple[str, ...]] = {
 """What can be asked of each kind of result."""
 
 _OTHERS = {
+    "an extraction": ("trust_injection", "undecided"),
     "a membership test": ("undecided", "trust_members"),
     "a forgetting test": ("undecided",),
     "an order test": ("undecided",),
@@ -71,6 +76,8 @@ _EXAMPLES = {
 def subject_of(given: object) -> Subject:
     """What is to be judged; an audit, unless a result or a file says that it is something else.
 
+    Exposures are judged as the audit that they make.
+
     An InputError of one attack alone, or of scores, which lack the checks of a survey.
     """
     if isinstance(given, AttackScores | Evaluation | RiskScores):
@@ -80,6 +87,8 @@ def subject_of(given: object) -> Subject:
             cure="give what canary.survey(target, shadow) returned",
         )
     kind = kind_of(given) if isinstance(given, str | os.PathLike) else None
+    if isinstance(given, Extraction) or kind == extraction.KIND:
+        return "an extraction"
     if isinstance(given, Survey) or kind in SURVEYS:
         return "a membership test"
     if isinstance(given, Forgetting) or kind == forgetting.KIND:

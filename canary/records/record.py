@@ -61,15 +61,17 @@ class Record:
     written : tuple of str
         Fields and properties in the order in which they are written; ``...`` is every field.
         Of what is written, the fields alone are read back.
-    sparse : bool
-        Whether a field that has its default is not written.
+    sparse : bool or tuple of str
+        Whether a field that has its default is not written; or those of which that holds.
     """
 
     _written: ClassVar[_Names] = (...,)
-    _sparse: ClassVar[bool] = False
+    _sparse: ClassVar[bool | tuple[str, ...]] = False
     _cure: ClassVar[str] = _CURE
 
-    def __init_subclass__(cls, *, written: _Names = (...,), sparse: bool = False) -> None:
+    def __init_subclass__(
+        cls, *, written: _Names = (...,), sparse: bool | tuple[str, ...] = False
+    ) -> None:
         super().__init_subclass__()
         cls._written, cls._sparse = written, sparse
 
@@ -285,6 +287,8 @@ def _overrides(kind: Any) -> tuple[dict[str, Any], _Names]:
         of_file = name == "file" and issubclass(kind, Document)
         if name not in written and (... not in written or of_file):
             special[name] = override(omit=True)
+        elif issubclass(kind, Record) and isinstance(kind._sparse, tuple) and name in kind._sparse:
+            special[name] = override(omit_if_default=True)
         elif hints[name] != plain[name]:  # cattrs reads dataclasses without extras
             special[name] = override(
                 struct_hook=_CONVERTER.get_structure_hook(hints[name]),
@@ -313,7 +317,7 @@ def _read_dataclass(kind: Any) -> Callable[[Any, Any], Any]:
 @_CONVERTER.register_unstructure_hook_factory(_is_dataclass)
 def _write_dataclass(kind: Any) -> Callable[[Any], dict[str, Any]]:
     special, written = _overrides(kind)
-    sparse = issubclass(kind, Record) and kind._sparse
+    sparse = issubclass(kind, Record) and kind._sparse is True
     write = make_dict_unstructure_fn(kind, _CONVERTER, _cattrs_omit_if_default=sparse, **special)
     if written == (...,):
         return write

@@ -62,8 +62,8 @@ def write_annex(
     Parameters
     ----------
     results : sequence
-        Audits, verdicts of `canary.check` on audits, membership or forgetting tests; or the files
-        that commands wrote of them.
+        Audits, exposures, extractions, samples, membership or forgetting tests, and verdicts of
+        `canary.check` on them; or the files that commands wrote of them.
     path : path-like
         The file to write, ``.md`` or ``.html``; readable by its owner only.
     model_name, corpus_name, auditor : str, optional

@@ -1,4 +1,4 @@
-"""The reports of one audit, and of one extraction by itself, with no secret in them."""
+"""The report of one audit, with no secret in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from canary.audits.audit_result import Audit
-from canary.audits.extraction import Extraction
 from canary.audits.group_medians import shown_median
 from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice, decisions
@@ -17,7 +16,6 @@ from canary.reports.document import (
     Facts,
     Figure,
     Heading,
-    Note,
     Report,
     Span,
     Table,
@@ -28,6 +26,7 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.exposure_figures import exposure_figure, guesses_figure, histogram_figure
+from canary.reports.extraction_report import candidates_of
 from canary.reports.limits import basis_of, learned_copies, listed, planting
 from canary.reports.recovery import counts, cut_searches, learned_unfound, recovered
 from canary.reports.sentences import (
@@ -54,7 +53,6 @@ from canary.reports.wording import (
 from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import (
     bits,
-    bits_between,
     bits_or_bound,
     copies,
     count,
@@ -276,7 +274,7 @@ def extraction(audit: Audit) -> Iterator[Block]:
             yield Heading(prose("`{format}`", format=searched.masked))
         yield extraction_sentence(audit, searched)
         yield prose("`{command}`", command=extract_command(audit, searched))
-        yield from _extracted(searched)
+        yield from candidates_of(searched, named={c.id for c in audit.injected})
 
 
 @section(Audit, "How this was computed", specialist=True)
@@ -337,51 +335,3 @@ def _values(audit: Audit) -> dict[str, Any]:
         "rejected": any(fit and fit.rejected for fit in fits),
         "beyond": any((e.bits or 0.0) > e.space_bits for e in estimates),
     }
-
-
-@report_of.register
-def extraction_report(extraction: Extraction) -> Report:
-    """What there is to say about an extraction by itself; no fill is in it."""
-    name = str(extraction.model.get("name") or "")
-    return Report(
-        title=f"Extraction from {called(name, 'a language model')}",
-        label="The most likely candidates" if extraction.candidates else "Nothing was extracted",
-        sentences=[f"{extraction.verdict()}."],
-        notes=extraction.notes,
-        sections=sections_of(extraction),
-    )
-
-
-@section(Extraction, "What could be extracted")
-def extracted(extraction: Extraction) -> Iterator[Block]:
-    """The candidates without their secrets."""
-    yield prose("`{format}`", format=extraction.masked)
-    yield from _extracted(extraction)
-    if extraction.completions:
-        yield extraction.completed()
-
-
-@section(Extraction, "How it was searched", specialist=True)
-def searched(extraction: Extraction) -> Iterator[Block]:
-    """The model and the settings."""
-    yield from run_blocks(extraction.model, extraction.settings)
-
-
-def _extracted(extraction: Extraction) -> Iterator[Block]:
-    if not extraction.candidates:
-        return
-    columns = ("Place", "Canary", "Log-perplexity\n(bits)", "Exposure\n(bits)", "Proven")
-    rows = [
-        (
-            *(str(place), c.canary or "none of the set", f"{c.px_bits:.2f}"),
-            bits_between(c.exposure_lower_bits, c.exposure_upper_bits),
-            "yes" if c.proven else "no",
-            count(c.found_after),
-        )
-        for place, c in enumerate(extraction.candidates[:_MOST_ROWS], 1)
-    ]
-    yield from folded(
-        Table("Candidates that were extracted", (*columns, "Found after\nqueries"), rows)
-    )
-    if (more := len(extraction.candidates) - _MOST_ROWS) > 0:
-        yield Note(f"{more} more are in the audit's numbers.")

@@ -17,7 +17,8 @@ from canary.reports.document import Block, Figure, Report, Section, Text
 from canary.statistics.numbers import Shown
 
 _HOMES = {
-    "audit_report": ("Audit", "Extraction"),
+    "audit_report": ("Audit",),
+    "extraction_report": ("Extraction",),
     "comparison_report": ("Comparison",),
     "forgetting_report": ("Forgetting",),
     "history_report": ("History",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from canary.audits.audit_result import Audit
 from canary.reports.document import UNKNOWN, Report, Table, Text
@@ -51,7 +51,8 @@ class Evidence:
     """A result and all that a card or an annex says of it.
 
     `source` is the file that it was read from, with its SHA-256, in words. `own_name` is what the
-    result calls its model, before another name was given.
+    result calls its model, before another name was given. `secrets` says what kind of secrets a
+    test without an audit is about, if any.
     """
 
     report: Report
@@ -62,11 +63,12 @@ class Evidence:
     source: str = ""
     audits: tuple[Audit, ...] = ()
     own_name: str = ""
+    secrets: Literal["planted", "found", ""] = "planted"
 
     @property
     def natural(self) -> bool:
         """Whether it is about secrets that were found, and not drawn."""
-        return any(audit.natural for audit in self.audits)
+        return self.secrets == "found" or any(audit.natural for audit in self.audits)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -85,7 +87,7 @@ def kinds_of(tests: Sequence[Evidence]) -> dict[str, bool]:
         "membership": any("membership" in some for some in threats),
         "forgetting": not all(threats),
     }
-    planted = any(not test.natural and "regurgitation" in trial.threats
+    planted = any(test.secrets and not test.natural and "regurgitation" in trial.threats
                   for test in tests for trial in test.trials)  # fmt: skip
     return {**there, "planted": planted, **{f"no_{kind}": not any_ for kind, any_ in there.items()}}
 

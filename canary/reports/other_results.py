@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from canary.audits.audit_result import by_copies
 from canary.audits.exposure_result import Exposures
 from canary.audits.extraction import Extraction
+from canary.audits.group_medians import shown_medians
 from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
 from canary.errors import InputError
@@ -23,12 +26,34 @@ from canary.membership.counterfactual import Counterfactual
 from canary.membership.many import ManyScores
 from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores
-from canary.reports.builders import PlotOptions, figure_of
-from canary.reports.document import Axis, Block, Figure, Mark, Panel, Report, Section, Table, mark
+from canary.reports.builders import PlotOptions, figure_of, report_of
+from canary.reports.document import (
+    Axis,
+    Block,
+    Figure,
+    Mark,
+    Panel,
+    Report,
+    Section,
+    Table,
+    mark,
+    said,
+)
 from canary.reports.exposure_figures import colour_of_copies, group_marks, places_of
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, dots, line, steps
+from canary.reports.wording import (
+    EXPOSURE_COLUMNS,
+    about_of,
+    called,
+    ended,
+    exposure_cells,
+    folded,
+    interval_of,
+    run_blocks,
+)
 from canary.signals.signal_table import SignalTable
-from canary.statistics.numbers import Shown, count, plural
+from canary.statistics.numbers import Shown, bits_or_bound, count, plural
+from canary.statistics.numbers import copies as times
 
 _MOST_ROWS = 200
 _MOST_BARS = 30
@@ -52,6 +77,40 @@ def any_report(result: Shown, **_: Any) -> Report:
         sentences=[first],
         notes=[other.strip() for other in others],
         sections=[Section("numbers", "Numbers", blocks)],
+    )
+
+
+@report_of.register
+def exposures_report(found: Exposures) -> Report:
+    """Exposures by number of copies, and those of each canary; no limit was set."""
+    groups = by_copies(found)
+    medians = shown_medians({n: [c.exposure for c in group] for n, group in groups.items()})
+    said_of = [
+        f"{medians[n]} for {plural(len(group), 'secret')} "
+        + (f"that appeared {times(n)}" if n else "never planted")
+        for n, group in sorted(groups.items(), reverse=True)
+    ]
+    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
+    by_number = Table("Exposure in bits by number of copies", EXPOSURE_COLUMNS, rows)
+    each = [
+        (c.id, count(c.repetitions), bits_or_bound(c.exposure), interval_of(c.exposure))
+        for c in found
+    ]
+    columns = ("Canary", "Copies", "Exposure\n(bits)", "Interval\n(bits)")
+    every = [*folded(Table("Canaries", columns, each))]
+    how = [*run_blocks(found.model, found.settings)]
+    return Report(
+        title=f"Exposure of canaries under {called(found.model_name, 'a language model')}",
+        label=f"The exposure of {plural(len(found), 'canary', 'canaries')}",
+        sentences=[f"Median exposure: {', '.join(said_of)}.", *said("exposures.meaning")],
+        about=about_of(found) | {"Limit": "none was set"},
+        notes=ended(found.notes),
+        actions=said("exposures.actions"),
+        outcome=[replace(exposures_figure(found, PlotOptions()), table=by_number)],
+        sections=[
+            Section("canaries", "Every canary", every, specialist=True),
+            Section("how", "How it was measured", how, specialist=True),
+        ],
     )
 
 

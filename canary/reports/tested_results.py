@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from canary.audits.audit_result import Audit
+from canary.audits.exposure_result import Exposures, audit_of
+from canary.audits.extraction import Extraction
 from canary.audits.group_medians import median_bits
 from canary.audits.history import KIND as HISTORY
 from canary.audits.history import History
@@ -23,6 +25,7 @@ from canary.gate.check_result import Part, percent, read_part
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
 from canary.gate.verdict import SCHEMA, Finding, Outcome, Verdict
+from canary.passages.sampled import Sampled
 from canary.records.about import Named
 from canary.records.versioned_json import digest_of, kind_of, load_document
 from canary.reports.builders import report_of
@@ -30,7 +33,7 @@ from canary.reports.document import said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.limits import limit_words
 from canary.reports.recovery import recovered, searched, table
-from canary.reports.saved_tests import saved_test
+from canary.reports.searched_tests import other_test
 from canary.reports.wording import about_of, in_words
 from canary.statistics.numbers import copies, count, plural
 
@@ -42,10 +45,10 @@ def read_evidence(
     corpus: str | None = None,
     auditor: str | None = None,
 ) -> list[Evidence]:
-    """The tests in some results: audits, membership and forgetting tests, verdicts; or their files.
+    """The tests in some results: audits, what was extracted or sampled, other tests, verdicts.
 
-    A verdict adds its limit to the results that it judged. The names replace those that a result
-    has.
+    Results may be files. A verdict adds its limit to the results that it judged. The names replace
+    those that a result has.
 
     Raises
     ------
@@ -76,17 +79,19 @@ def read_evidence(
             waiting = [*getattr(result, "audits", ()), *waiting]
             continue
         subject = subject_of(result)
-        if subject in ("an order test", "a test of passages", "samples of a server"):
+        if subject in ("an order test", "a test of passages"):
             raise InputError(f"is {subject}, which has a report of its own", cure=cure,
                              where=place)  # fmt: skip
-        if subject == "an audit" and place:
-            result = Audit.load(place)
+        loaders = {"an audit": audit_of, "an extraction": Extraction.load,
+                   "samples of a server": Sampled.load}  # fmt: skip
+        if subject in loaders and (place or isinstance(result, Exposures)):
+            result = loaders[subject](result)
         own = result.model_name if isinstance(result, Named) else ""
         if isinstance(result, Named):
             result = result.named(**names)
         elif not place:
             raise InputError(f"a value of the type {type(result).__name__} is no test", cure=cure)
-        test = _audited(result) if isinstance(result, Audit) else saved_test(result)
+        test = _audited(result) if isinstance(result, Audit) else other_test(result)
         known = {"Model": model, "Training data": corpus, "Tested by": auditor}
         about = {**test.about, **{name: value for name, value in known.items() if value}}
         source = _source(Path(place)) if place else ""

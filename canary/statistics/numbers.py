@@ -58,6 +58,17 @@ def count(number: int) -> str:
     return f"{number:,}" if number < 10**15 else f"about {_power(math.log10(number))}"
 
 
+def short_count(number: int) -> str:
+    """``9,000,000``, ``3.44 trillion``, ``1.2 × 10¹⁵``: three digits from a billion on."""
+    if number < 10**9:
+        return count(number)
+    if number >= 10**15:
+        tens = math.floor(math.log10(number))
+        return f"{number / 10**tens:.3g} × {_power(tens)}"
+    size, word = next((size, word) for size, word in _WORDS if number >= size)
+    return f"{number / size:.3g} {word}"
+
+
 def plural(number: int, singular: str, many: str = "") -> str:
     """``1 canary``, ``16 canaries``."""
     return f"{count(number)} {singular if number == 1 else many or singular + 's'}"

@@ -63,7 +63,7 @@ def test_nothing_extracted_is_proven():
 
 
 def test_what_is_said_claims_no_proof():
-    from canary.cli.model_commands import proof_sentence
+    from canary.cli.extract_command import proof_sentence
 
     nothing = extract(model(), FORMAT, budget=1)
     assert not nothing.proven

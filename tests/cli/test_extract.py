@@ -27,7 +27,7 @@ def test_stdout_shows_the_result_and_stderr_no_candidate(command, model):
     assert shown.code == 0
     lines = shown.out.splitlines()
     assert lines[0].split() == [
-        *("place", "Px,", "bits", "exposure,", "bits", "proven"),
+        *("place", "Px,", "bits", "exposure,", "bits", "order", "proven"),
         *("queries", "candidate"),
     ]
     assert max(map(len, lines[:5])) <= 80

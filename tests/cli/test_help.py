@@ -18,6 +18,7 @@ from canary.cli import (
     before_training,
     check_command,
     corpus_contents,
+    extract_command,
     membership_commands,
     model_commands,
     order_command,
@@ -65,7 +66,7 @@ SHARED = [
     (model_commands.audit, audit),
     (model_commands.exposure, exposure),
     (model_commands.score, score_file),
-    (model_commands.extract, extract),
+    (extract_command.extract, extract),
     (before_training.generate, generate),
     (before_training.inject, inject_file),
     (before_training.verify, verify),
@@ -162,7 +163,7 @@ def test_defaults_are_those_of_the_functions(cli, api):
     ours, theirs = (inspect.signature(f).parameters for f in (cli, api))
     shared = (ours.keys() & theirs.keys()) - {"model", "corpus", "formats", "format"}
     shared -= {"target", "shadow", "calibration", "members", "nonmembers"}
-    shared -= {"canaries"} if cli not in (model_commands.extract, check_command.check) else set()
+    shared -= {"canaries"} if cli not in (extract_command.extract, check_command.check) else set()
     assert shared
     for name in shared:
         default = ours[name].default
@@ -182,7 +183,7 @@ def test_choices_are_those_of_the_functions(command):
         *first, last = method_names(p_values=audited)
         assert f"measured:{','.join(first)}or{last}.autoenumerates" in shown
     for cli, name, choices in (
-        (model_commands.extract, "stop", STOPS),
+        (extract_command.extract, "stop", STOPS),
         (result_commands.plot, "kind", get_args(Kind)),
         (check_command.check, "statistic", get_args(Statistic)),
         (check_command.check, "undecided", get_args(Policy)),

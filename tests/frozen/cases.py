@@ -110,6 +110,9 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("extract", *TABLE, SECRET, *KNOWN, *NONE, "--top", "5", "--json"),
         ("extract", *TABLE, SECRET, *NONE, "--budget", "9"),
         ("extract", *TABLE, SECRET, *NONE, "--stop", "paper", "--known", "1"),
+        ("extract", *TABLE, SECRET, *KNOWN, *NONE, "--top", "5", "--out", "out"),
+        ("check", "out/extraction.json", "--no-extraction"),
+        ("report", "out/extraction.json", "--annex", "annex.md"),
     ],
     "check": [
         audit("--method", "rank", *NONE),

@@ -16,7 +16,7 @@ from small_models import build
 import canary
 from canary.audits.auditing import exposure_with
 from canary.audits.question import AuditOptions
-from canary.cli.model_commands import proof_sentence
+from canary.cli.extract_command import proof_sentence
 from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
 from canary.models.served.client import in_parallel
@@ -162,12 +162,13 @@ def test_exposures_that_no_request_is_left_for_are_bounds_that_hold(tmp_path):
             model = load_served(
                 server, tmp_path, top_k=45, max_requests=handshake + more, in_flight=1
             )
-            results, notes, _ = exposure_with(model, canaries, shown)
+            results = exposure_with(model, canaries, shown)
             for found in results:
                 interval = found.exposure
                 assert interval.lower_bits <= truth[found.id].bits + 1e-9
                 assert truth[found.id].bits <= interval.upper_bits + 1e-9
-            told.append((sum(c.exposure.rank is not None for c in results), " ".join(notes)))
+            exact = sum(c.exposure.rank is not None for c in results)
+            told.append((exact, " ".join(results.notes)))
         assert told[0][0] == 0
         assert "0 of 6 canaries of abc ••• are ranked exactly. The search ended" in told[0][1]
         assert "the same command continues it" in told[0][1]

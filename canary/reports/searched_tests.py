@@ -1,0 +1,102 @@
+"""What a card or an annex says of extractions and of samples: no secret, and no text."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from canary.audits.extraction import Extraction
+from canary.passages.sampled import Sampled
+from canary.records.versioned_json import digest_of
+from canary.reports.builders import report_of
+from canary.reports.document import Figure, Table, said_in_one
+from canary.reports.evidence import Evidence, Metric, Trial
+from canary.reports.extraction_report import leads, planted_in
+from canary.reports.saved_tests import saved_test
+from canary.reports.wording import about_of, in_words
+from canary.statistics.numbers import count
+
+
+def other_test(result: Any) -> Evidence:
+    """Of a result that is no audit, or of the file of a membership or forgetting test."""
+    if isinstance(result, Extraction):
+        return _extracted(result.hidden())
+    return _sampled(result) if isinstance(result, Sampled) else saved_test(result)
+
+
+def _extracted(found: Extraction) -> Evidence:
+    made, planted = report_of(found), planted_in(found)
+    served = found.model.get("device") == "served"
+    out = sum(c.canary in planted for c in found.candidates)
+    method = said_in_one(
+        "trial.extract.method",
+        queries=found.queries,
+        top=found.top,
+        size=count(found.space_size),
+        known=planted,
+        planted=len(planted),
+        unknown=not planted,
+    )
+    said_of = leads(found, planted) if found.candidates else f"{found.verdict().capitalize()}."
+    trial = Trial(
+        "Extraction: a search that does not know the secrets",
+        ("extraction", "regurgitation", *(("queries",) if served else ())),
+        "Secrets of the training data" if found.natural else "Planted secrets",
+        method,
+        said_in_one("trial.audit.access", served=served),
+        [said_of],
+        metrics=[
+            Metric("search_found", f"Secrets among the first {found.top} guesses of a search", out)
+        ]
+        if planted
+        else [],
+    )
+    facts = {"fingerprint": found.model, "versions": found.settings}
+    return Evidence(
+        made,
+        about_of(found),
+        [trial],
+        in_words({name: of[name] for name, of in facts.items() if name in of}),
+        digest_of(found.to_dict()),
+        secrets="found" if found.natural else "planted" if planted else "",
+    )
+
+
+def _sampled(found: Sampled) -> Evidence:
+    made, share = report_of(found), found.came_out().texts
+    natural = bool(found.settings.get("natural"))
+    planted: Literal["planted", "found", ""] = (
+        "found" if natural else "planted" if found.planted else ""
+    )
+    figures = [block.table for block in made.outcome if isinstance(block, Figure)]
+    tables = [block for block in (*figures, *made.brief) if isinstance(block, Table)]
+    what = "Secrets" if found.planted else "Passages"
+    ends = {"lower": share.lower, "upper": share.upper, "confidence": share.confidence}
+    trial = Trial(
+        "Sampling: what the model writes when it is asked",
+        ("extraction", "queries", "regurgitation"),
+        {"planted": "Planted secrets", "found": "Secrets of the training data"}.get(
+            planted, "Texts of the training data"
+        ),
+        said_in_one(
+            "trial.sample.method",
+            secrets=found.planted,
+            passages=not found.planted,
+            number=share.windows,
+            samples=found.samples,
+        ),
+        said_in_one("trial.sample.access"),
+        made.sentences,
+        tables,
+        [
+            Metric(
+                "samples_came_out",
+                f"{what} that came out word for word",
+                round(share.value, 6),
+                {name: round(end, 6) for name, end in ends.items()},
+            )
+        ],
+    )
+    versions = {"versions": found.settings["versions"]} if "versions" in found.settings else {}
+    digest = digest_of(found.to_dict())
+    made_with = in_words(versions)
+    return Evidence(made, about_of(found), [trial], made_with, digest, secrets=planted)
