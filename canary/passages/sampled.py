@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,7 @@ from canary.records.about import About, Named
 from canary.records.record import Document, Record
 from canary.statistics.clustered import Counts
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import plural, probability
+from canary.statistics.numbers import count, plural, probability
 from canary.statistics.shares import clopper_pearson
 
 KIND, SCHEMA = "canary samples", 1
@@ -88,7 +88,14 @@ class Chance(Record):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
+class Sampled(
+    Repeated,
+    Named,
+    Document,
+    kind=KIND,
+    schema=SCHEMA,
+    sparse=("prompts", "forms", "seconds"),
+):
     """What came out of a server that only writes text; see `canary.passages.sampling.sample`.
 
     Parameters
@@ -115,6 +122,12 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
         What the answers after texts are like; None in older files.
     likeness : Likeness
         How the texts compare with the controls.
+    prompts : int
+        How many prefixes there are, each with `samples` answers; 0 in older files.
+    forms : mapping of str to tuple of str
+        Of planted secrets of several formats: what each looks like, and the names of its secrets.
+    seconds : float
+        What the last run took; 0 in older files.
     """
 
     texts: Sought
@@ -129,6 +142,9 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
     looks: int = 1
     answers: Answers | None = None
     likeness: Likeness = field(default=Likeness(), repr=False)
+    prompts: int = 0
+    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    seconds: float = field(default=0.0, compare=False)
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -245,15 +261,33 @@ class Sampled(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
             return [whole] if self.planted else [whole, near]
         return [whole, near, Way("near-verbatim recall", part, "recall", self.recall())]
 
+    @property
+    def asked(self) -> str:
+        """``400 answers (200 for each format)``: how many answers there are."""
+        if not self.planted or self.prompts < 2:
+            return plural(self.samples, "answer")
+        each = "format" if self.prompts == len(self.forms) else f"of {self.prompts} beginnings"
+        whole = plural(self.samples * self.prompts, "answer")
+        return f"{whole} ({count(self.samples)} for each {each})"
+
+    def by_form(self) -> dict[str, tuple[int, int]]:
+        """Of planted secrets of several formats, how many came out and how many there are."""
+        hits = dict(zip(self.texts.names, self.texts.hits, strict=True)) if self.planted else {}
+        groups = {form: [hits[n] for n in names if n in hits] for form, names in self.forms.items()}
+        return {form: (sum(n > 0 for n in mine), len(mine)) for form, mine in groups.items()}
+
     def summary(self) -> str:
         """A few lines for a terminal."""
         line = f"came out word for word in {plural(self.samples, 'sample')}"
         if not self.planted:
             return self._summary(f"{line} of each")
         found = self.came_out().texts
-        line = f"{found.hits} of {plural(found.windows, 'planted secret')} {line}"
+        line = (
+            f"{found.hits} of {plural(found.windows, 'planted secret')} came out word for word in "
+        )
         chance = f" (p = {probability(self.chance.p_value)})" if self.chance else ""
-        return "\n".join([line + chance, *self.notes])
+        forms = [f"{form}: {out} of {of} came out" for form, (out, of) in self.by_form().items()]
+        return "\n".join([line + self.asked + chance, *forms, *self.notes])
 
     def _table(self) -> list[dict[str, Any]]:
         """A row for each window or secret."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -168,7 +169,7 @@ def sample(
     if limit is not None:
         looks = sorted({-(-drawn // 2**at) for at in range(_LOOKS)})
     _announce(endpoint, looks, len(prompts), 0 if parts is None else finished_pieces(Path(parts)))
-    writer = Writer(endpoint, temperature=temperature, chat=chat)
+    began, writer = time.perf_counter(), Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
         "samples": drawn, "temperature": temperature, "chat": chat, "prefix": prefix,
         "suffix": suffix, "near": share, "max_tokens": max_tokens, "seed": seed,
@@ -200,7 +201,13 @@ def sample(
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
             answers=plan.answers(tally, samples * len(prompts)),
-        )
+            prompts=len(prompts),
+            forms={} if canaries is None or len(canaries.formats) < 2 else {
+                form.masked: tuple(c.id for c in canaries if c.format == at)
+                for at, form in enumerate(canaries.formats)
+            },
+            seconds=time.perf_counter() - began,
+        )  # fmt: skip
 
     with ExitStack() as held:
         series = None

@@ -35,7 +35,7 @@ from canary.reports.verbatim_report import (
 )
 from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
-from canary.statistics.numbers import count, plural, probability
+from canary.statistics.numbers import count, duration, plural, probability
 
 
 @report_of.register
@@ -67,7 +67,7 @@ def samples_report(result: Sampled) -> Report:
             sentence(
                 f"samples.{key}", hits=texts.hits, windows=texts.windows,
                 secrets=plural(texts.windows, "secret" if natural else "planted secret"),
-                documents=texts.documents, samples=result.samples,
+                documents=texts.documents, samples=result.samples, asked=result.asked,
                 upper=f"{100 * result.interval(0)[1]:.2g} %", ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
             ),
@@ -97,7 +97,7 @@ def samples_report(result: Sampled) -> Report:
         unsaid=said("samples.unsaid"),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
-        brief=[] if result.planted else [_rates(result)],
+        brief=[*_by_form(result), *([] if result.planted else [_rates(result)]), _cost(result)],
     )  # fmt: skip
 
 
@@ -113,7 +113,8 @@ def _key(result: Sampled) -> str:
 
 @section(Sampled, "How much came out")
 def shares(result: Sampled) -> Iterator[Block]:
-    """Of texts: word for word and nearly."""
+    """Of secrets by format; of texts word for word and nearly."""
+    yield from _by_form(result)
     if not result.planted:
         yield _rates(result)
         yield from said("samples.rates")
@@ -144,7 +145,9 @@ def _counts(result: Sampled) -> str:
 
 def _by_copies_said(result: Sampled) -> Iterator[str]:
     if result.planted and result.came_out().texts.hits:
-        yield sentence("samples.copies", counts=_counts(result))
+        forms = [f"{count(out)} of {count(of)} of {form}"
+                 for form, (out, of) in result.by_form().items()]  # fmt: skip
+        yield sentence("samples.copies", counts=_counts(result), forms=", ".join(forms))
 
 
 def _by_copies(result: Sampled) -> Table:
@@ -155,6 +158,20 @@ def _by_copies(result: Sampled) -> Table:
         rows.append([name, count(len(hits)), found, _ends(result, max(hits))])
     columns = ["Copies", "Secrets", "Came out", "The most frequent of them"]
     return Table("Secrets that came out", columns, rows)
+
+
+def _by_form(result: Sampled) -> Iterator[Table]:
+    """Of secrets of several formats, which of them came out."""
+    if found := result.by_form():
+        rows = [(form, count(of), count(out)) for form, (out, of) in found.items()]
+        yield Table("Secrets that came out, by format", ("Format", "Secrets", "Came out"), rows)
+
+
+def _cost(result: Sampled) -> str:
+    """What it took: requests, and the time of the last run."""
+    sent = plural(int(result.model.get("requests", result.samples * result.prompts)), "request")
+    time = f", {duration(result.seconds)} in the last run" if result.seconds else ""
+    return f"Cost: {sent} (checks of the server included){time}."
 
 
 def _secret_by_secret(result: Sampled) -> Table:
@@ -184,6 +201,8 @@ def how(result: Sampled) -> Iterator[Block]:
     given = result.settings
     facts = {
         "Samples after each prefix": count(result.samples),
+        **({"Prefixes": count(result.prompts)} if result.prompts else {}),
+        "Cost": _cost(result).removeprefix("Cost: ").removesuffix("."),
         "Temperature": f"{given['temperature']:g}",
         "Seed": str(given["seed"]),
         "Longest answer (tokens)": str(given["max_tokens"] or "as needed"),

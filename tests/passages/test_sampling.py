@@ -14,6 +14,8 @@ from canary.passages.sampled import Sampled
 from canary.passages.sampling import sample
 from canary.passages.targets import repeated
 from canary.passages.verbatim import verbatim
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
 
 SECRET = canary.generate("pin is {digit:1}", repetitions=[4], per_repetition=3, controls=3, seed=1)
 
@@ -84,6 +86,26 @@ def test_secrets_are_found_wherever_an_answer_has_them(chat):
     with pytest.raises(ValueError, match="more hits than samples"):
         Sampled.from_dict(found.to_dict() | {"samples": 2})
     assert Sampled.from_dict(found.to_dict()) == found
+
+
+def test_two_formats_are_told_apart_and_all_answers_are_counted():
+    both = [canary.Format("pin is {digit:4}"), canary.Format("key is {hex:6}")]
+    secrets = canary.generate(both, repetitions=[4], per_repetition=4, controls=2, seed=0)
+    first = next(c for c in secrets.injected if c.format == 0)
+    with FakeServer(build("table"), fault=words(lambda n: f"{first.fill} {n}")) as server:
+        found = drawn_of(server, canaries=secrets, samples=9)
+    pins, keys = (sum(c.format == at for c in secrets.injected) for at in (0, 1))
+    assert found.by_form() == {"pin is ••••": (1, pins), "key is ••••••": (0, keys)}
+    assert found.asked == "18 answers (9 for each format)"
+    assert "pin is ••••: 1 of" in found.summary()
+    assert found.seconds > 0
+    assert Sampled.from_dict(found.to_dict()) == found
+    made = report_of(found)
+    assert "18 answers (9 for each format)" in words_of(made.sentences[0])
+    assert f"1 of {pins} of pin is ••••, 0 of {keys} of key is ••••••" in words_of(
+        made.sentences[1]
+    )
+    assert str(made.brief[-1]).startswith(f"Cost: {found.model['requests']} requests")
 
 
 def test_chance_counts_every_place_of_an_answer_as_a_guess():
