@@ -156,7 +156,8 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     if surest is None:
         return [average, who]
     if surest.beats_guessing:
-        return [surest_sentence(surest, kind, "sure"), who]
+        targets = len(getattr(survey, "targets", (0,)))
+        return [surest_sentence(surest, kind, "sure", targets=targets), who]
     how = "average" if surest.shows else "open"
     return [average, f"{surest_sentence(surest, kind, how)} {who}"]
 
@@ -177,28 +178,39 @@ def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
 
 def named(attack: str) -> str:
     """An attack in a sentence: its name, and in brackets what it reads."""
-    reads = said("attack.reads", **_flags(attack))
-    return " ".join([_quoted(attack), *(f"({words_of(words)})" for words in reads)])
+    return " ".join([_quoted(attack), *(f"({words})" for words in [reads_of(attack)] if words)])
 
 
-def _flags(attack: str) -> dict[str, bool]:
+def _looked_at(attacks: Sequence[str]) -> str:
+    """What some attacks look at, those that look at the same together."""
+    known: dict[str, list[str]] = {}
+    for attack in attacks:
+        known.setdefault(reads_of(attack), []).append(_quoted(attack))
+    known.pop("", None)
+    return "; ".join(f"{', '.join(names)}: {words}" for words, names in known.items())
+
+
+def reads_of(attack: str) -> str:
+    """What an attack looks at, in plain words; nothing for one that is not known."""
     base = attack.removesuffix("-one-threshold").replace("-", "_").replace("+", "")
-    return {base: True, "models": base in ("R", "D", "L") or base.startswith(("lira", "rmia"))}
+    models = base in ("R", "D", "L") or base.startswith(("lira", "rmia"))
+    return " ".join(map(words_of, said("attack.reads", **{base: True, "models": models})))
 
 
 def _quoted(attack: str) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{attack}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def surest_sentence(surest: Surest, kind: str, how: str) -> str:
+def surest_sentence(surest: Surest, kind: str, how: str, *, targets: int = 1) -> str:
     """How many members the surest guesses find, and how many guessing finds.
 
     `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
-    are too few to show it.
+    are too few to show it. It is a mean over `targets`.
     """
     tpr, others = surest.tpr, _others(kind)
     return sentence(
         "survey.surest", **{how: True}, chance=how in ("average", "calm"),
+        several=how == "sure" and targets > 1, targets=targets,
         some=in_people(tpr.value), what=f"training {others}",
         others=others, one=f"training {_one(kind)}", rarely=rarely(surest.fpr, others),
         rate=in_people(surest.fpr).lower().removeprefix("about "),
@@ -283,6 +295,8 @@ def found_blocks(
     of attacks.
     """
     surest, beside = survey.surest(), others or {}
+    if survey.outcome() == "identified" and surest is not None and not surest.beats_guessing:
+        surest = None  # the answer is the average then
     reached = []
     for one in survey.attacked:
         mean = survey.average_of(one, survey.confidence)
@@ -299,11 +313,7 @@ def found_blocks(
         "survey.reached", confidence=percent_of(survey.confidence, digits=None),
         attacks=len(survey.attacked), several=len(survey.attacked) > 1,
         undrawn=", ".join(one.name for one in undrawn),
-        letters="; ".join(
-            f"{one.name} reads {sentence('attack.reads', **_flags(one.name))}"
-            for one in reached
-            if one.name in ("P", "S", "R")
-        ),
+        reads=_looked_at([one.name for one in reached if one.attack]),
         empty=", ".join(one.name for one in reached if not one.found.value), words=beside,
         surest=surest, what=f"training {_others(kind)}",
         rarely="" if fpr is None else rarely(fpr, _others(kind)),

@@ -84,7 +84,7 @@ def audit_report(audit: Audit) -> Report:
         label="Nothing was found, but nobody has shown that the secrets were there"
         if unread and kind
         else judged.label,
-        tone="" if unread else judged.verdict.replace(" ", "-"),
+        tone="undecided" if unread else judged.verdict.replace(" ", "-"),
         about={**about_of(audit), "Limit": "none was set"},
         sentences=[box],
         basis=basis_of(audit) if judged.verdict == "not found" else "",

@@ -92,7 +92,7 @@ def forgetting_report(result: Forgetting) -> Report:
             sentence(
                 f"forgetting.{kind}",
                 auc=auc and percent_of(auc.value),
-                place=f"{100 * result.rho:.0f} %",
+                place=f"{100 * result.rho:.0f}",
             ),
             *([] if kind == "void" else [level]),
             *(

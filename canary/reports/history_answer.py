@@ -71,7 +71,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     calm = "undecided" if faded else calm
     if limited and not alarm:
         read = learned or faded or history.batches.get("canaries")
-        calm = "undecided" if values["open"] else "not-found" if read else ""
+        calm = "undecided" if values["open"] else "not-found" if read else "undecided"
     groups, least = _lower_ends(history, last)
     medians = {n: median_bits(group) for n, group in groups.items()}
     # A training is stopped by the lower ends; an estimate may hang on one draw.

@@ -219,8 +219,10 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         name = f"limit: {f'{limit:g} bits' if skew_normal else asked}"
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told = []
+    banded = max(lines, key=lambda group: group.medians[-1:])
     for group in lines:
-        marks += _line_marks(group, colour_of_copies(group.copies, [g.copies for g in lines]), most)
+        colour = colour_of_copies(group.copies, [g.copies for g in lines])
+        marks += _line_marks(group, colour, most, band=group is banded)
         if group.steps:
             medians = list(map(bound_or_bits, group.medians, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
@@ -311,10 +313,11 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     return lines
 
 
-def _line_marks(group: GroupLine, colour: str, top: float) -> Iterator[Mark]:
+def _line_marks(group: GroupLine, colour: str, top: float, *, band: bool) -> Iterator[Mark]:
     style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
     between = group.steps, group.least, group.most
-    yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
+    if band:
+        yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
     yield line(group.steps, group.medians, colour, 1.8, **style)
     if len(group.steps) > _MOST_MARKERS:
         return

@@ -26,13 +26,14 @@ def label_of(verdict: Verdict) -> str:
     """The outcome in a few words, with the condition of a pass that nothing but a claim shows."""
     reason, kind = verdict.reason, planting_of(verdict)
     if verdict.outcome == "passed":
+        weak = stricter(verdict)
         if verdict.audits and kind == "claimed":
             return "Passed, if the planted secrets were in the training data"
         if verdict.audits and kind == "checked":
             return "Passed, if the model was trained on the data that was checked"
         if kind == "shown" and (sure := _sure_of(verdict)):
             return f"Passed, but sure only for the secrets that appeared {sure}"
-        return "Passed: within the limit that was set"
+        return f"Passed: within the limit that was set{', which is weak' if weak else ''}"
     if verdict.outcome == "undecided":
         known = {
             "training data": "nothing shows that the model read the secrets",
@@ -83,13 +84,16 @@ def _why_open(reason: Finding) -> str:
 
 
 def tone_of(verdict: Verdict) -> str:
-    """The colour: green only for a pass of a model that is known to have read the secrets."""
+    """The colour: green only for a pass of a model that is known to have read the secrets.
+
+    A pass on a condition, or of a weak limit, has the colour of what is not decided yet.
+    """
     if verdict.outcome == "passed":
         kind = planting_of(verdict)
         unread = kind in ("claimed", "checked", "unknown") or (
             kind == "shown" and _sure_of(verdict)
         )
-        return "" if unread else "not-found"
+        return "undecided" if unread or stricter(verdict) else "not-found"
     return "memorized" if verdict.outcome == "failed" else verdict.outcome
 
 
@@ -163,7 +167,10 @@ def only_some_learned(audit: Audit) -> str:
 
 
 STRICT_BITS, LOOSE_BITS = 4.0, 10.0
-"""Limits to choose from: what chance explains, and what a few tries do not reach."""
+"""Limits to choose from: what chance explains, and what is allowed where tries are stopped."""
+
+_FEW_GUESSES = 1_000
+"""So many are tried at once."""
 
 
 def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
@@ -198,23 +205,34 @@ def choice_of(size: int) -> dict[str, Any]:
 
 def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
     """Which models would pass a limit on the typical secret of each group, in clauses."""
-    outcomes: dict[str, list[str]] = {}
+    known: dict[tuple[str, str], list[str]] = {}
     for name, audit in audits:
         try:
             verdict = forecast(audit, bits)
         except InputError:  # no secret of so small a space can be above it
             return ""
         outcome: str = verdict.outcome
+        left = [f for f in verdict.findings if f.outcome == "undecided"]
+        between = next((ends for f in left if (ends := _between(f, _one_size(verdict)))), "")
         if outcome == "undecided":
-            left = {f.check for f in verdict.findings if f.outcome == "undecided"}
-            few = any(map(takes_more_secrets, verdict.findings))
-            coarse = "coarse" if "exposure" in left else "unsettled"
-            outcome = "before" if left == {"start token"} else "undecided" if few else coarse
-        outcomes.setdefault(outcome, []).append(name)
+            few = any(map(takes_more_secrets, left))
+            coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"
+            before = all(f.check == "start token" for f in left)
+            outcome = "before" if before else "undecided" if few else coarse
+        known.setdefault((outcome, between), []).append(name)
     return ", and ".join(
-        sentence("limit.would", models=" and ".join(names), **{outcome: True})
-        for outcome, names in outcomes.items()
+        sentence("limit.would", models=" and ".join(names), between=between, **{outcome: True})
+        for (outcome, between), names in known.items()
     )
+
+
+def _between(finding: Finding, size: int) -> str:
+    """``, and the typical one may take 4 to 60 guesses``, of a finding on exposure."""
+    if finding.check != "exposure" or not size or finding.lower is None or finding.upper is None:
+        return ""
+    ends = (math.log2(size) - end for end in (finding.upper, finding.lower))
+    low, high = (count(guesses_of(end)) for end in ends)
+    return f", and the typical one may take {low} to {high} guesses"
 
 
 def takes_more_secrets(finding: Finding) -> bool:
@@ -248,12 +266,13 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
             least = count(asked_guesses(size, limit)) if size and check == "exposure" else ""
             typical = "largest" not in verdict.reason.subject
             graded, set_to = least and typical and not bits, limit or 0.0
+            weak = size and _weak(size, set_to)
             shown = "" if limit is None else f"{limit:g}"
             words.append(sentence(
                 f"limit.{check}", limit=shown, one=least, bits=least and not graded, guesses=least,
                 size=count(size), which="typical" if typical else "easiest",
-                strict=graded and set_to <= STRICT_BITS, weak=graded and set_to >= LOOSE_BITS,
-                weaker=graded and STRICT_BITS < set_to < LOOSE_BITS,
+                strict=graded and set_to <= STRICT_BITS, weak=graded and weak,
+                weaker=graded and set_to > STRICT_BITS and not weak,
                 strictly=count(asked_guesses(size, STRICT_BITS)),
             ))  # fmt: skip
     if verdict.left_out:
@@ -264,7 +283,12 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
 def stricter(verdict: Verdict) -> str:
     """The guesses that a strict limit asks for, where the one that was set is weak."""
     size, limit = _one_size(verdict), limit_bits(verdict) or 0.0
-    return count(asked_guesses(size, STRICT_BITS)) if size and limit >= LOOSE_BITS else ""
+    return count(asked_guesses(size, STRICT_BITS)) if size and _weak(size, limit) else ""
+
+
+def _weak(size: int, limit: float) -> bool:
+    """Whether a limit allows what few guesses find, and chance does not explain it."""
+    return limit > STRICT_BITS and asked_guesses(size, limit) <= _FEW_GUESSES
 
 
 def listed(repetitions: Sequence[int]) -> str:

@@ -10,17 +10,22 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from scipy import special
+
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.extraction import Extraction
 from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
-from canary.reports.document import Table, Text, said_in_one, words_of
+from canary.reports.document import Table, Text, said_in_one, sentence, words_of
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL
 from canary.statistics.numbers import copies, count, plural
 
 _MOST_GROUPS = 4
+
+CHANCE_ENDS = (0.025, 0.975)
+"""Between these quantiles is what chance gives in 19 of 20 tests."""
 
 
 @dataclass(frozen=True)
@@ -195,11 +200,13 @@ def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
     if audit.controls:
         found = _recovery(audit.controls, limit_bits)
         p = 1.0 if audit.controls_p is None else audit.controls_p.p_value
+        typical = p > LEVEL and typical_controls(audit)
         yield said_in_one(
             "outcome.controls", number=len(audit.controls), found=len(found.sure),
             some=found.sure, open=found.open, suspect=p <= CONTROLS_LEVEL,
-            usual=audit.controls_p is not None and p > LEVEL,
+            usual=audit.controls_p is not None and p > LEVEL and not typical,
             what="easier to find than the limit" if limit_bits is not None else "found",
+            typical=typical,
         )  # fmt: skip
     if audit.canaries:
         sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
@@ -208,6 +215,23 @@ def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
         limit = limit_bits is not None
         yield said_in_one("outcome.meaning", small=small and not limit,
                           share=not small and not limit, first=words)  # fmt: skip
+
+
+def typical_controls(audit: Audit) -> str:
+    """What the typical control takes, and what chance gives for so few; of one space only.
+
+    The median of `n` uniform ranks has a beta distribution with both parameters ``(n + 1) / 2``.
+    """
+    sizes = {priced.space_size for priced in audit.formats}
+    if len(sizes) > 1 or not audit.controls:
+        return ""
+    (size,), middle = sizes, (len(audit.controls) + 1) / 2
+    ends = (max(end * size, 1.0) for end in special.betaincinv(middle, middle, CHANCE_ENDS))
+    low, high = (count(guesses_of(math.log2(end))) for end in ends)
+    return sentence(
+        "outcome.typical", number=len(audit.controls), low=low, high=high,
+        typical=median_guesses([c.exposure for c in audit.controls]),
+    )  # fmt: skip
 
 
 def first_guesses(audit: Audit) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from canary.passages.extractable import Way, percent_said, share_percent
 from canary.reports.document import Table
 from canary.statistics.clustered import ClusteredShare
-from canary.statistics.numbers import count, probability
+from canary.statistics.numbers import count, plural, probability
 
 _FEW_HITS = 5
 """Of fewer passages that come out a table has only the upper end of their share."""
@@ -27,7 +27,8 @@ def cell(share: ClusteredShare) -> str:
     """Passages that come out, and their share where enough texts show its ends."""
     found = f"{count(share.hits)} of {count(share.windows)}"
     if share.hits < _FEW_HITS:
-        return f"{found} (at most {share_percent(share.upper)})"
+        texts = plural(share.documents, "text")
+        return f"{found} (with so few as {texts}, at most {share_percent(share.upper)})"
     return f"{found}: {percent_said(share)}"
 
 

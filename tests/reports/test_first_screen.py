@@ -325,16 +325,21 @@ def _without_figures(result):
 def test_colour_and_label_are_of_the_limit_alone():
     tones = {case: report_of(JUDGED[case][0]).tone for case in JUDGED}
     assert tones["passed, though learned"] == "not-found"
-    assert tones["passed"] == report_of(CASES["nothing"][0]).tone == ""  # rests on a claim
+    assert tones["passed"] == report_of(CASES["nothing"][0]).tone == "undecided"  # rests on a claim
     assert {tones["broken"], tones["the largest"]} == {"memorized"}
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
     limit = (
         "at least 976,563 guesses of 1,000,000,000 for the typical secret of each number of "
-        "copies (weak: --max-exposure-bits 10; a strict limit of 4 bits asks for "
+        "copies (--max-exposure-bits 10; a strict limit of 4 bits asks for "
         "62,500,000); set by the person who ran the check"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
+    weak = report_of(trusting(exact({0: CHANCE, 4: [8.0] * 12}), max_exposure_bits=20))  # 954
+    assert (weak.tone, weak.label) == (
+        "undecided",
+        "Passed: within the limit that was set, which is weak",
+    )
 
 
 def test_what_was_learned_and_not_found_is_said_to_be_learned():
@@ -347,7 +352,7 @@ def test_what_was_learned_and_not_found_is_said_to_be_learned():
 def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
     _, text, actions = first_screen(LIMIT([exact({0: CHANCE, 4: [12.0, 12.0, 8.0, 8.1, 12.0]})]))
     assert "So few secrets cannot show on which side it is." in text
-    assert "That takes a new training with more planted secrets" in actions
+    assert "Only a new training with more planted secrets decides" in actions
     assert "repeat the test" not in actions
     _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
     assert "A more exact measurement comes first." in text

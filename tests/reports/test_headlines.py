@@ -238,8 +238,8 @@ CASES = {
     "deletion, not done": (
         lambda: of_deletion(losses(1.0, 2)),
         "Not forgotten",
-        "treat it as not forgotten. On a scale from 0 % (the model that was trained on the data) "
-        "to 100 % (models that never saw it), it is at 10 %. It is closer to the model that was "
+        "treat it as not forgotten. On a scale from 0 (the model that was trained on the data) "
+        "to 100 (models that never saw it), it is at 10. It is closer to the model that was "
         "trained on the data than all 19 models that never saw the data. A model that really "
         "forgot "
         "would be as close in 1 test of 20.",
