@@ -198,7 +198,8 @@ def measured(folder: Path, box: Mailbox, strangers: Sequence[Secret], plan: Plan
     model = canary.load(folder, factory=build)
     rng = random.Random(1)
     for secret in box.secrets[len(rows) :]:
-        others = [s.fill for s in strangers if s.format == secret.format]
+        same = [s.fill for s in strangers if s.format == secret.format]
+        others = [*dict.fromkeys(same)]  # one number can be in several mailboxes
         controls = rng.sample(others, min(4, len(others)))
         bits, *beside = ranked(model, secret, [secret.fill, *controls], plan.nodes)
         options = {"start_token": START, "context": secret.context, "budget": plan.budget}
