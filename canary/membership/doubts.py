@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 
 from canary.membership.fleet_doubts import RARE, fleet_doubts, in_other_units, other_factor
-from canary.membership.inputs_alone import near_copies, other_source
+from canary.membership.inputs_alone import exact_copies, near_copies, other_source
 from canary.membership.sharing import row_marks
 from canary.membership.unlike import PAIR, right_of, together, unlike_accuracy, unlike_others
 from canary.signals.signal_table import SignalTable
@@ -26,6 +26,8 @@ SURE = 0.999
 _FLOAT32 = 2.0**-23
 """Between losses near 0 in float32, as the logarithm of a number near 1 has them."""
 
+_LEARNED = 0.01
+"""A model learned something if naming the most common class were so right by this chance."""
 
 TOLD: WeakKeyDictionary[SignalTable, WeakSet[SignalTable]] = WeakKeyDictionary()
 """The shadows of each target whose doubts were told."""
@@ -229,19 +231,23 @@ def _few_classes(view: View) -> str | None:
 
 
 def _guessing(view: View) -> str | None:
+    from scipy.special import bdtrc
+
     if view.right is None or not view.member.any():
         return None
     right, members = int(view.right[view.member].sum()), int(view.member.sum())
     common = int(np.bincount(view.table.label[view.member]).max())
-    sure = float(clopper_pearson(right, members, (1.0 - SURE) / 2.0)[0])
+    # Of labels of other samples, fewer are right than by the most common class.
+    chance = float(bdtrc(right - 1, members, common / members)) if right else 1.0
     # Of few members, many that are right are no sign of a model that learned nothing.
-    if sure > common / members or 2 * right > members + common:
+    if chance <= _LEARNED or 2 * right > members + common:
         return None
     return (
         f"The {view.what} is right on {percent_of(right / members)} of its members, and naming the "
         f"most common class would be on {percent_of(common / members)}: it learned nothing, or the "
         "labels are of other samples, in another order, or numbered differently from the outputs. "
-        "Then attacks find nothing, whatever the model remembers"
+        "Then attacks find nothing, whatever the model remembers. Leave out a model that learned "
+        "nothing"
     )
 
 
@@ -268,10 +274,12 @@ def _other_classes(view: View) -> str | None:
 
 
 def _copies(view: View) -> str | None:
-    """Samples of equal outputs and label with both flags."""
+    """Samples of equal inputs and label with both flags; without inputs, of equal outputs."""
     from scipy.special import bdtrc
 
     samples, values = view.table.samples, view.table.values
+    if view.table.inputs is not None:
+        return exact_copies(view.table.inputs, view.table.label, view.member, view.what)
     marks = row_marks([values[name][view.row] for name in sorted(values)], view.table.label)
     different, which = np.unique(marks, return_inverse=True)
     # Of more than two of a kind it may be that probabilities are 0 and 1.
@@ -292,7 +300,7 @@ def _copies(view: View) -> str | None:
     return (
         f"{plural(2 * both, 'sample')} of the {view.what} have the outputs and the label of a "
         "sample of the other kind, as copies have: a copy of a member is no non-member. Leave "
-        "copies out; if there are none, save more digits"
+        "copies out. If there are none, save the inputs as well (inputs), which decides it"
     )
 
 

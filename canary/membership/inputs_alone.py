@@ -1,7 +1,8 @@
 """Can members be told from non-members without any model? By the inputs alone.
 
 `other_source` is for classifiers what `canary.membership.words_alone` is for texts. `near_copies`
-finds non-members that nearly are members. Both look at 2,000 samples of a kind at most.
+finds non-members that nearly are members, `exact_copies` those that are. The first two look at
+2,000 samples of a kind at most.
 """
 
 from __future__ import annotations
@@ -100,6 +101,27 @@ def near_copies(inputs: NDArray[Any], member: Flags, what: str, *, level: float)
         f"{count(near)} of {count(size)} non-members of the {what} are near copies of a member, "
         "far closer to it than to any other non-member. A copy of a member is no non-member: the "
         "model remembers both alike, so attacks find no difference. Leave such copies out"
+    )
+
+
+def exact_copies(inputs: NDArray[Any], label: NDArray[Any], member: Flags, what: str) -> str | None:
+    """A note if more than a hundredth of the non-members of `what` are copies of members.
+
+    A copy has the input, to the last bit, and the label of a member. All samples are looked at.
+    """
+    rows = [
+        (np.ascontiguousarray(row).tobytes(), int(name))
+        for row, name in zip(inputs, label, strict=True)
+    ]
+    trained = {row for row, inside in zip(rows, member, strict=True) if inside}
+    outside = [row for row, inside in zip(rows, member, strict=True) if not inside]
+    copies = sum(row in trained for row in outside)
+    if copies < _NEAR_SHARE * len(outside) or not copies:
+        return None
+    return (
+        f"{count(copies)} of {count(len(outside))} non-members of the {what} have the input and "
+        "the label of a member: a copy of a member is no non-member, so attacks find less than "
+        "there is. Leave copies out, also where samples are alike by nature"
     )
 
 

@@ -43,6 +43,17 @@ def sorted_file(logits, labels, member):
     return logits[order], labels[order], np.arange(len(labels)) < len(labels) // 2
 
 
+@pytest.mark.parametrize(("right", "noted"), [(718, False), (690, True), (671, True), (450, True)])
+def test_a_model_that_hardly_beats_the_commonest_class_learned_something(right, noted):
+    """Of 1,000 members 671 are of one class; 718 would be right by chance once in 1,400 models."""
+    label = np.repeat((np.arange(1000) >= 671).astype(int), 2)
+    member, wrong = np.tile([True, False], 1000), np.arange(2000) // 2 >= right
+    logits = np.random.default_rng(0).normal(size=(2000, 2)) * 0.1
+    logits[np.arange(2000), np.where(wrong, 1 - label, label)] += 2.0
+    found = doubts(table(logits, label, member), "model 2")
+    assert any("it learned nothing" in note for note in found) is noted
+
+
 def with_copies(logits, labels, member, copies=20):
     """Some members are among the non-members once more."""
     at = np.flatnonzero(member)[:copies]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 
 import canary
 from canary.errors import CanaryError
-from canary.membership.inputs_alone import near_copies, other_source
+from canary.membership.doubts import doubts
+from canary.membership.inputs_alone import exact_copies, near_copies, other_source
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
 from canary.signals.output_files import inputs_of
@@ -63,6 +65,23 @@ def test_a_few_near_copies_among_many_are_seen_theory():
         x, outside = points(), np.flatnonzero(~MEMBER)[:copies]
         x[outside] = x[np.flatnonzero(MEMBER)[:copies]] + 0.01
         assert (near_copies(x, MEMBER, "it", level=RARE) is not None) is noted
+
+
+def test_copies_are_counted_by_input_and_label():
+    x, y = points(), np.arange(2 * N) % 3
+    inside, outside = np.flatnonzero(MEMBER)[:20], np.flatnonzero(~MEMBER)[:20]
+    assert exact_copies(x, y, MEMBER, "target") is None
+    x[outside] = x[inside]
+    y[outside] = y[inside]
+    found = exact_copies(x, y, MEMBER, "target")
+    assert found.startswith("20 of 400 non-members of the target have the input and the label")
+    assert exact_copies(x, y + ~MEMBER, MEMBER, "target") is None
+    # Outputs that are equal by themselves, as of one leaf of a tree, are no copies.
+    logits = np.random.default_rng(3).normal(size=(2 * N, 4))
+    logits[outside] = logits[inside]
+    tied = canary.measure(logits, y=y, member=MEMBER, outputs="logits")
+    assert any("outputs and the label" in note for note in doubts(tied, "target"))
+    assert not any("label of" in note for note in doubts(replace(tied, inputs=points()), "target"))
 
 
 def test_samples_of_one_source_are_hardly_ever_noted_coverage():
