@@ -201,7 +201,10 @@ VERDICTS = {
     "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small
     "docs/guides/verbatim.md": ("canary check ", (UNDECIDED,)),  # of five texts
-    "docs/guides/forgetting.md": ("canary forgotten ", (0, UNDECIDED)),  # of untrained models
+    "docs/guides/forgetting.md": (
+        ("canary forgotten ", "canary check "),
+        (0, 1, UNDECIDED),  # of untrained models, and of one that knows the set
+    ),
     "docs/reference/cli.md": (
         (
             "canary forgotten ",

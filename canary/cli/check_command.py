@@ -75,7 +75,7 @@ class Limits:
     "check audit/audit.json --baseline baseline.json --update-baseline",
     "check audit/audit.json --baseline baseline.json --verification verified.json",
     "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
-    "check forgetting.json --min-rho 0.8",
+    "check forgetting.json --forgotten",
     "check order.json --max-p 0.01",
     "check extraction.json --no-extraction --trust-injection",
     "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
@@ -106,7 +106,8 @@ class Limits:
     max_auc="AUC: The verdict is failed if the AUC of an attack is above this, from 0.5 to 1.",
     max_tpr_at_fpr="FPR=TPR: The verdict is failed if an attack has a "
     "true positive rate above TPR at the false positive rate FPR. Repeat it for more rates.",
-    forgotten="The verdict is failed if the query set is not forgotten: if rho is below 1.",
+    forgotten="The verdict is the test's answer: passed if no trace was found or the query set is "
+    "forgotten, failed if it is not forgotten or something is left.",
     min_rho="RHO: The verdict is failed if rho is below this, above 0 "
     "and at most 1. A model that never saw the query set has about 1.",
     trust_members="Confirm that the members or texts were in the training data. "

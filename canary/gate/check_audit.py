@@ -171,7 +171,8 @@ def check(
         The same of the true positive rate at false positive rates: ``{0.001: 0.02}``. *Undecided*
         if the test did not measure at that rate.
     forgotten : bool
-        Of a forgetting test: the paper's rule, which is `min_rho` of 1.
+        Of a forgetting test: its answer. *Passed* if the query set is forgotten or no trace was
+        found, *failed* if it is not forgotten or something is left.
     min_rho : float, optional
         Of a forgetting test: *passed* if the whole interval of rho is at this or above, *failed*
         if it is below, and if nothing else that was tested contradicts it. A target that never saw

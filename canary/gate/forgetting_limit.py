@@ -55,18 +55,24 @@ def check_forgetting(
     compared = read_part(Compared, document, file)
     return verdict_on(
         *("a forgetting test", [_forgotten(compared, least)], undecided, compared.notes),
-        about={"Limit": f"the query set is forgotten (rho of {least:g} or more)"},
+        about={"Limit": f"the query set is forgotten ({_asked(least)})"},
         tested=compared, source=(document, file),
     )  # fmt: skip
 
 
-def _checked_rho(*, forgotten: bool, least: float | None) -> float:
+def _asked(least: float | None) -> str:
+    return "no trace is found" if least is None else f"rho of {least:g} or more"
+
+
+def _checked_rho(*, forgotten: bool, least: float | None) -> float | None:
+    """The limit on rho; None where the answer of the test counts."""
     if forgotten and least is not None:
         raise InputError(
-            "forgotten=True asks for a rho of 1, and min_rho for another", cure="give one of them"
+            "forgotten=True asks for the answer of the test, and min_rho for a limit on rho",
+            cure="give one of them",
         )
     if forgotten:
-        return 1.0
+        return None
     if least is None:
         raise nothing_to_check("a forgetting test")
     cure = (
@@ -76,13 +82,19 @@ def _checked_rho(*, forgotten: bool, least: float | None) -> float:
     return limit_checked(least, lambda rho: 0.0 < rho <= 1.0, "on rho", cure, "min_rho")
 
 
-def _forgotten(found: Compared, least: float) -> Finding:
-    """Whether rho is at its limit or above; undecided where another test contradicts it."""
+def _forgotten(found: Compared, asked: float | None) -> Finding:
+    """Whether rho is at its limit or above; undecided where another test contradicts it.
+
+    Without a limit the answer of the test counts: no trace found is a pass, too.
+    """
+    least = 1.0 if asked is None else asked
     highest = math.inf if found.upper is None else found.upper
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
-    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}), and the limit is {least:g}"
+    limit = "" if asked is None else f", and the limit is {asked:g}"
+    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}){limit}"
     attacked = found.auc is not None and found.auc.lower > 0.5
     known = found.surpasses or highest < least
+    known |= found.answer == "not forgotten" and found.rho < least
     outcome: Outcome = "undecided"
     if found.void:
         told = "models that know the query set answer on it as those do that never saw it"
@@ -98,16 +110,21 @@ def _forgotten(found: Compared, least: float) -> Finding:
         if found.surpasses:
             told = "the target's losses on the query set are below those of the query model"
     elif attacked:
+        outcome = "undecided" if asked is not None else "failed"
         told = "the membership attack finds samples of the query set"
         cure = (
             "unlearn further or train again without the query set; if its samples are easier than "
             "the unseen ones, repeat the test with others (--unseen)"
         )
+    elif asked is None and found.alike:
+        outcome, told, cure = "passed", "no trace of the query set was found", ""
     elif found.lower < least:
-        told = "the interval of rho contains the limit"
+        told = f"the interval of rho contains {'1' if asked is None else 'the limit'}"
         cure = (
             "give more samples of the query set, or several query models; a target that never saw "
-            "it has a rho of about 1, so it needs a limit below (min_rho 0.8 or so)"
+            "it has a rho of about 1, so no limit on rho near 1 can be passed with certainty; ask "
+            "for the answer of the test in place of a limit (--forgotten, with 19 calibration "
+            "models or more)"
         )
     elif found.p_unlike is not None and found.p_unlike <= LEVEL:
         told = "by rho it is forgotten, and the target differs from models that never saw it"
@@ -119,6 +136,6 @@ def _forgotten(found: Compared, least: float) -> Finding:
         outcome, told, cure = "passed", "the query set is forgotten", ""
     return Finding(
         *("forgetting", "query set", outcome, f"{told}: {rho}", cure),
-        limit=least, value=found.rho, lower=found.lower, upper=found.upper,
+        limit=asked, value=found.rho, lower=found.lower, upper=found.upper,
         confidence=(1.0 + found.confidence) / 2.0,
     )  # fmt: skip

@@ -84,8 +84,8 @@ BAD = {
     "be asked of a membership test; the limits of a membership test are --max-auc, "
     "--max-tpr-at-fpr and --max-p",
     "f/forgetting.json --forgotten --trust-injection": "--trust-injection cannot be asked of",
-    "f/forgetting.json --forgotten --min-rho 0.8": "--forgotten asks for a rho of 1, and --min-rho "
-    "for another",
+    "f/forgetting.json --forgotten --min-rho 0.8": "--forgotten asks for the answer of the test, and "
+    "--min-rho for a limit on rho",
     "audit.json --max-exposure-bits 10 --trust-members": "--trust-members cannot be asked of an",
     f"{ATTACKED} --forgotten": "cannot be asked of a membership test",
     f"{ATTACKED}": "there is nothing to check; give a limit: --max-auc 0.6 or --max-tpr-at-fpr",

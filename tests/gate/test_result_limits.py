@@ -207,16 +207,19 @@ def compared(target, others=OTHERS, query=None, **options):
 
 FORGETTING = {
     "knows": (lambda: compared(losses(1.0, 2)), "failed", "the query set is not forgotten: rho"),
-    # As far from the query model as one that never saw the set: exactly at the limit.
+    # As far from the query model as one that never saw the set, so the interval of rho contains 1.
     "never saw": (
         lambda: compared(losses(0.0, 3)),
-        "undecided",
-        "the interval of rho contains the limit",
+        *("passed", "no trace of the query set was found: rho is"),
     ),
-    "few": (lambda: compared(losses(0.0, 3), OTHERS[:9]), "undecided", "contains the limit"),
+    "few": (
+        lambda: compared(losses(0.0, 3), OTHERS[:9]),
+        "undecided",
+        "interval of rho contains 1",
+    ),
     "remembered": (
         lambda: compared(losses(0.0, 3), unseen=losses(-0.5, 4)),
-        *("undecided", "finds samples of the query set"),
+        *("failed", "finds samples of the query set"),
     ),
     "unproven": (
         lambda: compared(losses(0.5, 2), unseen=losses(0.5, 3)),
@@ -235,6 +238,13 @@ FORGETTING = {
 }
 
 
+ANSWERED = {
+    **dict.fromkeys(("not forgotten", "something is left"), "no"),
+    **dict.fromkeys(("forgotten", "no trace found"), "yes"),
+    "undecided": "",
+}
+
+
 @pytest.mark.parametrize("name", FORGETTING)
 def test_forgetting(name):
     made, outcome, said = FORGETTING[name]
@@ -242,7 +252,8 @@ def test_forgetting(name):
     verdict = check(result, forgotten=True)
     assert verdict.outcome == outcome
     assert said in str(verdict)
-    assert verdict.reason.limit == 1.0
+    assert verdict.reason.limit is None
+    assert {"failed": "no", "passed": "yes"}.get(outcome, "") == ANSWERED[result.answer]
     assert (verdict.reason.value, verdict.reason.lower) == (result.rho, result.lower)
 
 
@@ -252,6 +263,11 @@ def test_a_limit_below_one_can_be_passed():
     assert check(never, min_rho=0.8).outcome == "passed"
     assert check(compared(losses(0.6, 3)), min_rho=0.8).outcome == "failed"
     assert check(compared(losses(1.0, 2)), min_rho=0.01).outcome == "undecided"
+    # The test says that it is not forgotten, though the interval of rho contains the limit.
+    small = [given[..., :40] for given in (losses(0.4, 3), OTHERS, losses(1.0, 1))]
+    little = compared(*small)
+    assert (little.answer, little.lower < 0.8 < little.upper) == ("not forgotten", True)
+    assert check(little, min_rho=0.8).outcome == "failed"
     # What contradicts rho contradicts it at any limit.
     remembered = compared(losses(0.0, 3), unseen=losses(-0.5, 4))
     assert check(remembered, min_rho=0.8).outcome == "undecided"
