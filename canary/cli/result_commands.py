@@ -33,12 +33,14 @@ class Compared:
     def results(self, files: list[Path]) -> tuple[Any, dict[str, Any]]:
         """The audits in some files, or what a single one holds; what to call it.
 
+        Membership tests are compared by their files.
+
         Without labels they are the files' names where the models do not distinguish the audits.
         """
         from canary.audits.audit_result import Audit
         from canary.audits.history import KIND, History
         from canary.gate.reading import REPORTED, read
-        from canary.gate.subjects import only_audits
+        from canary.gate.subjects import are_surveys, only_audits
         from canary.records.versioned_json import kind_of
         from canary.reports.comparison import measured_losses
 
@@ -59,6 +61,8 @@ class Compared:
             return History.load(histories[0]), {"labels": self.label, "test_losses": losses}
         if len(places) == 1 and kind_of(places[0]) in REPORTED:
             return read(places[0]), {"labels": self.label, "test_losses": losses}
+        if len(places) > 1 and are_surveys(places):
+            return places, {"labels": self.label, "test_losses": losses}
         for place in places:
             only_audits(place)
         audits = [Audit.load(place) for place in places]
@@ -76,11 +80,13 @@ class Compared:
     "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
     "--test-scores b/scores.jsonl --out comparison.html --force",
     "report output/canary_history.json --out training.html",
+    "report a/membership.json b/membership.json --out leaks.html",
     "report audit/audit.json membership/membership.json --model-name net --annex annex.md "
     "--model-card README.md",
     "report extraction.json --out extraction.html",
     audit_files="AUDIT...: The audit.json that canary audit wrote, or alone the history of a "
-    "training, or an exposure.json, extraction.json, samples.json, verbatim.json or order.json. "
+    "training, or an exposure.json, extraction.json, samples.json, verbatim.json or order.json; "
+    "or several membership.json, which are compared. "
     "For --annex and --model-card also extraction.json, samples.json, membership.json, models.json "
     "and forgetting.json, and what canary check --json printed for one of these.",
     out="FILE: The page to write.",

@@ -102,12 +102,20 @@ def subject_of(given: object) -> Subject:
     return "an audit"
 
 
+def are_surveys(given: Iterable[object]) -> bool:
+    """Whether all are membership tests or their files, which are compared among themselves."""
+    return all(
+        isinstance(one, Survey) or (isinstance(one, str | os.PathLike) and kind_of(one) in SURVEYS)
+        for one in given
+    )
+
+
 def only_audits(given: object) -> None:
     """Refuse to compare anything else with audits."""
     subject = subject_of(given)
     if subject != "an audit":
         raise InputError(
-            f"this is {subject}, and only audits are compared",
+            f"this is {subject}, and only audits, or only membership tests, are compared",
             cure="read its own report; to compare two such results, compare the intervals of the "
             "same number in both reports: where they overlap, nothing can be said",
             where=str(given) if isinstance(given, str | os.PathLike) else "",

@@ -28,6 +28,7 @@ _HOMES = {
     "samples_report": ("Sampled",),
     "verbatim_report": ("Verbatim",),
     "verdicts": ("Verdict",),
+    "attacks_compared": ("AttacksCompared",),
     "attack_figures": ("Across", "Evaluation", "Growth", "NullLosses", "Scatter"),
     "other_results": (
         *("AttackEpsilon", "AttackScores", "CanarySet", "Counterfactual", "EpsilonBound"),

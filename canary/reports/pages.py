@@ -145,8 +145,14 @@ def shown(
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
     if _several(result):
-        from canary.gate.subjects import only_audits
+        from canary.gate.subjects import are_surveys, only_audits
 
+        if len(result) > 1 and are_surveys(result):
+            from canary.reports.attacks_compared import compare_attacks
+
+            if test_losses is not None:
+                raise InputError("test losses are for comparing audits", cure="omit them")
+            return compare_attacks(result, labels)
         for one in result:
             only_audits(one)
         cure = "give what canary.audit or Audit.load returned"

@@ -84,8 +84,8 @@ BAD = {
     "be asked of a membership test; the limits of a membership test are --max-auc, "
     "--max-tpr-at-fpr and --max-p",
     "f/forgetting.json --forgotten --trust-injection": "--trust-injection cannot be asked of",
-    "f/forgetting.json --forgotten --min-rho 0.8": "--forgotten asks for the answer of the test, and "
-    "--min-rho for a limit on rho",
+    "f/forgetting.json --forgotten --min-rho 0.8": "--forgotten asks for the answer of the "
+    "test, and --min-rho for a limit on rho",
     "audit.json --max-exposure-bits 10 --trust-members": "--trust-members cannot be asked of an",
     f"{ATTACKED} --forgotten": "cannot be asked of a membership test",
     f"{ATTACKED}": "there is nothing to check; give a limit: --max-auc 0.6 or --max-tpr-at-fpr",
@@ -114,3 +114,17 @@ def test_bad_input(command, results):
         assert outcome.code == 2, words
         assert said in " ".join(outcome.err.split()), words
     assert files(Path()) == before
+
+
+def test_membership_tests_are_compared(command, results):
+    Path("o").mkdir()
+    pair = ("--target", "other.npz", "--shadow", "shadow.npz", "--attacks", "loss", "--fpr", "0.1")
+    assert command("membership", "attack", *pair, "--out", "o", "--force").code == 0
+    both = (ATTACKED, "o/membership.json")
+    outcome = command("report", *both, "--label", "a", "--label", "b", "--out", "leaks.html")
+    assert outcome.code == 0, outcome.err
+    assert "Comparison of 2 membership tests" in Path("leaks.html").read_text()
+    losses = ("--test-loss", "1", "--test-loss", "2")
+    assert command("report", *both, *losses, "--out", "never.html").code == 2
+    outcome = command("report", ATTACKED, "n/models.json", "--out", "never.html")
+    assert "the tests are of different kinds" in outcome.err

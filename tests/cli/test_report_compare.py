@@ -78,7 +78,10 @@ def test_what_cannot_be_compared_is_said(command, audited):
         ("--label \udcff --label b", "--label: has bytes that are no UTF-8"),
         ("--test-scores a/scores.jsonl " * 2 + "--out a/scores.jsonl", "is read by this command"),
         ("history.json", "history.json: is the history of a training, which cannot be compared"),
-        ("m.json", "m.json: this is a membership test, and only audits are compared; read"),
+        (
+            "m.json",
+            "m.json: this is a membership test, and only audits, or only membership tests, are",
+        ),
         ("--out b/audit.json", "is read by this command"),
     ],
 )
