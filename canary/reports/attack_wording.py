@@ -80,10 +80,8 @@ def survey_report(
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
     if doubts and outcome != "void":
         label, tone = "Do not rely on this test before its input is checked", "suspect"
-        undecided = survey.told_apart() is not True
-        first = sentence("survey.doubted", undecided=undecided)
-        sentences = [first] if undecided else [first, *answer]
-    if outcome == "void" or (doubts and survey.told_apart() is not True):
+        sentences = [sentence("survey.doubted", undecided=survey.told_apart() is not True)]
+    if outcome == "void" or doubts:
         # Of numbers that nothing follows from there is no picture.
         fields["outcome"] = [one for one in fields["outcome"] if not isinstance(one, Figure)]
     asked = {

@@ -169,7 +169,7 @@ CASES = {
         lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
         "Do not rely on this test before its input is checked",
         "Look at the input before you use a number, because something looks wrong with it. The "
-        "note below is for the engineers: it says what. About 99 in 100 training texts can",
+        "note below is for the engineers: it says what.",
         "Correct the input, and repeat the test.",
     ),
     "classifier": (
@@ -184,8 +184,8 @@ CASES = {
     ),
     "classifier, on average": (
         of_losses_on_average,
-        "Training samples are recognized, but none for sure: guesses are right in 75 of 100 cases "
-        "(a coin: 50)",
+        "Guesses are right in 75 of 100 cases (a coin: 50), but no single sample is recognized for "
+        "sure",
         "But no single training sample is recognized for sure. If the attacker may be wrong about "
         "only 1 in 100 other samples, they find",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
