@@ -73,6 +73,7 @@ docs: $(READY)  ## Build the docs strictly, into site/.
 	$(BIN)/zensical build --config-file .zensical.toml --strict --clean
 
 setup: $(READY)  ## Only set up the virtual environment.
+	@echo "Ready. Make canary a command of this shell: . $(BIN)/activate"
 
 release: $(READY)  ## Build the packages, check them, and list what the wheel holds.
 	rm -rf dist
