@@ -8,11 +8,11 @@ from canary.audits.audit_result import Audit, combined_p
 from canary.audits.search_ranks import with_search
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
+from canary.reports.limit_choice import limit_choice
 from canary.reports.limits import (
     above_limit,
     learned_copies,
     limit_bits,
-    limit_choice,
     listed,
     never_decides,
     only_some_learned,

@@ -37,7 +37,8 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.limits import basis_of, limit_choice, planting, weakest
+from canary.reports.limit_choice import limit_choice
+from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import SERIES
 from canary.reports.sentences import Verdict, answer, guesses_of
 from canary.reports.wording import about_of, facts_blocks, in_words, percent

@@ -10,7 +10,8 @@ from typing import Any
 from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, History, Moment, WatchedFormat
 from canary.reports.document import Text, basis, sentence
-from canary.reports.limits import asked_guesses, choice_of
+from canary.reports.limit_choice import choice_of
+from canary.reports.limits import asked_guesses
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL

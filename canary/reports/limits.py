@@ -9,8 +9,6 @@ from typing import Any
 
 from canary.audits.audit_result import Audit, CanaryResult, combined_p
 from canary.audits.search_ranks import with_search
-from canary.errors import InputError
-from canary.gate.check_audit import forecast
 from canary.gate.verdict import Finding, Verdict
 from canary.reports.document import Text, basis, said_in_one, sentence
 from canary.reports.recovery import Recovery, counts, easiest
@@ -173,68 +171,6 @@ _FEW_GUESSES = 1_000
 """So many are tried at once."""
 
 
-def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
-    """The values ``choose`` and ``would``: limits in guesses, and which models pass them.
-
-    `audits` have the names that their models are called by.
-    """
-    if not audits:
-        return {"choose": "", "would": ""}
-    sizes = {priced.space_size for _, audit in audits for priced in audit.formats}
-    size = sizes.pop() if len(sizes) == 1 else 0
-    values = choice_of(size)
-    would: dict[str, list[str]] = {}  # the limits, by what the models would do under them
-    for bits, limit in values.pop("limits"):
-        if words := _would(audits, bits):
-            would.setdefault(words, []).append(limit)
-    said_of = [
-        f"With {'either limit' if len(limits) > 1 else f'a limit of {limits[0]}'}, {words}."
-        for words, limits in would.items()
-    ]
-    return values | {"would": " ".join(said_of)}
-
-
-def choice_of(size: int) -> dict[str, Any]:
-    """The value ``choose``, of a space or of several (0), and the limits in bits and guesses."""
-    guesses = [asked_guesses(size, bits) for bits in (STRICT_BITS, LOOSE_BITS)]
-    strict, loose = (plural(number, "guess", "guesses") for number in guesses)
-    words = sentence("limit.choose", one=size, strict=strict, loose=loose, size=count(size))
-    limits = zip((STRICT_BITS, LOOSE_BITS), (strict, loose), strict=True)
-    return {"choose": words, "limits": [*limits] if size else []}
-
-
-def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
-    """Which models would pass a limit on the typical secret of each group, in clauses."""
-    known: dict[tuple[str, str], list[str]] = {}
-    for name, audit in audits:
-        try:
-            verdict = forecast(audit, bits)
-        except InputError:  # no secret of so small a space can be above it
-            return ""
-        outcome: str = verdict.outcome
-        left = [f for f in verdict.findings if f.outcome == "undecided"]
-        between = next((ends for f in left if (ends := _between(f, _one_size(verdict)))), "")
-        if outcome == "undecided":
-            few = any(map(takes_more_secrets, left))
-            coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"
-            before = all(f.check == "start token" for f in left)
-            outcome = "before" if before else "undecided" if few else coarse
-        known.setdefault((outcome, between), []).append(name)
-    return ", and ".join(
-        sentence("limit.would", models=" and ".join(names), between=between, **{outcome: True})
-        for (outcome, between), names in known.items()
-    )
-
-
-def _between(finding: Finding, size: int) -> str:
-    """``, and the typical one may take 4 to 60 guesses``, of a finding on exposure."""
-    if finding.check != "exposure" or not size or finding.lower is None or finding.upper is None:
-        return ""
-    ends = (math.log2(size) - end for end in (finding.upper, finding.lower))
-    low, high = (count(guesses_of(end)) for end in ends)
-    return f", and the typical one may take {low} to {high} guesses"
-
-
 def takes_more_secrets(finding: Finding) -> bool:
     """Whether no more exact measurement of the same secrets decides what is open, by its cure."""
     more = re.search("in place of|agree would do|no number of canaries", finding.cure)
@@ -258,7 +194,7 @@ def limit_bits(verdict: Verdict) -> float | None:
 
 def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
     """Which limits were set, each once; of exposure in guesses and bits, graded without `bits`."""
-    size = _one_size(verdict)
+    size = one_size(verdict)
     limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
     words = []
     for check, limit in limits:
@@ -282,7 +218,7 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
 
 def stricter(verdict: Verdict) -> str:
     """The guesses that a strict limit asks for, where the one that was set is weak."""
-    size, limit = _one_size(verdict), limit_bits(verdict) or 0.0
+    size, limit = one_size(verdict), limit_bits(verdict) or 0.0
     return count(asked_guesses(size, STRICT_BITS)) if size and _weak(size, limit) else ""
 
 
@@ -304,7 +240,7 @@ def asked_guesses(size: int, limit: float | None) -> int:
 
 def judged(verdict: Verdict) -> Iterator[Text]:
     """The outcome in a sentence, and another on the evidence where that says more."""
-    reason, size = verdict.reason, _one_size(verdict)
+    reason, size = verdict.reason, one_size(verdict)
     memorized = verdict.outcome == "memorized"
     end = reason.lower if memorized else reason.upper
     counted = reason.check == "exposure" and size and end is not None
@@ -399,7 +335,7 @@ _CHECKS = ("exposure", "p-value", "extraction", "baseline", "epsilon")
 """What somebody sets a limit for; other checks are of the audit itself."""
 
 
-def _one_size(verdict: Verdict) -> int:
+def one_size(verdict: Verdict) -> int:
     """The number of possible secrets, if all formats have the same; else 0."""
     sizes = {priced.space_size for audit in verdict.audits for priced in audit.formats}
     return sizes.pop() if len(sizes) == 1 else 0

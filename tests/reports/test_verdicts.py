@@ -12,7 +12,7 @@ from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
-from canary.reports.limits import limit_choice
+from canary.reports.limit_choice import limit_choice
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 from canary.scoring.start_notes import RivalStart, StartChoice
 

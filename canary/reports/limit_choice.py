@@ -1,0 +1,84 @@
+"""Limits to choose from where none was set, and what a model would do under them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from canary.audits.audit_result import Audit
+from canary.errors import InputError
+from canary.gate.check_audit import forecast
+from canary.gate.verdict import Finding
+from canary.reports.document import sentence
+from canary.reports.limits import (
+    LOOSE_BITS,
+    STRICT_BITS,
+    asked_guesses,
+    one_size,
+    takes_more_secrets,
+)
+from canary.reports.sentences import guesses_of
+from canary.statistics.numbers import count, plural
+
+
+def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
+    """The values ``choose`` and ``would``: limits in guesses, and which models pass them.
+
+    `audits` have the names that their models are called by.
+    """
+    if not audits:
+        return {"choose": "", "would": ""}
+    sizes = {priced.space_size for _, audit in audits for priced in audit.formats}
+    size = sizes.pop() if len(sizes) == 1 else 0
+    values = choice_of(size)
+    would: dict[str, list[str]] = {}  # the limits, by what the models would do under them
+    for bits, limit in values.pop("limits"):
+        if words := _would(audits, bits):
+            would.setdefault(words, []).append(limit)
+    said_of = [
+        f"With {'either limit' if len(limits) > 1 else f'a limit of {limits[0]}'}, {words}."
+        for words, limits in would.items()
+    ]
+    return values | {"would": " ".join(said_of)}
+
+
+def choice_of(size: int) -> dict[str, Any]:
+    """The value ``choose``, of a space or of several (0), and the limits in bits and guesses."""
+    guesses = [asked_guesses(size, bits) for bits in (STRICT_BITS, LOOSE_BITS)]
+    strict, loose = (plural(number, "guess", "guesses") for number in guesses)
+    words = sentence("limit.choose", one=size, strict=strict, loose=loose, size=count(size))
+    limits = zip((STRICT_BITS, LOOSE_BITS), (strict, loose), strict=True)
+    return {"choose": words, "limits": [*limits] if size else []}
+
+
+def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
+    """Which models would pass a limit on the typical secret of each group, in clauses."""
+    known: dict[tuple[str, str], list[str]] = {}
+    for name, audit in audits:
+        try:
+            verdict = forecast(audit, bits)
+        except InputError:  # no secret of so small a space can be above it
+            return ""
+        outcome: str = verdict.outcome
+        left = [f for f in verdict.findings if f.outcome == "undecided"]
+        between = next((ends for f in left if (ends := _between(f, one_size(verdict)))), "")
+        if outcome == "undecided":
+            few = any(map(takes_more_secrets, left))
+            coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"
+            before = all(f.check == "start token" for f in left)
+            outcome = "before" if before else "undecided" if few else coarse
+        known.setdefault((outcome, between), []).append(name)
+    return ", and ".join(
+        sentence("limit.would", models=" and ".join(names), between=between, **{outcome: True})
+        for (outcome, between), names in known.items()
+    )
+
+
+def _between(finding: Finding, size: int) -> str:
+    """``, and the typical one may take 4 to 60 guesses``, of a finding on exposure."""
+    if finding.check != "exposure" or not size or finding.lower is None or finding.upper is None:
+        return ""
+    ends = (math.log2(size) - end for end in (finding.upper, finding.lower))
+    low, high = (count(guesses_of(end)) for end in ends)
+    return f", and the typical one may take {low} to {high} guesses"
