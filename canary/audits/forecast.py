@@ -76,6 +76,8 @@ class Forecast(Shown, Record):
         Part of all `seconds`: the start token is chosen, and compared with others; and ordinary
         English is scored, which is left out where the canaries look learned.
     methods : tuple of MethodForecast
+    extraction : MethodForecast or None
+        What the extraction takes that `canary audit` begins afterwards, at most; None without one.
     """
 
     model: dict[str, Any]
@@ -86,12 +88,18 @@ class Forecast(Shown, Record):
     context_seconds: float
     check_seconds: float
     methods: tuple[MethodForecast, ...]
+    extraction: MethodForecast | None = None
+
+    @property
+    def parts(self) -> tuple[MethodForecast, ...]:
+        """The methods, of which an audit takes one, and the extraction after it."""
+        return self.methods if self.extraction is None else (*self.methods, self.extraction)
 
     def _table(self) -> list[dict[str, Any]]:
-        return [vars(method) for method in self.methods]
+        return [vars(part) for part in self.parts]
 
     def rows(self) -> list[tuple[str, ...]]:
-        """A line for each method that can be had: its name, queries, time, and memory."""
+        """A line for each part that can be had: its name, queries, time, and memory."""
         return [
             (
                 f"{method.method}{' (auto)' if method.chosen else ''}",
@@ -105,7 +113,7 @@ class Forecast(Shown, Record):
                     )
                 ),
             )
-            for method in self.methods
+            for method in self.parts
             if not method.reason
         ]
 
@@ -120,14 +128,15 @@ class Forecast(Shown, Record):
             f"{name}: {queries} queries, {clock} ({processor} of processors), {memory}"
             for name, queries, clock, processor, memory in map(tuple, self.rows())
         ]
-        unfit = [f"{m.method}: not possible, {m.reason}" for m in self.methods if m.reason]
+        unfit = [f"{m.method}: not possible, {m.reason}" for m in self.parts if m.reason]
         return "\n".join([about, *told, *unfit, self.part()])
 
     def part(self) -> str:
         """What of the time is the same for all methods, in a sentence."""
+        then = "" if self.extraction is None else "The extraction comes after any of them. "
         return (
-            f"Of each, {duration(self.check_seconds)} are for comparing the start token with "
-            "others and checking that the model reads English"
+            f"{then}Of each method, {duration(self.check_seconds)} are for comparing the start "
+            "token with others and checking that the model reads English"
         )
 
 
@@ -138,6 +147,7 @@ def forecast(
     options: AuditOptions | None = None,
     *,
     count: int = 48,
+    extraction_budget: int = 0,
     probe_seconds: float | None = None,
 ) -> Forecast:
     """Queries, seconds and bytes of an audit by each method, measured on a few batches.
@@ -150,6 +160,8 @@ def forecast(
     options : AuditOptions, optional
         Draws, budget and what is said before each candidate. The budget bounds searches; a larger
         one shows what enumerating a larger space takes.
+    extraction_budget : int
+        The most queries of the extraction that follows, for each format; 0 for none.
     probe_seconds : float, optional
         Of the processors, for each probe: a format takes up to three, and reading the context
         besides.
@@ -176,6 +188,7 @@ def forecast(
     checks = since(began, 0)
     methods = [m for m in METHODS.values() if m.has_p_values]
     parts: dict[str, list[MethodForecast]] = {method.name: [] for method in methods}
+    searches: list[MethodForecast] = []
     auto, reading = "", 0.0
     for question in questions_of(seam, canaries, replace(options, method="auto")):
         question.format.check_prefix_free()
@@ -189,6 +202,7 @@ def forecast(
             auto, reading = choose(question)[0].name, reading + probes.canaries.seconds
         for method in methods:
             parts[method.name].append(_of_method(method, question, probes))
+        searches += [_of_search(question, probes, extraction_budget)] if extraction_budget else []
     return Forecast(
         model=seam.facts.to_dict(),
         formats=len(canaries.formats),
@@ -200,6 +214,7 @@ def forecast(
         methods=tuple(
             replace(_together(found, checks), chosen=name == auto) for name, found in parts.items()
         ),
+        extraction=_together(searches, Pace()) if searches else None,
     )
 
 
@@ -229,6 +244,23 @@ def _of_method(method: Method, question: Question, probes: Probes) -> MethodFore
         processor_seconds=taken.processor,
         bytes=peak_bytes(question.model) + held,
         at_most=any(stage.at_most for stage in stages),
+    )
+
+
+def _of_search(question: Question, probes: Probes, budget: int) -> MethodForecast:
+    """The extraction of one format: its budget at the pace of the search for ranks, at most."""
+    cost = METHODS["rank"].cost(question)
+    if isinstance(cost, Unfit):
+        return MethodForecast("extraction", reason=cost.reason)
+    taken = probes.pace("search", cost).of(budget)
+    held = budget * question.model.memory().bytes_per_held_token
+    return MethodForecast(
+        method="extraction",
+        queries=budget,
+        seconds=taken.seconds,
+        processor_seconds=taken.processor,
+        bytes=peak_bytes(question.model) + min(held, walk_memory(question.model)),
+        at_most=True,
     )
 
 

@@ -14,7 +14,7 @@ from canary.cli.console import (
     show_table,
     unknown,
 )
-from canary.cli.model_options import Count, ModelOptions, Whole
+from canary.cli.model_options import EXTRACTION_BUDGET, Count, ModelOptions, Whole
 from canary.cli.options import MeasuringOptions, lines_of
 from canary.cli.outputs import (
     Names,
@@ -137,7 +137,7 @@ def audit(
     canaries: Path,
     out: Path,
     options: MeasuringOptions,
-    extraction_budget: Whole = 10_000,
+    extraction_budget: Whole = EXTRACTION_BUDGET,
     against_base: bool = False,
     max_exposure_bits: float | None = None,
     verification: Path | None = None,

@@ -22,6 +22,9 @@ Whole = Annotated[int, 0]
 Count = Annotated[int, 1]
 """A number of 1 or more."""
 
+EXTRACTION_BUDGET = 10_000
+"""Queries of the extraction of `canary audit`, for each format, unless others are asked for."""
+
 
 @dataclass(frozen=True)
 class ServerOptions:

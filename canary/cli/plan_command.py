@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from canary.cli.command import command
 from canary.cli.console import Bars, show, show_table
-from canary.cli.model_options import Count
+from canary.cli.model_options import EXTRACTION_BUDGET, Count
 from canary.cli.options import FindingOptions, whole_numbers
 from canary.cli.outputs import Result
 
@@ -91,12 +91,14 @@ def _forecast(
 
     with Bars() as bars:
         bars.phase("Timing a few batches")
-        found = forecast(loaded, whose, AuditOptions(**asked), count=count)
+        found = forecast(
+            loaded, whose, AuditOptions(**asked), count=count, extraction_budget=EXTRACTION_BUDGET
+        )
     about, *_ = found.summary().splitlines()
     show(f"An audit of {about}:")
     show_table(("method", "queries", "time", "processor time", "peak memory"), found.rows())
     show(found.part())
-    for method in found.methods:
-        if method.reason:
-            show(f"{method.method} is not possible: {method.reason}")
+    for part in found.parts:
+        if part.reason:
+            show(f"{part.method} is not possible: {part.reason}")
     return found

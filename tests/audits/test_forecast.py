@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_models import character_tokenizer, recurrent_module
 
-from canary import audit, generate
+from canary import audit, extract, generate
 from canary.audits import pacing
 from canary.audits.choosing import METHODS
 from canary.audits.forecast import forecast
@@ -60,6 +60,18 @@ def test_a_search_has_a_bound_and_auto_is_marked(said):
     assert [found.method for found in said.methods if found.chosen] == ["enumeration"]
     assert "enumeration (auto): " in said.summary()
     assert len(said.rows()) == sum(not found.reason for found in said.methods)
+
+
+def test_an_extraction_has_a_bound_for_each_format(model, canaries):
+    found = forecast(model, canaries, OPTIONS, extraction_budget=300, probe_seconds=0.05)
+    part = found.extraction
+    assert (part.queries, part.at_most, part.reason) == (300, True, "")
+    assert 0 < part.seconds < next(m for m in found.methods if m.method == "rank").seconds
+    assert found.rows()[-1][:2] == ("extraction", "up to 300")
+    assert found.summary().endswith("checking that the model reads English")
+    assert found.from_dict(found.to_dict()) == found
+    search = extract(model, FORMAT, budget=300, top=50, start_token=None)
+    assert search.queries <= part.queries
 
 
 def test_comparing_the_start_token_counts(model, canaries, said):

@@ -15,6 +15,8 @@ def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, m
     assert "An audit of 48 canaries and controls of 1 format, 30 draws" in outcome.out
     (line,) = (line for line in outcome.out.splitlines() if "enumeration (auto)" in line)
     assert re.search(r" [\d.]+ [MG]B", line)
+    assert re.search(r"extraction +up to 10,000 ", outcome.out)
+    assert "The extraction comes after any of them." in outcome.out
     outcome = command(*words, "none", "--canaries", "canaries.json", "--budget", "40", "--json")
     found = json.loads(outcome.out)["forecast"]
     assert (found["canaries"], found["budget"], found["draws"]) == (8, 40, 30)
