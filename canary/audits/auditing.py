@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from canary.audits.audit_result import (
@@ -38,7 +39,7 @@ from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO
-from canary.scoring.batcher import announce
+from canary.scoring.served_requests import announce
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
@@ -250,7 +251,10 @@ def audit(
         if canaries.natural:
             canaries = with_controls(canaries, options.seed)
         options, start = started(
-            seam, canaries.formats, options, canaries=canaries, draws=options.draws
+            *(seam, canaries.formats, options),
+            canaries=canaries,
+            draws=options.draws,
+            after=partial(_rows, seam, canaries),
         )
         identity = audit_identity(seam, options, canaries)
         with nullcontext() if parts is None else open_run(parts, identity, layout=1) as run:
@@ -269,6 +273,11 @@ def audit(
         start=start,
         seconds=timed.seconds,
     )
+
+
+def _rows(model: LanguageModel, canaries: CanarySet, options: AuditOptions) -> int:
+    """Rows that are sure to be priced of all formats."""
+    return sum(choose(question)[1].rows for question in questions_of(model, canaries, options))
 
 
 def _under_base(

@@ -24,7 +24,8 @@ from canary.records.about import About
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
-from canary.scoring.batcher import Batcher, announce, requests_of
+from canary.scoring.batcher import Batcher
+from canary.scoring.served_requests import announce, requests_of, sharing
 from canary.scoring.start_notes import StartChoice
 from canary.search.pricing import check_agreement, price_rows
 from canary.search.rank_counter import bounds_by_place
@@ -218,17 +219,16 @@ def with_extractions(
     )
     start = audit.start or StartChoice(token, "asked", context=bool(context))
     seam = load(model)
-    encoder = options.encoder(seam)
     found, formats = [], list(audit.formats)
-    for number, format in enumerate(canaries.formats):
-        mine = [c for c in canaries if c.format == number]
-        if not mine:
-            continue
+    searched = sorted({c.format for c in canaries})
+    for place, number in enumerate(searched):
+        format, mine = canaries.formats[number], [c for c in canaries if c.format == number]
         own = canaries_of(canaries, format)
         top = max(sum(not c.control for c in mine), 1)
-        question = Question(format, tuple(own), seam, encoder, options)
+        question = Question(format, tuple(own), seam, options.encoder(seam), options)
         try:
-            result = _search(question, start, own, replace(search, top=top))
+            with sharing(seam, len(searched) - place):  # the requests that are left
+                result = _search(question, start, own, replace(search, top=top))
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about = formats[number]
             note = (

@@ -185,12 +185,16 @@ class Question:
             below = max(below, tokens - len(tree.context))
         return Sizes(tokens, below, self.model.facts.noise_bits(tokens), tree)
 
-    def batcher(self, name: str, tokens: int, *, longest: int = 0) -> Batcher:
+    def batcher(
+        self, name: str, tokens: int, *, longest: int = 0, requests: int | None = None
+    ) -> Batcher:
         """A batcher that reports progress of a stage of at most this many tokens.
 
+        Of a served model, of at most this many `requests`: no more than tokens, unless given.
         A ModelError is raised if the model does not take a sequence of `longest` tokens.
         """
-        progress = self.options.begin(name, tokens)
+        requests = tokens if requests is None else requests
+        progress = self.options.begin(name, tokens, self.model, requests=requests)
         batcher = Batcher(self.model, batch_size=self.options.batch_size, progress=progress)
         batcher.check_length(longest)
         return batcher
@@ -201,7 +205,9 @@ class Question:
         series = self.series()
         left = 1 - sum(piece.state["share"] for piece in series) if series else 1.0
         name = f"{name} of {self.format.masked}{', the rest' if series else ''}"
-        return self.batcher(name, own + round(work * left), longest=sizes.tokens)
+        rows = len(self.fills) + round(work * left / max(sizes.tokens - 1, 1))
+        tokens = own + round(work * left)
+        return self.batcher(name, tokens, longest=sizes.tokens, requests=rows)
 
     def pricer(self, tree: TokenTree | None, noise_bits: float = 0.0) -> Pricer:
         """What prices candidates along a tree, or as whole rows."""

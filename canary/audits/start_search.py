@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
@@ -18,8 +18,9 @@ from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.records.validation import AUTO, named_start
-from canary.scoring.batcher import Batcher, announce
+from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
+from canary.scoring.served_requests import announce
 from canary.scoring.start_choice import MOST_STARTS, choose_start
 from canary.scoring.start_notes import RivalStart, StartChoice
 from canary.statistics.pvalues import fisher
@@ -45,9 +46,11 @@ def started(
     *,
     canaries: CanarySet | None,
     draws: int,
+    after: Callable[[Options], int] | None = None,
 ) -> tuple[Options, StartChoice]:
     """The options with the start token that is meant, and why it is.
 
+    `after` gives the rows that are to be priced then, for the forecast of a served model.
     An InputError is raised if a start text holds a canary (a choice that depends on secrets
     would make p-values wrong), there are none, or the start token was named besides.
     """
@@ -85,7 +88,7 @@ def started(
         start = StartChoice(named, why, own=own, context=bool(options.context))
     options = replace(options, start_token=start.token, start_texts=None)
     if canaries is not None:
-        start = _with_rivals(model, canaries, start, options, draws=draws)
+        start = _with_rivals(model, canaries, start, options, draws=draws, after=after)
     return options, start
 
 
@@ -93,9 +96,10 @@ def _with_rivals(
     model: LanguageModel,
     canaries: CanarySet,
     choice: StartChoice,
-    options: RunOptions,
+    options: Options,
     *,
     draws: int,
+    after: Callable[[Options], int] | None,
 ) -> StartChoice:
     """The choice with what speaks against it: starts after which canaries are more exposed.
 
@@ -109,9 +113,9 @@ def _with_rivals(
     injected, mine, others = plan.injected, plan.mine, plan.others
     if not others:
         return choice
-    announce(model, lambda: plan.rows)
+    announce(model, lambda: plan.rows, after=after and (lambda: after(options)))
     checked = "context" if choice.why == "template" else "start token"
-    progress = options.begin(f"checking the {checked}", plan.tokens)
+    progress = options.begin(f"checking the {checked}", plan.tokens, model, requests=plan.rows)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     chosen = injected.exposures(batcher, mine)
     level = LEVEL / (len(others) * len(chosen))

@@ -181,6 +181,7 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
                 rf"(?<![-\w.])({'|'.join(named)})(?![-\w])(?: \(--[-a-z]+\)|=True|=\.\.\.)?"
             )
             error.problem = argument.sub(lambda m: flags[m[1]], error.problem)
-            error.cure = argument.sub(lambda m: flags[m[1]], error.cure)
+            cure = re.sub(r", in Python \w+", "", error.cure)
+            error.cure = argument.sub(lambda m: flags[m[1]], cure)
         error.args = (error.problem,)
         raise

@@ -36,8 +36,9 @@ from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, open_run
 from canary.records.validation import built, some, text, whole_number
-from canary.scoring.batcher import Batcher, announce
+from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.scoring.served_requests import announce
 from canary.scoring.texts import encode_placed
 from canary.search.pricing import walk_memory
 from canary.tokens.candidates import CandidateEncoder

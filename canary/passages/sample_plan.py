@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
+from canary.errors import ServerError
+from canary.models.served.throttle import in_parallel
 from canary.models.served.writer import Writer
 from canary.passages.answers import PLAIN, Answers, counted, hits, marks
 from canary.passages.targets import Target
@@ -15,6 +18,9 @@ from canary.statistics.shares import clopper_pearson
 
 _ROOM = 8  # tokens that an answer may have besides what is looked for
 _STEP = 1_000_003
+
+Keep = Callable[[Counter[str], Sequence[int]], None]
+"""Called with counts that are sure, and the numbers of their requests."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,35 @@ class Plan:
         answer = writer.write(prompt, seed=seed, tokens=tokens)
         alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
         return hits(answer, f"length {number}", sought, self.near) | alike
+
+    def asked(
+        self, writer: Writer, todo: Sequence[int], at_once: int, number: int, keep: Keep
+    ) -> Counter[str]:
+        """What the answers to some requests add.
+
+        They are given to `keep` after the server was seen to be the same still, also those that
+        came before a failure or Ctrl-C, which is raised then.
+        """
+        counts, answered, failed = Counter[str](), list[int](), list[BaseException]()
+        try:
+            work = partial(self.counts, writer)
+            for place, future in in_parallel(work, todo, at_once=at_once):
+                if (error := future.exception()) is not None:
+                    failed.append(error)
+                    continue
+                counts.update(future.result())
+                answered.append(todo[place])
+            if failed:
+                raise failed[0]
+        except BaseException:
+            with suppress(ServerError):
+                if answered:
+                    writer.check_same(number, hurried=True)
+                    keep(counts, answered)
+            raise
+        writer.check_same(number)
+        keep(counts, answered)
+        return counts
 
     def answers(self, tally: Counter[str], done: int) -> Answers:
         """What the answers to the first requests are like, after texts or planted secrets."""

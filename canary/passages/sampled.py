@@ -239,7 +239,12 @@ class Sampled(
         return lead is not None and lead.lower > limit and lead.p <= LEVEL
 
     def interval(self, hits: int) -> tuple[float, float]:
-        """Clopper and Pearson's interval of the probability with which a sample has a suffix."""
+        """Clopper and Pearson's interval of the probability with which a sample has a suffix.
+
+        Where the answer is always the same it is known: both ends are 0 or 1.
+        """
+        if self.greedy:
+            return hits / self.samples, hits / self.samples
         low, high = clopper_pearson(hits, self.samples, (1.0 - self.confidence) / 2)
         return float(low), float(high)
 
@@ -250,6 +255,11 @@ class Sampled(
         It is a bound for one suffix, at the level `confidence`.
         """
         return float(1.0 - (1.0 - self.confidence) ** (1.0 / self.samples))
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the answer is always the same: at temperature 0, where the server repeats it."""
+        return not self.settings["temperature"] and self.model.get("repeats") is not False
 
     def ways(self) -> Sequence[Way]:
         """Word for word; of passages also nearly, and by characters."""

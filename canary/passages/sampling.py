@@ -8,14 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, ServerError
-from canary.models.served.client import in_parallel
 from canary.models.served.endpoint import Endpoint, is_url
 from canary.models.served.writer import CHECKS, Writer
 from canary.passages.likeness import likeness
@@ -165,9 +163,7 @@ def sample(
         )
     prompts = list(dict.fromkeys(target.prompt for target in targets))
     np.random.default_rng(0).shuffle(prompts)  # so that the first answers are like all
-    looks = [drawn]
-    if limit is not None:
-        looks = sorted({-(-drawn // 2**at) for at in range(_LOOKS)})
+    looks = sorted({-(-drawn // 2**at) for at in range(1 if limit is None else _LOOKS)})
     _announce(endpoint, looks, len(prompts), 0 if parts is None else finished_pieces(Path(parts)))
     began, writer = time.perf_counter(), Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
@@ -210,10 +206,11 @@ def sample(
         )  # fmt: skip
 
     with ExitStack() as held:
+        held.callback(writer.say_throttled)
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=5)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=6)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
@@ -224,8 +221,8 @@ def sample(
         raise ServerError(problem, cure=f"{cure}{again}", where=endpoint.base)
     if canaries is not None:
         return result
-    documents = {kind: cut.documents for kind, cut in cuts.items()}
-    return replace(result, likeness=likeness(documents, capitals=bool(tally["capitals"])))
+    alike = likeness({k: c.documents for k, c in cuts.items()}, capitals=bool(tally["capitals"]))
+    return replace(result, likeness=alike)
 
 
 def _until_certain(
@@ -296,7 +293,7 @@ def _announce(endpoint: Endpoint, looks: Sequence[int], prompts: int, pieces: in
         raise InputError(
             f"at least {plural(least, 'request')} are needed in this run, checks of the server "
             f"included, and {count(limit)} allowed",
-            cure=f"give --max-requests {least}, in Python max_requests, or take fewer samples",
+            cure=f"give max_requests (--max-requests) {least} or more, or take fewer samples",
             where=endpoint.base,
         )
 
@@ -310,29 +307,33 @@ def _looked(
     run that begins with answers in which nothing can come out is stopped, but not when resumed.
     """
     tally, done, sent = Counter[str](), 0, 0
+
+    def keep(counts: Counter[str], answered: Sequence[int]) -> None:
+        nonlocal sent
+        counts["requests"], sent = writer.sent - sent, writer.sent
+        if series is not None:
+            state = {"counts": dict(counts), "answered": answered, "likeliest": writer.likeliest}
+            series.append(state)
+
     known = [] if series is None else list(series)
     earlier, at_once = iter(known), endpoint.in_flight
     for samples in plan.looks:
         end = samples * len(plan.prompts)
         for at in range(done, end, _BLOCK):
-            block = range(at, min(at + _BLOCK, end))
-            shard = next(earlier, None)
-            if shard is not None:
-                counts = Counter[str](shard.state["counts"])
-            else:
-                counts = Counter[str]()
-                for _, future in in_parallel(partial(plan.counts, writer), block, at_once=at_once):
-                    counts.update(future.result())
-                writer.check_same(at // _BLOCK)
-                counts["requests"] = writer.sent - sent
-                sent = writer.sent
-                if series is not None:
-                    series.append({"counts": dict(counts), "likeliest": writer.likeliest})
-            tally.update(counts)
-            advance(len(block))
-            blocks = block.stop // _BLOCK
-            if blocks and not blocks & (blocks - 1) and not known and block.stop < plan.requests:
-                _refuse_useless(plan, tally, block.stop, endpoint, kept=series is not None)
+            stop = min(at + _BLOCK, end)
+            todo = list(range(at, stop))
+            while todo:  # a run that was stopped has a part of a block
+                if (shard := next(earlier, None)) is not None:
+                    counts = Counter[str](shard.state["counts"])
+                    answered = shard.state["answered"]
+                else:
+                    counts, answered = plan.asked(writer, todo, at_once, at // _BLOCK, keep), todo
+                tally.update(counts)
+                advance(len(answered))
+                todo = sorted({*todo}.difference(answered))
+            blocks = stop // _BLOCK
+            if blocks and not blocks & (blocks - 1) and not known and stop < plan.requests:
+                _refuse_useless(plan, tally, stop, endpoint, kept=series is not None)
         done = end
         yield samples, tally
 

@@ -61,6 +61,11 @@ class Named:
 
     @property
     def model_version(self) -> str:
-        """The first digits of the fingerprint of its weights, where that is known."""
+        """The first digits of the fingerprint of its weights, where that is known.
+
+        Nobody sees the weights of a served model: its fingerprint is one of answers.
+        """
         facts = getattr(self, "model", None) or {}
+        if facts.get("device") == "served":
+            return ""
         return str(facts.get("fingerprint") or "")[:_DIGITS]

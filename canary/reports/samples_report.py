@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from canary.passages.extractable import percent_said
+from canary.passages.extractable import percent_said, share_percent
 from canary.passages.result import SWAPPED
 from canary.passages.sampled import SURE, Sampled
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
@@ -68,8 +68,9 @@ def samples_report(result: Sampled) -> Report:
                 f"samples.{key}", hits=texts.hits, windows=texts.windows,
                 secrets=plural(texts.windows, "secret" if natural else "planted secret"),
                 documents=texts.documents, samples=result.samples, asked=result.asked,
-                upper=f"{100 * result.interval(0)[1]:.2g} %", ends=percent_said(texts),
+                upper=share_percent(result.interval(0)[1]), ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
+                greedy=result.greedy,
             ),
             *_by_copies_said(result),
         ],
@@ -91,6 +92,8 @@ def samples_report(result: Sampled) -> Report:
             "samples.actions", out=key in ("planted", "memorized") and not files,
             none=not texts.hits, alone=key == "alone" or other,
             unclear=key == "unclear", luck=key == "luck",
+            drawn=not texts.hits and not result.greedy,
+            greedy=not texts.hits and result.greedy,
         ),
         about=about,
         outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],
@@ -185,8 +188,8 @@ def _secret_by_secret(result: Sampled) -> Table:
 
 
 def _ends(result: Sampled, hits: int) -> str:
-    low, high = result.interval(hits)
-    return f"{100 * low:.2g} % to {100 * high:.2g} %"
+    low, high = map(share_percent, result.interval(hits))
+    return low if low == high else f"{low} to {high}"
 
 
 def _rates(result: Sampled) -> Table:
@@ -241,9 +244,10 @@ def _secrets(result: Sampled) -> Figure:
     kinds = [kind for kind in (result.controls, result.texts) if kind is not None]
     groups = sorted({copies for kind in kinds for copies in kind.copies})
     unseen = 100 * result.interval(0)[1]
+    most_said = "" if result.greedy else f", so at most {unseen:.2g} %"
     marks: list[Mark] = [
         mark("axhline", unseen, color=CONTROL, linestyle=":", linewidth=1,
-             label=f"hollow points: not seen, so at most {unseen:.2g} %")
+             label=f"hollow points: not seen{most_said}")
     ]  # fmt: skip
     for kind in kinds:
         for place, copies in enumerate(groups):
@@ -256,7 +260,7 @@ def _secrets(result: Sampled) -> Figure:
                     marks.append(mark("vlines", [x], [low], [high], color=colour, linewidth=1))
                 share = 100 * hits / result.samples
                 marks.append(dots([x], [share], 22, colour, hollow=not hits, label=""))
-    most = max(100 * result.interval(max(max(kind.hits) for kind in kinds))[1], unseen)
+    most = max(100 * result.interval(max(max(kind.hits) for kind in kinds))[1], unseen) or 100
     found = result.came_out().texts
     ticks = {float(place): count(copies) for place, copies in enumerate(groups)}
     return Figure(

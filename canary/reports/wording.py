@@ -117,6 +117,9 @@ def software() -> str:
 
 def run_blocks(model: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Block]:
     """The model and the settings of a run, each below its heading."""
+    served = model.get("device") == "served"  # nobody sees its weights
+    names = {"fingerprint": "fingerprint_of_answers"} if served else {}
+    model = {names.get(name, name): value for name, value in model.items()}
     yield from facts_blocks({"Model": in_words(model), "Settings": in_words(settings)})
 
 

@@ -323,33 +323,6 @@ def encoding_bits(
     return bits
 
 
-def announce(model: LanguageModel, rows: Callable[[], int], *, at_most: int = 0) -> None:
-    """Say to a served model how many rows, each a request, are to come; others need no word.
-
-    Parameters
-    ----------
-    model : LanguageModel
-    rows : callable
-        Gives the number of rows that are sure; called for served models only.
-    at_most : int
-        What a search may need besides.
-
-    Raises
-    ------
-    InputError
-        If more are sure than the model may be asked for.
-    """
-    expect = getattr(model, "expect", None)
-    if expect is not None:
-        expect(rows(), at_most=at_most)
-
-
-def requests_of(model: LanguageModel) -> dict[str, int]:
-    """How many requests a served model was sent, as settings of a result; nothing of others."""
-    told: dict[str, int] = getattr(model, "requests", dict)()
-    return told
-
-
 def _check_nodes(nodes: Nodes, children: Children, top: int) -> None:
     """Refuse nodes whose arrays do not fit together, or that hold no token up to `top`."""
     _check_whole("nodes.paths", nodes.paths, low=0, high=top, dimensions=2)

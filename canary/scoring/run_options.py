@@ -145,9 +145,19 @@ class RunOptions(ScoreOptions):
         context = context_before(tokenizer, formats, role)
         return replace(self, context=context, start_token=start, chat_template=None)
 
-    def begin(self, name: str, tokens: int) -> Advance:
-        """Begin a stage of at most this many tokens."""
-        return stage(self.progress, name, tokens)
+    def begin(self, name: str, tokens: int, model: LanguageModel, *, requests: int = 0) -> Advance:
+        """Begin a stage of at most this many tokens, or requests to a served model."""
+        client = getattr(model, "client", None)
+        if client is None:
+            return stage(self.progress, name, tokens)
+        advance, before = stage(self.progress, name, requests, "requests"), client.sent
+
+        def sent(_: int) -> None:
+            nonlocal before
+            done, before = client.sent - before, client.sent
+            advance(done)
+
+        return sent
 
 
 def identity_of(model: LanguageModel) -> dict[str, Any]:

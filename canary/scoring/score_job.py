@@ -24,8 +24,9 @@ from canary.records.progress import Advance, Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.records.validation import built, whole_number
-from canary.scoring.batcher import Batcher, announce, row_sums
+from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.scoring.served_requests import announce
 from canary.scoring.texts import Block, encode_placed, file_digest, read_blocks, windows
 from canary.statistics.number_checks import LN2
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import FloatArray, LanguageModel, Rows
-from canary.scoring.batcher import Batcher, announce, row_sums
+from canary.scoring.batcher import Batcher, row_sums
 from canary.scoring.run_options import RunOptions
+from canary.scoring.served_requests import announce
 from canary.scoring.start_notes import StartChoice, TriedStart
 from canary.statistics.number_checks import LN2
 from canary.tokens import starts
@@ -77,8 +78,9 @@ def choose_start(
         possible = {token: possible[token] for token in usual if token in possible}
         possible = dict(islice(possible.items(), MOST_STARTS))
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
-    announce(model, lambda: tokens if bounds else len(possible) * len(evidence))
-    progress = options.begin("choosing the start token", tokens)
+    rows = tokens if bounds else len(possible) * len(evidence)
+    announce(model, lambda: rows)
+    progress = options.begin("choosing the start token", tokens, model, requests=rows)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     score = bounds or batcher.score
     asked = possible

@@ -18,8 +18,9 @@ from canary.models.loading import load
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.validation import built, some, text
-from canary.scoring.batcher import Batcher, announce, encoding_bits
+from canary.scoring.batcher import Batcher, encoding_bits
 from canary.scoring.run_options import ScoreOptions, Scoring
+from canary.scoring.served_requests import announce
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tokenizer import Encoding
 

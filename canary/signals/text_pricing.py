@@ -13,8 +13,9 @@ from canary.errors import InputError, RecordError, UnsupportedError
 from canary.models.language_model import LanguageModel, Rows
 from canary.records.progress import Progress, stage
 from canary.records.shards import Run, Series
-from canary.scoring.batcher import Batcher, announce
+from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions
+from canary.scoring.served_requests import announce
 from canary.scoring.texts import encode_placed, windows
 from canary.signals.text import TokenPrices
 from canary.tokens.tokenizer import Encoding

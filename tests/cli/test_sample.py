@@ -63,3 +63,16 @@ def test_it_writes_counts_and_a_report_without_text(command, folder, words, labe
         assert not any(f"pin is {fill}" in written for fill in fills)
     assert not (folder / "s" / "parts").exists()
     assert command("check", "s/samples.json", "--max-extractable", "0.1").code == 3
+
+
+def test_of_one_answer_that_is_always_the_same_nothing_is_asked_again(command, folder):
+    words = ("--canaries", "canaries.json", "--temperature", "0", "--samples", "1", "--out", "s")
+    with FakeServer(build("table")) as server:
+        few = command("sample", server.url, *words, "--max-requests", "5")
+        assert "give --max-requests 13 or more" in few.err
+        assert command("sample", server.url, *words).code == 0
+    assert canary.read("s/samples.json").interval(0) == (0.0, 0.0)
+    page = (folder / "s" / "report.html").read_text()
+    assert "at temperature 0, the server always gives its most probable answer" in page
+    assert "Ask the server more often" not in page
+    assert "98 %" not in page

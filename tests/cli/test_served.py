@@ -47,7 +47,7 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
             *words("exposure", server, model, "--canaries", canaries, "--json"), "--in-flight", 4
         )
         assert done.code == 0, done.err
-        assert "sent so far, about 120 to come in this step" in done.err
+        assert "sent so far; about 120 to come in this step" in done.err
         for inside, outside in zip(here, done.document["canaries"], strict=True):
             assert outside["exposure"]["bits"] == inside["exposure"]["bits"]
             assert outside["px_bits"] == pytest.approx(inside["px_bits"], abs=1e-4)
@@ -58,6 +58,9 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
         assert server.count() - asked < 150
         facts = json.loads((tmp_path / "out" / "audit.json").read_text())["model"]
         assert (facts["name"], facts["device"]) == ("tiny", "served")
+        page = (tmp_path / "out" / "report.html").read_text()
+        assert "Version of the weights" not in page
+        assert "Fingerprint of its first answers" in page
         assert "through a server that gives" in (tmp_path / "out" / "report.html").read_text()
         done = command(*words("extract", server, model, "my pin {digit:2}.", "--json"))
         assert done.code == 0, done.err

@@ -319,6 +319,39 @@ def test_a_first_request_that_failed_once_is_asked_again(tmp_path):
     np.testing.assert_allclose(found, build("table").score(rows), atol=1e-6)
 
 
+def test_a_limit_of_requests_is_kept_to_and_is_no_failure(tmp_path):
+    """One request each 0.02 s, at first from eight threads; a wait is no attempt."""
+    said, free, refusals = [], [0.0], []
+
+    def limited(server, number, answer):
+        with server.lock:
+            if (now := time.monotonic()) < free[0]:
+                refusals.append(number)
+                return Status(429, "", {"Retry-After": f"{free[0] - now:.3f}"})
+            free[0] = now + 0.02
+        return answer
+
+    rows = Rows.of([[1, 2, a, b] for a in range(4) for b in range(10)])
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path, attempts=1, max_requests=70, say=said.append)
+        server.fault = limited
+        found = model.score(rows)
+        sent = model.requests()["requests_in_this_run"]
+    np.testing.assert_allclose(found, build("table").score(rows), atol=1e-6)
+    assert refusals
+    assert sent == server.count() + 1 - len(refusals)  # the list of models is one, too
+    assert [line for line in said if "429" in line] == [said[0]]
+    assert said[-1].startswith(f"Throttled by the server: {len(refusals)} retr")
+
+
+def test_a_server_that_asks_to_wait_again_and_again_ends_the_run(tmp_path):
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path, attempts=1, patience=0.2)
+        server.fault = status(429, "", {"Retry-After": "0.05"})
+        with pytest.raises(ServerError, match="limits how often"):
+            model.score(ROW)
+
+
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -359,7 +392,7 @@ def test_a_server_that_drips_is_left_when_the_time_is_over(tmp_path):
     """Each byte comes within the time; the whole answer would take half a minute and more."""
     with FakeServer(build("table")) as server:
         model = load_served(server, tmp_path, attempts=1)
-        client = model._client
+        client = model.client
         client._endpoint = dataclasses.replace(client._endpoint, timeout=0.3)
         for dripping in DRIPPING.values():
             server.fault = answers(lambda a, dripping=dripping: dripping)
@@ -455,7 +488,7 @@ def test_a_missing_library_names_the_extra(monkeypatch):
 
     find = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "tenacity" else find(name)
+        importlib.util, "find_spec", lambda name: None if name == "httpx2" else find(name)
     )
     with pytest.raises(MissingExtraError, match=r"pip install '\.\[endpoint\]' in a checkout"):
         canary.load("http://127.0.0.1:9", tokenizer=character_tokenizer())

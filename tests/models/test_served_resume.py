@@ -15,11 +15,12 @@ from small_models import build
 
 import canary
 from canary.audits.auditing import exposure_with
+from canary.audits.extracting import with_extractions
 from canary.audits.question import AuditOptions
 from canary.cli.extract_command import proof_sentence
 from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
-from canary.models.served.client import in_parallel
+from canary.models.served.throttle import in_parallel
 
 ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
 
@@ -101,7 +102,7 @@ def test_a_run_that_needs_more_than_is_allowed_is_not_begun(tmp_path):
         with pytest.raises(InputError, match="requests are needed"):
             canary.score(model, [f"abc {k}" for k in range(100)])
         canary.extract(model, "abc {digit:1}", budget=100, start_token=None)
-        assert "at most 100 for the search" in said[-1]
+        assert "search at most 37" in said[-1]  # of a budget of 100
 
 
 @pytest.mark.parametrize("top", [None, 20])
@@ -178,6 +179,30 @@ def test_exposures_that_no_request_is_left_for_are_bounds_that_hold(tmp_path):
         assert [exact for exact, _ in told] == sorted(exact for exact, _ in told)
 
 
+def test_searches_of_several_formats_share_the_requests_that_are_left(tmp_path):
+    canaries = canary.generate(
+        ["abc {digit:3}", "dbc {digit:3}"], repetitions=[1], per_repetition=4, controls=2, seed=3
+    )
+    said, stages = [], []
+
+    def progress(name, total, unit):
+        stages.append((name, total, unit))
+        return lambda done: None
+
+    with FakeServer(build("table")) as server:
+        model = load_served(server, tmp_path, max_requests=400, say=said.append)
+        options = {"draws": 20, "start_token": None, "progress": progress}
+        audit = canary.audit(model, canaries, budget=30, **options)
+        before = model.client.sent
+        audit = with_extractions(audit, model, canaries, budget=300, progress=progress)
+    assert "check of the start token 147, draws 53, search at most 177" in said[0]
+    assert before <= 23 + 147 + 53
+    assert [found.stopped for found in audit.extractions] == ["requests", "requests"]
+    assert all(found.queries > 50 for found in audit.extractions)
+    assert model.client.sent <= 400
+    assert {unit for _, _, unit in stages} == {"requests"}
+
+
 @pytest.mark.parametrize("in_flight", [1, 3])
 def test_no_more_than_so_many_are_in_flight(tmp_path, in_flight):
     together = threading.Barrier(in_flight)
@@ -193,7 +218,7 @@ def test_no_more_than_so_many_are_in_flight(tmp_path, in_flight):
         ids = [[1, 2, k] for k in range(4 * in_flight)]
         # Not through `score`: the probe at its end is alone.
         for _, outcome in in_parallel(
-            lambda row: model._client.post("/completions", model._manner.request(row)),
+            lambda row: model.client.post("/completions", model._manner.request(row)),
             ids,
             at_once=in_flight,
         ):

@@ -74,6 +74,9 @@ class Speaker:
     def check_same(self, number):
         pass
 
+    def say_throttled(self):
+        pass
+
     def write(self, prompt, *, seed, tokens):
         said = Speaker.say(prompt)
         return said if isinstance(said, Written) else Written(said, False)

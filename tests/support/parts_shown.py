@@ -55,7 +55,8 @@ PACKAGES = {
         "scoring.score_job: score_file ScoredFile",
         "scoring.pool_sampling: sample_pool",
         "scoring.run_options: ScoreOptions RunOptions",
-        "scoring.batcher: Batcher row_sums announce",
+        "scoring.batcher: Batcher row_sums",
+        "scoring.served_requests: announce",
     ],
     "search": [
         "search.enumerate: enumerate_leaves leaf_costs Leaves",

@@ -23,17 +23,16 @@ import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
-from multiprocessing.pool import ThreadPool
-from typing import Any, TypeVar
+from typing import Any
 
 from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
 from canary.models.served.endpoint import Endpoint
-from canary.models.served.wire import read_json
+from canary.models.served.throttle import Throttle
+from canary.models.served.wire import CHAT_PATH, read_json
 from canary.records.validation import brief
 
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
@@ -46,9 +45,6 @@ _LEAST_BYTES, _FAILURE_BYTES = 8_000_000, 64_000
 _TOKEN_BYTES = 2_000  # of the text of a token and its number, as JSON
 _SHOWN = 300
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
-
-Item = TypeVar("Item")
-Answered = TypeVar("Answered")
 
 
 class RefusedError(ServerError):
@@ -63,6 +59,7 @@ class PassingError(ServerError):
     """A failure that may pass; `pause` is what the server asks for, in seconds."""
 
     pause: float | None = None
+    throttled = False
 
 
 @dataclass(frozen=True)
@@ -84,14 +81,12 @@ class Client:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        if any(importlib.util.find_spec(name) is None for name in ("httpx2", "tenacity")):
+        if importlib.util.find_spec("httpx2") is None:
             raise MissingExtraError(
                 "served models need an HTTP client, which is not installed",
-                cure="pip install '.[endpoint]' in a checkout of canary (or pip install httpx2 "
-                "tenacity)",
+                cure="pip install '.[endpoint]' in a checkout of canary (or pip install httpx2)",
             )
         import httpx2
-        import tenacity
 
         self._endpoint, self._http = endpoint, httpx2
         self._scrub, authorize = _key_of(endpoint.key_env)
@@ -103,17 +98,14 @@ class Client:
         weakref.finalize(self, self._client.close)
         self._lock = threading.Lock()
         self.sent = 0
-        """Requests sent so far, retries included."""
-        self._retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(endpoint.attempts),
-            wait=_pause,
-            retry=tenacity.retry_if_exception_type(PassingError),
-            reraise=True,
-        )
+        """Requests sent so far, retries included, but for those that were throttled."""
+        self.most = endpoint.max_requests
+        """Requests after which no more are sent."""
+        self.throttle = Throttle(endpoint.in_flight, endpoint.say)
 
     def get(self, path: str) -> Any:
         """What the server gives at a path, as parsed JSON."""
-        return self._retrying.copy()(self._once, path, None, quote=True)
+        return self._patiently(path, None, quote=True)
 
     def post(
         self,
@@ -147,14 +139,44 @@ class Client:
             If it cannot be reached, or fails again and again; if it asks for a longer pause
             than was allowed; or if no request is left.
         """
-        ask = self._once if hurried else partial(self._retrying.copy(), self._once)
-        seconds = _HURRIED_SECONDS if hurried else self._endpoint.timeout
-        again = partial(ask, path, body, quote=quote, seconds=seconds, last=last, trying=trying)
+        asked = {"quote": quote, "last": last, "trying": trying}
+        again = partial(self._patiently, path, body, hurried=hurried, **asked)
         try:
             return again()
         except UnclearError:
             time.sleep(_FIRST_PAUSE)
             return again()
+
+    def _patiently(
+        self, path: str, body: Mapping[str, Any] | None, *, hurried: bool = False, **asked: bool
+    ) -> Any:
+        """`_once`, again and again if it fails in a way that may pass.
+
+        A wait that the server asks for is no failure, until all waits of one request are more than
+        the patience.
+        """
+        seconds, patience = self._endpoint.timeout, self._endpoint.patience
+        if hurried:
+            seconds = patience = _HURRIED_SECONDS
+        failures, waited = 0, 0.0
+        while True:
+            with self.throttle.slot() as begun:
+                try:
+                    return self._once(path, body, seconds=seconds, **asked)
+                except PassingError as error:
+                    failed = error
+                    if failed.throttled:
+                        self.throttle.slower(begun)
+            pause = failed.pause or 0.0
+            waited += pause
+            if not pause or waited > patience:
+                failures += 1
+                if hurried or failures >= self._endpoint.attempts:
+                    raise failed
+            if pause:
+                self.throttle.pause(pause)
+            else:
+                time.sleep(_jittered(failures))
 
     def _once(
         self,
@@ -162,11 +184,11 @@ class Client:
         body: Mapping[str, Any] | None,
         *,
         quote: bool,
-        seconds: float | None = None,
+        seconds: float,
         last: bool = False,
         trying: bool = False,
     ) -> Any:
-        where, most = f"{self._endpoint.base}{path}", self._endpoint.max_requests
+        where, most = f"{self._endpoint.base}{path}", self.most
         with self._lock:
             if most is not None and self.sent >= most - (not last):
                 raise RequestsSpentError(
@@ -177,7 +199,7 @@ class Client:
                     where=where,
                 )
             self.sent += 1
-        answer = self._answer(where, body, seconds or self._endpoint.timeout)
+        answer = self._answer(where, body, seconds)
         if isinstance(answer, ServerError):
             raise answer
         if answer.code != 200:
@@ -242,7 +264,9 @@ class Client:
             if pause is None or pause <= self._endpoint.patience:
                 passing = _passing(f"failed ({code}{said})", where, pause)
                 if code == _TOO_MANY:
-                    passing.cure = _SLOWER
+                    passing.cure, passing.throttled = _SLOWER, True
+                    with self._lock:
+                        self.sent -= 1
                 return passing
             problem = f"asks to be left alone for {pause:,.0f} s ({code}{said})"
             cure = "start again after that"
@@ -250,9 +274,14 @@ class Client:
             problem = f"sends its callers elsewhere ({code}), and a key is not sent there"
             cure = "give the address that it sends to"
         elif trying and code in _ABSENT:
-            problem = f"has no completions API for this model ({code}{said})"
+            chats = where.endswith(CHAT_PATH)
+            problem = (
+                f"has no {'chat' if chats else 'completions'} API for this model ({code}{said})"
+            )
             cure = (
-                "check its name (--served-model); a server that only chats can be sampled "
+                "check its name (--served-model), or drop --chat: then /v1/completions is asked"
+                if chats
+                else "check its name (--served-model); a server that only chats can be sampled "
                 "(canary sample --chat) and not audited: for that use one that gives "
                 "log-probabilities at /v1/completions (vLLM does)"
             )
@@ -261,35 +290,6 @@ class Client:
             problem = f"does not take the request ({code}{said})"
             cure = "check the address and the name of the model"
         return kind(problem, cure=cure, where=where)
-
-
-def in_parallel(
-    work: Callable[[Item], Answered], items: Sequence[Item], *, at_once: int
-) -> Iterator[tuple[int, Future[Answered]]]:
-    """The place of each item and what `work` gives for it, in the order in which it is done.
-
-    After one has raised nothing else is begun; what is in hand is finished and given. `work` is
-    called in at most `at_once` other threads. They do not hold up the end of the process, as
-    those of an executor do: Ctrl-C need not wait for a server that hangs.
-    """
-    over = threading.Event()
-
-    def serve(numbered: tuple[int, Item]) -> tuple[int, Future[Answered]] | None:
-        if over.is_set():
-            return None
-        future: Future[Answered] = Future()
-        try:
-            future.set_result(work(numbered[1]))
-        except BaseException as error:  # given on to whoever waits
-            over.set()
-            future.set_exception(error)
-        return numbered[0], future
-
-    with ThreadPool(min(at_once, max(len(items), 1))) as pool:
-        try:
-            yield from filter(None, pool.imap_unordered(serve, enumerate(items)))
-        finally:
-            over.set()
 
 
 def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer | ServerError:
@@ -322,12 +322,10 @@ def _passing(problem: str, where: str, pause: float | None = None) -> PassingErr
     return error
 
 
-def _pause(state: Any) -> float:
-    """Exponential back-off with jitter, and no less than the server asks for."""
-    longest = min(_FIRST_PAUSE * 2.0 ** (state.attempt_number - 1), _LONGEST_PAUSE)
-    jittered = random.uniform(longest / 2, longest)  # noqa: S311 - it spreads load, no secret
-    asked = state.outcome.exception().pause
-    return jittered if asked is None else max(asked, jittered / 10)
+def _jittered(failures: int) -> float:
+    """Seconds after so many failures: exponential back-off with jitter."""
+    longest = min(_FIRST_PAUSE * 2.0 ** (failures - 1), _LONGEST_PAUSE)
+    return random.uniform(longest / 2, longest)  # noqa: S311 - it spreads load, no secret
 
 
 def _key_of(variable: str | None) -> tuple[Callable[[str], str], Callable[[Any], Any]]:

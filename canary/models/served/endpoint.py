@@ -52,15 +52,18 @@ class Endpoint:
         The folder that keeps every answer; ``canary/answers`` in the user's cache unless
         given. Only its owner may read it.
     max_requests : int, optional
-        Most requests that may be sent in one run, retries included.
+        Most requests that may be sent in one run, retries included, but for those that were
+        throttled (429).
     in_flight : int
-        Most requests at once.
+        Most requests at once; fewer after a 429.
     timeout : float
         Seconds for a whole answer, from the connection to its last byte.
     patience : float
-        Seconds that the server may ask to be left alone (``Retry-After``); more end the run.
+        Seconds that the server may ask to be left alone (``Retry-After``), all waits of one
+        request together; more end the run.
     attempts : int
-        How often a request is sent that fails in a way that may pass.
+        How often a request is sent that fails in a way that may pass. A wait that the server asks
+        for is no failure.
     top_k : int, optional
         For a server that gives no log-probabilities of a prompt: how many of the most likely
         next tokens to ask for. The others only have a bound.

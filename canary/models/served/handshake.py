@@ -28,8 +28,9 @@ import numpy as np
 
 from canary.errors import InputError, ServerError, UnsupportedError
 from canary.models.noise import EPSILON
-from canary.models.served.client import Client, PassingError, RefusedError, in_parallel
+from canary.models.served.client import Client, PassingError, RefusedError
 from canary.models.served.request_format import Floats, Manner
+from canary.models.served.throttle import in_parallel
 from canary.models.served.token_texts import Texts
 from canary.models.served.wire import PATH, read_choice
 from canary.records.validation import brief

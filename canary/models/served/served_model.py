@@ -6,7 +6,9 @@ It asks nothing twice, many things at once, and never mixes two models.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -27,10 +29,11 @@ from canary.models.language_model import (
     Rows,
     Walker,
 )
-from canary.models.served.client import Client, in_parallel
+from canary.models.served.client import Client
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import Agreed, check_aligned_at, model_served, shake_hands
 from canary.models.served.request_format import Floats, log_probs_of
+from canary.models.served.throttle import in_parallel
 from canary.models.served.verified_cache import Answers, open_answers
 from canary.models.served.wire import PATH
 from canary.tokens.tokenizer import Tokenizer
@@ -125,7 +128,7 @@ class ServedModel:
         agreed: Agreed,
         facts: ModelFacts,
     ) -> None:
-        self._client, self._endpoint, self._answers = client, endpoint, answers
+        self.client, self._endpoint, self._answers = client, endpoint, answers
         self._agreed, self._manner, self.facts = agreed, agreed.manner, facts
         self.tokenizer = self._manner.texts.tokenizer
         self._probed = 0
@@ -138,24 +141,42 @@ class ServedModel:
         return Memory(_FREE_BYTES, 1)
 
     def requests(self) -> dict[str, int]:
-        """How many requests were sent in this run, retries included."""
-        return {"requests_in_this_run": self._client.sent}
+        """How many requests were sent in this run; those that were throttled are said."""
+        self.client.throttle.say_all()
+        return {"requests_in_this_run": self.client.sent}
 
-    def expect(self, rows: int, *, at_most: int = 0) -> None:
+    @contextmanager
+    def sharing(self, parts: int) -> Iterator[None]:
+        """Within it, one of some parts of the requests that are left may be sent."""
+        client = self.client
+        limit = client.most
+        if limit is not None:
+            client.most = client.sent + (limit - client.sent) // parts
+        try:
+            yield
+        finally:
+            client.most = limit
+
+    def expect(self, rows: int, *, at_most: int = 0, after: int | None = None) -> None:
         """Say how many requests are to come, and refuse a run that would not be done.
 
         As many as `rows` are sure, if no answer to them is known; a search may need `at_most`
-        besides. If more are sure than may be sent, that is an InputError.
+        besides. Where `rows` are a check of the start token, `after` is sure to follow, and then a
+        search. If more are sure than may be sent, that is an InputError.
         """
-        known, sent = len(self._answers), self._client.sent
-        sure = rows + -(-rows // _BLOCK)
-        limit = self._endpoint.max_requests
+        known, sent, limit = len(self._answers), self.client.sent, self.client.most
+        first, then = (n + -(-n // _BLOCK) for n in (rows, after or 0))
+        sure = first + then
+        left = math.inf if limit is None else max(limit - sent - sure, 0)
         if self._endpoint.say is not None:
-            more = f", and at most {at_most:,} for the search" if at_most else ""
+            parts = [f"about {sure:,} to come in this step"] if sure else []
+            if after is not None:
+                parts = [f"check of the start token {first:,}", f"draws {then:,}"]
+                at_most = 0 if limit is None else limit
+            parts += [f"search at most {min(at_most, left):,}"] if at_most else []
             kept = f"; {known:,} earlier answers are kept and not asked for again" if known else ""
             self._endpoint.say(
-                f"Requests to {self._endpoint.base}: {sent:,} sent so far, about {sure:,} to "
-                f"come in this step{more}{kept}"
+                f"Requests to {self._endpoint.base}: {sent:,} sent so far; {', '.join(parts)}{kept}"
             )
         if limit is not None and sent + sure - known > limit:
             raise InputError(
@@ -191,7 +212,7 @@ class ServedModel:
 
     def _ask_block(self, todo: Sequence[tuple[Row, bytes, dict[str, Any]]]) -> dict[Row, Floats]:
         def post(item: tuple[Row, bytes, dict[str, Any]]) -> Floats:
-            return self._manner.numbers(self._client.post(PATH, item[2]), item[0])
+            return self._manner.numbers(self.client.post(PATH, item[2]), item[0])
 
         answered: list[tuple[int, Floats]] = []
         failed: BaseException | None = None
@@ -229,7 +250,7 @@ class ServedModel:
         probe = self._agreed.probes[self._probed % len(self._agreed.probes)]
         request = self._manner.request(probe.ids)
         try:
-            answer = self._client.post(PATH, request, hurried=hurried, last=True, quote=True)
+            answer = self.client.post(PATH, request, hurried=hurried, last=True, quote=True)
             moved = self._manner.apart(self._manner.numbers(answer, probe.ids), probe.numbers)
         except Exception:
             if hurried:
@@ -260,7 +281,7 @@ class EchoedModel(ServedModel):
         longest = max((ids for ids, _ in asked), key=len, default=())
         probed = max(len(probe.ids) for probe in self._agreed.probes)
         if len(longest) > max(self._checked, probed):
-            check_aligned_at(self._client, self._agreed, longest)
+            check_aligned_at(self.client, self._agreed, longest)
             self._checked = len(longest)
         numbers = self.ask([ids for ids, _ in asked])
         values = [numbers[ids][len(ids) - 1 - count :] for ids, count in asked]

@@ -73,6 +73,10 @@ class Writer:
         """Requests sent so far, retries included."""
         return self._client.sent
 
+    def say_throttled(self) -> None:
+        """Say how often the server refused requests because they were too many, if it did."""
+        self._client.throttle.say_all()
+
     def recognize(self, known: list[str] | None = None) -> None:
         """Find out what it repeats at temperature 0, or refuse another model than the `known`."""
         if known is not None:
@@ -85,11 +89,15 @@ class Writer:
                 first, second = self._greedy(text), self._greedy(text)
                 self.likeliest.append(first if first == second else "")
 
-    def check_same(self, number: int) -> None:
-        """Refuse a model that writes other texts at temperature 0 than the one asked first."""
+    def check_same(self, number: int, *, hurried: bool = False) -> None:
+        """Refuse a model that writes other texts at temperature 0 than the one asked first.
+
+        `hurried` where something else is being raised: then neither wait long nor try again.
+        """
         at = number % len(_BEGINNINGS)
         known = self.likeliest[at] if self.likeliest[at:] else ""
-        if known and all(self._greedy(_BEGINNINGS[at], last=True) != known for _ in range(_TRIES)):
+        ask = {"last": True, "hurried": hurried}
+        if known and all(self._greedy(_BEGINNINGS[at], **ask) != known for _ in range(_TRIES)):
             raise ServerError(
                 "serves another model under this name than the one that was sampled first: at "
                 "temperature 0 it writes other texts",
@@ -98,9 +106,9 @@ class Writer:
                 where=self._where,
             )
 
-    def _greedy(self, prompt: str, *, last: bool = False) -> str:
+    def _greedy(self, prompt: str, **how: bool) -> str:
         ask = {"seed": 0, "tokens": _PROBE_TOKENS, "temperature": 0.0}
-        text = self.write(prompt, **ask, last=last).text  # type: ignore[arg-type]
+        text = self.write(prompt, **ask, **how).text  # type: ignore[arg-type]
         return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
     def write(
@@ -110,10 +118,12 @@ class Writer:
         seed: int,
         tokens: int,
         temperature: float | None = None,
-        trying: bool = False,
-        last: bool = False,
+        **how: bool,
     ) -> Written:
-        """What the server writes after `prompt`, at most this number of tokens."""
+        """What the server writes after `prompt`, at most this number of tokens.
+
+        `how` goes to `Client.post`.
+        """
         body: dict[str, Any] = {
             "model": self.name,
             "max_tokens": tokens,
@@ -126,7 +136,7 @@ class Writer:
         # Without one of its own each time, some servers draw the same text for all.
         seeded = {"seed": seed} if self._seeded else {}
         path = CHAT_PATH if self._chat else PATH
-        return self._read(self._client.post(path, body | seeded, trying=trying, last=last), tokens)
+        return self._read(self._client.post(path, body | seeded, **how), tokens)
 
     def _check(self) -> None:
         def probes() -> list[Written]:
