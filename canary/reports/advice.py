@@ -8,10 +8,11 @@ from canary.audits.audit_result import Audit, combined_p
 from canary.audits.search_ranks import with_search
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
-from canary.reports.limit_choice import limit_choice
+from canary.reports.limit_choice import limit_choice, would_strictly
 from canary.reports.limits import (
     above_limit,
     learned_copies,
+    left_found,
     limit_bits,
     listed,
     never_decides,
@@ -80,8 +81,10 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         some = only_some_learned(audit) if kind == "shown" and not verdict.rests_on else ""
         shown = kind in ("shown", "watched", "own", "") and not some
         values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
-        weak = stricter(verdict)
-        values |= {"weak": weak, "strictly": weak}
+        weak, left = stricter(verdict), left_found(verdict)
+        values |= {"weak": weak and not left, "strictly": weak, "left": left}
+        values |= {"shown": shown and not (weak or left)}
+        values["strict"] = would_strictly(audit) if weak and not left else ""
         values |= {"used": kind in ("claimed", "checked") or some}
         values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
         case = "passed"

@@ -54,6 +54,12 @@ _LABELS = {
 """Of each outcome, the label and the tone."""
 
 
+def _still_known(left: float, samples: int) -> str:
+    """``: up to about 10 of these 100 samples may still be known``."""
+    most = math.ceil(left * samples) - 1
+    return f": up to about {most} of these {count(samples)} samples may still be known" * (most > 0)
+
+
 @report_of.register
 def forgetting_report(result: Forgetting) -> Report:
     """What there is to say about whether a query set was forgotten."""
@@ -100,6 +106,7 @@ def forgetting_report(result: Forgetting) -> Report:
                     sentence(
                         "forgetting.remainder",
                         left=percent_of(left, digits=0),
+                        part=_still_known(left, result.samples),
                         queries=len(result.losses["query"]),
                     )
                 ]

@@ -43,6 +43,15 @@ def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
     return values | {"would": " ".join(said_of)}
 
 
+def would_strictly(audit: Audit) -> str:
+    """What a model would do under a strict limit, a sentence; empty of spaces of many sizes."""
+    sizes = {priced.space_size for priced in audit.formats}
+    if len(sizes) > 1 or not (words := _would([("this model", audit)], STRICT_BITS)):
+        return ""
+    guesses = plural(asked_guesses(sizes.pop(), STRICT_BITS), "guess", "guesses")
+    return f"With a limit of {guesses}, {words}."
+
+
 def choice_of(size: int) -> dict[str, Any]:
     """The value ``choose``, of a space or of several (0), and the limits in bits and guesses."""
     guesses = [asked_guesses(size, bits) for bits in (STRICT_BITS, LOOSE_BITS)]

@@ -25,6 +25,9 @@ def label_of(verdict: Verdict) -> str:
     reason, kind = verdict.reason, planting_of(verdict)
     if verdict.outcome == "passed":
         weak = stricter(verdict)
+        if left_found(verdict):
+            rest = listed(sorted(_asked_repetitions(verdict)))
+            return f"Passed only for the secrets that appeared {rest}; others were found"
         if verdict.audits and kind == "claimed":
             return "Passed, if the planted secrets were in the training data"
         if verdict.audits and kind == "checked":
@@ -91,7 +94,8 @@ def tone_of(verdict: Verdict) -> str:
         unread = kind in ("claimed", "checked", "unknown") or (
             kind == "shown" and _sure_of(verdict)
         )
-        return "undecided" if unread or stricter(verdict) else "not-found"
+        open_to = unread or stricter(verdict) or left_found(verdict)
+        return "undecided" if open_to else "not-found"
     return "memorized" if verdict.outcome == "failed" else verdict.outcome
 
 
@@ -265,14 +269,16 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
     )  # fmt: skip
+    known = left_found(verdict)
     if verdict.left_out:
         left = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
-        known = Recovery(left)
-        number = f"{count(len(known.sure))} of {count(len(left))}"
-        found_of = f"{number} {'was' if len(known.sure) == 1 else 'were'}" if known.sure else ""
+        number = f"{count(len(known))} of {count(len(left))}"
+        found_of = f"{number} {'was' if len(known) == 1 else 'were'}" if known else ""
         yield said_in_one("limit.left_out", copies=listed(verdict.left_out), found=found_of)
     for audit in verdict.audits:
         said_of_it = answer(audit)
+        if said_of_it.verdict == "memorized" and verdict.outcome == "passed" and known:
+            continue  # more was learned than the limit allows of others
         if said_of_it.verdict == "memorized" and verdict.outcome == "passed":
             above = above_limit(audit, verdict)
             yield said_in_one("limit.within", above=above, number=above)
@@ -320,6 +326,16 @@ def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
     if known != certain:
         most = f"about {count(known)} guesses, and at least {count(certain)}"
     return f"{most} ({100 * (reason.confidence or 0):g} % sure)"
+
+
+def left_found(verdict: Verdict) -> list[CanaryResult]:
+    """Those that are found of the secrets to which the limit was not applied."""
+    left = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
+    return Recovery(left).sure
+
+
+def _asked_repetitions(verdict: Verdict) -> set[int]:
+    return {c.repetitions for c in _asked_of(verdict)}
 
 
 def above_limit(audit: Audit, verdict: Verdict) -> int:

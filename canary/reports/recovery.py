@@ -226,11 +226,14 @@ def typical_controls(audit: Audit) -> str:
     if len(sizes) > 1 or not audit.controls:
         return ""
     (size,), middle = sizes, (len(audit.controls) + 1) / 2
-    ends = (max(end * size, 1.0) for end in special.betaincinv(middle, middle, CHANCE_ENDS))
+    ends = [max(end * size, 1.0) for end in special.betaincinv(middle, middle, CHANCE_ENDS)]
     low, high = (count(guesses_of(math.log2(end))) for end in ends)
+    exposures = [c.exposure for c in audit.controls]
+    guesses = guesses_of(math.log2(size) - median_bits(exposures)[0])
     return sentence(
         "outcome.typical", number=len(audit.controls), low=low, high=high,
-        typical=median_guesses([c.exposure for c in audit.controls]),
+        typical=median_guesses(exposures),
+        outside=not guesses_of(math.log2(ends[0])) <= guesses <= guesses_of(math.log2(ends[1])),
     )  # fmt: skip
 
 
