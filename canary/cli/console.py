@@ -100,13 +100,15 @@ def show_tables(result: Any) -> None:
 
 
 def _show_blocks(blocks: Iterable[Block]) -> None:
-    """Paragraphs, tables, and of figures their tables; a terminal shows no other blocks."""
-    from canary.reports.document import Figure, Table, words_of
+    """Paragraphs, headings, tables, and of figures their tables; no other blocks."""
+    from canary.reports.document import Figure, Heading, Table, words_of
 
     for block in blocks:
         table = block.table if isinstance(block, Figure) else block
         if isinstance(table, Table):
             show_table(table.columns, (map(words_of, row) for row in table.rows))
+        elif isinstance(block, Heading):
+            show(f"{words_of(block.text)}:")
         elif isinstance(block, str | tuple):
             show(words_of(block))
 

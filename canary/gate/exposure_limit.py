@@ -258,7 +258,7 @@ def share(chance: float) -> str:
         return "more than 99 %"
     if percent >= 0.01:
         return f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
-    return f"{probability(percent)} %" if percent > 0 else "0 %"
+    return "less than 0.01 %" if percent > 0 else "0 %"
 
 
 def _within_reach(

@@ -165,12 +165,12 @@ def _finding(
     if luck > LEVEL:
         outcome = "undecided"
         cure = "take a larger space, where so few candidates hold no canary by luck"
-    does = f"does in {share(luck)} of audits"
+    does = f"luck alone does this in {share(luck)} of audits"
     if natural:
-        does = f"would do in {share(luck)} of audits of as many drawn secrets"
+        does = f"of as many drawn secrets, luck alone would do this in {share(luck)} of audits"
     told += (
         f"brought out {len(places)} of {number}, {first.id} with "
-        f"{plural(first.repetitions, 'copy', 'copies')} as number {min(places)}, which luck {does}"
+        f"{plural(first.repetitions, 'copy', 'copies')} as number {min(places)}; {does}"
     )
     return Finding(
         *("extraction", subject, outcome, told, cure),

@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from textwrap import fill
 from typing import Any, Literal
 
 import numpy as np
@@ -42,12 +43,12 @@ from canary.reports.recovery import table as recovery_table
 from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
 from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
 from canary.statistics.histogram import Histogram, joined
-from canary.statistics.numbers import bits, count, plural
+from canary.statistics.numbers import bits, plural, worded
+from canary.statistics.numbers import short_count as count
 
 # Steps between two jittered points; the golden ratio spreads any number of them evenly.
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_CATEGORIES = 10
-_MOST_BINS = 120
+_CATEGORIES, _MOST_BINS, _MOST_BELOW = 10, 120, 6
 
 
 def check_format(result: Audit | History, at: int) -> None:
@@ -95,7 +96,7 @@ def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Fi
     """The same as guesses that an attacker needs, with blind guessing and a limit marked."""
     size, groups = audit.formats[at].space_size, audit.by_repetitions(at)
     medians = {
-        copies: median_guesses([c.exposure for c in group]).replace("at most", "≤")
+        copies: median_guesses([c.exposure for c in group], worded).replace("at most", "≤")
         for copies, group in groups.items()
     }
     exposures = [c.exposure for c in audit.canaries if c.format == at]
@@ -122,8 +123,7 @@ def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis
         words=("found at the first guess", f"blind guessing: {count(max(size // 2, 1))} guesses"),
     )
     if limit_bits is not None and limit_bits < space_bits:
-        allowed = count(math.ceil(size * math.exp2(-limit_bits)))
-        name = f"limit: {allowed} guesses or more"
+        name = f"limit: {count(math.ceil(size * math.exp2(-limit_bits)))} guesses or more"
         marks.append(mark("axhline", limit_bits, color=INK, linewidth=1.4, label=name))
     return marks, in_guesses(axis, space_bits)
 
@@ -165,7 +165,7 @@ def _by_copies(
         low, high = (max(1.1 * width, margin) for width in (widths[0], widths[-1]))
         ends = places[0] - low, places[-1] + high
     wide = copies_axis(audit, groups, places, limits=ends)
-    below = (medians, named) if few else None
+    below = (medians, named) if len(groups) <= _MOST_BELOW else None
     return Panel(
         marks,
         wide,
@@ -384,7 +384,7 @@ def copies_axis(
     for n, place in zip(copies, places, strict=True):
         # Of many, the first of every doubling or so, from the left.
         if few or not ticks or place - max(ticks) >= 0.8:
-            ticks[place] = f"{count(n)}\n{below[0][n]}" if below else count(n)
+            ticks[place] = f"{count(n)}\n{fill(below[0][n], 8)}" if below else count(n)
     planned = "in the training data" if audit.canaries_in_corpus else "planned, none put in"
     medians = f",\nand {below[1]}" if below else ""
     label = f"copies {planned} (0: controls){medians}"

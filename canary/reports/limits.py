@@ -232,9 +232,10 @@ def _weak(size: int, limit: float) -> bool:
 
 
 def listed(repetitions: Sequence[int]) -> str:
-    """``4 or 16 times``."""
+    """``once, 4 or 16 times``."""
     *others, last = map(copies, repetitions)
-    return " or ".join([*(other.removesuffix(" times") for other in others), last])
+    first = ", ".join(other.removesuffix(" times") for other in others)
+    return f"{first} or {last}" if first else last
 
 
 def asked_guesses(size: int, limit: float | None) -> int:

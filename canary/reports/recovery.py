@@ -7,7 +7,7 @@ rank-th guess then, and ``2**exposure`` times sooner there than the end of the l
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from scipy import special
@@ -20,7 +20,7 @@ from canary.reports.document import Table, Text, said_in_one, sentence, words_of
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL
-from canary.statistics.numbers import copies, count, plural
+from canary.statistics.numbers import copies, count, plural, short_count
 
 _MOST_GROUPS = 4
 
@@ -65,10 +65,15 @@ class Recovery:
 
 
 def by_copies(canaries: Sequence[CanaryResult], limit_bits: float | None = None) -> str:
-    """``8 of 8 that appeared 4 times, 0 of 8 that appeared once``: those that are recovered."""
+    """``8 of 8 that appeared 4 times, 1 of 8 that appeared once``: those that are recovered.
+
+    Groups of which none is for certain are left out.
+    """
     words = []
     for n in sorted({c.repetitions for c in canaries}, reverse=True):
         found = _recovery([c for c in canaries if c.repetitions == n], limit_bits)
+        if not found.sure:
+            continue
         at_least = "at least " if found.open else ""
         words.append(
             f"{at_least}{count(len(found.sure))} of {count(len(found.canaries))} that appeared "
@@ -103,15 +108,14 @@ def counts(audit: Audit, limit_bits: float | None = None) -> Text | None:
     found = _recovery(audit.injected, limit_bits)
     if not found.sure:
         return None
-    exposures = [c.exposure for c in found.sure]
     share, names = found.share("planted "), {c.id for c in audit.injected}
     offered = {c.canary for some in audit.extractions for c in some.candidates} & names
     return said_in_one(
         "answer.counts",
         share=share[0].upper() + share[1:],
-        within=_in_guesses(exposures),
+        within=("," if len({c.format for c in found.sure}) > 1 else "")
+        + f" {_in_guesses(found.sure)}",
         groups=by_copies(audit.injected),
-        each=" of its form" if len({c.format for c in found.sure}) > 1 else "",
         blind=blind_guesses(audit, audit.injected),
         offered=count(len(offered)) if offered else "",
         typical=typical_guesses(audit),
@@ -132,14 +136,15 @@ def typical_guesses(audit: Audit) -> str:
         unit = "" if words else " guess" if guesses.rpartition(" ")[2] == "1" else " guesses"
         words.append(f"{guesses}{unit} if it appeared {copies(n)}")
     words[0] += " in the training data"
-    blind = blind_guesses(audit, audit.injected).partition(" ")[0]
+    blind = blind_guesses(audit, audit.injected).partition(" guess")[0]
     return f"The typical secret takes {', '.join(words)}, and {blind} by chance"
 
 
-def _in_guesses(exposures: Sequence[Exposure]) -> str:
-    """``in at most 19 guesses``: in how many all of some secrets are found."""
-    most = max(map(most_guesses, exposures), default=1)
-    return "at the first guess" if most == 1 else f"in at most {count(most)} guesses"
+def _in_guesses(sure: Sequence[CanaryResult]) -> str:
+    """``in at most 19 guesses``, each where they are of several forms: all of some secrets."""
+    most = max((most_guesses(c.exposure) for c in sure), default=1)
+    each = "each " if len({c.format for c in sure}) > 1 else ""
+    return each + ("at the first guess" if most == 1 else f"in at most {count(most)} guesses")
 
 
 def cut_searches(audit: Audit) -> Iterator[Text]:
@@ -170,6 +175,7 @@ def searched(audit: Audit) -> Iterator[Text]:
             tried = len(extraction.candidates)
             yield said_in_one(
                 "outcome.extraction",
+                form=extraction.masked if len(audit.extractions) > 1 else "",
                 there=tried and audit.canaries_in_corpus and not audit.natural,
                 natural=tried and audit.natural,
                 left_out=tried and not audit.canaries_in_corpus,
@@ -184,8 +190,10 @@ def searched(audit: Audit) -> Iterator[Text]:
 def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
     """How many guesses each of some secrets takes on average without the model."""
     sizes = sorted({audit.formats[c.format].space_size for c in canaries})
-    ends = [count(max(size // 2, 1)) for size in dict.fromkeys((sizes[0], sizes[-1]))]
-    return " to ".join(ends) + (" guess" if ends == ["1"] else " guesses")
+    ends = [short_count(max(size // 2, 1)) for size in dict.fromkeys((sizes[0], sizes[-1]))]
+    if len(ends) > 1:
+        return f"between {' and '.join(ends)} guesses (depending on the form)"
+    return f"{ends[0]} guess{'' if ends == ['1'] else 'es'}"
 
 
 def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
@@ -237,10 +245,11 @@ def typical_controls(audit: Audit) -> str:
     )  # fmt: skip
 
 
-def first_guesses(audit: Audit) -> str:
-    """``the first 10 guesses``, within which a secret counts as found."""
-    sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
-    first = [count(max(size // RECOVERED_SHARE, 1)) for size in (sizes[0], sizes[-1])]
+def first_guesses(audit: Audit, at: int | None = None) -> str:
+    """``the first 10 guesses``, within which a secret (of one format) counts as found."""
+    some = [c.format for c in audit.canaries if at in (None, c.format)]
+    sizes = sorted({audit.formats[number].space_size for number in some})
+    first = [short_count(max(size // RECOVERED_SHARE, 1)) for size in (sizes[0], sizes[-1])]
     return f"the first {' to '.join(dict.fromkeys(first))} guesses".replace(" 1 guesses", " guess")
 
 
@@ -263,17 +272,17 @@ def _of_injected(audit: Audit, limit_bits: float | None) -> Text:
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "
     share = found.share("" if audit.natural else kind)
-    limited = limit_bits is not None
+    limited, several = limit_bits is not None, len({c.format for c in found.sure}) > 1
     return said_in_one(
         "outcome", share=share[0].upper() + share[1:], some=exposures, none=not exposures,
         first="" if limited else _within_first(audit),
-        each=" of its form" if len({c.format for c in found.sure}) > 1 else "", left=found.open,
+        left=found.open,
         open=len(found.open), more=" more" if exposures else "",
         blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
         dry=not audit.canaries_in_corpus, natural=audit.natural,
         what="easier to find than the limit" if limited else "found",
-        within=f"{',' if limited else ''} {_in_guesses(exposures)}",
+        within=f"{',' if limited or several else ''} {_in_guesses(found.sure)}",
     )  # fmt: skip
 
 
@@ -281,7 +290,9 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
     """The canaries of one format by number of copies: found, or easier to find than a limit."""
     rows = []
     within = (
-        f"Found within {first_guesses(audit)}" if limit_bits is None else "Easier than the limit"
+        f"Found within {first_guesses(audit, at)}"
+        if limit_bits is None
+        else "Easier than the limit"
     )
     columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)")
     for planted, group in audit.by_repetitions(at).items():
@@ -290,13 +301,14 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
         more = len(found.sure) + len(found.open)
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
         label = count(planted) if planted else "0 (never planted)"
-        rows.append((label, count(len(group)), known, median_guesses(exposures),
+        rows.append((label, count(len(group)), known, median_guesses(exposures, short_count),
                      f"{'at least ' if bound else ''}{median:z.2f}"))  # fmt: skip
-    return Table("Guesses that an attacker needs, by number of copies", columns, rows)
+    form = f": {audit.formats[at].masked}" if len(audit.formats) > 1 else ""
+    return Table(f"Guesses that an attacker needs, by number of copies{form}", columns, rows)
 
 
-def median_guesses(exposures: Sequence[Exposure]) -> str:
+def median_guesses(exposures: Sequence[Exposure], shown: Callable[[int], str] = count) -> str:
     """The guesses at the median exposure: ``147``, or ``at most 147`` for a bound."""
     median, bound = median_bits(exposures)
-    number = count(guesses_of(exposures[0].space_bits - median))
+    number = shown(guesses_of(exposures[0].space_bits - median))
     return f"{'at most ' if bound else ''}{number}"

@@ -58,15 +58,20 @@ def count(number: int) -> str:
     return f"{number:,}" if number < 10**15 else f"about {_power(math.log10(number))}"
 
 
-def short_count(number: int) -> str:
-    """``9,000,000``, ``3.44 trillion``, ``1.2 × 10¹⁵``: three digits from a billion on."""
-    if number < 10**9:
+def short_count(number: int, least: int = 10**9) -> str:
+    """``9,000,000``, ``3.44 trillion``, ``1.2 × 10¹⁵``: three digits from `least` on."""
+    if number < least:
         return count(number)
     if number >= 10**15:
         tens = math.floor(math.log10(number))
         return f"{number / 10**tens:.3g} × {_power(tens)}"
     size, word = next((size, word) for size, word in _WORDS if number >= size)
     return f"{number / size:.3g} {word}"
+
+
+def worded(number: int) -> str:
+    """As `short_count`, from a million on: for labels that are beside each other."""
+    return short_count(number, 10**6)
 
 
 def plural(number: int, singular: str, many: str = "") -> str:

@@ -209,11 +209,11 @@ DRAWN = [
         # 1 - 0.93^8 = 44 %, and one of eight among eight of a hundred 49 %; doubled.
         (
             *(extracted({7: "canary-3"}, size=100), None, "undecided"),
-            "which luck does in 88 % of audits.*larger space",
+            "luck alone does this in 88 % of audits.*larger space",
         ),
         # One of eight as the second of 2,000 is 0.8 % and among the first eight 3.1; doubled.
-        (extracted({2: "canary-3"}, size=2_000), None, "undecided", "does in 1.6 % of audits"),
-        (extracted({2: "canary-3"}, size=4_000), None, "memorized", "does in 0.8 % of audits"),
+        (extracted({2: "canary-3"}, size=2_000), None, "undecided", "does this in 1.6 % of audits"),
+        (extracted({2: "canary-3"}, size=4_000), None, "memorized", "does this in 0.8 % of audits"),
         (ended_early(by_bits([1.0, 4.0, math.log2(SIZE / 4)])), None, "passed", BEHIND),
         (ended_early(by_bits([1.0, 4.0, math.log2(SIZE / 3)])), None, "undecided", AMONG),
         (ended_early(by_bits([1.0, 4.0, math.log2(SIZE)])), None, "undecided", AMONG),
@@ -237,7 +237,7 @@ DRAWN = [
         # Two candidates of 16, four secrets: 1 - (7/8)^4 = 41 %; doubled.
         (
             *(secrets(16), None, "undecided"),
-            "luck would do in 83 % of audits of as many drawn secrets",
+            "of as many drawn secrets, luck alone would do this in 83 %",
         ),
         (secrets(SIZE), None, "memorized", ""),
     ],

@@ -153,8 +153,9 @@ CASES = {
     "several formats": (
         several_formats(),
         "The model memorized planted secrets",
-        "3 of 4 planted secrets were found in at most 954 guesses of its form. Blind "
-        "guessing takes 500,000 to 500,000,000 guesses on average for each of them.",
+        "3 of 4 planted secrets were found, each in at most 954 guesses. Blind guessing takes "
+        "between 500,000 and 500,000,000 guesses (depending on the form) on average for each of "
+        "them.",
         "Even of the secrets that appeared only twice",
     ),
     "controls alarm": (

@@ -115,8 +115,8 @@ CASES = {
         audit_of({0: CHANCE, 4: [1] + [700_000] * 39}),
         "undecided",
         "but one that appeared 4 times in the training data is found at the first guess, where "
-        "blind guessing takes 500,000, which luck does in fewer than one in ten thousand audits of "
-        "this size, while",
+        "blind guessing takes 500,000; luck alone does this in fewer than one in ten thousand "
+        "audits of this size, while",
     ),
     "dry run": (
         dry(audit_of({0: CHANCE, 16: [500_000, 400_000]})),
