@@ -51,9 +51,9 @@ class Served:
         if path not in {"/v1/completions", "/v1/chat/completions"}:
             return Status(404)
         with self.lock:
-            if (wait := self._free - time.monotonic()) > 0:
+            if (wait := self._free - (now := time.monotonic())) > 0:
                 return Status(429, "too many requests", {"Retry-After": str(math.ceil(wait))})
-            self._free = time.monotonic() + 1 / self.per_second
+            self._free = max(self._free, now - 1) + 1 / self.per_second  # those of a second at once
         return self.complete(body)
 
     def complete(self, body: dict[str, Any]) -> Any:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import stat
 import threading
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from canary.audits.question import AuditOptions
 from canary.cli.extract_command import proof_sentence
 from canary.errors import InputError, ServerError
 from canary.models.language_model import Rows
-from canary.models.served.throttle import in_parallel
+from canary.models.served.throttle import Throttle, in_parallel
 
 ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
 
@@ -266,3 +267,23 @@ def test_two_models_at_once_share_their_answers_and_two_processes_do_not(tmp_pat
         before = server.count()
         later.score(ROWS)
         assert server.count() == before
+
+
+def test_a_throttled_run_goes_back_to_as_many_requests_as_before():
+    throttle = Throttle(4, None)
+
+    def at_once():
+        """How many slots can be held together."""
+        with ExitStack() as held:
+            while throttle._active < throttle._most:
+                held.enter_context(throttle.slot())
+            return throttle._active
+
+    with throttle.slot() as begun:
+        throttle.slower(begun)
+        throttle.slower(begun)  # of requests that were sent together only one counts
+    assert (at_once(), throttle.retries) == (2, 2)
+    for _ in range(60):
+        with throttle.slot():
+            pass
+    assert at_once() == 4

@@ -15,9 +15,14 @@ from canary.statistics.numbers import plural
 Item = TypeVar("Item")
 Answered = TypeVar("Answered")
 
+_STEADY = 8
+"""So often as many requests as go at once are answered before one more goes at once."""
+
 
 class Throttle:
     """Lets at most `most` requests go at once, and none while the server wants to be left alone.
+
+    It halves their number where the server throttles, and adds one after `_STEADY` rounds without.
 
     Parameters
     ----------
@@ -27,7 +32,7 @@ class Throttle:
     """
 
     def __init__(self, most: int, say: Callable[[str], None] | None) -> None:
-        self._most, self._say = most, say
+        self._most, self._top, self._say, self._steady = most, most, say, 0
         self._active, self._until, self._halved = 0, 0.0, 0
         self._turn, self._said = threading.Condition(), 0
         self.retries = 0
@@ -46,6 +51,9 @@ class Throttle:
         finally:
             with self._turn:
                 self._active -= 1
+                self._steady += 1
+                if self._steady > _STEADY * self._most and self._most < self._top:
+                    self._most, self._steady = self._most + 1, 0
                 self._turn.notify_all()
 
     def say_all(self) -> None:
@@ -62,7 +70,7 @@ class Throttle:
     def slower(self, begun: int) -> None:
         """Half as many at once, if that was not done since the request of `slot` was sent."""
         with self._turn:
-            self.retries += 1
+            self.retries, self._steady = self.retries + 1, 0
             if begun != self._halved:
                 return
             self._halved += 1
