@@ -29,8 +29,13 @@ EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "
 _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
-_OF_ITSELF: tuple[Check, ...] = ("controls", "start token", "context", "training data")
+OF_ITSELF: tuple[Check, ...] = ("controls", "start token", "context", "training data")
 """Questions to an audit itself, for which nobody sets a limit."""
+
+
+def severity(judged: Finding | Verdict) -> int:
+    """By which the worst comes first: memorized or failed, undecided, passed."""
+    return _WORST.index(judged.outcome)
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ class Verdict(Shown):
     title : str
         Of reports of a verdict without audits.
     about : mapping of str to str
-        Facts of such a verdict, for reports; not in `to_dict`.
+        Facts of such a verdict, for reports; of these only the limit is in `to_dict`.
     tested : Named or None
         What it is of, for the names in reports; not in `to_dict`.
     digests : tuple of str
@@ -140,8 +145,7 @@ class Verdict(Shown):
     rests_on : str
         What shows that the canaries of audits were in the training data, besides what the model
         learned: ``"trusted"``, the user's word, ``"verified"``, a verification of the corpus, or
-        ``"watched"``, a monitor of the training.
-        For reports; not in `to_dict`.
+        ``"watched"``, a monitor of the training. For reports.
     doubt : str
         Why a model that never read the canaries would pass as well; it is printed with the pass.
     left_out : tuple of int
@@ -203,7 +207,7 @@ class Verdict(Shown):
         """
         worst = [finding for finding in self.findings if finding.outcome == self.outcome]
         if self.outcome == "passed":
-            worst = [finding for finding in worst if finding.check not in _OF_ITSELF] or worst
+            worst = [finding for finding in worst if finding.check not in OF_ITSELF] or worst
         return _decisive([finding for finding in worst if finding.check == worst[0].check])
 
     @property
@@ -215,13 +219,13 @@ class Verdict(Shown):
         rest = [finding for finding in self.findings if finding.check != self.reason.check]
         if self.outcome != "passed":
             return [finding for finding in rest if finding.outcome != "passed"]
-        asked = dict.fromkeys(f.check for f in rest if f.check not in _OF_ITSELF)
+        asked = dict.fromkeys(f.check for f in rest if f.check not in OF_ITSELF)
         return [_decisive([f for f in rest if f.check == check]) for check in asked]
 
     @property
     def ordered(self) -> list[Finding]:
         """The findings, the worst first."""
-        return sorted(self.findings, key=lambda finding: _WORST.index(finding.outcome))
+        return sorted(self.findings, key=severity)
 
     def __str__(self) -> str:
         doubt = f"; {self.doubt}" if self.doubt else ""
@@ -245,6 +249,7 @@ class Verdict(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as plain data."""
+        limit = {"limit": self.about["Limit"]} if "Limit" in self.about else {}
         return {
             "outcome": self.outcome,
             "passed": bool(self),
@@ -255,6 +260,8 @@ class Verdict(Shown):
             "notes": list(self.notes),
             "results": self.results,
             "left_out": list(self.left_out),
+            "rests_on": self.rests_on,
+            **limit,
         }
 
 

@@ -136,11 +136,15 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
 def _short(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Text]:
     for number, (test, trial) in enumerate(trials, 1):
         label = f"{test.report.label}. " if trial is test.trials[0] else ""
-        yield f"Test {number}. {trial.heading}. {label}{words_of(trial.results[0])}"
+        rests = f" {words_of(test.report.basis)}" if label and test.report.basis else ""
+        yield f"Test {number}. {trial.heading}. {label}{words_of(trial.results[0])}{rests}"
 
 
 def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
-    rows = [(f"Test {number}", *test.facts.values()) for number, (test, _) in enumerate(trials, 1)]
+    rows = [
+        (f"Test {number}", *test.facts(trial).values())
+        for number, (test, trial) in enumerate(trials, 1)
+    ]
     return Table("The tests", ("Test", *MISSING), rows, style="words")
 
 
@@ -168,7 +172,10 @@ def _details(tests: Sequence[Evidence]) -> Iterator[Section]:
             number += 1
             blocks: list[Block] = [Heading("What was done"), trial.method]
             blocks += [Heading("What the attacker has"), trial.access]
-            label = [f"{test.report.label}."] if trial is test.trials[0] else []
+            label: list[Block] = []
+            if trial is test.trials[0]:
+                label = [f"{test.report.label}."]
+                label += [test.report.basis] if test.report.basis else []
             blocks += [Heading("What came out"), *label, *trial.results, *trial.tables]
             if trial is test.trials[-1]:
                 if notes := [*test.report.notes]:

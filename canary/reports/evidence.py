@@ -33,7 +33,7 @@ class Trial:
     """An attack that was tried: what was done, what the attacker has, and what came out.
 
     `threats` are those of `canary.reports.annex.THREATS` that it is a test of; `data` is what it
-    was tried on.
+    was tried on, and `limit` what was set for this attack, with what came out.
     """
 
     heading: str
@@ -44,6 +44,7 @@ class Trial:
     results: Sequence[Text]
     tables: Sequence[Table] = ()
     metrics: Sequence[Metric] = ()
+    limit: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,11 +71,11 @@ class Evidence:
         """Whether it is about secrets that were found, and not drawn."""
         return self.secrets == "found" or any(audit.natural for audit in self.audits)
 
-    @property
-    def facts(self) -> dict[str, str]:
+    def facts(self, trial: Trial | None = None) -> dict[str, str]:
         """What was tested, when, by whom and with which limit; what is missing is said."""
+        about = {**self.about, "Limit": trial.limit if trial else ""}
         return {
-            name: missing if self.about.get(name, "") in UNKNOWN else self.about[name]
+            name: missing if about.get(name, "") in UNKNOWN else about[name]
             for name, missing in MISSING.items()
         }
 

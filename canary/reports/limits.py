@@ -32,6 +32,8 @@ def label_of(verdict: Verdict) -> str:
             return "Passed, if the planted secrets were in the training data"
         if verdict.audits and kind == "checked":
             return "Passed, if the model was trained on the data that was checked"
+        if verdict.audits and kind == "unknown":
+            return "Passed, but nobody has shown that the planted secrets were there"
         if kind == "shown" and (sure := _sure_of(verdict)):
             return f"Passed, but sure only for the secrets that appeared {sure}"
         return f"Passed: within the limit that was set{', which is weak' if weak else ''}"
@@ -197,7 +199,10 @@ def limit_bits(verdict: Verdict) -> float | None:
 
 
 def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
-    """Which limits were set, each once; of exposure in guesses and bits, graded without `bits`."""
+    """Which limits were set, each once; of exposure in guesses and bits, or options in their place.
+
+    Without `bits` the option is named that sets such a limit.
+    """
     size = one_size(verdict)
     limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
     words = []
@@ -207,9 +212,10 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
             typical = "largest" not in verdict.reason.subject
             graded, set_to = least and typical and not bits, limit or 0.0
             weak = size and _weak(size, set_to)
-            shown = "" if limit is None else f"{limit:g}"
+            shown, loose = "" if limit is None else f"{limit:g}", bits and typical and weak
             words.append(sentence(
-                f"limit.{check}", limit=shown, one=least, bits=least and not graded, guesses=least,
+                f"limit.{check}", limit=shown, one=least, guesses=least,
+                bits=least and not (graded or loose), loose=loose,
                 size=count(size), which="typical" if typical else "easiest",
                 strict=graded and set_to <= STRICT_BITS, weak=graded and weak,
                 weaker=graded and set_to > STRICT_BITS and not weak,

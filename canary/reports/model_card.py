@@ -127,7 +127,7 @@ def card_of(tests: Sequence[Evidence]) -> Report:
         for test in tests
         for trial in test.trials
     ]
-    facts = [test.facts for test in tests]
+    facts = [test.facts() for test in tests]
     labels = dict.fromkeys(test.report.label for test in tests)
     about = {
         name: ", ".join(dict.fromkeys(fact[name] for fact in facts))
@@ -152,13 +152,14 @@ def _blocks(test: Evidence, trial: Trial) -> Iterator[Block]:
     """What was tested and how, and what came out."""
     if trial is test.trials[0]:
         yield f"{test.report.label}."
+        yield from [test.report.basis] if test.report.basis else []
         yield from (note for note in test.report.notes if _warns(note))
     yield from trial.results
     yield Bullets(
         [
             f"What was done: {words_of(trial.method)}",
             f"What the attacker has: {words_of(trial.access)}",
-            f"Limit: {test.facts['Limit']}",
+            f"Limit: {test.facts(trial)['Limit']}",
         ]
     )
 

@@ -201,7 +201,7 @@ def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
     if audit.injected and audit.canaries_in_corpus and not audit.natural:
         yield said_in_one("outcome.secrets")
     if audit.injected:
-        yield _of_injected(audit, limit_bits)
+        yield of_injected(audit, limit_bits)
     else:
         yield said_in_one("outcome.nothing", empty=not audit.canaries)
     yield from searched(audit)
@@ -267,7 +267,8 @@ def learned_unfound(audit: Audit, learned: str) -> Text:
     return said_of if typical else ""
 
 
-def _of_injected(audit: Audit, limit_bits: float | None) -> Text:
+def of_injected(audit: Audit, limit_bits: float | None) -> Text:
+    """How many of the planted secrets came out; with a limit, how many are above it."""
     found = _recovery(audit.injected, limit_bits)
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "

@@ -21,18 +21,27 @@ from canary.audits.history import KIND as HISTORY
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search
 from canary.errors import InputError
-from canary.gate.check_result import Part, percent, read_part
+from canary.gate.check_result import Part, read_part
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
-from canary.gate.verdict import SCHEMA, Finding, Outcome, Verdict
+from canary.gate.verdict import OF_ITSELF, SCHEMA, Finding, Verdict, severity
 from canary.passages.sampled import Sampled
 from canary.records.about import Named
 from canary.records.versioned_json import digest_of, kind_of, load_document
 from canary.reports.builders import report_of
-from canary.reports.document import said_in_one
+from canary.reports.document import Text, said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
-from canary.reports.limits import limit_words
-from canary.reports.recovery import recovered, searched, table
+from canary.reports.limits import (
+    basis_of_verdict,
+    judged,
+    label_of,
+    learned_copies,
+    limit_bits,
+    limit_words,
+    only_some_learned,
+    planting,
+)
+from canary.reports.recovery import of_injected, recovered, searched, table
 from canary.reports.searched_tests import other_test
 from canary.reports.wording import about_of, in_words
 from canary.statistics.numbers import copies, count, plural
@@ -97,15 +106,18 @@ def read_evidence(
         source = _source(Path(place)) if place else ""
         own = own or ("" if isinstance(result, Named) else test.about.get("Model", ""))
         tests.setdefault(test.digest, replace(test, about=about, source=source, own_name=own))
+    limits: dict[str, list[_Verdict]] = {}
     for place, verdict in verdicts:
-        judged = [digest for digest in verdict.results if digest in tests]
-        if not judged:
+        mine = [digest for digest in verdict.results if digest in tests]
+        if not mine:
             raise InputError(
                 "the verdict is on another result than those that were given",
                 cure="give the result that was judged as well",
                 where=place,
             )
-        tests |= {digest: _limited(tests[digest], verdict) for digest in judged}
+        for digest in mine:
+            limits.setdefault(digest, []).append(verdict)
+    tests |= {digest: _limited(tests[digest], some) for digest, some in limits.items()}
     if not tests:
         raise InputError("there is no result", cure=cure)
     return [*tests.values()]
@@ -117,39 +129,87 @@ def _source(place: Path) -> str:
 
 @dataclass(frozen=True)
 class _Verdict(Part):
-    outcome: Outcome
     findings: tuple[Finding, ...]
     results: tuple[str, ...]
     left_out: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    rests_on: str = ""
+    limit: str = ""
+
+    def on(self, test: Evidence) -> Verdict:
+        """The verdict of which this was written, on one of its results."""
+        return Verdict(
+            self.findings, notes=self.notes, audits=test.audits, rests_on=self.rests_on,
+            left_out=self.left_out, about={"Limit": self.limit},
+        )  # fmt: skip
 
 
-def _limited(test: Evidence, verdict: _Verdict) -> Evidence:
-    """A test with a limit, and what came out against it."""
-    words = dict.fromkeys(
-        f"{'rho' if one.check == 'forgetting' else one.subject} of at "
-        f"{'least' if one.check == 'forgetting' else 'most'} "
-        f"{percent(one.limit) if one.check in ('AUC', 'TPR') else f'{one.limit:g}'}"
-        for one in verdict.findings
-        if one.limit is not None
-    )
-    of_audits = limit_words(
-        Verdict(verdict.findings, audits=test.audits, left_out=verdict.left_out)
-    )
-    limit = of_audits or "; ".join(words) or "one that this test could not decide"
-    first, *others = test.trials
-    against = [f"Limit {_against(one.outcome)}: {one.sentence}." for one in verdict.findings]
-    first = replace(first, results=[*first.results, *against])
-    came_out = _against(verdict.outcome) + (" for some secrets only" if verdict.left_out else "")
-    return replace(
-        test,
-        report=replace(test.report, label=f"{test.report.label} (limit {came_out})"),
-        trials=[first, *others],
-        about={**test.about, "Limit": f"{limit}: {came_out}"},
-    )
+def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
+    """A test with its limits and what came out against them: what did not pass comes first."""
+    verdicts = sorted(dict.fromkeys(one.on(test) for one in written), key=severity)
+    made = test
+    if test.audits:
+        trials = [*_trials(test.audits[0], verdicts)]
+        reports = [report_of(verdict) for verdict in verdicts]
+        known = replace(
+            test.report,
+            basis="",  # each verdict has its own
+            notes=[*dict.fromkeys(note for one in reports for note in one.notes)],
+            unsaid=max((one.unsaid for one in (test.report, *reports)), key=len),
+        )
+        made = replace(test, trials=trials, report=known)
+    first, *others = made.trials
+    against = [text for n in range(len(verdicts)) for text in _against(made, verdicts, n)]
+    first = replace(first, results=[*first.results, *against], limit=_limits(verdicts))
+    if asked := [v for v in verdicts if any(f.check == "extraction" for f in v.findings)]:
+        others = [replace(other, limit=_limits(asked)) for other in others]
+    came_out = "; ".join(f"limit {_came_out(v)}" for v in verdicts)
+    label = f"{test.report.label} ({came_out})"
+    return replace(made, report=replace(made.report, label=label), trials=[first, *others])
 
 
-def _against(outcome: Outcome) -> str:
-    return outcome if outcome in ("passed", "undecided") else "not passed"
+def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[Text]:
+    """What the report of a verdict says of its limit, and the findings that it rests on."""
+    verdict, passed = verdicts[at], verdicts[at].outcome == "passed"
+    yield f"Limit{f' {at + 1}' if len(verdicts) > 1 else ''}: {_limits([verdict])}."
+    bits = limit_bits(verdict)
+    if test.audits and bits != limit_bits(verdicts[0]):
+        yield of_injected(with_search(test.audits[0]), bits)
+    yield from judged(verdict)
+    if said_of_it := basis_of_verdict(verdict):
+        yield said_of_it
+    claimed = bool(test.report.basis)
+    if test.audits:
+        claimed = _planted(test.audits[0], [verdict]) not in ("read", "")
+    for finding in verdict.ordered:
+        if finding.outcome != "passed":
+            how = "Not decided" if finding.outcome == "undecided" else "Limit not passed"
+            yield f"{how}: {finding.sentence}."
+        elif passed and finding.check not in OF_ITSELF:
+            yield f"{'Measured' if claimed else 'Limit passed'}: {finding.sentence}."
+
+
+def _limits(verdicts: Sequence[Verdict]) -> str:
+    """Each limit as the report of its verdict has it, who set it, and what came out."""
+    limits = []
+    for verdict in verdicts:
+        words = dict.fromkeys(
+            f"{one.subject} {one.limit:g}" for one in verdict.findings if one.limit is not None
+        )
+        limit = limit_words(verdict) or verdict.about["Limit"] or "; ".join(words)
+        limits.append(
+            f"{limit or 'not recorded'}; set by the person who ran the check. "
+            f"Outcome: {_came_out(verdict)}"
+        )
+    if len(limits) == 1:
+        return limits[0]
+    return ". ".join(f"Limit {number}: {limit}" for number, limit in enumerate(limits, 1))
+
+
+def _came_out(verdict: Verdict) -> str:
+    """The label of a verdict, within a sentence."""
+    label = label_of(verdict)
+    return label[0].lower() + label[1:] + (" for some secrets only" if verdict.left_out else "")
 
 
 def _audited(audit: Audit) -> Evidence:
@@ -171,7 +231,8 @@ def _audited(audit: Audit) -> Evidence:
     )
 
 
-def _trials(audit: Audit) -> Iterator[Trial]:
+def _trials(audit: Audit, verdicts: Sequence[Verdict] = ()) -> Iterator[Trial]:
+    """An audit as one attack, or two; with verdicts, what is above the limit of the first."""
     served, kind = audit.model.get("device") == "served", "Planted secrets"
     if audit.natural:
         kind = "Secrets of the training data"
@@ -184,6 +245,7 @@ def _trials(audit: Audit) -> Iterator[Trial]:
     method = said_in_one(
         "trial.planted.method",
         natural=audit.natural,
+        **{_planted(audit, verdicts): True},
         planted=len(audit.injected),
         copies=" to ".join(dict.fromkeys(ends)),
         sizes=" to ".join(map(count, dict.fromkeys((sizes[0], sizes[-1])))),
@@ -191,14 +253,15 @@ def _trials(audit: Audit) -> Iterator[Trial]:
     )
     best = with_search(audit)
     intro = said_in_one("outcome.secrets")  # in `method`
+    bits = limit_bits(verdicts[0]) if verdicts else None
     yield Trial(
         f"{kind}: how many guesses an attacker needs",
         threats,
         kind,
         method,
         access,
-        [text for text in recovered(best) if text not in (intro, *by_search)],
-        [table(best, at) for at in sorted({c.format for c in best.canaries})],
+        [text for text in recovered(best, bits) if text not in (intro, *by_search)],
+        [table(best, at, bits) for at in sorted({c.format for c in best.canaries})],
         [*_medians(audit), *_counted(audit, kind, "recovered")],
     )
     if by_search:
@@ -211,6 +274,18 @@ def _trials(audit: Audit) -> Iterator[Trial]:
             by_search,
             metrics=[*_counted(audit, kind, "search_found")],
         )
+
+
+def _planted(audit: Audit, verdicts: Sequence[Verdict]) -> str:
+    """How it is known that all secrets were in the training data: a line of the method."""
+    known = {verdict.rests_on for verdict in verdicts}
+    rests_on = next((one for one in ("watched", "verified", "trusted") if one in known), "")
+    kind = planting(audit, rests_on)
+    if kind == "shown" and audit.settings.get("canaries_in_corpus") is not True:
+        some = only_some_learned(audit) or not learned_copies(audit)
+        others = {"verified": "checked", "trusted": "claimed", "": "unknown"}
+        kind = others.get(rests_on, kind) if some else kind
+    return kind if kind in ("checked", "claimed", "unknown", "") else "read"
 
 
 def _counted(audit: Audit, kind: str, name: str) -> Iterator[Metric]:

@@ -24,6 +24,7 @@ from canary.records.versioned_json import dump_document
 from canary.reports.annex import THREATS, annex_of, write_annex
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
+from canary.reports.markdown import markdown_of
 from canary.reports.model_card import write_model_card
 from canary.reports.tested_results import read_evidence
 from canary.scoring.start_notes import StartChoice
@@ -165,9 +166,9 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
         dump_document(place, "canary verdict", 1, verdict.to_dict())
     text = write_annex([*places, *files], tmp_path / "a.md").read_text()
     assert "exposure of at most 9 bits" in text
-    assert "AUC of at most 51 %: not passed" in text
-    assert "(limit not passed)" in text
-    for finding in verdicts[0].findings:
+    assert "AUC of at most 51 %; set by the person who ran the check. Outcome: not" in text
+    assert "(limit not passed: easier to find than the limit allows)" in text
+    for finding in (one for one in verdicts[0].findings if one.outcome != "passed"):
         assert finding.sentence[-20:].split("(")[0] in text
     # What a limit was not asked of is said, and never passed without it.
     first = canary.audits.audit_result.Audit.load(files[0])
@@ -182,6 +183,73 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     for other in ([places[0], files[1]], [places[1], files[0]]):
         with pytest.raises(InputError, match="on another result"):
             write_annex(other, tmp_path / "a.md")
+
+
+def written(results, tmp_path):
+    """An annex and a card, the card without its metadata."""
+    annex = write_annex(results, tmp_path / "annex.md").read_text()
+    card = write_model_card(results, tmp_path / "CARD.md", model_name="net").read_text()
+    return annex, card.partition("<!-- canary: begin")[2]
+
+
+CHANCE = [1.0, 0.5, 2.0, 1.0]
+CLAIM = "We did not check that the planted secrets were in the training data; the person who ran"
+
+
+def test_a_pass_on_a_claim_is_a_claim_wherever_it_is_shown(tmp_path):
+    audit = exact({16: CHANCE * 2, 1: CHANCE, 0: CHANCE * 4}).named(model_name="net")
+    verdict = trusting(audit, max_exposure_bits=4)
+    dump_document(tmp_path / "v.json", "canary verdict", 1, verdict.to_dict())
+    audit.save(tmp_path / "audit.json")
+    for text in written([tmp_path / "v.json", tmp_path / "audit.json"], tmp_path):
+        assert CLAIM in text
+        assert "According to the person who ran the test, 12 made-up secrets were planted" in text
+        assert text.count("passed, if the planted secrets were in the training data") >= 3
+        assert "Limit passed" not in text
+        assert "set by the person who ran the check" in text
+        assert "controls cannot be distinguished" not in text
+        assert "None of the 12 planted secrets was easier to find than the limit" in text
+    (tmp_path / "CARD.md").unlink()
+    for text in written([audit], tmp_path):
+        assert "Nobody has shown that the planted secrets were in the training data" in text
+        assert "secrets were to be planted in the training data" in text
+
+
+def test_nothing_is_a_pass_below_an_undecided_verdict(tmp_path):
+    verdict = check(exact({16: CHANCE * 2, 0: CHANCE * 4}), max_exposure_bits=4)
+    assert verdict.outcome == "undecided"
+    for text in written([verdict], tmp_path):
+        assert "imit undecided: nothing shows that the model read the secrets" in text
+        assert "Limit passed" not in text
+        assert "Not decided: nothing shows" in text
+
+
+def test_secrets_are_counted_as_the_report_of_the_verdict_counts(tmp_path):
+    audit = exact({16: [29.0] * 8, 4: [8.0] * 4, 0: CHANCE})
+    verdict = check(audit, max_exposure_bits=6)
+    said = "All 12 planted secrets were easier to find than the limit, in at most 3,906,250 guesses"
+    assert said in markdown_of(report_of(verdict))
+    for text in written([verdict], tmp_path):
+        assert said in text
+        assert "8 of 12" not in text
+
+
+def test_both_limits_of_an_audit_are_listed_the_failing_one_first(tmp_path):
+    audit = an_audit(canaries_in_corpus=True)
+    verdicts = [trusting(audit, max_exposure_bits=25), check(audit, max_exposure_bits=6)]
+    for text in written(verdicts, tmp_path):
+        failing, passing = text.index("Limit 1: at least"), text.index("Limit 2: at least")
+        assert failing < text.index("exposure of at most 6 bits") < passing
+        assert passing < text.index("weak: exposure of at most 25 bits; a strict limit of 4 bits")
+        assert "limit not passed: easier to find than the limit allows; limit passed: " in text
+        assert "16 controls" not in text
+    (test,) = read_evidence(verdicts)
+    guesses, search = test.trials
+    assert guesses.limit
+    assert not search.limit
+    assert test.facts(search)["Limit"] == "none was set"
+    asked = read_evidence([trusting(audit, no_extraction=True)])[0].trials[1]
+    assert asked.limit.startswith("no planted secret is found by the search")
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
