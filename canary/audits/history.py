@@ -172,14 +172,17 @@ class History(
     about: About = field(default_factory=About.today, compare=False)
 
     def summary(self) -> str:
-        """How often exposure was measured, and its medians at the last step."""
-        measured = f"exposure measured {plural(len(self.measured), 'time')}"
-        if not self.measured:
-            return measured
-        last = self.measured[-1]
-        lines = [f"{measured}, last at step {count(last.step)}"]
-        lines += [f"{name}: median {median}" for name, median in self._medians(last)]
-        return "\n".join(lines)
+        """How often exposure was measured, its medians at the last step, and what was found."""
+        lines = [f"exposure measured {plural(len(self.measured), 'time')}"]
+        for last in self.measured[-1:]:
+            lines[0] += f", last at step {count(last.step)}"
+            lines += [f"{name}: median {median}" for name, median in self._medians(last)]
+        return "\n".join(lines + [f"warning: {finding}" for finding in self.findings])
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What is wrong with the batches of the training, each in a sentence."""
+        return tuple(self.batches.get("findings", ()))
 
     def line(self, moment: Moment) -> str:
         """One of its measurements, for a log: the medians by number of copies, most first."""

@@ -38,6 +38,7 @@ SCHEMA = 1
 # stream would compare each canary with itself.
 _STREAM = int.from_bytes(b"canaries", "big")
 _COINS = int.from_bytes(b"coins", "big")
+_REPETITIONS = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -218,8 +219,7 @@ class CanarySet(
         formats : Format or str
             The space in which an audit ranks them.
         fills : iterable of str, or mapping of str to int
-            The secrets, with the number of their copies in the training data if it is
-            known; 1 is written down if it is not.
+            The secrets, with their numbers of copies in the training data; 1 if not known.
 
         Raises
         ------
@@ -290,9 +290,9 @@ def canary_set(given: CanarySet) -> CanarySet:
 
 @sealed
 def generate(
-    formats: Format | str | Sequence[Format | str],
+    formats: Format | str | Sequence[Format | str] | Mapping[Format | str, Sequence[int]],
     *,
-    repetitions: Sequence[int] = (1, 4, 16, 64),
+    repetitions: Sequence[int] = _REPETITIONS,
     per_repetition: int = 8,
     controls: int = 16,
     seed: int | None = None,
@@ -303,8 +303,9 @@ def generate(
 
     Parameters
     ----------
-    formats : Format, str, or sequence of them
-        Where to draw from; each format gets its own canaries and controls.
+    formats : Format, str, sequence of them, or mapping of them to sequences of int
+        Where to draw from; each gets its own canaries and controls, and by a mapping its own
+        `repetitions`.
     repetitions : sequence of int
         Numbers of copies to inject, each at least 1.
     per_repetition, controls : int
@@ -335,34 +336,35 @@ def generate(
     >>> canaries = generate("The code is {digit:6}.", repetitions=[1, 10], controls=4, seed=0)
     >>> canaries
     <CanarySet of 16 canaries and 4 controls from 1 format>
-    >>> canaries.canaries[0].id, canaries.canaries[0].repetitions
-    ('canary-1', 1)
+    >>> generate({"code {digit:6}": [1], "pin {digit:6}": [10]}, controls=2, seed=0)
+    <CanarySet of 16 canaries and 4 controls from 2 formats>
     """
     spaces = Format.several(formats)
-    counts = check_counts(repetitions, per_repetition, controls)
+    each = list(formats.values()) if isinstance(formats, Mapping) else [repetitions] * len(spaces)
+    if isinstance(formats, Mapping) and repetitions is not _REPETITIONS:
+        problem = "repetitions were given twice: in the mapping, and beside it"
+        raise InputError(problem, cure="leave repetitions=... out", where="generate")
     coin_flips = flag(coin_flips, "coin_flips")
-    if seed is None:
-        seed = secrets.randbits(128)
-    seed = whole_number(seed, "generate: seed", at_least=0, below=2**128)
+    given = secrets.randbits(128) if seed is None else seed
+    seed = whole_number(given, "generate: seed", at_least=0, below=2**128)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_STREAM,)))
     coins = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_COINS,)))
     canaries: list[Canary] = []
     numbers = {"canary": count(1), "control": count(1)}
-    for position, space in enumerate(spaces):
+    for position, (space, wanted) in enumerate(zip(spaces, each, strict=True)):
+        counts = check_counts(wanted, per_repetition, controls)
         space.check_prefix_free()  # nothing could rank them after training
         if len(counts) > space.size:
-            raise FormatError(
-                f"the space of {space.text!r} has {space.size:,} fills, "
-                f"but {len(counts):,} canaries and controls were asked for",
-                cure="use a longer hole, or ask for fewer",
-            )
+            problem = f"the space of {space.text!r} has {space.size:,} fills, but "
+            problem += f"{len(counts):,} canaries and controls were asked for"
+            raise FormatError(problem, cure="use a longer hole, or ask for fewer")
         for copies, fill in zip(counts, space.sample(len(counts), rng=rng), strict=True):
-            kind = "canary" if copies else "control"
             tossed = copies if copies and coin_flips else None
             heads = tossed is None or int(coins.integers(2))
+            kind = "canary" if copies else "control"
             name = f"{kind}-{next(numbers[kind])}"
             canaries.append(Canary(name, position, fill, heads * copies, tossed))
-    found = CanarySet(formats=spaces, canaries=tuple(canaries), seed=seed, role=role or "")
+    found = CanarySet(spaces, tuple(canaries), seed, role=role or "")
     found.check_written()
     return found
 

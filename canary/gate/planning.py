@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, SupportsIndex
 
+from canary.audits.group_medians import ceiling
 from canary.audits.question import AuditOptions
 from canary.corpus.consistency import check_counts
 from canary.errors import InputError
@@ -17,7 +18,7 @@ from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.records.validation import real_number, some, whole_number
 from canary.statistics.number_checks import check_confidence, exact_size
-from canary.statistics.numbers import Shown, bits, plural
+from canary.statistics.numbers import Shown, bits, count, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
 
 _MOST_CANARIES = 64  # in a group of which it is said what it would decide: beyond, it takes long
@@ -89,6 +90,25 @@ class GatePlan(Shown, Record):
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
 
+    def _highest(self) -> str:
+        """How high medians can be, as canaries of one format take each other's ranks."""
+        total, each = len(self.repetitions) * self.per_repetition, self.per_repetition
+        if total == 1:
+            return ""
+        whole = math.log2(self.space_size)
+        high, low = (
+            bits(ceiling([(whole, first + rank) for rank in range(1, each + 1)]))
+            for first in (0, total - each)
+        )
+        highest = f"The median of {plural(each, 'canary', 'canaries')} is at most {high} bits"
+        if total == each:
+            return f"{highest}, since canaries of one format take each other's ranks"
+        return (
+            f"{highest}, and {low} if all {count(total)} are the most likely candidates, since "
+            "canaries of one format take each other's ranks. A format for each number of copies "
+            f"gives {high} to all (canary.generate with a mapping)"
+        )
+
     def summary(self) -> str:
         """The plan in sentences, one per line."""
         groups, wanted = plural(len(self.repetitions), "number"), share(self.power)
@@ -105,6 +125,8 @@ class GatePlan(Shown, Record):
             f"({math.log2(self.space_size):.1f} bits)",
             f"Evidence (p <= {self.max_p:g} over all groups): {seen}",
         ]
+        if highest := self._highest():
+            lines.append(highest)
         if self.maximum_chance is not None:
             limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", *["no median"] * 2
             if self.memorized_bits is not None:

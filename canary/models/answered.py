@@ -39,9 +39,14 @@ def checked_scores(values: Any, rows: Rows, model: LanguageModel) -> FloatArray:
     ModelError
         If it is another type or shape, NaN, or above 0.
     """
-    place = f"{type(model).__name__}.score"
-    _check_array(values, (int(rows.scored.sum()),), place, "log-probabilities", "scored token")
-    return _log_probs(values, place, model)
+    return _log_probs(shaped_scores(values, rows, model), f"{type(model).__name__}.score", model)
+
+
+def shaped_scores(values: Any, rows: Rows, model: LanguageModel) -> FloatArray:
+    """The same, of which only type and shape are checked."""
+    place, shape = f"{type(model).__name__}.score", (int(rows.scored.sum()),)
+    _check_array(values, shape, place, "log-probabilities", "scored token")
+    return cast("FloatArray", values)
 
 
 def checked_moments(moments: Any, rows: Rows, model: LanguageModel) -> Moments:

@@ -6,7 +6,8 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -216,21 +217,37 @@ def _load_own(
     phase(f"Loading {folder}")
     config = read_config(folder)
     seam = read_tokenizer(folder) if tokenizer is None else as_tokenizer(tokenizer)
-    build = _import_factory(factory) if isinstance(factory, str) else factory
     weights = folder / "model.safetensors"
     if not weights.is_file():
         cure = "save the weights with safetensors.torch.save_file(module.state_dict(), ...)"
         raise ModelError("there is no model.safetensors", cure=cure, where=str(folder))
-    try:
-        module = build(config)
-        module.load_state_dict(load_file(weights))
-    except Exception as error:  # the factory is the caller's own code
-        problem = f"{factory} and model.safetensors do not give a model ({first_line(error)})"
-        cure = "check that the factory builds the module that was saved"
-        raise ModelError(problem, cure=cure, where=str(folder)) from error
+    with _beside(factory):
+        build = _import_factory(factory) if isinstance(factory, str) else factory
+        try:
+            module = build(config)
+            module.load_state_dict(load_file(weights))
+        except Exception as error:  # the factory is the caller's own code
+            problem = f"{factory} and model.safetensors do not give a model ({first_line(error)})"
+            cure = "check that the factory builds the module that was saved"
+            raise ModelError(problem, cure=cure, where=str(folder)) from error
     if dtype is not None:
         module = module.to(dtype_named(dtype))
     return RecurrentModel(module.to(pick_device(device)), seam, name=folder.name)
+
+
+@contextmanager
+def _beside(factory: object) -> Iterator[None]:
+    """Look for modules in the factory's folder first, as ``python file.py``; or in this one."""
+    place = factory.rpartition(":")[0] if isinstance(factory, str) else ""
+    folder = str(Path(place).resolve().parent if place.endswith(".py") else Path.cwd())
+    added = bool(place) and folder not in sys.path
+    if added:
+        sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if added:
+            sys.path.remove(folder)
 
 
 def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
@@ -238,10 +255,6 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
     cure = "name it as module:function or path/to/file.py:function"
     if not place or not attribute:
         raise InputError(f"{name!r} does not name a factory", cure=cure)
-    here = str(Path.cwd())  # the working folder is looked in, as by ``python -m``
-    added = here not in sys.path and not place.endswith(".py")
-    if added:
-        sys.path.insert(0, here)
     try:
         if place.endswith(".py"):
             spec = importlib.util.spec_from_file_location(Path(place).stem, place)
@@ -253,10 +266,10 @@ def _import_factory(name: str) -> Callable[[dict[str, Any]], Any]:
         else:
             module = importlib.import_module(place)
     except (ImportError, OSError) as error:
+        missing = (error.name if isinstance(error, ModuleNotFoundError) else None) or place
+        if not f"{place}.".startswith(f"{missing}."):
+            cure = f"install {missing}, or put its file beside that of the factory"
         raise InputError(f"the factory {name!r} cannot be imported ({error})", cure=cure) from error
-    finally:
-        if added:
-            sys.path.remove(here)
     factory: Callable[[dict[str, Any]], Any] | None = getattr(module, attribute, None)
     if not callable(factory):
         there = [name for name, thing in vars(module).items() if callable(thing)]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import ModelError
-from canary.models.answered import not_finite
+from canary.models.answered import not_finite, shaped_scores
 from canary.models.facts import ModelFacts
 from canary.models.language_model import (
     Children,
@@ -113,7 +113,7 @@ def with_measured_noise(model: Any, facts: ModelFacts) -> ModelFacts:
                 f"the model {facts.name!r} {_UNSOUND[fault]} (the log-probability of a token "
                 f"moves by {worst:.2g} nats, rounding explains {allowed:.2g})",
                 cure="give a causal language model in evaluation mode whose states carry "
-                "everything that came before"
+                "everything that came before, and keep nothing in the module between calls"
                 + "; or audit the model as it was before it was quantised"
                 * bool(facts.weights),
             )
@@ -144,8 +144,12 @@ def random_rows(model: LanguageModel, count: int, length: int, *, seed: int) -> 
 
 
 def row_table(model: LanguageModel, rows: Any) -> FloatArray:
-    """Log-probabilities of rows of one length, from a single call; (rows, length - 1), nats."""
-    return model.score(Rows.of(np.asarray(rows).tolist())).reshape(len(rows), -1)
+    """Log-probabilities of rows of one length, from a single call; (rows, length - 1), nats.
+
+    A ModelError if the model does not give one number for each scored token.
+    """
+    asked = Rows.of(np.asarray(rows).tolist())
+    return shaped_scores(model.score(asked), asked, model).reshape(len(rows), -1)
 
 
 def opened(model: LanguageModel, context: Any, *, states: int = 256) -> Walker:

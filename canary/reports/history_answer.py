@@ -51,6 +51,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     if isinstance(limit, int | float):
         values |= _around(history, float(limit))
         values["stopped"] = values["stopped"] and not values["went_on"]
+    warned = bool(history.findings)
     labels = {
         "Nothing was measured": not history.measured,
         "The limit was exceeded, and nothing was stopped": too_late,
@@ -59,20 +60,22 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "allows": over,
         "Do not rely on this measurement": alarm,
         "It is open whether the limit was kept": values.get("open"),
-        "Within the limit while training": limited,
+        "Within the limit while training": limited and not warned,
+        "Within the limit, but the batches of this training have a fault": limited,
         "The model is memorizing the planted secrets (no limit was set)": learned,
         f"Memorized at step {count(peak.step if peak else 0)}, "
         "and not seen at the last step": faded,
-        "No memorization was seen in this training": True,
+        "No memorization was seen in this training": not warned,
+        "No memorization was seen, but the batches of this training have a fault": True,
     }
     label = next(label for label, holds in labels.items() if holds)
     if last is None:
         return label, "undecided", values
     calm = "suspect" if alarm else "memorized" if learned and not limited else ""
-    calm = "undecided" if faded else calm
+    calm = "undecided" if faded or (warned and not calm) else calm
     if limited and not alarm:
         read = learned or faded or history.batches.get("canaries")
-        calm = "undecided" if values["open"] else "not-found" if read else "undecided"
+        calm = "not-found" if read and not values["open"] and not warned else "undecided"
     groups, least = _lower_ends(history, last)
     medians = {n: median_bits(group) for n, group in groups.items()}
     # A training is stopped by the lower ends; an estimate may hang on one draw.

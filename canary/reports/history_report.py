@@ -22,6 +22,7 @@ from canary.reports.document import (
     Mark,
     Panel,
     Report,
+    Span,
     Table,
     Tile,
     mark,
@@ -53,7 +54,6 @@ _MOST_MARKERS = 60
 @report_of.register
 def history_report(history: History) -> Report:
     """What there is to say about a training that was watched."""
-    findings = history.batches.get("findings", [])
     failures = [
         f"At step {count(moment.step)} nothing could be measured: {moment.reason}."
         for moment in history.moments
@@ -80,7 +80,7 @@ def history_report(history: History) -> Report:
         outcome=[*_outcome(history)] if history.measured else (),
         unsaid=said("history.unsaid"),
         notes=[
-            *ended(findings),
+            *((Span(finding, "strong"),) for finding in ended(history.findings)),
             *failures[:_MOST_FAILURES],
             *([f"The same at {more} more steps."] if more > 0 else []),
         ],
@@ -219,7 +219,7 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
         name = f"limit: {f'{limit:g} bits' if skew_normal else asked}"
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told = []
-    banded = max(lines, key=lambda group: group.medians[-1:])
+    banded = max(lines, key=lambda group: (group.medians[-1:], group.copies))
     for group in lines:
         colour = colour_of_copies(group.copies, [g.copies for g in lines])
         marks += _line_marks(group, colour, most, band=group is banded)

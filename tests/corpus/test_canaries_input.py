@@ -34,6 +34,8 @@ PHONE = "{digit:3}-{digit:3}-{digit:4}"
         ({"repetitions": [], "controls": 0}, InputError, "0 canaries"),
         ({"per_repetition": 0}, InputError, "per_repetition must be"),
         ({"controls": -1}, InputError, "controls must be"),
+        ({"formats": {"x{digit:9}": 4}}, InputError, r"a list of numbers, got 4"),
+        ({"formats": {"x{digit:9}": [4]}, "repetitions": [4]}, InputError, "given twice"),
         ({"seed": -1}, InputError, "seed must be"),
         ({"coin_flips": 1}, InputError, "coin_flips must be True or False"),
     ],

@@ -46,6 +46,14 @@ def test_as_many_as_asked(formats, repetitions, per_repetition, controls, seed):
     assert CanarySet.from_dict(canaries.to_dict()) == canaries
 
 
+def test_a_mapping_gives_each_format_numbers_of_copies_of_its_own():
+    canaries = generate({FORMATS[0]: [4], FORMATS[1]: [1, 32]}, per_repetition=2, controls=3)
+    found = Counter((canary.format, canary.repetitions) for canary in canaries)
+    assert found == {(0, 4): 2, (0, 0): 3, (1, 1): 2, (1, 32): 2, (1, 0): 3}
+    same = {text: [1, 4] for text in FORMATS}
+    assert generate(same, seed=1) == generate(FORMATS, repetitions=[1, 4], seed=1)
+
+
 def test_without_a_seed_one_is_drawn_and_recorded():
     one, two = (generate(FORMATS[0]) for _ in range(2))
     assert one.seed != two.seed

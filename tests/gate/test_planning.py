@@ -82,6 +82,14 @@ def test_how_many_canaries_theory():
     assert found["memorized"] == pytest.approx(0.92, abs=0.06)
 
 
+def test_how_high_medians_can_be_golden():
+    said = plan(2**20, repetitions=[1, 4], per_repetition=1).summary()
+    assert "The median of 1 canary is at most 20.0 bits, and 19.0 if all 2" in said
+    said = plan(2**20, repetitions=[1], per_repetition=3).summary()
+    assert "The median of 3 canaries is at most 19.0 bits, since" in said
+    assert "is at most" not in plan(2**20, repetitions=[1], per_repetition=1).summary()
+
+
 def test_what_cannot_be_seen():
     # Two canaries against ten draws: no p-value is that small.
     made = plan(SIZE, per_repetition=2, draws=10, max_exposure_bits=10, exposure_bits=20.0)
@@ -135,7 +143,7 @@ def test_round_trip_to_json():
     for options in ({}, {"max_exposure_bits": 10, "exposure_bits": 4.0}):
         made = plan(SIZE, **options)
         assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == made.to_dict()
-        assert len(made.summary().splitlines()) == (7 if options else 2)
+        assert len(made.summary().splitlines()) == (8 if options else 3)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Weights come from safetensors in the model's own folder, whatever an index or co
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +126,24 @@ def test_factory_input(recurrent, factory, file, content, message) -> None:
         path.write_text(content)
     with pytest.raises((InputError, ModelError), match=message):
         load(recurrent[0], factory=factory)
+
+
+def test_a_factory_imports_the_files_beside_it_and_names_those_that_lack(
+    recurrent, tmp_path, monkeypatch
+) -> None:
+    folder, before = recurrent[0], list(sys.path)
+    code = "def make(config):\n    from gate_net import build\n\n    return build(config)"
+    (folder / "factory.py").write_text(code)
+    (folder / "gate_net.py").write_text("from canary.demo import build")
+    (folder / "lacking.py").write_text("import gate_net_of_another")
+    monkeypatch.chdir(tmp_path)
+    assert load(folder, factory=f"{folder}/factory.py:make").facts.name == folder.name
+    with pytest.raises(InputError, match="No module named") as caught:
+        load(folder, factory=f"{folder}/lacking.py:make")
+    assert caught.value.cure == (
+        "install gate_net_of_another, or put its file beside that of the factory"
+    )
+    assert sys.path == before
 
 
 def index(folder, **files):

@@ -22,6 +22,7 @@ from canary.errors import InputError, ModelError
 from canary.models.english import note_on_english
 from canary.models.examining import believed, notes_on_model
 from canary.models.loading import load
+from canary.models.noise import with_measured_noise
 from canary.models.table_model import TableModel
 from canary.signals.text_measuring import measure_texts
 from canary.tokens.fast import as_tokenizer
@@ -167,6 +168,17 @@ WRONG = [
 def test_wrong_parts_of_an_answer_are_errors_with_a_place(place, change, message) -> None:
     with pytest.raises(ModelError, match=message):
         load(Gives(place, change))
+
+
+def test_measuring_the_noise_looks_at_the_shape_first() -> None:
+    model = Own()
+    plain = model.score
+    model.score = lambda rows: np.add.reduceat(
+        plain(rows), rows.offsets[:-1] - np.arange(len(rows))
+    )
+    message = r"Own\.score: .*shape \(32,\) .*shape \(736,\).*one number for each scored token"
+    with pytest.raises(ModelError, match=message):
+        with_measured_noise(model, model.facts)
 
 
 class Rounds(Own):

@@ -191,6 +191,7 @@ def test_the_page_says_why_a_training_was_stopped_and_what_its_batches_show():
     assert History.from_dict(made.to_dict()) == made
     text = words_of(made)
     assert "Canaries were seen after <b>different</b> starts." in text
+    assert "warning: canaries were seen after <b>different</b> starts" in made.summary()
     assert "Before each candidate came nothing. Of 5 canaries" in text
     assert "<|endoftext|> before 4, nothing before 1" in text
     reason = f"the limit was passed {AT_THE_END}, at step 60: nothing was stopped"
@@ -214,6 +215,28 @@ def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
     assert "counted the planted secrets in what the model read" in str(report_of(read).basis)
     shown = str([learned.label, learned.sentences, learned.basis, learned.decide[:-1]])
     assert not any(word in shown for word in ("bits", "exposure", "Watched"))
+
+
+@pytest.mark.parametrize(("bits", "said"), [(None, "No memorization was"), (6.0, "Within the")])
+def test_a_fault_of_the_batches_is_no_calm_headline(bits, said):
+    batches = {"canaries": 6, "findings": ["a length limit or packing cuts canaries"]}
+    made = replace(make_history(learned=False), settings={"stop_above_bits": bits})
+    assert report_of(replace(made, batches={"canaries": 6})).tone != "undecided"
+    report = report_of(replace(made, batches=batches))
+    assert report.label.startswith(said)
+    assert report.label.endswith("the batches of this training have a fault")
+    assert (report.tone, len(report.warnings)) == ("undecided", 1)
+
+
+def test_the_band_is_that_of_the_most_copies_where_groups_tie():
+    history = make_history()
+    found = history.moments[-1].exposures[:1] * len(history.canaries)
+    tied = replace(history, moments=(replace(history.moments[-1], exposures=found),))
+    (panel, *_) = history_figure(tied, 0).panels
+    (band,) = (each for each in panel.marks if each.call == "fill_between")
+    colours = {each.style["label"]: each.style["color"] for each in panel.marks
+               if "label" in each.style}  # fmt: skip
+    assert band.style["color"] == colours["16 copies"]
 
 
 def test_memorization_that_only_an_earlier_step_shows_is_no_calm_headline():
