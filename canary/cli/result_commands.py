@@ -82,7 +82,7 @@ class Compared:
     "report output/canary_history.json --out training.html",
     "report a/membership.json b/membership.json --out leaks.html",
     "report audit/audit.json membership/membership.json --model-name net --annex annex.md "
-    "--model-card README.md",
+    "--model-card CARD.md",
     "report extraction.json --out extraction.html",
     audit_files="AUDIT...: The audit.json that canary audit wrote, or alone the history of a "
     "training, or an exposure.json, extraction.json, samples.json, verbatim.json or order.json; "
@@ -92,8 +92,8 @@ class Compared:
     out="FILE: The page to write.",
     annex="FILE: An annex to a data protection file, .md or .html. It lists the attacks that EDPB "
     "Opinion 28/2024 names, and says which were tried and what came out.",
-    model_card="FILE: The model card, such as README.md, that gets a section on the tests, and "
-    "their numbers as metadata. All else in it stays.",
+    model_card="FILE: The model card, such as the README.md of a model's folder, that gets a "
+    "section on the tests, and their numbers as metadata. All else in it stays.",
 )
 def report(
     audit_files: list[Path],
@@ -148,6 +148,8 @@ def report(
         show(f"The section on memorization tests is in {card}")
     if annex is not None:
         show(f"The annex is {write_annex(tests, annex, **vars(names))}")
+    if any("not named" in file.read_text("utf-8") for file in (annex, model_card) if file):
+        show("Name what is missing with --model-name, --corpus-name and --auditor.")
     return Result("canary report", {name: str(file) for name, file in written.items()})
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError
+from canary.records.about import About
 from canary.records.files import ANNEX, PAGES, atomic_write
 from canary.records.validation import brief, file_path
 from canary.reports.document import (
@@ -41,6 +44,8 @@ THREATS: Mapping[str, str] = {
 }
 """What EDPB Opinion 28/2024 names, and in which paragraph."""
 
+_SIGNED = ("Name and role", "Place and date", "Signature")
+
 ENDINGS = {".md": (ANNEX,), ".html": PAGES}
 """Endings of an annex, and what it may replace."""
 
@@ -73,7 +78,7 @@ def write_annex(
     Returns
     -------
     Path
-        `path`. The same results give the same bytes.
+        `path`. On one day, the same results give the same bytes.
 
     Raises
     ------
@@ -90,6 +95,8 @@ def write_annex(
     made = annex_of(tests)
     text = page_of(made)
     if ending == ".md":
+        number = sha256(text.encode()).hexdigest()[:8]
+        made = replace(made, about={**made.about, "Report number": number})
         text = f"<!-- canary: annex -->\n\n{markdown_of(made, level=1)}"
     atomic_write(target, text, private=True, replaces=ENDINGS[ending])
     return target
@@ -118,6 +125,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
     return Report(
         title=f"Annex: memorization tests of {name}",
         label="Evidence for an assessment, and no legal conclusion",
+        about={"Made on": About.today().date},
         sentences=said("annex.purpose"),
         notes=[(Span(mixed, "strong"),)] if own or len(models) > 1 else [],
         sections=[
@@ -129,6 +137,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
             Section("controller", "What the controller adds",
                     [*said("annex.adds"), Bullets(said("annex.controller"))]),
             Section("words", "Words", [Bullets(said("annex.words"))]),
+            Section("signature", "Signature", [Facts(dict.fromkeys(_SIGNED, "…" * 12))]),
         ],
     )  # fmt: skip
 
@@ -179,7 +188,7 @@ def _details(tests: Sequence[Evidence]) -> Iterator[Section]:
             blocks += [Heading("What came out"), *label, *trial.results, *trial.tables]
             if trial is test.trials[-1]:
                 if notes := [*test.report.notes]:
-                    blocks += [Heading("What to know of the numbers"), Bullets(notes)]
+                    blocks += [Heading("Notes for the engineers"), Bullets(notes)]
                 blocks += [Heading("What this does not say"), Bullets(test.report.unsaid)]
                 facts = {"File": test.source or "given in memory, not read from a file"}
                 facts |= {"Model in the result": test.own_name} if test.own_name else {}

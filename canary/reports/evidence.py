@@ -10,10 +10,10 @@ from canary.audits.audit_result import Audit
 from canary.reports.document import UNKNOWN, Report, Table, Text
 
 MISSING = {
-    "Model": "not named (--model-name names it)",
-    "Training data": "not named (--corpus-name names it)",
+    "Model": "not named",
+    "Training data": "not named",
     "Date": "not recorded in the result",
-    "Tested by": "not named (--auditor names who)",
+    "Tested by": "not named",
     "Limit": "none was set",
 }
 """What is said of a test, and what in its place where it is not known."""

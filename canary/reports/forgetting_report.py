@@ -21,6 +21,8 @@ from canary.reports.document import (
     Panel,
     Report,
     Table,
+    Text,
+    basis,
     mark,
     said,
     said_in_one,
@@ -54,10 +56,20 @@ _LABELS = {
 """Of each outcome, the label and the tone."""
 
 
-def _still_known(left: float, samples: int) -> str:
-    """``: up to about 10 of these 100 samples may still be known``."""
+def remainder(left: float | None, samples: int, queries: int, outcome: str) -> list[str]:
+    """What a test that found no trace would have noticed; nothing of other tests."""
+    if left is None or outcome not in ("alike", "forgotten"):
+        return []
     most = math.ceil(left * samples) - 1
-    return f": up to about {most} of these {count(samples)} samples may still be known" * (most > 0)
+    part = f": up to about {most} of these {count(samples)} samples may still be known"
+    shown = percent_of(left, digits=0)
+    return [sentence("forgetting.remainder", left=shown, part=part * (most > 0), queries=queries)]
+
+
+def claim_of(outcome: str) -> Text:
+    """That nobody checked what the models for comparison saw; nothing of a void test."""
+    fact = "the models for comparison never saw the data"
+    return "" if outcome == "void" else basis("claimed", fact, "this result")
 
 
 @report_of.register
@@ -67,7 +79,7 @@ def forgetting_report(result: Forgetting) -> Report:
     (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
-    needed, left = math.ceil(1 / LEVEL - 1 - 1e-9), result.least_remainder
+    needed = math.ceil(1 / LEVEL - 1 - 1e-9)
     level = sentence(
         "forgetting.level",
         queries=len(result.losses["query"]),
@@ -101,19 +113,9 @@ def forgetting_report(result: Forgetting) -> Report:
                 place=f"{100 * result.rho:.0f}",
             ),
             *([] if kind == "void" else [level]),
-            *(
-                [
-                    sentence(
-                        "forgetting.remainder",
-                        left=percent_of(left, digits=0),
-                        part=_still_known(left, result.samples),
-                        queries=len(result.losses["query"]),
-                    )
-                ]
-                if left is not None and kind in ("alike", "forgotten")
-                else []
-            ),
+            *remainder(result.least_remainder, result.samples, len(result.losses["query"]), kind),
         ],
+        basis=claim_of(kind),
         decide=said(
             "forgetting.decide",
             unshown=not (known or done),

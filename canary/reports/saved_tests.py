@@ -20,8 +20,9 @@ from canary.membership.forgetting_result import ANSWERS
 from canary.records.about import About
 from canary.records.versioned_json import digest_of
 from canary.reports.attack_wording import ends_of
-from canary.reports.document import Report, Text, said, said_in_one, sentence
+from canary.reports.document import Report, Text, basis, said, said_in_one, sentence
 from canary.reports.evidence import Evidence, Metric, Trial
+from canary.reports.forgetting_report import claim_of, remainder
 from canary.reports.wording import ended, in_words
 from canary.statistics.numbers import count, percent_of, plural, probability
 from canary.statistics.roc import Estimate
@@ -60,6 +61,9 @@ class _Forgetting(Compared):
     samples: int
     query_models: int
     calibration: tuple[float, ...]
+    least_remainder: float | None = None
+    target_source: str = ""
+    target_fingerprint: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -104,6 +108,14 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         results = [*sentences, *results]
     if found.outcome == "not identified":
         results.append(said_in_one("trial.membership.caveat"))
+    what = "texts" if kind == "texts" else "samples"
+    read: Text = ""
+    if found.outcome in ("identified", "not identified") and not found.doubts:
+        seen = found.dataset is not None and found.dataset.outcome == "seen"
+        fact = f"the model was trained on these {what}"
+        read = basis("shown" if seen else "claimed", fact, "this result")
+        if found.outcome == "not identified":
+            results.append(sentence("survey.rests", one=what.removesuffix("s")))
     names = {"shadow": Path(sizes.source).name, "texts": found.model.name if found.model else ""}
     name = names.get(kind) or f"{count(len(found.targets))} of {plural(len(found.models), 'model')}"
     facts = {} if found.model is None else {"Fingerprint (SHA-256)": found.model.fingerprint}
@@ -118,11 +130,12 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         title="Membership test",
         label=label,
         sentences=results,
+        basis=read,
         notes=ended(found.notes),
         unsaid=said("survey.unsaid", open=found.outcome in ("void", "undecided"),
                     void=found.outcome == "void", calm=found.outcome == "not identified",
                     targets=max(len(found.targets), 1),
-                    what="texts" if kind == "texts" else "samples"),
+                    what=what),
     )  # fmt: skip
     made_with = facts | _software(found.versions)
     return Evidence(made, _named(found.about, name), [trial], made_with, digest)
@@ -191,7 +204,8 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
     measured = (
         [] if found.void else said("trial.forgetting.result", rho=rho, p=probability(found.p))
     )
-    results = [*measured, *more]
+    left = remainder(found.least_remainder, found.samples, found.query_models, kind)
+    results: list[Text] = [*more, *left, *measured]
     sizes = {
         "samples": found.samples,
         "calibration": len(found.calibration),
@@ -208,7 +222,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         said_in_one("trial.forgetting.access"),
         results,
         metrics=[] if found.void else [
-            Metric("forgetting_rho", "Ratio rho of forgetting (1 or more counts as forgotten)",
+            Metric("forgetting_rho", "Ratio rho of forgetting (about 1 if the data was never seen)",
                    round(found.rho, 4), ends),
             Metric("forgetting_p", "p-value of forgetting", round(found.p, 6)),
         ],
@@ -217,11 +231,20 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         title="Forgetting test",
         label=label,
         sentences=results,
+        basis=claim_of(kind),
         notes=ended(found.notes),
-        unsaid=said("forgetting.unsaid", samples=found.samples, known=answer == "not forgotten",
-                    done=answer in ("forgotten", "no trace found")),
+        unsaid=[
+            *said("forgetting.unsaid", samples=found.samples, known=answer == "not forgotten",
+                  done=answer in ("forgotten", "no trace found")),
+            *said("trial.forgetting.unsaid"),
+        ],
     )  # fmt: skip
-    return Evidence(made, _named(found.about), [trial], _software(found.versions), digest)
+    answers = found.target_fingerprint and {
+        "Answers of the tested model": Path(found.target_source).name or "given in memory",
+        "Fingerprint of these answers (SHA-256)": found.target_fingerprint,
+    }
+    made_with = {**(answers or {}), **_software(found.versions)}
+    return Evidence(made, _named(found.about), [trial], made_with, digest)
 
 
 def label_of_test(found: Attacks | Compared) -> str:

@@ -36,6 +36,7 @@ from canary.reports.limits import (
     judged,
     label_of,
     learned_copies,
+    left_found,
     limit_bits,
     limit_words,
     only_some_learned,
@@ -209,7 +210,8 @@ def _limits(verdicts: Sequence[Verdict]) -> str:
 def _came_out(verdict: Verdict) -> str:
     """The label of a verdict, within a sentence."""
     label = label_of(verdict)
-    return label[0].lower() + label[1:] + (" for some secrets only" if verdict.left_out else "")
+    some = verdict.left_out and not left_found(verdict)
+    return label[0].lower() + label[1:] + (" for some secrets only" if some else "")
 
 
 def _audited(audit: Audit) -> Evidence:

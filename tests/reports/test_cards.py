@@ -129,7 +129,9 @@ def test_files_and_results_give_the_same_annex(tmp_path, files, attacked, compar
     results = [one.named(model_name="net") for one in (an_audit(), attacked, compared)]
     in_memory, from_files = (
         re.sub(
-            r"given in memory, not read from a file|\S+ \(SHA-256 \w+\)", "FILE", path.read_text()
+            r"given in memory, not read from a file|\S+ \(SHA-256 \w+\)|(?<=number \| )\w+",
+            "FILE",
+            path.read_text(),
         )
         for path in (
             write_annex(results, tmp_path / "a.md"),
@@ -142,10 +144,14 @@ def test_files_and_results_give_the_same_annex(tmp_path, files, attacked, compar
     assert oct((tmp_path / "a.md").stat().st_mode)[-3:] == "600"
 
 
-def test_what_is_missing_is_said_with_what_gives_it(tmp_path, files):
+def test_what_is_missing_is_said_and_no_option_is_named(tmp_path, files):
     text = write_annex(files, tmp_path / "a.md").read_text()
-    for option in ("corpus-name", "auditor"):
-        assert f"(--{option} " in text
+    assert "not named" in text
+    own = re.sub(r"### Notes for the engineers\n\n(- .*\n)+", "", text)
+    assert not re.search(r"(?<!<!)(?<![-| ])--[a-z]|`canary ", own)
+    assert re.search(r"Report number \| [0-9a-f]{8} ", text)
+    assert f"Made on | {date.today().isoformat()} " in text
+    assert "Signature | " in text
     assert date.today().isoformat() in text
     named = {"corpus_name": "letters", "auditor": "R. Roe"}
     text = write_annex(files, tmp_path / "a.md", **named).read_text()
@@ -250,6 +256,32 @@ def test_both_limits_of_an_audit_are_listed_the_failing_one_first(tmp_path):
     assert test.facts(search)["Limit"] == "none was set"
     asked = read_evidence([trusting(audit, no_extraction=True)])[0].trials[1]
     assert asked.limit.startswith("no planted secret is found by the search")
+
+
+def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
+    losses = np.random.default_rng(0).exponential(1.0, (21, 400))
+    found = canary.forgotten([losses[0] / 9], losses[1], list(losses[2:]), resamples=9)
+    found = found.named(model_name="net")
+    page = markdown_of(report_of(found))
+    verdict = check(found, forgotten=True)
+    assert verdict.outcome == "passed"
+    for text in (*written([found, verdict], tmp_path), page):
+        assert "The test would have noticed if the model still knew about" in text
+        assert "We did not check that the models for comparison never saw the data" in text
+        assert "too coarse if that is a few samples" in text
+        assert "counts as forgotten" not in text
+        assert "could not decide" not in text
+    annex = (tmp_path / "annex.md").read_text()
+    assert found.fingerprint in annex
+    assert "the query set is forgotten (no trace is found); set by the person" in annex
+    assert "Limit passed" not in annex  # it rests on a claim
+
+
+def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path, attacked):
+    claim = "We did not check that the model was trained on these samples; the person who ran"
+    assert claim in markdown_of(report_of(attacked))
+    for text in written([attacked.named(model_name="net")], tmp_path):
+        assert claim in text
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):
