@@ -14,7 +14,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from canary.audits.extraction import Extraction
-from canary.audits.group_medians import ceilings, median_metrics, shown_median, shown_medians
+from canary.audits.group_medians import (
+    MEDIAN_CONFIDENCE,
+    by_copies,
+    ceilings,
+    group_lines,
+    group_rows,
+    median_metrics,
+)
 from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import MAX_COPIES
@@ -286,6 +293,15 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         """The canaries (of one format) by number of copies, ascending; 0 holds the controls."""
         return by_copies(c for c in self.canaries if format is None or c.format == format)
 
+    def groups(self, *, confidence: float = MEDIAN_CONFIDENCE) -> Any:
+        """The median exposure by number of copies, a `pandas.DataFrame`.
+
+        Its columns are those of `canary.audits.group_medians.group_rows`, in bits.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(group_rows(with_search(self).canaries, confidence=confidence))
+
     def summary(self) -> str:
         """A few lines for a terminal: p-values, one per number of copies, methods, notes."""
         planned = "" if self.canaries_in_corpus else " planned"
@@ -345,25 +361,6 @@ def canary_rows(canaries: Iterable[CanaryResult]) -> list[dict[str, Any]]:
         | ({"base_px_bits": c.base and c.base.px_bits} if bases else {})
         for c in some
     ]
-
-
-def by_copies(canaries: Iterable[CanaryResult]) -> dict[int, tuple[CanaryResult, ...]]:
-    """Some canaries by number of copies, ascending; 0 holds the controls."""
-    some = tuple(canaries)
-    groups = sorted({c.repetitions for c in some})
-    return {n: tuple(c for c in some if c.repetitions == n) for n in groups}
-
-
-def group_lines(canaries: Iterable[CanaryResult], planned: str = "") -> Iterator[tuple[str, str]]:
-    """The canaries of each number of copies, the most first: what they are, and their median."""
-    groups = by_copies(canaries)
-    medians = shown_medians({n: [c.exposure for c in group] for n, group in groups.items()})
-    for repetitions, group in reversed(groups.items()):
-        name = plural(repetitions, "copy", "copies") + planned if repetitions else "controls"
-        number = plural(len(group), "canary", "canaries")
-        under = [c.base.exposure for c in group if c.base]
-        base = f"; {shown_median(under)} under the base model" if under else ""
-        yield name, f"{number}, median {medians[repetitions]}{base}"
 
 
 def noted(formats: Iterable[FormatResult]) -> tuple[str, ...]:

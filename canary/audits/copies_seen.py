@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from canary.audits.audit_result import CanaryResult, by_copies, combined_p
-from canary.audits.group_medians import median_bits
+from canary.audits.audit_result import CanaryResult, combined_p
+from canary.audits.group_medians import by_copies, median_bits
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import plural
 

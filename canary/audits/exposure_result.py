@@ -11,12 +11,16 @@ from canary.audits.audit_result import (
     Audit,
     CanaryResult,
     FormatResult,
-    by_copies,
     canary_rows,
     combined_p,
-    group_lines,
 )
-from canary.audits.group_medians import median_metrics
+from canary.audits.group_medians import (
+    MEDIAN_CONFIDENCE,
+    by_copies,
+    group_lines,
+    group_rows,
+    median_metrics,
+)
 from canary.errors import InputError
 from canary.records.about import About, Named
 from canary.records.record import Document
@@ -111,6 +115,12 @@ class Exposures(
             about=self.about,
             file=self.file,
         )
+
+    def groups(self, *, confidence: float = MEDIAN_CONFIDENCE) -> Any:
+        """The median exposure by number of copies, as `canary.Audit.groups` gives it."""
+        import pandas as pd
+
+        return pd.DataFrame(group_rows(self, confidence=confidence))
 
     def summary(self) -> str:
         """A line for each number of copies, the methods, notes."""

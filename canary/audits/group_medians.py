@@ -6,8 +6,34 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from canary.statistics.exposures import Exposure
+from canary.statistics.medians import MedianInterval, median_interval
+from canary.statistics.number_checks import check_confidence
+from canary.statistics.numbers import plural
+
+
+class _Canary(Protocol):
+    """A `CanaryResult`, whose module uses this one for its tables."""
+
+    @property
+    def repetitions(self) -> int: ...
+
+    @property
+    def format(self) -> int: ...
+
+    @property
+    def exposure(self) -> Exposure: ...
+
+    @property
+    def base(self) -> Any: ...
+
+
+_ACanary = TypeVar("_ACanary", bound=_Canary)
+
+MEDIAN_CONFIDENCE = 0.9
+"""Of both ends of the interval of a median together; each end alone has 0.95."""
 
 _NEAR_BITS = 0.5  # below its ceiling, a median is at it
 
@@ -87,3 +113,91 @@ def ceilings(canaries: Sequence[tuple[int, int, Exposure]]) -> dict[int, float]:
         if not bound and median >= most - _NEAR_BITS:
             found[copies] = most
     return found
+
+
+def by_copies(canaries: Iterable[_ACanary]) -> dict[int, tuple[_ACanary, ...]]:
+    """Some canaries by number of copies, ascending; 0 holds the controls."""
+    some = tuple(canaries)
+    groups = sorted({c.repetitions for c in some})
+    return {n: tuple(c for c in some if c.repetitions == n) for n in groups}
+
+
+def group_lines(canaries: Iterable[_Canary], planned: str = "") -> Iterator[tuple[str, str]]:
+    """The canaries of each number of copies, the most first: their median, and its interval."""
+    groups = by_copies(canaries)
+    medians = shown_medians({n: [c.exposure for c in group] for n, group in groups.items()})
+    for repetitions, group in reversed(groups.items()):
+        name = plural(repetitions, "copy", "copies") + planned if repetitions else "controls"
+        number = plural(len(group), "canary", "canaries")
+        under = [c.base.exposure for c in group if c.base]
+        base = f"; {shown_median(under)} under the base model" if under else ""
+        ends = between_medians([c.exposure for c in group], [c.format for c in group])
+        ends = f" ({100 * MEDIAN_CONFIDENCE:g} % interval {ends})" if ends else ""
+        yield name, f"{number}, median {medians[repetitions]}{ends}{base}"
+
+
+def group_rows(canaries: Iterable[_Canary], *, confidence: float) -> list[dict[str, Any]]:
+    """The canaries of each number of copies, ascending: their median, and its interval.
+
+    Parameters
+    ----------
+    canaries : iterable of CanaryResult
+    confidence : float
+        Of both ends together. A limit of `canary.check` counts the confidence of one end: 0.9
+        here is 0.95 there.
+
+    Returns
+    -------
+    list of dict
+        ``repetitions`` (0 for controls) and ``canaries`` are numbers of copies and of canaries.
+        ``median_bits`` is the median of these canaries; where ``bound`` is true, a lower bound of
+        it. ``lower_bits`` and ``upper_bits`` are the interval of the median of all canaries like
+        these; None where ``canaries`` are fewer than ``needed``, or where no number would do.
+
+    Raises
+    ------
+    EstimationError
+        If the confidence is not between 0 and 1.
+    """
+    check_confidence(confidence, "groups")
+    rows = []
+    for copies, group in by_copies(canaries).items():
+        exposures, formats = [c.exposure for c in group], [c.format for c in group]
+        median, bound = median_bits(exposures)
+        found = interval_of_median(exposures, (1.0 + confidence) / 2.0, formats=formats)
+        rows.append(
+            {"repetitions": copies, "canaries": len(group), "median_bits": median, "bound": bound}
+            | {"lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
+            | {"confidence": confidence, "needed": found.needed}
+        )
+    return rows
+
+
+def interval_of_median(
+    exposures: Sequence[Exposure], confidence: float, *, formats: Sequence[int] | None = None
+) -> MedianInterval:
+    """`median_interval` of exposures in one audit, with the confidence of either end alone."""
+    homes, misses = misses_of(exposures, formats)
+    ends = [e.lower_bits for e in exposures], [e.upper_bits for e in exposures]
+    return median_interval(*ends, formats=homes, misses=misses, confidence=confidence)
+
+
+def between_medians(exposures: Sequence[Exposure], formats: Sequence[int] | None = None) -> str:
+    """``7.01 to 9.20``, the interval at `MEDIAN_CONFIDENCE`; empty of too few canaries."""
+    level = (1.0 + MEDIAN_CONFIDENCE) / 2.0
+    found = interval_of_median(exposures, level, formats=formats)
+    if found.lower_bits is None or found.upper_bits is None:
+        return ""
+    return f"{found.lower_bits:z.2f} to {found.upper_bits:z.2f}"
+
+
+def misses_of(
+    exposures: Sequence[Exposure], formats: Sequence[int] | None = None
+) -> tuple[list[int], list[float]]:
+    """The format of each exposure, counted from 0 among these, and how often each misses."""
+    given = [0] * len(exposures) if formats is None else formats
+    present = sorted(set(given))
+    misses = [
+        max(e.miss for e, at in zip(exposures, given, strict=True) if at == one) for one in present
+    ]
+    return [present.index(at) for at in given], misses

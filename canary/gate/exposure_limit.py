@@ -14,13 +14,13 @@ from canary.audits.audit_result import (
 )
 from canary.audits.by_rank import exact_ranks, queries_to_rank
 from canary.audits.coarse import coarsest
-from canary.audits.group_medians import median_bits
+from canary.audits.group_medians import interval_of_median, median_bits, misses_of
 from canary.errors import EstimationError, InputError
 from canary.gate.subjects import limit_checked
 from canary.gate.verdict import Finding, Outcome, Standing, standings
 from canary.records.validation import as_real
 from canary.statistics.exposures import Exposure
-from canary.statistics.medians import agreeing, canaries_to_decide, median_interval
+from canary.statistics.medians import agreeing, canaries_to_decide
 from canary.statistics.numbers import bits, count, plural, probability
 from canary.statistics.power import draws_to_tell
 from canary.statistics.pvalues import holm
@@ -52,14 +52,9 @@ def medians(
     for copies in groups:
         group, left_out = _within_reach(audit, by_copies[copies], limit)
         exposures = [c.exposure for c in group]
-        homes, misses = _formats(group)
-        interval = median_interval(
-            [e.lower_bits for e in exposures],
-            [e.upper_bits for e in exposures],
-            formats=homes,
-            misses=misses,
-            confidence=confidence,
-        )
+        formats = [c.format for c in group]
+        misses = misses_of(exposures, formats)[1]
+        interval = interval_of_median(exposures, confidence, formats=formats)
         lower, upper, needed = interval.lower_bits, interval.upper_bits, interval.needed
         who, name = plural(len(group), "canary", "canaries"), group_name(copies)
         chance, cure = None, ""
@@ -120,7 +115,7 @@ def largest(
     sure = [c for c in chosen if not c.exposure.miss and c.exposure.lower_bits > limit]
     top = max(sure or chosen, key=lambda c: (c.exposure.lower_bits, c.exposure.upper_bits))
     lower, upper = top.exposure.lower_bits, max(c.exposure.upper_bits for c in chosen)
-    misses = [] if sure else _formats(chosen)[1]
+    misses = [] if sure else misses_of([c.exposure for c in chosen], [c.format for c in chosen])[1]
     error = 1.0 - math.prod(1.0 - miss for miss in misses)
     who = plural(len(chosen), "canary", "canaries")
     chance, luck, cure = None, "", ""
@@ -294,13 +289,6 @@ def _above(chosen: Sequence[CanaryResult], limit: float, outcome: Outcome) -> tu
     above = [c for c in chosen if getattr(c.exposure, end) > limit]
     above.sort(key=lambda c: (-c.exposure.lower_bits, -c.exposure.upper_bits))
     return standings(above)
-
-
-def _formats(group: Sequence[CanaryResult]) -> tuple[list[int], list[float]]:
-    """The format of each canary, counted from 0 among these, and how often each misses."""
-    present = sorted({c.format for c in group})
-    misses = [max(c.exposure.miss for c in group if c.format == at) for at in present]
-    return [present.index(c.format) for c in group], misses
 
 
 def _cure(

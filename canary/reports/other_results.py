@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from canary.audits.audit_result import by_copies
 from canary.audits.exposure_result import Exposures
 from canary.audits.extraction import Extraction
-from canary.audits.group_medians import shown_medians
+from canary.audits.group_medians import by_copies, shown_medians
 from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
 from canary.errors import InputError
@@ -90,7 +89,10 @@ def exposures_report(found: Exposures) -> Report:
         + (f"that appeared {times(n)}" if n else "never planted")
         for n, group in sorted(groups.items(), reverse=True)
     ]
-    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
+    rows = [
+        exposure_cells(n, [c.exposure for c in group], formats=[c.format for c in group])
+        for n, group in groups.items()
+    ]
     by_number = Table("Exposure in bits by number of copies", EXPOSURE_COLUMNS, rows)
     each = [
         (c.id, count(c.repetitions), bits_or_bound(c.exposure), interval_of(c.exposure))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from canary.audits.audit_result import Audit, FormatResult
-from canary.audits.group_medians import median_bits
+from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, median_bits
 from canary.records.about import Named
 from canary.records.validation import versions
 from canary.reports.document import (
@@ -26,7 +27,11 @@ from canary.reports.document import (
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, count, percent_of, plural
 
-EXPOSURE_COLUMNS = ("Copies", "Canaries", "Median", "Smallest", "Largest")
+EXPOSURE_COLUMNS = (
+    *("Copies", "Canaries", "Median"),
+    f"{100 * MEDIAN_CONFIDENCE:g} % interval\nof the median",
+    *("Smallest", "Largest"),
+)
 """Of `exposure_cells`."""
 
 _NBSP = "\N{NO-BREAK SPACE}"
@@ -34,12 +39,21 @@ _SERVED = "through a server that gives the log-probability of each token of a te
 
 
 def exposure_cells(
-    repetitions: int, exposures: Sequence[Exposure], *, controls: str = "0 (controls)"
+    repetitions: int,
+    exposures: Sequence[Exposure],
+    *,
+    formats: Sequence[int] | None = None,
+    controls: str = "0 (controls)",
 ) -> tuple[str, ...]:
-    """Of the canaries of one number of copies: that, their number, median, least and most."""
-    values = (median_bits(exposures), median_bits(exposures, min), median_bits(exposures, max))
+    """Of the canaries of one number of copies: that, number, median with interval, least, most.
+
+    `formats` are those of the exposures, where there are several.
+    """
+    ways = (statistics.median, min, max)
+    median, *ends = (bound_or_bits(*median_bits(exposures, of)) for of in ways)
     copies = count(repetitions) if repetitions else controls
-    return copies, count(len(exposures)), *(bound_or_bits(*value) for value in values)
+    between = between_medians(exposures, formats) or "–"
+    return copies, count(len(exposures)), median, between, *ends
 
 
 def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what median_bits returns

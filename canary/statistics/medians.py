@@ -75,7 +75,8 @@ def median_interval(
         For each format, the chance that an interval ends too far in on one side: 0 for exact
         ranks, 0.025 for draws at 95 %. 0 unless given.
     confidence : float
-        Of either end alone.
+        Of either end alone. Both ends hold together with 1 - 2 (1 - confidence): ask for 0.95 for
+        a two-sided interval of 90 %, and for 0.975 for one of 95 %.
 
     Raises
     ------
