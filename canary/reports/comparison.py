@@ -71,7 +71,7 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Apart:
-    """How much more one of some alike models memorizes than the least of them.
+    """How much more one of some alike models memorizes than another, `than`.
 
     `bits` is the mean difference in exposure of the injected canaries, `interval` its 95 %
     interval (Student's, over the canaries), None where an exposure is only bounded; `p_value` is
@@ -79,6 +79,7 @@ class Apart:
     """
 
     strategy: Strategy
+    than: Strategy
     bits: float
     interval: tuple[float, float] | None
     p_value: float
@@ -96,13 +97,13 @@ class Ranking:
 
     least: tuple[Strategy, ...]
     more: tuple[Apart, ...]
-    others: tuple[Apart, ...]  # all but the first, in the order of their mean exposures
+    pairs: tuple[Apart, ...]  # all, those with the least first, in the order of their means
     open_ends: bool
     too_few: bool
 
 
 def ranked(group: Sequence[Strategy]) -> Ranking:
-    """Compare the least exposed of some alike models with each of the others.
+    """Compare the models of each pair; the least exposed with the others says which are ranked.
 
     Notes
     -----
@@ -115,16 +116,16 @@ def ranked(group: Sequence[Strategy]) -> Ranking:
     pairs = max(len(group) * len(others), 1)
     level = RANK_LEVEL / pairs
     least, more, every, open_ends = [best], [], [], False
-    for one in others:
-        found = more_than(kept[one], kept[best])
+    for than, one in combinations([best, *others], 2):
+        found = more_than(kept[one], kept[than])
         assert found.lower is not None
         assert found.upper is not None
         p_value = min(1.0, found.upper * pairs)
-        interval = _interval(one.audit, best.audit)
-        every.append(Apart(one, means[one] - means[best], interval, p_value))
-        if found.upper <= level:
+        ends = _interval(one.audit, than.audit)
+        every.append(Apart(one, than, means[one] - means[than], ends, p_value))
+        if than is best and found.upper <= level:
             more.append(every[-1])
-        else:
+        elif than is best:
             least.append(one)
             open_ends |= found.lower <= level
     too_few = least_in_pairs(len(best.audit.injected)) > level

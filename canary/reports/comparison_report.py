@@ -285,10 +285,10 @@ def audits(comparison: Comparison) -> Iterator[Block]:
 
 @section(Comparison, "How sure the ranking is", specialist=True)
 def certainty(comparison: Comparison) -> Iterator[Block]:
-    """How much more each model memorizes than the least, with interval and p-value."""
+    """How much more one model of each pair memorizes, with interval and p-value."""
     rows = [
         (
-            names_of([ranking.least[0]]),
+            apart.than.name,
             apart.strategy.name,
             f"{apart.bits:.2f}",
             "none" if apart.interval is None else " to ".join(f"{x:.2f}" for x in apart.interval),
@@ -297,7 +297,7 @@ def certainty(comparison: Comparison) -> Iterator[Block]:
         for group in comparison.groups
         if len(group) > 1 and group[0].audit.injected
         for ranking in [ranked(group)]
-        for apart in ranking.others
+        for apart in ranking.pairs
     ]
     if rows:
         yield said_in_one("comparison.certainty")
@@ -305,8 +305,8 @@ def certainty(comparison: Comparison) -> Iterator[Block]:
             if len(ranking.least) == 1:
                 nearest = min(ranking.more, key=lambda apart: apart.bits)
                 yield sentence("comparison.factor_range", **_factor(ranking.least[0], nearest))
-        columns = ("Least", "Other", "More exposed, bits (mean)", "95 % interval", "p")
-        yield Table("Differences to the least exposed model", columns, rows)
+        columns = ("Less exposed", "More exposed", "Difference, bits (mean)", "95 % interval", "p")
+        yield Table("Differences between the models, in pairs", columns, rows)
 
 
 @section(Comparison, "")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from canary.audits.audit_result import Audit
@@ -20,6 +21,8 @@ from canary.reports.limits import (
 )
 from canary.reports.sentences import guesses_of
 from canary.statistics.numbers import count, plural
+
+_MOST_RANGES = 3
 
 
 def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def choice_of(size: int) -> dict[str, Any]:
 
 def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
     """Which models would pass a limit on the typical secret of each group, in clauses."""
-    known: dict[tuple[str, str], list[str]] = {}
+    known: dict[str, dict[str, list[str]]] = {}  # names, by outcome and range
     for name, audit in audits:
         try:
             verdict = forecast(audit, bits)
@@ -77,17 +80,40 @@ def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
             coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"
             before = all(f.check == "start token" for f in left)
             outcome = "before" if before else "undecided" if few else coarse
-        known.setdefault((outcome, between), []).append(name)
+        known.setdefault(outcome, {}).setdefault(between, []).append(name)
     return ", and ".join(
-        sentence("limit.would", models=" and ".join(names), between=between, **{outcome: True})
-        for (outcome, between), names in known.items()
+        sentence(
+            "limit.would",
+            models=_and([*chain.from_iterable(by.values())]),
+            between=_ranges(by),
+            **{outcome: True},
+        )
+        for outcome, by in known.items()
     )
 
 
+def _ranges(by_range: Mapping[str, Sequence[str]]) -> str:
+    """The ranges of the models with one outcome; nothing where they are many."""
+    some = {ends: names for ends, names in by_range.items() if ends}
+    if not some or len(some) > _MOST_RANGES:
+        return ""
+    if len(by_range) == 1:
+        (ends,) = some
+        return f", and the typical one may take {ends} guesses"
+    each = _and([f"{ends} guesses in {_and(names)}" for ends, names in some.items()])
+    return f", and the typical one may take {each}"
+
+
+def _and(names: Sequence[str]) -> str:
+    """``A, B and C``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def _between(finding: Finding, size: int) -> str:
-    """``, and the typical one may take 4 to 60 guesses``, of a finding on exposure."""
+    """``4 to 60``: the guesses that the typical one may take, of a finding on exposure."""
     if finding.check != "exposure" or not size or finding.lower is None or finding.upper is None:
         return ""
     ends = (math.log2(size) - end for end in (finding.upper, finding.lower))
     low, high = (count(guesses_of(end)) for end in ends)
-    return f", and the typical one may take {low} to {high} guesses"
+    return f"{low} to {high}"

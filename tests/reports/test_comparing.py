@@ -331,3 +331,19 @@ def test_how_sure_a_ranking_is_oracle():
     said = re.search(r"confidence, the factor is between ([\d.,]+) and ([\d.]+)\. ", text)
     shown = [float(number.replace(",", "")) for number in said.groups()]
     assert shown == pytest.approx([low, high], rel=0.06)
+
+
+def test_every_pair_of_models_has_a_row():
+    rng = np.random.default_rng(0)
+    audits = [
+        exact({4: rng.normal(mean, 1, 12).tolist()}, fingerprint=name * 64)
+        for name, mean in (("a", 9), ("b", 3), ("c", 6))
+    ]
+    (group,) = compare(audits).groups
+    ranking = ranked(group)
+    pairs = [(apart.than.name, apart.strategy.name) for apart in ranking.pairs]
+    assert pairs == [("B", "C"), ("B", "A"), ("C", "A")]
+    assert [apart for apart in ranking.pairs if apart.than is ranking.least[0]] == [*ranking.more]
+    with_a = {apart.than.name: apart.bits for apart in ranking.pairs[1:]}
+    assert with_a["B"] == pytest.approx(ranking.pairs[0].bits + with_a["C"])
+    assert f"C A {with_a['C']:.2f}" in words_of(*audits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
@@ -70,6 +71,19 @@ def test_what_a_report_says_of_a_limit_is_what_the_check_then_says():
     said = words_of(made.sentences[0])
     assert "look easier to find after a line break and a space. If it was a line break, the" in said
     assert words_of(report_of(open_).actions[0]).startswith("Audit again with --start-token")
+
+
+def test_models_with_one_outcome_under_a_limit_are_one_clause():
+    few = {at: exact({16: [at] * 3 + [at + 9] * 4}) for at in (1.0, 2.0)}
+    learned = {at: exact({16: [at] * 8}) for at in (20.0, 21.0, 22.0)}
+    audits = [*zip("ABCDE", [*learned.values(), *few.values()], strict=True)]
+    strict = limit_choice(audits)["would"].partition(". ")[0]
+    assert "A, B and C would not pass, and D and E would be undecided" in strict
+    number = r"[\d,]+"
+    ranges = f"may take {number} to {number} guesses in D and {number} to {number} guesses in E"
+    assert re.search(ranges, strict)
+    alone = limit_choice([("this model", few[1.0])])["would"]
+    assert re.search(rf"the typical one may take {number} to {number} guesses\)", alone)
 
 
 def test_untrusted_text_stays_text():
