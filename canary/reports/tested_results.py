@@ -44,7 +44,7 @@ from canary.reports.limits import (
 )
 from canary.reports.recovery import of_injected, recovered, searched, table
 from canary.reports.searched_tests import other_test
-from canary.reports.wording import about_of, in_words
+from canary.reports.wording import about_of, ended, in_words
 from canary.statistics.numbers import copies, count, plural
 
 
@@ -148,7 +148,9 @@ class _Verdict(Part):
 def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
     """A test with its limits and what came out against them: what did not pass comes first."""
     verdicts = sorted(dict.fromkeys(one.on(test) for one in written), key=severity)
-    made = test
+    more = [note for verdict in verdicts for note in ended(verdict.notes)]
+    noted = [*dict.fromkeys([*test.report.notes, *more])]
+    made = replace(test, report=replace(test.report, notes=noted))
     if test.audits:
         trials = [*_trials(test.audits[0], verdicts)]
         reports = [report_of(verdict) for verdict in verdicts]

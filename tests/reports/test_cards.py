@@ -280,8 +280,13 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
 def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path, attacked):
     claim = "We did not check that the model was trained on these samples; the person who ran"
     assert claim in markdown_of(report_of(attacked))
-    for text in written([attacked.named(model_name="net")], tmp_path):
+    attacked = attacked.named(model_name="net")
+    verdict = check(attacked, max_auc=0.9)
+    assert verdict.outcome == "passed"
+    for text in written([attacked, verdict], tmp_path):
         assert claim in text
+        assert "Limit passed" not in text
+    assert "A pass speaks only of these attacks" in (tmp_path / "annex.md").read_text()
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):

@@ -278,7 +278,7 @@ def test_what_was_extracted_is_shown_without_secrets(audits, pages, plain):
     page = render(replace(audit, extractions=(found,)))
     assert '<th scope="row">2</th><td>canary-4</td><td>11.00</td>' in page
     assert "<td>12.2 to 19.9</td>" in page
-    assert "15 more are in the audit" in page
+    assert "15 more are in the numbers" in page
     assert page.count("none of the set") == 23
     assert SECRET not in page
     assert "What could be extracted" in page
