@@ -228,7 +228,9 @@ def check(
     if verdict is None:
         show("No limit was given, so nothing was checked: the baseline allows what is in it")
         return Result("canary baseline written", {"out": str(new), "audits": len(audits)})
-    lines = [f"{one.outcome}: {one}" for one in verdict.ordered if one is not verdict.reason]
+    lines = verdict.lines(
+        [one for one in verdict.ordered if one is not verdict.reason], said=[verdict.reason.cure]
+    )
     show_report(verdict, answer=[verdict.in_short, *lines], short=not verbose)
     for line in said:
         show(line)

@@ -244,8 +244,17 @@ class Verdict(Shown):
 
     def summary(self) -> str:
         """A line for each finding, the worst first, and one for each note."""
-        lines = [f"{finding.outcome}: {finding}" for finding in self.ordered]
+        lines = self.lines(self.ordered)
         return "\n".join([*lines, *(f"note: {clean(note)}" for note in self.notes)])
+
+    def lines(self, findings: Sequence[Finding], *, said: Iterable[str] = ()) -> list[str]:
+        """A line for each of some findings; a cure is said once, and not if it is in `said`."""
+        known, lines = {*said}, []
+        for finding in findings:
+            told = clean(finding.sentence) if finding.cure in known else str(finding)
+            lines.append(f"{finding.outcome}: {told}")
+            known.add(finding.cure)
+        return lines
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as plain data."""

@@ -34,6 +34,9 @@ MOST_PANELS = 4
 _MARKERS = "osD^vPX*"
 _LABEL_CHARACTERS = 48
 _RIM = {"linewidth": 1.4, "zorder": 3}
+_SMALL_PANEL = (170.0, 110.0)  # points: the axes of one column of a paper
+_CLEAR = 14.0  # points between a letter and what it must not touch
+_BESIDE = tuple((x, y) for y in (9.0, -9.0, 0.0) for x in (9.0, -9.0, 0.0, 15.0, -15.0) if x or y)
 
 
 @figure_of.register
@@ -75,7 +78,7 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
         label = clean(one.label)
         if len(label) > _LABEL_CHARACTERS:
             label = f"{label[: _LABEL_CHARACTERS - 1]}…"
-        key.append((_colour(one), f"{one.name}: {label}"))
+        key.append((_colour(one), label if label == one.name else f"{one.name}: {label}"))
     return replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
 
 
@@ -125,7 +128,7 @@ def exposures_figure(view: View, *, in_bits: bool = False) -> Figure:
     right = places[-1] + max(0.5 * widths[-1], 0.1)
     left, beyond = places[0] - max(0.6 * widths[0], 0.2), right + 0.06 * (right - places[0] + 1)
     low, high = y_axis.limits
-    heights = kept_apart([height for _, height in ends], 0.07 * ((high or 0.0) - (low or 0.0)))
+    heights = kept_apart([height for _, height in ends], 0.08 * ((high or 0.0) - (low or 0.0)))
     for one, end, height in zip(group, ends, heights, strict=True):
         arrow = {"arrowstyle": "-", "color": _colour(one), "linewidth": 0.6}
         marks.append(_letter(one, end, (right, height), "left", va="center", arrowprops=arrow))
@@ -172,10 +175,9 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
             up = [top, *(point.loss_nats for point in steps), steps[-1].loss_nats]
             style = {"where": "post", "color": MUTED, "linewidth": 1.6, "zorder": 1.5}
             marks.append(mark("step", along, up, **style))
-        for at, point in enumerate(some):
-            tied = sum(_tied(point, other, right, span) for other in some[:at])
-            limits = (right, space_bits)
-            marks += _point_marks(point, limits, on_front=point in best, tied=tied)
+        letters = _letter_places(some, x, y)
+        for point, offset in zip(some, letters, strict=True):
+            marks += _point_marks(point, space_bits, on_front=point in best, offset=offset)
             known = bound_or_bits(point.median_bits, point.bound), "yes" if point in best else "no"
             rows.append((point.strategy.name, count(n), f"{point.loss_nats:.4f}", *known))
         panels.append(Panel(marks, x, y, title=title))
@@ -199,25 +201,37 @@ def utility_figure(view: View, copies: Sequence[int]) -> Figure:
 
 
 def _point_marks(
-    point: Point, limits: tuple[float, float], *, on_front: bool, tied: int
+    point: Point, space_bits: float, *, on_front: bool, offset: tuple[float, float]
 ) -> Iterator[Mark]:
-    one, colour, (right, space_bits) = point.strategy, _colour(point.strategy), limits
+    one, colour = point.strategy, _colour(point.strategy)
     place = (point.median_bits, point.loss_nats)
     if point.bound:
         open_end = [point.median_bits, space_bits], [point.loss_nats] * 2
         yield line(*open_end, colour, 1.0, linestyle=SPARSE)
     marker = ">" if point.bound else _MARKERS[one.place % len(_MARKERS)]
     yield dots(*place, 46, colour, hollow=not on_front, marker=marker, **_RIM)
-    beyond = point.median_bits > 0.85 * right  # where the frame or the line is near
-    aside = 5 + 11 * tied  # beside the letters of points that are as good
-    offset, side = ((-aside, 5), "right") if beyond else ((aside, 5), "left")
-    yield _letter(one, place, offset, side, textcoords="offset points")
+    style = {"textcoords": "offset points", "va": "center", "zorder": 4}
+    yield _letter(one, place, offset, "center", **style)
 
 
-def _tied(one: Point, other: Point, right: float, span: float) -> bool:
-    """Whether the letters of two points would overlap."""
-    exposures = abs(one.median_bits - other.median_bits)
-    return exposures < 0.06 * right and abs(one.loss_nats - other.loss_nats) < 0.12 * span
+def _letter_places(some: Sequence[Point], x: Axis, y: Axis) -> list[tuple[float, float]]:
+    """Where the letter of each point is, in points from it: clear of all else and of the frame."""
+    low, high = np.array([x.limits, y.limits], float).T
+    places = [(p.median_bits, p.loss_nats) for p in some]
+    taken = [*((np.array(places) - low) / (high - low) * _SMALL_PANEL)]
+    offsets = []
+    for at in range(len(some)):
+        others = [place for i, place in enumerate(taken) if i != at]
+
+        def free(offset: tuple[float, float], at: int = at, others: Any = others) -> float:
+            letter = taken[at] + offset
+            near = [np.hypot(*(letter - place)) for place in others]
+            frame = [*(2 * letter), *(2 * (np.array(_SMALL_PANEL) - letter))]
+            return float(min([*near, *frame, _CLEAR]))
+
+        offsets.append(max(_BESIDE, key=free))
+        taken.append(taken[at] + offsets[-1])
+    return offsets
 
 
 def _letter(one: Strategy, at: Any, text_at: Any, side: str, **more: Any) -> Mark:

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from canary.reports.palette import GRID, INK, MUTED, PAPER, with_variables
@@ -100,6 +101,7 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
     """Draw a stack within the frame of `axes`, or the first panel of another figure on them."""
     if not figure.stack:
         panel = figure.panels[0]
+        wide = wide and _inches(axes) >= _SMALL  # else words would be on the points
         _draw(axes, panel, wide=wide, width=_inches(axes))
         if figure.x:
             axes.set(xlabel=f"{figure.x}, {panel.title}", ylabel=figure.y, title="")
@@ -136,13 +138,14 @@ def _shrink(axes: Axes, panel: Panel) -> None:
     for text in named:
         most, name = int((width - 0.4) / character), text.get_text()
         text.set_text(name if len(name) <= most else f"{name[: most - 1]}…")
+    narrow = panel.narrow_x or panel.x
     for label, axis, length in (
-        (axes.xaxis.label, panel.x, width),
+        (axes.xaxis.label, narrow, width),
         (axes.yaxis.label, panel.y, height),
     ):
         longest = max(map(len, label.get_text().split("\n")))
-        if axis.short and longest * character > 0.9 * length:
-            label.set_text(axis.short)
+        if longest * character > 0.9 * length:
+            label.set_text(axis.short or fill(label.get_text(), int(length / character)))
     low, high = axes.get_ylim()
     for one in panel.marks:
         if one.style.get("xycoords") == ("axes fraction", "data"):

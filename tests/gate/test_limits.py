@@ -17,6 +17,7 @@ from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
 from canary.reports.advice import cures
 from canary.reports.pages import report
+from canary.reports.verdicts import junit
 from canary.statistics.exposures import (
     IMPORTANCE,
     UNIFORM_DRAWS,
@@ -401,3 +402,15 @@ def test_no_audit(given, tmp_path):
         report(given, tmp_path / "report.html")
     with pytest.raises(InputError, match="path must be a path"):
         report(BOTH, given)
+
+
+def test_a_terminal_reads_each_cure_once():
+    audits = [exact({4: [20.0] * 6, 16: [20.0] * 6}, fingerprint=name * 64) for name in "abc"]
+    verdict = check(audits, max_p=0.001)
+    cure = verdict.reason.cure
+    assert [f.cure for f in verdict.findings].count(cure) == 6
+    assert verdict.summary().count(cure) == 1
+    rest = [f for f in verdict.ordered if f is not verdict.reason]
+    assert cure not in "".join(verdict.lines(rest, said=[cure]))
+    assert sum(f["cure"] == cure for f in verdict.to_dict()["findings"]) == 6
+    assert junit(verdict).count(cure) == 6

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gate_audits import exact
 from matplotlib.figure import Figure as Drawing
 
 from canary import plot
@@ -294,3 +295,36 @@ def test_no_text_leaves_a_small_figure(audits, width, panels):
 def test_a_path_in_the_place_of_axes_is_a_file(tmp_path):
     plot(plan("my pin is {digit:4}"), tmp_path / "plan.svg")
     assert (tmp_path / "plan.svg").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("losses", [(3.1, 3.1, 3.101), (3.3, 3.1, 3.101), (1.0, 1.0, 1.0)])
+def test_letters_of_models_are_clear_of_points_and_of_each_other(losses):
+    rng = np.random.default_rng(0)
+    audits = {
+        name: exact({16: rng.normal(mean, 3, 24).clip(0.1, 29)}, fingerprint=name.lower() * 64)
+        for name, mean in (("A", 14.0), ("B", 17.0), ("C", 17.2))
+    }
+    figure = Drawing(figsize=(3.3, 2.6), layout="constrained")
+    axes = figure.subplots()
+    plot(audits, axes, kind="utility", test_losses=losses)
+    figure.draw_without_rendering()
+    letters = [t.get_window_extent() for t in axes.texts if t.get_text() in audits]
+    assert len(letters) == 3
+    for at, box in enumerate(letters):
+        assert not any(box.overlaps(other) for other in letters[at + 1 :])
+        for points in axes.collections:
+            if len(offsets := points.get_offsets()) == 1:
+                assert not box.contains(*axes.transData.transform(offsets)[0])
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["A", "B", "C"]
+
+
+def test_in_a_column_medians_are_below_the_axis_and_labels_break():
+    audit = exact({4: [6.0] * 4, 16: [14.0] * 4, 0: [1.0] * 4})
+    figure = Drawing(figsize=(3.3, 2.6), layout="constrained")
+    axes = figure.subplots()
+    plot(audit, axes, axis="bits")
+    assert [t.get_text() for t in axes.texts] == ["found at the first guess: 29.9 bits"]
+    assert "16\n14.0" in [t.get_text() for t in axes.get_xticklabels()]
+    figure = Drawing(figsize=(3.3, 2.6), layout="constrained")
+    plot(audit, axes := figure.subplots(), kind="histogram")
+    assert "\n" in axes.child_axes[-1].get_ylabel()
