@@ -34,7 +34,7 @@ class Controls(Method):
             problem = (
                 f"there are {plural(controls, 'control')}, and {LEAST_CONTROLS} are the fewest"
             )
-            cure = "draw more controls (--controls; 100 can show p = 0.01), or use --method auto"
+            cure = 'draw more controls (--controls; 100 can show p = 0.01), or use method="auto"'
             return Unfit(problem, InputError(problem, cure=cure, where="method"))
         sizes = question.sizes()
         rows = len(question.fills)

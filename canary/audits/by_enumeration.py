@@ -37,7 +37,7 @@ class Enumeration(Method):
         )
         error = InputError(
             f"{format.masked!r}: {reason}",
-            cure=f"give a budget of at least {queries}, or use --method sampling or rank",
+            cure=f'give a budget of at least {queries}, or use method="sampling" or "rank"',
         )
         return Unfit(reason, error)
 

@@ -68,5 +68,5 @@ def choose(question: Question) -> tuple[Method, Cost]:
     raise UnsupportedError(
         f"the method {asked!r} scores whole candidates, and the server of "
         f"{question.model.facts.name!r} returns only the most likely next tokens",
-        cure="use --method rank, which gives bounds",
+        cure='use method="rank", which gives bounds',
     )

@@ -145,7 +145,7 @@ class Question:
         """The token tree, if ranks in it are certain; else why there is none."""
         if "reuse" not in self.model.facts.capabilities:
             return UnsupportedError(
-                "this model's states cannot be reused", cure="use --method sampling"
+                "this model's states cannot be reused", cure='use method="sampling"'
             )
         if isinstance(self._tree, TokenTree):
             try:

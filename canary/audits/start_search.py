@@ -56,8 +56,12 @@ def started(
     """
     asked, role = options, "" if canaries is None else canaries.role
     options = options.in_chat(model.tokenizer, formats, role)
+    plain = CandidateEncoder(model.tokenizer, None, options.context)
     for format in formats:  # before minutes are spent on a start
-        check_new_tokens(format, CandidateEncoder(model.tokenizer, None, options.context))
+        check_new_tokens(format, plain)
+        known = () if canaries is None else canaries
+        mine = (c.fill for c in known if canaries and canaries.formats[c.format] == format)
+        plain.filled(format, [format.unrank(0), *mine])
     texts = options.start_texts
     if texts is not None and canaries is not None and canaries.canaries:
         find = find_canaries(canaries, canaries.canaries)
@@ -79,7 +83,6 @@ def started(
             cure="leave one of start_texts and start_token out",
         )
     else:
-        plain = CandidateEncoder(model.tokenizer, None, options.context)
         own = starts.own_start(plain, formats[0].candidate(formats[0].unrank(0))) or ""
         named = named_start(options.start_token)
         why: Literal["asked", "template"] = "asked"

@@ -177,7 +177,7 @@ def read_module(source: str, dtype: str | None, device: str | None, *, kind: Any
         raise ModelError(
             f"cannot be loaded as a language model ({first_line(error)})",
             cure="give a folder that save_pretrained wrote (safetensors), a hub id that can be "
-            "reached, or --factory for a torch model of your own",
+            "reached, or factory=... for a torch model of your own",
             where=source,
         ) from error
     finally:

@@ -21,7 +21,7 @@ from canary.records.validation import built, some, text
 from canary.scoring.batcher import Batcher, encoding_bits
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.scoring.served_requests import announce
-from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.candidates import CandidateEncoder, lacking
 from canary.tokens.tokenizer import Encoding
 
 _CHARACTERS, _TEXTS = 2**18, 2**12  # of a block
@@ -72,7 +72,7 @@ def score(
     for each in given:
         text(each, "each of texts", cure="give texts that can be written as UTF-8")
     seam = load(model)
-    encodings = asked.encoder(seam).encode(given)
+    encodings = encode_placed(asked.encoder(seam), given, "texts[{}]".format)
     announce(seam, lambda: len(encodings))
     advance = stage(progress, "texts", sum(max(len(each.ids) - 1, 0) for each in encodings))
     batcher = Batcher(seam, batch_size=asked.batch_size, progress=advance)
@@ -174,5 +174,6 @@ def encode_placed(
                 raise CorpusError(problem, cure="mend the line", where=where(at)) from error
             except ModelError as error:
                 cure = "give the model's own tokenizer, or leave the text out"
-                raise ModelError(error.problem, cure=cure, where=where(at)) from error
+                problem = error.problem + lacking(encoder.tokenizer, each)
+                raise ModelError(problem, cure=cure, where=where(at)) from error
         raise

@@ -273,7 +273,7 @@ def check_agreement(
         raise StatesError(
             f"the model {batcher.model.facts.name!r} gives a candidate {worst:.3g} bits more "
             f"or less below cached states than as a whole row, its noise is {noise_bits:.3g}",
-            cure="check that its states carry all that came before, or use --method sampling",
+            cure='check that its states carry all that came before, or use method="sampling"',
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +24,7 @@ _SPECIAL = re.compile(
     r"|</?(?:s|bos|eos|pad|unk|sep|cls|mask|(?:start|end)_of_(?:turn|text)|(?:im|turn)_\w{1,20})>"
     r"|\[/?(?:INST|SYS|BOS|EOS|CLS|SEP|PAD|MASK|UNK)\]"
 )
-_NAMED = 5  # special tokens that a note names
+_NAMED = 5  # tokens or characters that a note names
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ class CandidateEncoder:
                 self.tokenizer.encode([self.context])
             except ModelError as error:
                 cure = "give the text that came before each candidate in training"
-                raise InputError(error.problem, cure=cure, where="context") from error
+                problem = error.problem + lacking(self.tokenizer, self.context)
+                raise InputError(problem, cure=cure, where="context") from error
 
     def encode(self, texts: Sequence[str]) -> list[Encoding]:
         """Token ids of each text, with spans in the coordinates of the text itself.
@@ -100,7 +101,7 @@ class CandidateEncoder:
         ModelError
             If the tokenizer gives different fills the same tokens.
         """
-        encodings = self.encode([format.candidate(fill) for fill in fills])
+        encodings = self.filled(format, fills)
         if len({e.ids for e in encodings}) < len(set(fills)):
             raise _same_tokens(format)
         # A hole at the very beginning is unpriced even if these few fills agree in it.
@@ -109,6 +110,20 @@ class CandidateEncoder:
         if len({e.ids[0] for e in encodings}) > 1 or (bare and not special):
             raise self.begins_with_a_hole(format)
         return encodings
+
+    def filled(self, format: Format, fills: Sequence[str]) -> list[Encoding]:
+        """The candidates with these fills; a ModelError if the tokenizer cannot represent one.
+
+        It names what the tokenizer lacks of the whole format, which shows no fill.
+        """
+        try:
+            return self.encode([format.candidate(fill) for fill in fills])
+        except ModelError as error:
+            fixed = set(format.masked) & format.alphabet
+            parts = {"the fixed text": fixed, "a hole": format.alphabet - fixed}
+            for part, characters in parts.items():
+                error.problem += lacking(self.tokenizer, characters, f" in {part} of the format")
+            raise
 
     @property
     def start(self) -> tuple[int, ...]:
@@ -163,10 +178,25 @@ class CandidateEncoder:
             for i, (a, b) in zip(e.ids, e.spans or [(0, 1)] * len(e.ids), strict=True)
             if a < b
         ]
+        if not plain:
+            problem = f"the tokenizer has no token {token!r}"
+            raise InputError(problem, cure=cure, where="start_token")
         if len(plain) != 1:
             problem = f"the start token {token!r} is {len(plain)} tokens, one was expected"
             raise InputError(problem, cure=cure, where="start_token")
         return plain[0]
+
+
+def lacking(tokenizer: Tokenizer, characters: Iterable[str], where: str = "") -> str:
+    """The characters that a tokenizer does not know, for the end of a message; empty if none."""
+    found = []
+    for character in sorted(set(characters)):
+        try:
+            tokenizer.encode([character])
+        except (ValueError, TypeError):  # a ModelError, or half a surrogate pair
+            found.append(repr(character))
+    more = ", …" * (len(found) > _NAMED)
+    return f"; it lacks {', '.join(found[:_NAMED])}{more}{where}" if found else ""
 
 
 def _special_first(encoding: Encoding) -> bool:

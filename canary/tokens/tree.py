@@ -73,7 +73,7 @@ def compile_tree(
     if format.size >= LARGEST:
         raise UnsupportedError(
             f"a space of 2^{format.bits:.0f} candidates is beyond the range of floating point",
-            cure="use shorter holes, or uniform draws (--method sampling)",
+            cure='use shorter holes, or uniform draws (method="sampling")',
         )
     fills = _some_fills(format, among)
     encodings = encoder.candidates(format, fills)
@@ -94,7 +94,7 @@ def check_certified(tree: TokenTree, format: Format) -> None:
     if not tree.certified:
         raise UnsupportedError(
             f"the token tree of {format.masked!r} is {tree.certificate}",
-            cure="use uniform draws (--method sampling)",
+            cure='use uniform draws (method="sampling")',
         )
 
 
@@ -117,7 +117,7 @@ def leaf_numbers(
         raise ModelError(
             f"the tokens of {missing:,} fills of {format.masked!r} are not in its tree "
             f"({tree.certificate})",
-            cure="use --method sampling",
+            cure='use method="sampling"',
         )
     return numbers
 
@@ -256,7 +256,7 @@ def _other_tree(
     if by_character is None:
         raise UnsupportedError(
             f"no tree was found for {format.masked!r} and this tokenizer, which has {reason}",
-            cure="use uniform draws (--method sampling)",
+            cure='use uniform draws (method="sampling")',
         )
     return by_character
 

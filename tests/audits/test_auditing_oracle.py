@@ -122,7 +122,9 @@ def test_importance_needs_a_tree_and_keeps_to_the_budget() -> None:
     above = 10 + 100 + 3 * 503
     assert 600 < about.queries - above - 3 * 6 <= 1_200
     for method in ("importance", "rank"):
-        with pytest.raises(UnsupportedError, match="states cannot be reused; use --method sampl"):
+        with pytest.raises(
+            UnsupportedError, match='states cannot be reused; use method="sampling"'
+        ):
             exposure(build("by_rows"), canaries, method=method)
 
 

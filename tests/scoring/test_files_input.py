@@ -12,6 +12,7 @@ import pytest
 from listening import Listening
 from small_models import build, table_model
 
+import canary
 from canary.errors import CanaryError, CorpusError, InputError, ModelError, OutputError
 from canary.models.language_model import Rows
 from canary.scoring import score_job
@@ -117,6 +118,9 @@ def test_bad_input_is_refused_with_its_line(data, told):
     assert str(refused.value).startswith(told)
     assert refused.value.cure
     assert not Path("scores.jsonl").exists()
+    if "tokenizer" in told:
+        with pytest.raises(CanaryError, match=r"texts\[1\]: .*it lacks 'ä'; .*leave the text out"):
+            canary.score(table_model(), ["a", "ä"])
 
 
 @pytest.mark.parametrize(

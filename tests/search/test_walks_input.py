@@ -97,8 +97,8 @@ class Broken:
 
 FORMS = "ab{digit:1}-{digit:2}"
 REFUSED = {
-    "unknown character": ("aé{digit:3}", ["123"], ModelError, "does not know 1 of the"),
-    "unknown in a fill": ("a{choice:yé|yz}", ["yz"], ModelError, "does not know 1 of the"),
+    "unknown character": ("aé{digit:3}", ["123"], ModelError, "it lacks 'é' in the fixed text"),
+    "unknown in a fill": ("a{choice:yé|yz}", ["yz"], ModelError, "it lacks 'é' in a hole"),
     "not prefix-free": (Format("a{choice:b|bc|d}"), ["bc"], FormatError, "prefix-free.*put fixed"),
     "too long": ("a{digit:3}", ["471"], ModelError, "66 tokens is longer than the 64"),
     "NaN": (FORMS, ["4-71"], ModelError, "not finite numbers.*check the checkpoint"),

@@ -35,7 +35,7 @@ def test_tree_is_marked_where_it_is_only_sampled() -> None:
     tree = compile_tree(Format("The code is {digit:3}."), encoder)
     assert tree.certificate == "certified: all 1,000 fills were encoded"
     merged = CandidateEncoder(Opaque(as_tokenizer(trained("gpt2, many numbers"))))
-    with pytest.raises(UnsupportedError, match="--method sampling"):
+    with pytest.raises(UnsupportedError, match='method="sampling"'):
         compile_tree(Format("The code is {digit:6}"), merged)
 
 
@@ -144,5 +144,7 @@ def test_ids_of_characters_are_a_tokenizer() -> None:
     assert (seam.size, seam.token_id("<pad>")) == (len(ids), 0)
     with pytest.raises(ModelError, match="does not know 1 of the characters"):
         seam.encode(["aΩ"])
+    with pytest.raises(InputError, match=r"start_token: the tokenizer has no token '\\n'"):
+        CandidateEncoder(as_tokenizer({"a": 0}), "\n")
     backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=ids, merges=[]))
     assert seam.fingerprint == as_tokenizer(backend).fingerprint
