@@ -37,8 +37,8 @@ _MOST_ROWS = 1 << 16  # that a load may take to add up one distribution, a row f
 _WALK = "see the check of this name in canary.models.conformance"
 _CURES = {
     "asked_twice": "put the model into evaluation mode (module.eval()): dropout is probably on",
-    "batch_size_does_not_matter": "mask the padding, or pad on the right, and put the model into "
-    "evaluation mode",
+    "batch_size_does_not_matter": "mask the padding, or pad on the right, put the model into "
+    "evaluation mode, and keep nothing in the module between calls",
     "later_tokens_do_not_matter": "give a causal model, and look up each token in the logits of "
     "the place before it",
 }

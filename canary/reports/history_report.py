@@ -105,7 +105,18 @@ def _outcome(history: History) -> Iterator[Block]:
         failed=failed,
         both=skipped and failed,
     )
-    yield history_figure(history, 0)
+    yield history_figure(history, _most_exposed(history))
+
+
+def _most_exposed(history: History) -> int:
+    """The format of the canaries with the highest median at the last step."""
+
+    def last(at: int) -> tuple[float, ...]:
+        return max(
+            (line.medians[-1:] for line in group_lines(history, at) if line.copies), default=()
+        )
+
+    return max(range(len(history.formats)), key=last)
 
 
 def _skipped(history: History) -> int:
@@ -127,12 +138,13 @@ def _time_taken(history: History) -> str:
 
 @section(History, "Exposure against training steps", specialist=True)
 def exposure(history: History) -> Iterator[Block]:
-    """A line for each number of copies, of the formats after the first."""
+    """A line for each number of copies, of the formats that are not in what came out."""
+    shown = _most_exposed(history)
     yield said_in_one("secrets", there=True, watched=True)
     for at, about in enumerate(history.formats):
         if len(history.formats) > 1:
             yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=about.masked))
-        if at or not history.measured:  # the first is what came out
+        if at != shown or not history.measured:
             yield history_figure(history, at)
         if any(line.steps for line in group_lines(history, at, skew_normal=True)):
             yield said_in_one("history.curves")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import namedtuple
 
 import pytest
@@ -108,6 +109,12 @@ def with_nan():
     return module
 
 
+def keeps():
+    """A forward whose every call changes the next one."""
+    calls = itertools.count()
+    return lambda net, ids, state: net(ids)[0] * (1.0 + 0.2 * (next(calls) % 7))
+
+
 NO_LANGUAGE_MODEL = "is no language model|its tokenizer 45|looks ahead"
 WRONG = {
     "forgets": (lambda: Net(lambda net, ids, state: net(ids, None)), "below a cached state"),
@@ -119,6 +126,7 @@ WRONG = {
         lambda: Net(logits_through(lambda logits: torch.nn.functional.dropout(logits, 0.5))),
         "in another batch",
     ),
+    "keeps": (lambda: Stateless(keeps()), "another batch.*keep nothing in the module between"),
     "raises": (lambda: Net(raises), "does not work as a recurrent model.*KeyError"),
     "batch first": (  # of as many layers as a batch of two has rows, it passed once
         lambda: Net(lambda net, ids, state: (net(ids)[0], torch.zeros(len(ids), 2, 5))),

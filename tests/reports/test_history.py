@@ -239,6 +239,24 @@ def test_the_band_is_that_of_the_most_copies_where_groups_tie():
     assert band.style["color"] == colours["16 copies"]
 
 
+def test_the_first_figure_is_of_the_format_that_is_most_exposed():
+    made = make_history(formats=2)
+    low = made.moments[-1].exposures[0]
+    found = [
+        low if c.format == 0 else e
+        for c, e in zip(made.canaries, made.moments[-1].exposures, strict=True)
+    ]
+    last = replace(made.moments[-1], exposures=tuple(found))
+    report = report_of(replace(made, moments=(*made.moments[:-1], last)))
+    assert [block.name for block in report.outcome if hasattr(block, "panels")] == [
+        "history 1 False"
+    ]
+    (section,) = (s for s in report.sections if s.heading == "Exposure against training steps")
+    names = [block.name for block in section.blocks if hasattr(block, "panels")]
+    assert "history 0 False" in names
+    assert "history 1 False" not in names
+
+
 def test_memorization_that_only_an_earlier_step_shows_is_no_calm_headline():
     """As where the last checkpoint is of another training of the same shape."""
     learned, other = make_history(), make_history(learned=False, seed=1)
