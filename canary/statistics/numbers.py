@@ -200,7 +200,7 @@ class Shown:
         exposure that is not exact, ``_lower`` and ``_upper`` are the ends of its interval.
         ``_censored`` is 1 where the draws say no more than ``_lower``: then the median counts
         canaries that no draw was as likely as at ``log2(draws)``, so that it does not fall when
-        more is memorized.
+        more is memorized. It is no bound then: ``_lower`` is, and `summary` says it ("at least").
         Tables of samples and sets of canaries have none.
 
         Examples
