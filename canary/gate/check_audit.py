@@ -286,7 +286,8 @@ def check(
     silent = [count(n) for n in left_out if verdict and n != require_learned]
     compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
     notes = (*_notes(audits), *compared, *verdict.notes)
-    return _announced(replace(verdict, notes=notes, left_out=left_out))
+    parts = {"left_out": left_out, "control": require_learned or 0}
+    return _announced(replace(verdict, notes=notes, **parts))
 
 
 def _asked_of(

@@ -150,6 +150,8 @@ class Verdict(Shown):
         Why a model that never read the canaries would pass as well; it is printed with the pass.
     left_out : tuple of int
         Numbers of copies that no limit was asked for.
+    control : int
+        That of the positive control among them, 0 without one.
     """
 
     findings: tuple[Finding, ...]
@@ -163,6 +165,7 @@ class Verdict(Shown):
     rests_on: str = field(default="", compare=False)
     doubt: str = field(default="", compare=False)
     left_out: tuple[int, ...] = field(default=(), compare=False)
+    control: int = field(default=0, compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
@@ -269,6 +272,7 @@ class Verdict(Shown):
             "notes": list(self.notes),
             "results": self.results,
             "left_out": list(self.left_out),
+            "control": self.control,
             "rests_on": self.rests_on,
             **limit,
         }

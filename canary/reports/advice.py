@@ -83,6 +83,7 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
         weak, left = stricter(verdict), left_found(verdict)
         values |= {"weak": weak and not left, "strictly": weak, "left": left}
+        values["control"] = verdict.control and copies(verdict.control)
         values |= {"shown": shown and not (weak or left)}
         values["strict"] = would_strictly(audit) if weak and not left else ""
         values |= {"used": kind in ("claimed", "checked") or some}

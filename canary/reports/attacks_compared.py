@@ -14,7 +14,7 @@ from canary.reports.attack_wording import ends_of
 from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.document import Axis, Figure, Panel, Report, Table, mark, said, sentence
 from canary.reports.palette import INK, SERIES, across, line
-from canary.statistics.numbers import Shown, percent_of, plural
+from canary.statistics.numbers import Shown, clean, percent_of, plural
 from canary.statistics.roc import Estimate
 
 
@@ -156,7 +156,7 @@ def compare_attacks(results: Sequence[Any], labels: Sequence[str] | None = None)
     known = [test.about.model for test in tests]
     for names in (labels, known, files):
         if names and all(names) and len({*names}) == len(tests):
-            called = tuple(map(str, names))
+            called = tuple(clean(str(name)) for name in names)
             break
     else:
         called = tuple("ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: len(tests)])

@@ -276,15 +276,21 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
     )  # fmt: skip
-    known = left_found(verdict)
-    if verdict.left_out:
-        left = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
+    known, numbers = left_found(verdict), sorted({*verdict.left_out} - {verdict.control})
+    if verdict.control and verdict.outcome == "passed":
+        yield said_in_one("limit.control", copies=copies(verdict.control))
+    if numbers:
+        left = [c for a in verdict.audits for c in a.injected if c.repetitions in numbers]
         number = f"{count(len(known))} of {count(len(left))}"
         found_of = f"{number} {'was' if len(known) == 1 else 'were'}" if known else ""
-        yield said_in_one("limit.left_out", copies=listed(verdict.left_out), found=found_of)
+        yield said_in_one("limit.left_out", copies=listed(numbers), found=found_of)
     for audit in verdict.audits:
         said_of_it = answer(audit)
-        if said_of_it.verdict == "memorized" and verdict.outcome == "passed" and known:
+        if (
+            said_of_it.verdict == "memorized"
+            and verdict.outcome == "passed"
+            and (known or verdict.control)
+        ):
             continue  # more was learned than the limit allows of others
         if said_of_it.verdict == "memorized" and verdict.outcome == "passed":
             above = above_limit(audit, verdict)
@@ -336,8 +342,12 @@ def _guesses(reason: Finding, size: int, *, memorized: bool) -> str:
 
 
 def left_found(verdict: Verdict) -> list[CanaryResult]:
-    """Those that are found of the secrets to which the limit was not applied."""
-    left = [c for a in verdict.audits for c in a.injected if c.repetitions in verdict.left_out]
+    """Those that are found of the secrets to which the limit was not applied.
+
+    A positive control is to be found, and is not among them.
+    """
+    numbers = {*verdict.left_out} - {verdict.control}
+    left = [c for a in verdict.audits for c in a.injected if c.repetitions in numbers]
     return Recovery(left).sure
 
 

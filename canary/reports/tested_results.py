@@ -133,6 +133,7 @@ class _Verdict(Part):
     findings: tuple[Finding, ...]
     results: tuple[str, ...]
     left_out: tuple[int, ...] = ()
+    control: int = 0
     notes: tuple[str, ...] = ()
     rests_on: str = ""
     limit: str = ""
@@ -141,7 +142,7 @@ class _Verdict(Part):
         """The verdict of which this was written, on one of its results."""
         return Verdict(
             self.findings, notes=self.notes, audits=test.audits, rests_on=self.rests_on,
-            left_out=self.left_out, about={"Limit": self.limit},
+            left_out=self.left_out, control=self.control, about={"Limit": self.limit},
         )  # fmt: skip
 
 

@@ -329,7 +329,10 @@ def test_limits_of_other_results(attacked):
         ({}, "there is nothing to check; give a limit: min_rho 0.8; the others are forgotten="),
         ({"min_rho": 1.1}, "a limit of 1.1 on rho makes no sense"),
         ({"min_rho": 0}, "a limit of 0 on rho makes no sense"),
-        ({"forgotten": True, "min_rho": 0.8}, "asks for a rho of 1, and min_rho for another"),
+        (
+            {"forgotten": True, "min_rho": 0.8},
+            "asks for the answer of the test, and min_rho for a limit",
+        ),
     ):
         with pytest.raises(InputError, match=said):
             check(compared(losses(1.0, 2)), **options)

@@ -213,7 +213,7 @@ def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
     assert (alarm.label, alarm.tone) == ("Do not rely on this measurement", "suspect")
     read = replace(make_history(learned=False), settings={}, batches={"canaries": 6})
     assert "counted the planted secrets in what the model read" in str(report_of(read).basis)
-    shown = str([learned.label, learned.sentences, learned.basis, learned.decide[:-1]])
+    shown = str([learned.label, learned.sentences, learned.basis])
     assert not any(word in shown for word in ("bits", "exposure", "Watched"))
 
 

@@ -41,6 +41,7 @@ from canary.models.doctor import Examination
 from canary.models.experiments import Finding
 from canary.passages.sampled import Chance, Sampled, Sought
 from canary.plugins.preflight import Preflight
+from canary.reports.attacks_compared import compare_attacks
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.numbers import Shown
@@ -124,6 +125,10 @@ RESULTS = {
             (MethodForecast("rank", reason=EVIL),),
         ),
         1,
+    ),
+    "attacks compared": (
+        lambda: compare_attacks([survey(*TABLES, attacks="loss")] * 2, [EVIL, "b"]),
+        None,
     ),
     "pool": (
         lambda: Pool((EVIL, "b"), (1.0, 2.0), (0.5, 2.5), 1.0, 4, "", None, "m", "a" * 64, 0),
