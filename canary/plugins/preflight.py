@@ -71,6 +71,8 @@ class Preflight(Shown, Record, written=("sound", ...)):
     def summary(self) -> str:
         """Whether to train, then each check that is not fine with its cure, refusals first."""
         says = "The training will see the canaries as planned"
+        if self._of("noted"):
+            says = "The training can begin, but not all is as planned"
         if not self.sound:
             says = "Do not train yet: the audit would not measure what was planted"
         read = f"{plural(self.batches, 'batch', 'batches')} read"
@@ -277,9 +279,8 @@ def _counts(reading: EpochReading) -> Finding:
             f"in one epoch every canary is there {factor:g} times as often as the set says",
             "repeat the data by epochs, or generate the set with the true number of copies",
         )
-    shown = ", ".join(
-        f"{clean(name)} {count(found[name])} times for {count(planned[name])}"
-        for name in differ[:_SHOWN]
+    shown = _names(
+        [f"{name} {count(found[name])} times for {count(planned[name])}" for name in differ]
     )
     cure = "train on the corpus as canary inject wrote it, once an epoch, without splitting texts"
     few = _MOST <= sum(found.values()) / sum(planned.values()) < 1  # as where packing cuts some
@@ -314,6 +315,12 @@ def _before(reading: EpochReading) -> Finding:
         return refused("other text is joined to every copy, not the context", cure)
     token = None if options.start_token == AUTO else named_start(options.start_token)
     cure = "leave context out, or give the text that is before the canaries"
+    if reading.canaries.role and options.context and not context:
+        cure = (
+            "the canaries are of chats, so the audit puts the tokenizer's chat template before "
+            "each: apply it to the training texts, or give chat_template=None (--chat-template "
+            "none) if training leaves it out"
+        )
     if context:
         cure = f"give the callback (or preflight) context={context!r}, canary audit as --context"
     if options.context:
