@@ -285,9 +285,8 @@ def check(
     left_out = left_out_of(audits, repetitions, require_learned)
     silent = [count(n) for n in left_out if verdict and n != require_learned]
     compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
-    notes = (*_notes(audits), *compared, *verdict.notes)
-    parts = {"left_out": left_out, "control": require_learned or 0}
-    return _announced(replace(verdict, notes=notes, **parts))
+    notes, control = (*_notes(audits), *compared, *verdict.notes), require_learned or 0
+    return _announced(replace(verdict, notes=notes, left_out=left_out, control=control))
 
 
 def _asked_of(
