@@ -100,12 +100,13 @@ HAS = {
         "nonmembers.jsonl",
         "model-b",
         "bert",
-        "membership.json",
+        *("membership.json", "a/membership.json", "b/membership.json"),
         "forgetting.json",
         "train.jsonl",
         "heldout.jsonl",
         "verbatim.json",
         "order.json",
+        "extraction.json",
         *("train-00.jsonl", "train-01.jsonl", "sample.jsonl"),
     ],
     "docs/guides/verbatim.md": [
@@ -137,6 +138,7 @@ Of a page that is not here: a model and canaries, if it speaks of ``./model``.
 
 NOT_RUN = {
     "make demo": "sets up an environment; `canary demo` is run",
+    "canary report demo/audit.json": "needs the demo; the annex's tests make one",
     "make pretrained": "fetches 93 MB; the recipe has its own tests",
     "make test": "it is what runs this, and CI runs the other targets beside it",
     "make numerical": "runs other tests; CI runs it",
@@ -211,6 +213,7 @@ VERDICTS = {
             "canary check forgetting.json",
             "canary check verbatim.json",
             "canary check order.json",
+            "canary check extraction.json",
         ),
         (0, 1, UNDECIDED),  # of made-up numbers
     ),

@@ -24,6 +24,7 @@ from canary.audits.choosing import check_method, choose
 from canary.audits.copies_seen import note_on_copies
 from canary.audits.cut_secrets import noting_cuts
 from canary.audits.exposure_result import Exposures
+from canary.audits.extracting import with_extractions
 from canary.audits.pacing import say_expected, within_seconds
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_search import started
@@ -38,7 +39,7 @@ from canary.records.about import About
 from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
-from canary.records.validation import AUTO
+from canary.records.validation import AUTO, whole_number
 from canary.scoring.served_requests import announce
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -155,6 +156,7 @@ def audit(
     progress: Progress = None,
     parts: str | os.PathLike[str] | None = None,
     against_base: bool = False,
+    extraction_budget: int = 0,
 ) -> Audit:
     """Exposure of every canary, and one test over all of them.
 
@@ -200,6 +202,9 @@ def audit(
     against_base : bool
         Of a model with an adapter of peft: measure the exposures under its base model as well, with
         the adapter off (`CanaryResult.base`). That takes twice the queries, and no second model.
+    extraction_budget : int
+        Queries for each format of a search afterwards for its most likely candidates, as
+        `canary.audits.extracting.with_extractions`; 0 for none. The command takes 10,000.
 
     Returns
     -------
@@ -243,7 +248,8 @@ def audit(
         progress=(timed := Timed(progress)).stage,
     )
     check_method(options.method, p_values=True)
-    canary_set(canaries)
+    given = canary_set(canaries)
+    whole_number(extraction_budget, "extraction_budget", at_least=0)
     with timed:
         seam = load(model)
         if "score" not in seam.facts.capabilities:
@@ -262,7 +268,7 @@ def audit(
             results, formats = _measured(seam, canaries, options, run)
     if base:
         results = tuple(replace(c, base=each) for c, each in zip(results, base, strict=True))
-    return Audit(
+    made = Audit(
         canaries=results,
         formats=formats,
         injected_p=None if canaries.natural else combined_p([c for c in results if not c.control]),
@@ -272,6 +278,11 @@ def audit(
         settings={**options.to_dict(), CANARY_SET: canaries.fingerprint},
         start=start,
         seconds=timed.seconds,
+    )
+    if not extraction_budget:
+        return made
+    return with_extractions(
+        *(made, seam, given), budget=extraction_budget, batch_size=batch_size, progress=progress
     )
 
 

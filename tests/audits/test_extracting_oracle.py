@@ -87,6 +87,20 @@ def test_exact_ties_of_known_number_have_one_exposure_golden():
     assert [c.exposure.bits for c in audited] == [lower for lower, _ in ends]
 
 
+def test_an_audit_extracts_if_it_is_asked_to(case):
+    chosen = canary.generate(TEXT, repetitions=[1], per_repetition=2, controls=2, seed=0)
+    both = canary.audit(case.model, chosen, seed=0, extraction_budget=500)
+    later = with_extractions(
+        canary.audit(case.model, chosen, seed=0), case.model, chosen, budget=500
+    )
+    assert [one.candidates for one in both.extractions] == [
+        one.candidates for one in later.extractions
+    ]
+    assert both.extractions[0].settings["budget"] == 500
+    with pytest.raises(InputError, match="extraction_budget"):
+        canary.audit(case.model, chosen, extraction_budget=-1)
+
+
 def test_formats_without_canaries_are_left_out_of_an_audit(case):
     """What was measured is not lost; and asked for by name, the cure names others only."""
     chosen = canary.generate([TEXT, "a{digit:2}"], repetitions=[1], per_repetition=1, seed=0)

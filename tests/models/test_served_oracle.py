@@ -135,7 +135,7 @@ def test_what_cannot_be_had_is_refused(tmp_path):
             canary.audit(served, some_canaries())
         with pytest.raises(UnsupportedError, match="5 most likely next tokens"):
             canary.score(served, ["abc"])
-        with pytest.raises(UnsupportedError, match="--method rank"):
+        with pytest.raises(UnsupportedError, match='use method="rank"'):
             canary.exposure(served, some_canaries(), method="sampling")
 
 

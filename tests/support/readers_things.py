@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import string
 from collections import Counter
 from pathlib import Path
@@ -355,6 +356,11 @@ def attacked(path: Path) -> None:
     dump_document(path, KIND, 1, found.to_dict())
 
 
+def attacked_too(path: Path) -> None:
+    """The same in another folder."""
+    shutil.copy(path.parent.with_name("membership.json"), path)
+
+
 def compared(path: Path) -> None:
     """Whether the model of ``target.npz`` has forgotten its samples."""
     from canary.membership.forgetting import KIND, forgotten
@@ -372,6 +378,15 @@ def repeated(path: Path) -> None:
         json.loads(row)["text"] for row in path.with_name("train.jsonl").read_text().splitlines()
     ]
     canary.verbatim(path.with_name("model"), texts, prefix=5, suffix=5).save(path)
+
+
+def extracted(path: Path) -> None:
+    """What a search of the folder's model found, beside a few canaries."""
+    import canary
+
+    some = canary.generate("The code is {digit:2}", repetitions=[1], per_repetition=2, controls=2)
+    found = canary.extract(path.with_name("model"), some.formats[0], canaries=some, budget=500)
+    found.save(path)
 
 
 def ordered(path: Path) -> None:
@@ -430,9 +445,11 @@ THINGS = {
     **dict.fromkeys(("query.npz", "other1.npz", "other2.npz"), answers),
     **dict.fromkeys((f"{one}.jsonl of scores" for one in SCORED), scores),
     "membership.json": attacked,
+    **dict.fromkeys(("a/membership.json", "b/membership.json"), attacked_too),
     "forgetting.json": compared,
     "verbatim.json": repeated,
     "order.json": ordered,
+    "extraction.json": extracted,
     "corpus.jsonl": corpus,
     "texts.jsonl": corpus,
     "test.jsonl": corpus,
