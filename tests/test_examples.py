@@ -60,6 +60,7 @@ HAS = {
         "query.npz",
         "other1.npz",
     ],
+    "docs/guides/deciding.md": ["model", "canaries.json", "audit", "verified.json"],
     "docs/guides/monitor.md": ["corpus.jsonl", "canaries.json", "model"],
     "docs/guides/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
     "docs/guides/models.md": ["checkpoint", "adapter", "t5"],
@@ -202,6 +203,7 @@ VERDICTS = {
     "docs/tutorials/endpoint.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/own-model.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/tutorials/language-model.md": ("canary check ", (0, 1, UNDECIDED)),  # in small
+    "docs/guides/deciding.md": ("canary check ", (0, 1, UNDECIDED)),
     "docs/guides/verbatim.md": ("canary check ", (UNDECIDED,)),  # of five texts
     "docs/guides/forgetting.md": (
         ("canary forgotten ", "canary check "),

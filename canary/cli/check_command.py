@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.command import command, flag_of
 from canary.cli.console import show, show_report
 from canary.cli.model_options import Count, Whole
 from canary.cli.options import rates, whole_numbers
-from canary.cli.outputs import Result, audit_in, check_outputs
+from canary.cli.outputs import Names, Result, audit_in, check_outputs
 from canary.errors import InputError
 from canary.records.validation import brief
 from canary.statistics.numbers import plural
+
+if TYPE_CHECKING:
+    from canary.gate.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ class Limits:
     "check audit/audit.json --baseline baseline.json --verification verified.json",
     "check membership.json --max-auc 0.9 --max-tpr-at-fpr 0.01=0.5 --trust-members",
     "check forgetting.json --forgotten",
+    "check audit/audit.json --max-exposure-bits 4 --verification verified.json "
+    '--report verdict.html --model-name letters-1 --corpus-name "letters of 2025" '
+    '--auditor "R. Roe"',
     "check order.json --max-p 0.01",
     "check extraction.json --no-extraction --trust-injection",
     "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
@@ -136,6 +142,7 @@ def check(
     report: Path | None = None,
     junit: Path | None = None,
     markdown: Path | None = None,
+    names: Names,
     verbose: bool = False,
 ) -> Result:
     """Compare an audit, or a test of another kind, with limits, and give a verdict.
@@ -179,6 +186,8 @@ def check(
                 "be ignored",
                 cure="give a limit as well, or omit these options; a baseline holds all canaries",
             )
+    if report is None and any(vars(names).values()):
+        raise InputError("names are for the report", cure="give --report FILE, or omit them")
     compared, new = (None, baseline) if update_baseline else (baseline, None)
     places = [audit_in(file) for file in audit_files]
     read = [
@@ -212,16 +221,8 @@ def check(
             history=history,
             **limits.arguments,
         )
-        writers = (
-            (report, partial(write_report, force=True)),
-            (junit, write_junit),
-            (markdown, write_markdown),
-        )
-        for file, write in writers:
-            if file is not None:
-                before = " in place of an earlier one" if file.exists() else ""
-                write(verdict, file)
-                said.append(f"The verdict is in {file}{before}")
+        pages = {report: partial(write_report, force=True, **vars(names))}
+        said += _written(verdict, pages | {junit: write_junit, markdown: write_markdown})
     if made is not None and new is not None:
         made.save(new)
         show(f"The baseline of {plural(len(audits), 'audit')} is in {new}")
@@ -235,6 +236,17 @@ def check(
     for line in said:
         show(line)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
+
+
+def _written(
+    verdict: Verdict, pages: Mapping[Path | None, Callable[[Verdict, Path], object]]
+) -> Iterator[str]:
+    """Write a verdict to the files that were asked for, and say so."""
+    for file, write in pages.items():
+        if file is not None:
+            before = " in place of an earlier one" if file.exists() else ""
+            write(verdict, file)
+            yield f"The verdict is in {file}{before}"
 
 
 def rate_limits(given: Sequence[str]) -> dict[float, float]:

@@ -12,6 +12,12 @@ from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.forgetting_result import ANSWERS, LEVEL, Answer
 from canary.records.about import About, Named
 
+_CHANGED = (
+    "the target differs from models that never saw the query set, as 1 honest one in 20 does by "
+    "chance",
+    "check that the calibration models were trained on as many samples as the target; then "
+    "compare with models that were trained again without the query set (--retrained)",
+)
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 
 
@@ -116,10 +122,18 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
             "unlearn further or train again without the query set; if its samples are easier than "
             "the unseen ones, repeat the test with others (--unseen)"
         )
+    elif asked is None and found.unlike:
+        told, cure = _CHANGED
     elif asked is None and found.alike:
         outcome, told, cure = "passed", "no trace of the query set was found", ""
+    elif asked is None and found.lower < least:
+        told = "the interval of rho contains 1"
+        cure = (
+            "give 19 calibration models or more, with which a target that never saw the query set "
+            "can pass by its p-value, or more samples of the query set"
+        )
     elif found.lower < least:
-        told = f"the interval of rho contains {'1' if asked is None else 'the limit'}"
+        told = "the interval of rho contains the limit"
         cure = (
             "give more samples of the query set, or several query models; a target that never saw "
             "it has a rho of about 1, so no limit on rho near 1 can be passed with certainty; ask "
@@ -127,11 +141,7 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
             "models or more)"
         )
     elif found.p_unlike is not None and found.p_unlike <= LEVEL:
-        told = "by rho it is forgotten, and the target differs from models that never saw it"
-        cure = (
-            "check that the calibration models were trained on as many samples as the target; then "
-            "compare with models that were trained again without the query set (--retrained)"
-        )
+        told, cure = _CHANGED
     else:
         outcome, told, cure = "passed", "the query set is forgotten", ""
     return Finding(

@@ -101,12 +101,16 @@ class ShadowSurvey(OneTargetSurvey):
         return max(self.epsilons.items(), key=lambda item: item[1].epsilon, default=None)
 
     def most_at_risk(self, most: int = _MOST) -> list[dict[str, Any]]:
-        """The members of the highest risk, and of those the lowest modified entropy first."""
+        """The members of the highest risk, and of those the lowest modified entropy first.
+
+        Scores that rest on few shadow samples come last.
+        """
         if self.risks is None:
             return []
         entropy = self.target.signal("modified-entropy")[0]
         inside = np.flatnonzero(self.target.member[0])
-        order = inside[np.lexsort((entropy[inside], -self.risks.scores[inside]))][:most]
+        thin = self.risks.thin[inside]
+        order = inside[np.lexsort((entropy[inside], -self.risks.scores[inside], thin))][:most]
         names = {} if self.target.ids is None else {"id": self.target.ids[order]}
         columns = {
             "sample": order,

@@ -114,6 +114,7 @@ def survey_report(
             people=f"{100 * survey.corrected().value:.0f}",
             targets=len(getattr(survey, "targets", ())) if found else 0,
             several=found and len(getattr(survey, "targets", ())) > 1,
+            alone=found and _none_alone(survey),
             **asked,
         ),
         actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),
@@ -132,6 +133,14 @@ def survey_report(
         ),
         **fields,
     )
+
+
+def _none_alone(survey: Survey[Any]) -> bool:
+    """Whether the intervals of all models of a survey of several begin at 0."""
+    surest, points = survey.surest(), getattr(survey.lead, "points", ())
+    if surest is None or len(getattr(survey, "targets", ())) < 2:
+        return False
+    return all(point.tpr.lower <= 0.0 for point in points[survey.lead.fprs.index(surest.fpr)])
 
 
 def _on_average(survey: Survey[Any]) -> tuple[str, str]:

@@ -65,19 +65,24 @@ class AttacksCompared(Shown):
         The interval is that of Zou and Donner (MOVER) from both intervals. It is too wide where
         both models were asked about the same samples, and so errs towards no ranking.
         """
-        here, best = self.reached[at], self.reached[self.least]
-        gap = here.value - best.value
-        return Estimate(
-            gap,
-            gap - math.hypot(here.value - here.lower, best.upper - best.value),
-            gap + math.hypot(here.upper - here.value, best.value - best.lower),
-        )
+        return _gap(self.reached[at], self.reached[self.least])
+
+    @property
+    def against(self) -> list[float]:
+        """False positive rates at which the least surely loses more samples than another model."""
+        least = self.least
+        return [
+            fpr
+            for fpr, found in self.rates().items()
+            if any(_gap(found[least], one).lower > 0.0 for one in found)
+        ]
 
     @property
     def decided(self) -> bool:
-        """Whether every other model surely leaks more than the least."""
+        """Whether every other model surely leaks more than the least, at no rate surely less."""
         others = (self.more(at) for at in range(len(self.tests)) if at != self.least)
-        return not self.doubted and all(gap.lower > 0.0 for gap in others)
+        sure = all(gap.lower > 0.0 for gap in others)
+        return sure and not (self.doubted or self.against)
 
     def summary(self) -> str:
         """Which model leaks least, and what the best attack reaches on each."""
@@ -126,6 +131,15 @@ class AttacksCompared(Shown):
 
 def _value(one: Interval) -> float:
     return one.value
+
+
+def _gap(more: Estimate | Interval, less: Estimate | Interval) -> Estimate:
+    gap = more.value - less.value
+    return Estimate(
+        gap,
+        gap - math.hypot(more.value - more.lower, less.upper - less.value),
+        gap + math.hypot(more.upper - more.value, less.value - less.lower),
+    )
 
 
 def compare_attacks(results: Sequence[Any], labels: Sequence[str] | None = None) -> AttacksCompared:
@@ -190,12 +204,16 @@ def compared_report(found: AttacksCompared) -> Report:
     label, tone = f"{least} leaks {'less' if number == 2 else 'least'}", ""
     if not found.decided:
         label, tone = "Cannot be ranked: the difference may be chance", "undecided"
+    if found.against:
+        label = "Cannot be ranked: on average and for the surest guesses they differ"
     if doubted:
         label, tone = "Not comparable: correct the input first", "suspect"
     values: dict[str, Any] = {
         "doubted": " and ".join(doubted), "sound": not doubted, "least": least,
         "best": percent_of(best.value), "decided": found.decided and not doubted,
-        "unclear": not found.decided and not doubted,
+        "unclear": not (found.decided or doubted or found.against),
+        "against": not doubted and found.against,
+        "surest": " and ".join(percent_of(fpr, digits=None) for fpr in found.against),
         "apart": "; ".join(
             f"{percent_of(found.reached[at].value)} for {found.labels[at]}, "
             f"{_points(found.more(at))} more"

@@ -74,7 +74,8 @@ def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
             return ""
         outcome: str = verdict.outcome
         left = [f for f in verdict.findings if f.outcome == "undecided"]
-        between = next((ends for f in left if (ends := _between(f, one_size(verdict)))), "")
+        worst = sorted(left, key=lambda f: -(f.upper or 0.0))  # that which takes fewest guesses
+        between = next((ends for f in worst if (ends := _between(f, one_size(verdict)))), "")
         if outcome == "undecided":
             few = any(map(takes_more_secrets, left))
             coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"

@@ -60,6 +60,31 @@ def test_equal_models_are_hardly_ever_ranked_coverage():
     assert ranked <= 5  # of 30 at one in twenty, more has a chance of 0.003
 
 
+def test_nothing_is_ranked_where_the_surest_guesses_contradict_the_average():
+    """Of one model 8 % of the members are known by heart, of the other all a little."""
+    found = []
+    for gap, known in ((0.35, 0.0), (0.05, 0.08)):
+        tables = []
+        for seed in (0, 1):
+            rng = np.random.default_rng([seed, int(100 * known)])
+            labels, member = rng.integers(0, 4, 4000), rng.permutation(4000) < 2000
+            logits = rng.normal(size=(4000, 4))
+            heart = member & (rng.random(4000) < known)
+            logits[np.arange(4000), labels] += 1.0 + gap * member + 9.0 * heart
+            tables.append(canary.measure(logits, y=labels, member=member, outputs="logits"))
+        found.append(canary.survey(*tables, attacks="loss-one-threshold", fprs=[0.01, 0.1]))
+    compared = compare_attacks(found, ["even", "few"])
+    assert (compared.labels[compared.least], compared.against, compared.decided) == (
+        "few",
+        [0.01],
+        False,
+    )
+    made = report_of(compared)
+    assert made.tone == "undecided"
+    assert made.label.startswith("Cannot be ranked: on average")
+    assert "(FPR 1 %) recognizes more of the training data of few" in made.sentences[0]
+
+
 def test_nothing_follows_from_tests_that_are_doubted(found):
     doubted = replace(found["plain"], doubts=("The flags may be swapped",))
     made = report_of(compare_attacks([doubted, found["reg"]], ["plain", "reg"]))
