@@ -82,7 +82,7 @@ class AttacksCompared(Shown):
         """Whether every other model surely leaks more than the least, at no rate surely less."""
         others = (self.more(at) for at in range(len(self.tests)) if at != self.least)
         sure = all(gap.lower > 0.0 for gap in others)
-        return sure and not (self.doubted or self.against)
+        return sure and bool(self.rates()) and not (self.doubted or self.against)
 
     def summary(self) -> str:
         """Which model leaks least, and what the best attack reaches on each."""
@@ -90,6 +90,7 @@ class AttacksCompared(Shown):
         lines = [
             f"{label}: AUC {percent_of(one.value)} ({ends_of(one)})"
             for label, one in zip(self.labels, self.reached, strict=True)
+            if not self.doubted  # of numbers that nothing follows from none is shown
         ]
         return "\n".join([made.label, *lines])
 
@@ -204,14 +205,17 @@ def compared_report(found: AttacksCompared) -> Report:
     label, tone = f"{least} leaks {'less' if number == 2 else 'least'}", ""
     if not found.decided:
         label, tone = "Cannot be ranked: the difference may be chance", "undecided"
-    if found.against:
+    if not found.rates():
+        label = "Cannot be ranked: the tests share no false positive rate"
+    elif found.against:
         label = "Cannot be ranked: on average and for the surest guesses they differ"
     if doubted:
         label, tone = "Not comparable: correct the input first", "suspect"
     values: dict[str, Any] = {
         "doubted": " and ".join(doubted), "sound": not doubted, "least": least,
         "best": percent_of(best.value), "decided": found.decided and not doubted,
-        "unclear": not (found.decided or doubted or found.against),
+        "unclear": bool(found.rates()) and not (found.decided or doubted or found.against),
+        "apart_rates": not (doubted or found.rates()),
         "against": not doubted and found.against,
         "surest": " and ".join(percent_of(fpr, digits=None) for fpr in found.against),
         "apart": "; ".join(

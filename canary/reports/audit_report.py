@@ -104,7 +104,8 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
     details = () if start is None else start.notes
     known: list[Text] = [*cut_searches(audit)]
     bounded = any(c.exposure.bits is None for c in with_search(audit).injected)
-    if bounded and audit.model.get("device") == "served":
+    whole = "score" in audit.model.get("capabilities", ())  # else the likeliest tokens were used
+    if bounded and whole and audit.model.get("device") == "served":
         known.append(said_in_one("audit.served"))
     known += [note for note in ended(said_of_it) if note not in ended(details)]
     if start is None or start.own or start.tested or not audit.canaries_in_corpus:

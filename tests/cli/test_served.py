@@ -100,6 +100,21 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         assert "use canary exposure and canary extract" in done.err
 
 
+def test_exposures_from_the_likeliest_tokens_are_judged(command, model, loaded, canaries, tmp_path):
+    with FakeServer(loaded) as server:
+        for top, folder in ((1, "few"), (20, "many")):
+            asked = ("--canaries", canaries, "--top-k", top, "--out", folder)
+            assert command(*words("exposure", server, model, *asked)).code == 0
+    # Of no canary is anything known, and a limit is not kept by that.
+    page = tmp_path / "v.html"
+    checked = ("--max-exposure-bits", 2, "--trust-injection", "--report", page)
+    done = command("check", "few/exposure.json", *checked)
+    assert done.code == 3, done.err
+    for said in (done.out + done.err, page.read_text()):
+        assert "exposure --top-k 20" not in " ".join(said.split())  # that is what was run
+    assert command("report", "many/exposure.json", "--out", tmp_path / "r.html").code == 0
+
+
 def test_too_many_requests_are_refused_before_the_run(command, model, loaded, canaries):
     with FakeServer(loaded) as server:
         done = command(

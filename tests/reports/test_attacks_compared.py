@@ -91,6 +91,18 @@ def test_nothing_follows_from_tests_that_are_doubted(found):
     assert (made.label, made.tone) == ("Not comparable: correct the input first", "suspect")
     assert not made.outcome
     assert "%" not in str(made.sentences)
+    assert "%" not in compare_attacks([doubted, found["reg"]]).summary()
+
+
+def test_nothing_is_ranked_by_the_average_alone(found):
+    tables = found["plain"].target, found["plain"].shadow
+    other = canary.survey(*tables, attacks="loss", fprs=[0.05])
+    compared = compare_attacks([other, found["reg"]], ["plain", "reg"])
+    assert (compared.rates(), compared.decided) == ({}, False)
+    assert compared.more(0).lower > 0  # on average it would be
+    made = report_of(compared)
+    assert made.label == "Cannot be ranked: the tests share no false positive rate"
+    assert "--fpr" in str(made.actions)
 
 
 def test_only_what_all_made_is_compared(found):
