@@ -88,7 +88,8 @@ class Compared:
     "training, or an exposure.json, extraction.json, samples.json, verbatim.json or order.json; "
     "or several membership.json, which are compared. "
     "For --annex and --model-card also extraction.json, samples.json, membership.json, models.json "
-    "and forgetting.json, and what canary check --json printed for one of these.",
+    "and forgetting.json, and what canary check --json printed for one of these and canary verify "
+    "--json for the set of an audit.",
     out="FILE: The page to write.",
     annex="FILE: An annex to a data protection file, .md or .html. It lists the attacks that EDPB "
     "Opinion 28/2024 names, and says which were tried and what came out.",

@@ -67,8 +67,9 @@ def write_annex(
     Parameters
     ----------
     results : sequence
-        Audits, exposures, extractions, samples, membership or forgetting tests, and verdicts of
-        `canary.check` on them; or the files that commands wrote of them.
+        Audits, exposures, extractions, samples, membership or forgetting tests, verdicts of
+        `canary.check` on them, and what `canary.verify` counted of the secrets of an audit; or the
+        files that commands wrote of them.
     path : path-like
         The file to write, ``.md`` or ``.html``; readable by its owner only.
     model_name, corpus_name, auditor : str, optional
@@ -129,6 +130,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
         sentences=said("annex.purpose"),
         notes=[(Span(mixed, "strong"),)] if own or len(models) > 1 else [],
         sections=[
+            Section("readers", "Who may read this", [Bullets(_readers(tests))]),
             Section("short", "What came out", [Bullets([*_short(trials)])]),
             Section("tests", "The tests", [_tests(trials)]),
             Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
@@ -140,6 +142,13 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
             Section("signature", "Signature", [Facts(dict.fromkeys(_SIGNED, "…" * 12))]),
         ],
     )  # fmt: skip
+
+
+def _readers(tests: Sequence[Evidence]) -> list[Text]:
+    """What may not be circulated, and what may."""
+    return [
+        *said("annex.readers", **kinds_of(tests), natural=any(test.natural for test in tests)),
+    ]
 
 
 def _short(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Text]:
@@ -180,6 +189,8 @@ def _details(tests: Sequence[Evidence]) -> Iterator[Section]:
         for trial in test.trials:
             number += 1
             blocks: list[Block] = [Heading("What was done"), trial.method]
+            if test.proof and trial is test.trials[0]:
+                blocks += [Heading("What shows that the secrets were planted"), Facts(test.proof)]
             blocks += [Heading("What the attacker has"), trial.access]
             label: list[Block] = []
             if trial is test.trials[0]:

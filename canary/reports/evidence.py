@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from canary.audits.audit_result import Audit
@@ -51,9 +51,10 @@ class Trial:
 class Evidence:
     """A result and all that a card or an annex says of it.
 
-    `source` is the file that it was read from, with its SHA-256, in words. `own_name` is what the
-    result calls its model, before another name was given. `secrets` says what kind of secrets a
-    test without an audit is about, if any.
+    `proof` says what shows that its secrets were planted, and `counted` is what a verification
+    found of them. `source` is the file that it was read from, with its SHA-256, in words.
+    `own_name` is what the result calls its model, before another name was given. `secrets` says
+    what kind of secrets a test without an audit is about, if any.
     """
 
     report: Report
@@ -65,6 +66,8 @@ class Evidence:
     audits: tuple[Audit, ...] = ()
     own_name: str = ""
     secrets: Literal["planted", "found", ""] = "planted"
+    proof: Mapping[str, str] = field(default_factory=dict)
+    counted: str = ""
 
     @property
     def natural(self) -> bool:

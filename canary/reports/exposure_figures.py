@@ -41,7 +41,7 @@ from canary.reports.palette import (
 from canary.reports.recovery import median_guesses
 from canary.reports.recovery import table as recovery_table
 from canary.reports.sentences import UNLEARNED_95_BITS, curve_verdict
-from canary.reports.wording import EXPOSURE_COLUMNS, exposure_cells
+from canary.reports.wording import exposure_table
 from canary.statistics.histogram import Histogram, joined
 from canary.statistics.numbers import bits, plural, worded
 from canary.statistics.numbers import short_count as count
@@ -81,14 +81,13 @@ def exposure_figure(audit: Audit, at: int) -> Figure:
     for copies, group in groups.items():
         median, bound = median_bits([c.exposure for c in group])
         medians[copies] = f"{'≥ ' if bound else ''}{bits(median)}"
-    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
     return Figure(
         f"exposure {at}",
         f"Exposure against number of copies. Median exposure in bits, {_aloud(medians)}. The "
         f"largest possible is {bits(space_bits)}.",
         [_by_copies(audit, at, exposure_axis(space_bits), medians, "median exposure in bits")],
         _caption(audit, at),
-        Table("Exposure by number of copies, in bits", EXPOSURE_COLUMNS, rows),
+        exposure_table(audit, at),
     )
 
 

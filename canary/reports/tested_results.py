@@ -8,44 +8,46 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from canary.audits.audit_result import Audit
+from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.exposure_result import Exposures, audit_of
 from canary.audits.extraction import Extraction
-from canary.audits.group_medians import median_bits
 from canary.audits.history import KIND as HISTORY
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search
+from canary.corpus.verification import KIND as VERIFICATION
+from canary.corpus.verification import Verification
 from canary.errors import InputError
 from canary.gate.check_result import Part, read_part
+from canary.gate.preconditions import lost_in
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
 from canary.gate.verdict import OF_ITSELF, SCHEMA, Finding, Verdict, severity
 from canary.passages.sampled import Sampled
 from canary.records.about import Named
-from canary.records.versioned_json import digest_of, kind_of, load_document
+from canary.records.versioned_json import kind_of, load_document
+from canary.reports.audit_trials import audited, best_basis, planted, trials_of, with_count
 from canary.reports.builders import report_of
-from canary.reports.document import Text, said_in_one
-from canary.reports.evidence import Evidence, Metric, Trial
+from canary.reports.document import Text, sentence, words_of
+from canary.reports.evidence import Evidence
 from canary.reports.limits import (
+    basis_of,
     basis_of_verdict,
     judged,
     label_of,
-    learned_copies,
     left_found,
     limit_bits,
     limit_words,
-    only_some_learned,
     planting,
 )
-from canary.reports.recovery import of_injected, recovered, searched, table
+from canary.reports.recovery import of_injected
 from canary.reports.searched_tests import other_test
-from canary.reports.wording import about_of, ended, in_words
-from canary.statistics.numbers import copies, count, plural
+from canary.reports.wording import ended
+from canary.statistics.numbers import plural
 
 
 def read_evidence(
@@ -57,14 +59,16 @@ def read_evidence(
 ) -> list[Evidence]:
     """The tests in some results: audits, what was extracted or sampled, other tests, verdicts.
 
-    Results may be files. A verdict adds its limit to the results that it judged. The names replace
-    those that a result has.
+    Results may be files. A verdict adds its limit to the results that it judged, and a verification
+    its count to the audits of its canary set. The names replace those that a result has.
 
     Raises
     ------
     InputError
-        If there is none, one is no such result, an audit has no planted canary, or a verdict is
-        on another result.
+        If there is none, one is no such result, an audit has no planted canary, or a verdict or a
+        verification is of another result.
+    EstimationError
+        If a verification did not find all canaries.
     RecordError
         If a file is damaged.
     """
@@ -72,6 +76,7 @@ def read_evidence(
     names = {"model_name": model, "corpus_name": corpus, "auditor": auditor}
     tests: dict[str, Evidence] = {}
     verdicts: list[tuple[str, _Verdict]] = []
+    counts: list[tuple[str, Verification]] = []
     waiting = [*results]
     while waiting:
         result = waiting.pop(0)
@@ -88,6 +93,9 @@ def read_evidence(
             verdicts.append((place, read_part(_Verdict, written, place)))
             waiting = [*getattr(result, "audits", ()), *waiting]
             continue
+        if kind == VERIFICATION or isinstance(result, Verification):
+            counts.append((place, Verification.load(place) if place else result))
+            continue
         subject = subject_of(result)
         if subject in ("an order test", "a test of passages"):
             raise InputError(f"is {subject}, which has a report of its own", cure=cure,
@@ -101,12 +109,27 @@ def read_evidence(
             result = result.named(**names)
         elif not place:
             raise InputError(f"a value of the type {type(result).__name__} is no test", cure=cure)
-        test = _audited(result) if isinstance(result, Audit) else other_test(result)
+        test = audited(result) if isinstance(result, Audit) else other_test(result)
         known = {"Model": model, "Training data": corpus, "Tested by": auditor}
         about = {**test.about, **{name: value for name, value in known.items() if value}}
         source = _source(Path(place)) if place else ""
         own = own or ("" if isinstance(result, Named) else test.about.get("Model", ""))
         tests.setdefault(test.digest, replace(test, about=about, source=source, own_name=own))
+    for place, counted in counts:
+        tests |= _counted_in(place, counted, tests)
+    limits = _by_result(verdicts, tests)
+    tests |= {digest: _limited(tests[digest], some) for digest, some in limits.items()}
+    if not tests:
+        raise InputError("there is no result", cure=cure)
+    return [
+        replace(test, proof=_proof(test, limits.get(digest, ()))) for digest, test in tests.items()
+    ]
+
+
+def _by_result(
+    verdicts: Sequence[tuple[str, _Verdict]], tests: Mapping[str, Evidence]
+) -> dict[str, list[_Verdict]]:
+    """The verdicts on each test, each with its file; an InputError if one is on another."""
     limits: dict[str, list[_Verdict]] = {}
     for place, verdict in verdicts:
         mine = [digest for digest in verdict.results if digest in tests]
@@ -118,10 +141,50 @@ def read_evidence(
             )
         for digest in mine:
             limits.setdefault(digest, []).append(verdict)
-    tests |= {digest: _limited(tests[digest], some) for digest, some in limits.items()}
-    if not tests:
-        raise InputError("there is no result", cure=cure)
-    return [*tests.values()]
+    return limits
+
+
+def _counted_in(
+    place: str, counted: Verification, tests: Mapping[str, Evidence]
+) -> dict[str, Evidence]:
+    """The tests of whose secrets this is a count, with it."""
+    mine = {
+        digest: test
+        for digest, test in tests.items()
+        if any(audit.settings.get(CANARY_SET) == counted.fingerprint for audit in test.audits)
+    }
+    if not mine:
+        raise InputError(
+            "the verification is of no canary set that an audit was given of",
+            cure="give the audit as well, or the verification of its set",
+            where=place,
+        )
+    for test in mine.values():
+        if (lost := lost_in(counted, test.audits)) is not None:
+            raise lost
+    there = [one for one in counted.canaries if one.expected]
+    found = sentence(
+        "annex.counted",
+        planted=len(there),
+        copies=plural(sum(one.found for one in there), "copy", "copies"),
+        records=plural(counted.records, "record"),
+        controls=len(counted.canaries) - len(there),
+        file=_source(Path(place)) if place else "",
+    )
+    return {digest: with_count(test, found) for digest, test in mine.items()}
+
+
+def _proof(test: Evidence, verdicts: Sequence[_Verdict]) -> dict[str, str]:
+    """What shows that the secrets of an audit were planted: nothing of other tests."""
+    if not (test.audits and planting(test.audits[0])):
+        return {}
+    rests_on = best_basis(verdicts, counted=bool(test.counted))
+    passed = bool(verdicts) and any(v.on(test).outcome == "passed" for v in verdicts)
+    return {
+        "Evidence": words_of(basis_of(test.audits[0], rests_on, passed=passed)),
+        "Count in the training data": test.counted
+        or sentence("annex.not_counted", **{rests_on or "unknown": True}),
+    }
 
 
 def _source(place: Path) -> str:
@@ -140,8 +203,9 @@ class _Verdict(Part):
 
     def on(self, test: Evidence) -> Verdict:
         """The verdict of which this was written, on one of its results."""
+        rests_on = best_basis([self], counted=bool(test.counted))
         return Verdict(
-            self.findings, notes=self.notes, audits=test.audits, rests_on=self.rests_on,
+            self.findings, notes=self.notes, audits=test.audits, rests_on=rests_on,
             left_out=self.left_out, control=self.control, about={"Limit": self.limit},
         )  # fmt: skip
 
@@ -153,7 +217,7 @@ def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
     noted = [*dict.fromkeys([*test.report.notes, *more])]
     made = replace(test, report=replace(test.report, notes=noted))
     if test.audits:
-        trials = [*_trials(test.audits[0], verdicts)]
+        trials = [*trials_of(test.audits[0], verdicts, counted=bool(test.counted))]
         reports = [report_of(verdict) for verdict in verdicts]
         known = replace(
             test.report,
@@ -184,7 +248,7 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
         yield said_of_it
     claimed = bool(test.report.basis)
     if test.audits:
-        claimed = _planted(test.audits[0], [verdict]) not in ("read", "")
+        claimed = planted(test.audits[0], verdict.rests_on) not in ("read", "")
     for finding in verdict.ordered:
         if finding.outcome != "passed":
             how = "Not decided" if finding.outcome == "undecided" else "Limit not passed"
@@ -215,103 +279,3 @@ def _came_out(verdict: Verdict) -> str:
     label = label_of(verdict)
     some = verdict.left_out and not left_found(verdict)
     return label[0].lower() + label[1:] + (" for some secrets only" if some else "")
-
-
-def _audited(audit: Audit) -> Evidence:
-    """What a card or an annex says of an audit."""
-    if not (audit.injected and audit.canaries_in_corpus):
-        raise InputError(
-            "the audit has no canary that was in the training data, so it tests no model",
-            cure="plant canaries, train, and audit that model; or omit this audit",
-            where=audit.file,
-        )
-    kept = {"fingerprint": audit.model, "versions": audit.settings}
-    return Evidence(
-        report_of(audit),
-        about_of(audit),
-        [*_trials(audit)],
-        in_words({name: facts[name] for name, facts in kept.items() if name in facts}),
-        digest_of(audit.to_dict()),
-        audits=(audit,),
-    )
-
-
-def _trials(audit: Audit, verdicts: Sequence[Verdict] = ()) -> Iterator[Trial]:
-    """An audit as one attack, or two; with verdicts, what is above the limit of the first."""
-    served, kind = audit.model.get("device") == "served", "Planted secrets"
-    if audit.natural:
-        kind = "Secrets of the training data"
-    threats = ("extraction", "regurgitation", *(("queries",) if served else ()))
-    access = said_in_one("trial.audit.access", served=served)
-    groups = {n: group for n, group in audit.by_repetitions().items() if n}
-    by_search = [*searched(audit)]
-    sizes = sorted({priced.space_size for priced in audit.formats})
-    ends = [copies(n) for n in (min(groups, default=0), max(groups, default=0))]
-    method = said_in_one(
-        "trial.planted.method",
-        natural=audit.natural,
-        **{_planted(audit, verdicts): True},
-        planted=len(audit.injected),
-        copies=" to ".join(dict.fromkeys(ends)),
-        sizes=" to ".join(map(count, dict.fromkeys((sizes[0], sizes[-1])))),
-        controls=len(audit.controls),
-    )
-    best = with_search(audit)
-    intro = said_in_one("outcome.secrets")  # in `method`
-    bits = limit_bits(verdicts[0]) if verdicts else None
-    yield Trial(
-        f"{kind}: how many guesses an attacker needs",
-        threats,
-        kind,
-        method,
-        access,
-        [text for text in recovered(best, bits) if text not in (intro, *by_search)],
-        [table(best, at, bits) for at in sorted({c.format for c in best.canaries})],
-        [*_medians(audit), *_counted(audit, kind, "recovered")],
-    )
-    if by_search:
-        yield Trial(
-            f"{kind}: a search that does not know them",
-            threats,
-            kind,
-            said_in_one("trial.search.method"),
-            access,
-            by_search,
-            metrics=[*_counted(audit, kind, "search_found")],
-        )
-
-
-def _planted(audit: Audit, verdicts: Sequence[Verdict]) -> str:
-    """How it is known that all secrets were in the training data: a line of the method."""
-    known = {verdict.rests_on for verdict in verdicts}
-    rests_on = next((one for one in ("watched", "verified", "trusted") if one in known), "")
-    kind = planting(audit, rests_on)
-    if kind == "shown" and audit.settings.get("canaries_in_corpus") is not True:
-        some = only_some_learned(audit) or not learned_copies(audit)
-        others = {"verified": "checked", "trusted": "claimed", "": "unknown"}
-        kind = others.get(rests_on, kind) if some else kind
-    return kind if kind in ("checked", "claimed", "unknown", "") else "read"
-
-
-def _counted(audit: Audit, kind: str, name: str) -> Iterator[Metric]:
-    known = audit.metrics()
-    tried = count(int(known.get("canary/search_guesses", 0)))
-    what = {
-        "recovered": "recovered within the first thousandth of all guesses",
-        "search_found": f"among the first {tried} guesses of a search",
-    }
-    if (value := known.get(f"canary/{name}")) is not None:
-        yield Metric(name, f"{kind} {what[name]}", value)
-
-
-def _medians(audit: Audit) -> Iterator[Metric]:
-    for repetitions, group in with_search(audit).by_repetitions().items():
-        median, bound = median_bits([c.exposure for c in group])
-        name = f"{repetitions}_copies" if repetitions else "controls"
-        what = f"secrets with {plural(repetitions, 'copy', 'copies')}"
-        yield Metric(
-            f"exposure_{name}",
-            f"Median exposure in bits of {what if repetitions else 'secrets never planted'}",
-            round(median, 2),
-            {"bound": "at least"} if bound else {},
-        )

@@ -56,6 +56,14 @@ def exposure_cells(
     return copies, count(len(exposures)), median, between, *ends
 
 
+def exposure_table(audit: Audit, at: int) -> Table:
+    """The exposures of one format by number of copies, each median with its interval."""
+    groups = audit.by_repetitions(at)
+    rows = [exposure_cells(n, [c.exposure for c in group]) for n, group in groups.items()]
+    form = f": {audit.formats[at].masked}" if len(audit.formats) > 1 else ""
+    return Table(f"Exposure by number of copies, in bits{form}", EXPOSURE_COLUMNS, rows)
+
+
 def bound_or_bits(bits: float, bound: bool) -> str:  # noqa: FBT001 - what median_bits returns
     """Bits with two decimals, marked where they are only a lower bound."""
     return f"{'≥ ' if bound else ''}{bits:z.2f}"

@@ -6,16 +6,18 @@ import json
 import re
 from dataclasses import replace
 from datetime import date
+from hashlib import sha256
 
 import numpy as np
 import pytest
 import yaml
 from classifiers import measured_outputs
-from gate_audits import exact, extraction, trusting
+from gate_audits import SET, exact, extraction, trusting
 from histories import make_history
 from huggingface_hub import ModelCard
 
 import canary
+from canary.corpus.verification import Count, Verification
 from canary.errors import CanaryError, InputError, OutputError, RecordError
 from canary.gate.check_audit import check
 from canary.membership import forgetting, shadow_survey
@@ -219,6 +221,49 @@ def test_a_pass_on_a_claim_is_a_claim_wherever_it_is_shown(tmp_path):
     for text in written([audit], tmp_path):
         assert "Nobody has shown that the planted secrets were in the training data" in text
         assert "secrets were to be planted in the training data" in text
+
+
+def counted(audit, *, lost=0):
+    """What `canary verify` found of the set of an audit."""
+    found = [Count(c.id, c.repetitions, c.repetitions, 0) for c in audit.canaries]
+    found[:lost] = [replace(one, found=0) for one in found[:lost]]
+    return Verification(tuple(found), "text", 1000, fingerprint=SET)
+
+
+def test_an_annex_shows_what_proves_that_the_secrets_were_planted(tmp_path):
+    audit = exact({16: CHANCE * 2, 1: CHANCE, 0: CHANCE * 4}).named(model_name="net")
+    verdict = trusting(audit, max_exposure_bits=4)
+    place = tmp_path / "verified.json"
+    counted(audit).save(place)
+    page = {}
+    for name, results in {
+        "nothing": [audit],
+        "a claim": [verdict],
+        "a count": [audit, counted(audit)],
+        "both": [verdict, place],
+    }.items():
+        text = write_annex(results, tmp_path / "annex.md").read_text()
+        page[name] = " ".join(text.split())
+        assert "Who may read this" in text.partition("## What came out")[0]
+        assert "do not publish it" in text
+        assert "*Control*" in text or "Control: " in text
+        # Each median with its interval, as on the page.
+        assert "| 90 % interval of the median |" in text
+    assert "Count in the training data | None was given." in page["nothing"]
+    assert "claimed by an option of the check only, and no file shows it" in page["a claim"]
+    for name in ("a count", "both"):
+        assert "All 12 planted secrets were found, in 132 copies, in 1,000 records." in page[name]
+        assert "None of the 16 controls was found there." in page[name]
+        assert "nobody has shown" not in page[name]
+        assert "We did not check that the planted" not in page[name]
+        assert "if the model was trained on the data that was checked" in page[name]
+    assert sha256(place.read_bytes()).hexdigest() in page["both"]
+    shown = write_annex([an_audit()], tmp_path / "annex.md").read_text()
+    assert "Evidence | It is sure that the secrets that appeared 16 times were in the" in shown
+    with pytest.raises(CanaryError, match="did not survive"):
+        write_annex([audit, counted(audit, lost=1)], tmp_path / "annex.md")
+    with pytest.raises(InputError, match="no canary set that an audit was given of"):
+        write_annex([audit, replace(counted(audit), fingerprint="0")], tmp_path / "annex.md")
 
 
 def test_nothing_is_a_pass_below_an_undecided_verdict(tmp_path):
