@@ -11,7 +11,7 @@ import typer
 from canary.cli.command import command
 from canary.cli.console import Bars, emit, show
 from canary.cli.model_options import Count, Whole
-from canary.cli.options import whole_numbers
+from canary.cli.options import GROUPS, groups_of, whole_numbers
 from canary.cli.outputs import Result, check_name, check_outputs, listed, many_or_one, named_files
 from canary.errors import CorpusError, InputError, OutputError
 from canary.records.validation import AUTO, brief
@@ -71,6 +71,8 @@ class PlacingOptions(CorpusOptions):
 @command(
     'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
     "--controls 16 --seed 0 --out canaries.json",
+    'generate "my PIN is {digit:6}" "my card is {digit:16}" --repetitions 1,4 --repetitions 64:4 '
+    "--out canaries.json",
     formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
     "upper, hex, alnum, base64, word, choice, open, new, text, credit_card, iban, uuid, email, "
     "phone and re. "
@@ -78,6 +80,7 @@ class PlacingOptions(CorpusOptions):
     kind="What FORMAT is: text with holes; or files of prose, an empty line between two passages, "
     "of which each becomes one canary with synonyms. Copies of fuzzy ones differ, so that "
     "near-de-duplication keeps them.",
+    repetitions=GROUPS,
     out="FILE: The canary set to write.",
     controls="N: Secrets that are drawn in the same way and never injected.",
     words="FILE: The words for holes such as {word:4}.  [default: built in]",
@@ -91,7 +94,7 @@ def generate(
     *,
     out: Path,
     kind: Literal["format", "passage", "fuzzy"] = "format",
-    repetitions: str = "1,4,16,64",
+    repetitions: list[str] | None = None,
     per_repetition: Count = _EACH,
     controls: Whole = 16,
     words: Path | None = None,
@@ -109,13 +112,13 @@ def generate(
     from canary.corpus.passage_sets import draw_passages, read_passages
     from canary.formats.format import read_words, with_words
 
-    numbers = whole_numbers(repetitions, "--repetitions")
     files = [] if kind == "format" else [Path(name) for name in formats]
     check_outputs([(out, (KIND,))], inputs=[*files, *([words] if words else [])], force=force)
-    given: dict[str, Any] = {"repetitions": numbers, "controls": controls, "seed": seed}
+    given: dict[str, Any] = {"controls": controls, "seed": seed}
     given |= {"coin_flips": coin_flips, "role": role or ""}
     if kind == "format":
         spaces: Any = formats if words is None else with_words(formats, read_words(words))
+        spaces = groups_of(spaces, repetitions, per_repetition)
         canaries = draw(spaces, per_repetition=per_repetition, **given)
     elif words is not None or per_repetition != _EACH:
         raise InputError(
@@ -124,7 +127,8 @@ def generate(
         )
     else:
         spaces = [one for file in files for one in read_passages(file, fuzzy=kind == "fuzzy")]
-        canaries = draw_passages(spaces, **given)
+        numbers = whole_numbers(",".join(repetitions or ["1,4,16,64"]), "--repetitions")
+        canaries = draw_passages(spaces, repetitions=numbers, **given)
     canaries.save(out, force=force)
     coins = ""
     if any(c.tossed is not None for c in canaries):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import typer
 
@@ -14,9 +14,7 @@ from canary.cli.model_options import Count, ModelOptions, Whole
 from canary.errors import InputError
 from canary.records.validation import AUTO, brief
 from canary.statistics.number_checks import check_confidence
-
-if TYPE_CHECKING:
-    pass
+from canary.statistics.numbers import plural
 
 HELP: Mapping[str, str] = {
     "as_json": "Print the result as one JSON document on stdout.",
@@ -308,6 +306,44 @@ def whole_numbers(text: str, option: str) -> list[int]:
         )
     return [int(part) for part in parts]
 
+
+def groups_of(formats: Sequence[Any], given: Sequence[str] | None, per_repetition: int) -> Any:
+    """The formats as canary.generate takes them: in a mapping if ``--repetitions`` was given.
+
+    A typer.BadParameter if it is neither given once nor once for each format.
+    """
+    option = "--repetitions"
+    if not given:
+        return formats
+    if len(given) not in (1, len(formats)):
+        raise typer.BadParameter(
+            f"given {len(given)} times, and there are {plural(len(formats), 'format')}; give it "
+            "once, or once for each format, in order",
+            param_hint=option,
+        )
+    if len(set(formats)) < len(formats):
+        return formats  # which is refused with its place
+    each = [_groups(text, option, per_repetition) for text in given]
+    return dict(zip(formats, each * (len(formats) // len(each)), strict=True))
+
+
+def _groups(text: str, option: str, per_repetition: int) -> list[int] | dict[int, int]:
+    """The numbers in ``1,4,16``; with the sizes of their groups in ``1,4,16:4``."""
+    pairs = [part.partition(":") for part in text.split(",")]
+    numbers = whole_numbers(",".join(number for number, _, _ in pairs), option)
+    sizes = [
+        whole_numbers(size, option)[0] if colon else per_repetition for _, colon, size in pairs
+    ]
+    if ":" not in text or len(set(numbers)) < len(numbers):
+        return numbers  # a number that is listed twice is refused
+    return dict(zip(numbers, sizes, strict=True))
+
+
+GROUPS = (
+    "N,N,...: The numbers of copies: one group of canaries for each. 64:4 is a group of 4 "
+    "canaries. Give it once, or once for each FORMAT, in order.  [default: 1,4,16,64]"
+)
+"""The help of ``--repetitions`` where `groups_of` reads it."""
 
 SHARES = ("max_extractable", "chance", "near")
 """Numbers that may be given in percent."""

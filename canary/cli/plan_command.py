@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from canary.cli.command import command
 from canary.cli.console import Bars, show, show_table
 from canary.cli.model_options import EXTRACTION_BUDGET, Count
-from canary.cli.options import FindingOptions, whole_numbers
+from canary.cli.options import GROUPS, FindingOptions, groups_of
 from canary.cli.outputs import Result
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ _CONTROLS = 16  # as canary generate is usually asked for
     'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 10',
     'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
     'plan "The random number is {digit:9}" --model ./model --start-token none',
-    format="FORMAT: Text with holes, such as {digit:9}, as for canary generate.",
+    formats="FORMAT...: Text with holes, such as {digit:9}, as for canary generate.",
+    repetitions=GROUPS,
     model="MODEL: Also time a few batches of this model here, and show what an audit would take: "
     "a folder, or a hub id, or with --factory your own.",
     draws="N: Candidates that canaries will be compared with.  [default: exact ranks]",
@@ -37,9 +38,9 @@ _CONTROLS = 16  # as canary generate is usually asked for
     power="P: The chance wanted of detecting that exposure.",
 )
 def plan(
-    format: str,
+    formats: list[str],
     *,
-    repetitions: str = "1,4,16,64",
+    repetitions: list[str] | None = None,
     per_repetition: Count = 8,
     draws: Count | None = None,
     max_p: float = 0.001,
@@ -57,12 +58,12 @@ def plan(
     It also shows how many canaries a limit takes. Nothing is trained, and nothing loaded without
     --model. With it, the table has the queries, the time and the memory of each method.
     """
-    from canary.corpus.canaries import CanarySet
+    from canary.corpus.canaries import CanarySet, generate
     from canary.gate.planning import plan as planned
 
+    spaces = groups_of(formats, repetitions, per_repetition)
     planning = planned(
-        format,
-        repetitions=whole_numbers(repetitions, "--repetitions"),
+        spaces,
         per_repetition=per_repetition,
         draws=draws,
         max_p=max_p,
@@ -75,8 +76,12 @@ def plan(
         show(line)
     if model is None:
         return Result("canary plan", planning.to_dict())
-    count = per_repetition * len(planning.repetitions) + _CONTROLS
-    whose = format if canaries is None else CanarySet.load(canaries)
+    count = planning.per_format + _CONTROLS
+    whose: str | CanarySet = formats[0]
+    if canaries is not None:
+        whose = CanarySet.load(canaries)
+    elif len(formats) > 1:
+        whose = generate(spaces, per_repetition=per_repetition, controls=_CONTROLS, seed=0)
     asked = {"budget": budget, **({} if draws is None else {"draws": draws})}
     found = _forecast(options.load(model), whose, count, {**options.running(), **asked})
     return Result("canary plan", {**planning.to_dict(), "forecast": found.to_dict()})

@@ -16,7 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from canary.corpus.consistency import Canary, check_counts, check_parts, check_texts
+from canary.corpus.consistency import (
+    REPETITIONS,
+    Canary,
+    Groups,
+    asked_of,
+    check_parts,
+    check_texts,
+)
 from canary.corpus.fuzzy import check_unlike, copies_of
 from canary.errors import FormatError, InputError, OutputError, RecordError
 from canary.formats.format import Format
@@ -38,7 +45,6 @@ SCHEMA = 1
 # stream would compare each canary with itself.
 _STREAM = int.from_bytes(b"canaries", "big")
 _COINS = int.from_bytes(b"coins", "big")
-_REPETITIONS = (1, 4, 16, 64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -290,9 +296,9 @@ def canary_set(given: CanarySet) -> CanarySet:
 
 @sealed
 def generate(
-    formats: Format | str | Sequence[Format | str] | Mapping[Format | str, Sequence[int]],
+    formats: Format | str | Sequence[Format | str] | Mapping[Format | str, Groups],
     *,
-    repetitions: Sequence[int] = _REPETITIONS,
+    repetitions: Groups = REPETITIONS,
     per_repetition: int = 8,
     controls: int = 16,
     seed: int | None = None,
@@ -303,11 +309,11 @@ def generate(
 
     Parameters
     ----------
-    formats : Format, str, sequence of them, or mapping of them to sequences of int
+    formats : Format, str, sequence of them, or mapping of them to `repetitions`
         Where to draw from; each gets its own canaries and controls, and by a mapping its own
         `repetitions`.
-    repetitions : sequence of int
-        Numbers of copies to inject, each at least 1.
+    repetitions : sequence of int, or mapping of int to int
+        Numbers of copies to inject, each at least 1; a mapping gives the canaries of each.
     per_repetition, controls : int
         Canaries of each number of copies, and canaries that are never injected.
     seed : int, optional
@@ -339,11 +345,7 @@ def generate(
     >>> generate({"code {digit:6}": [1], "pin {digit:6}": [10]}, controls=2, seed=0)
     <CanarySet of 16 canaries and 4 controls from 2 formats>
     """
-    spaces = Format.several(formats)
-    each = list(formats.values()) if isinstance(formats, Mapping) else [repetitions] * len(spaces)
-    if isinstance(formats, Mapping) and repetitions is not _REPETITIONS:
-        problem = "repetitions were given twice: in the mapping, and beside it"
-        raise InputError(problem, cure="leave repetitions=... out", where="generate")
+    asked = asked_of(formats, repetitions, per_repetition, controls)
     coin_flips = flag(coin_flips, "coin_flips")
     given = secrets.randbits(128) if seed is None else seed
     seed = whole_number(given, "generate: seed", at_least=0, below=2**128)
@@ -351,8 +353,7 @@ def generate(
     coins = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_COINS,)))
     canaries: list[Canary] = []
     numbers = {"canary": count(1), "control": count(1)}
-    for position, (space, wanted) in enumerate(zip(spaces, each, strict=True)):
-        counts = check_counts(wanted, per_repetition, controls)
+    for position, (space, counts) in enumerate(asked):
         space.check_prefix_free()  # nothing could rank them after training
         if len(counts) > space.size:
             problem = f"the space of {space.text!r} has {space.size:,} fills, but "
@@ -364,7 +365,7 @@ def generate(
             kind = "canary" if copies else "control"
             name = f"{kind}-{next(numbers[kind])}"
             canaries.append(Canary(name, position, fill, heads * copies, tossed))
-    found = CanarySet(spaces, tuple(canaries), seed, role=role or "")
+    found = CanarySet(tuple(s for s, _ in asked), tuple(canaries), seed, role=role or "")
     found.check_written()
     return found
 
@@ -387,8 +388,7 @@ def _written(space: Format) -> str | _Worded:
 def _read(value: object) -> Format:
     if not isinstance(value, Mapping):
         return Format(from_plain(value, str))
-    plain = from_plain(value, _Worded)
-    space = Format(plain.text, words=plain.words)
+    space = Format((plain := from_plain(value, _Worded)).text, words=plain.words)
     if space.size != plain.size:
         raise RecordError(
             "the space has another size than when the set was made",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
@@ -15,6 +15,12 @@ from canary.records.validation import whole_number
 
 MAX_COPIES = 10_000_000
 """Copies that a set may ask for in all."""
+
+REPETITIONS = (1, 4, 16, 64)
+"""The numbers of copies where none are given."""
+
+Groups = Sequence[int] | Mapping[int, int]
+"""Numbers of copies, or by each its number of canaries."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -133,27 +139,56 @@ def check_texts(named: list[tuple[str, str]]) -> None:
             )
 
 
-def check_counts(repetitions: Sequence[int], per_repetition: int, controls: int) -> list[int]:
+def asked_of(
+    formats: Format | str | Sequence[Format | str] | Mapping[Format | str, Groups],
+    repetitions: Groups,
+    per_repetition: int,
+    controls: int,
+) -> list[tuple[Format, list[int]]]:
+    """Each format, and the number of copies of each of its canaries as `check_counts` gives it.
+
+    A mapping has the numbers of each format; otherwise all have `repetitions`. An InputError if
+    both are given.
+    """
+    spaces = Format.several(formats)
+    each: Iterable[Groups] = [repetitions] * len(spaces)
+    if isinstance(formats, Mapping):
+        if repetitions is not REPETITIONS:
+            problem = "repetitions were given twice: in the mapping, and beside it"
+            raise InputError(problem, cure="leave repetitions=... out", where="repetitions")
+        each = formats.values()
+    counts = [check_counts(one, per_repetition, controls) for one in each]
+    return list(zip(spaces, counts, strict=True))
+
+
+def check_counts(repetitions: Groups, per_repetition: int, controls: int) -> list[int]:
     """The number of copies of each canary of a format, controls last; an InputError if none."""
     if not isinstance(repetitions, Iterable):
         raise InputError(
-            f"generate: repetitions is a list of numbers, got {repetitions!r}",
+            f"repetitions is a list of numbers, got {repetitions!r}",
             cure=f"write [{repetitions!r}]",
         )
-    copies = [
-        whole_number(number, "generate: each of repetitions", at_least=1) for number in repetitions
-    ]
+    copies = [whole_number(number, "each of repetitions", at_least=1) for number in repetitions]
+    if not copies:
+        raise InputError(
+            "no number of copies, so all secrets would be controls, and nothing could be decided",
+            cure="give at least one, such as [1, 4, 16]",
+            where="repetitions",
+        )
     if len(set(copies)) < len(copies):
         raise InputError(
-            f"generate: a number is listed twice in repetitions {copies}",
+            f"a number is listed twice in repetitions {copies}",
             cure="name each number once; per_repetition says how many canaries get it",
         )
-    per_repetition = whole_number(per_repetition, "generate: per_repetition", at_least=1)
-    controls = whole_number(controls, "generate: controls", at_least=0)
-    total = per_repetition * len(copies) + controls
+    sizes = repetitions.values() if isinstance(repetitions, Mapping) else [per_repetition]
+    sizes = [whole_number(each, "per_repetition", at_least=1) for each in sizes]
+    sizes = sizes if isinstance(repetitions, Mapping) else sizes * len(copies)
+    controls = whole_number(controls, "controls", at_least=0)
+    total = sum(sizes) + controls
     if total == 0 or total > MAX_COPIES:
         raise InputError(
-            f"generate: {total:,} canaries were asked for",
+            f"{total:,} canaries were asked for",
             cure=f"ask for 1 to {MAX_COPIES:,} canaries and controls",
         )
-    return [number for number in copies for _ in range(per_repetition)] + [0] * controls
+    groups = zip(copies, sizes, strict=True)
+    return [number for number, size in groups for _ in range(size)] + [0] * controls

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, SupportsIndex
 
 from canary.audits.group_medians import ceiling
 from canary.audits.question import AuditOptions
-from canary.corpus.consistency import check_counts
+from canary.corpus.consistency import REPETITIONS, Groups, asked_of, check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
 from canary.gate.exposure_limit import check_level, check_limit, exceeding, share
 from canary.records.record import Record
 from canary.records.sealing import sealed
-from canary.records.validation import real_number, some, whole_number
+from canary.records.validation import real_number, whole_number
 from canary.statistics.number_checks import check_confidence, exact_size
 from canary.statistics.numbers import Shown, bits, count, plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
@@ -42,8 +43,11 @@ class GatePlan(Shown, Record):
     Parameters
     ----------
     space_size : int
-    repetitions, per_repetition, draws, max_p, max_exposure_bits, confidence, power
+        Of several formats, the smallest.
+    repetitions, draws, max_p, max_exposure_bits, confidence, power
         As given to `canary.plan`.
+    per_repetition : int
+        The canaries of one format in the smallest group.
     seen_bits : float or None
         The smallest exposure of one group that the test of evidence sees with the wanted
         chance; None if it sees none in this space.
@@ -64,6 +68,9 @@ class GatePlan(Shown, Record):
     queries : int or None
         About how many queries price every candidate, with one token for each character: what
         the budget of an audit needs for exact ranks of all. None with draws, or without a format.
+    formats : int
+    per_format : int
+        The most canaries of one format.
     """
 
     space_size: int
@@ -86,13 +93,15 @@ class GatePlan(Shown, Record):
     canaries_for_evidence: int | None = None
     canaries_for_verdict: int | None = None
     queries: int | None = None
+    formats: int = 1
+    per_format: int = 0
 
     def _table(self) -> list[dict[str, Any]]:
         return [vars(self)]
 
     def _highest(self) -> str:
         """How high medians can be, as canaries of one format take each other's ranks."""
-        total, each = len(self.repetitions) * self.per_repetition, self.per_repetition
+        total, each = self.per_format, self.per_repetition
         if total == 1:
             return ""
         whole = math.log2(self.space_size)
@@ -106,7 +115,7 @@ class GatePlan(Shown, Record):
         return (
             f"{highest}, and {low} if all {count(total)} are the most likely candidates, since "
             "canaries of one format take each other's ranks. A format for each number of copies "
-            f"gives {high} to all (canary.generate with a mapping)"
+            f"gives {high} to all (canary generate with --repetitions for each)"
         )
 
     def summary(self) -> str:
@@ -119,9 +128,10 @@ class GatePlan(Shown, Record):
                 f"a median exposure of {bits(self.seen_bits)} bits or more is seen with a chance "
                 f"of {wanted}; canaries that were not learned have 1 bit"
             )
+        of = f"{self.formats:,} formats of at least " if self.formats > 1 else ""
         lines = [
             f"{plural(self.per_repetition, 'canary', 'canaries')} for each of {groups} of copies, "
-            f"{compared}, {plural(self.space_size, 'candidate')} "
+            f"{compared}, {of}{plural(self.space_size, 'candidate')} "
             f"({math.log2(self.space_size):.1f} bits)",
             f"Evidence (p <= {self.max_p:g} over all groups): {seen}",
         ]
@@ -176,9 +186,9 @@ class GatePlan(Shown, Record):
 
 @sealed
 def plan(
-    space: Format | str | SupportsIndex,
+    space: Format | str | SupportsIndex | Sequence[Format | str] | Mapping[Format | str, Groups],
     *,
-    repetitions: Sequence[int] = (1, 4, 16, 64),
+    repetitions: Groups = REPETITIONS,
     per_repetition: int = 8,
     draws: int | None = None,
     max_p: float = 0.001,
@@ -191,10 +201,10 @@ def plan(
 
     Parameters
     ----------
-    space : Format, str, or int
-        The format of the canaries, or the size of its space.
-    repetitions : sequence of int
-        Numbers of copies.
+    space : Format, str, int, sequence of formats, or mapping of them to `repetitions`
+        The formats of the canaries as for `canary.generate`, or the size of a space.
+    repetitions : sequence of int, or mapping of int to int
+        Numbers of copies; a mapping gives the canaries of each.
     per_repetition : int
         Canaries of each.
     draws : int, optional
@@ -225,6 +235,8 @@ def plan(
     standard deviations of its candidates' (`canary.statistics.power`). Where canaries with
     as many copies differ by more than candidates do, it takes more of them. That canaries
     share their draws is counted: all of them may be placed too high or too low together.
+    Where groups or spaces differ, the plan is that of the smallest, and others show more. So do
+    numbers of copies that several formats have.
 
     Examples
     --------
@@ -232,15 +244,17 @@ def plan(
     >>> round(planned.seen_bits, 1), round(planned.maximum_chance, 3)
     (4.7, 0.031)
     """
-    size = exact_size(space, "plan") if isinstance(space, SupportsIndex) else Format.of(space).size
-    copies = some(repetitions, "plan: repetitions", cure="give a list such as [1, 4, 16]")
-    groups = tuple(
-        dict.fromkeys(whole_number(n, "plan: each of repetitions", at_least=1) for n in copies)
-    )
-    if not groups:
-        raise InputError("no number of copies", cure="give at least one", where="plan: repetitions")
-    number = whole_number(per_repetition, "plan: per_repetition", at_least=1)
-    check_counts(groups, number, 0)
+    formats: list[Format] = []
+    if isinstance(space, SupportsIndex):
+        size, each = exact_size(space, "plan"), [check_counts(repetitions, per_repetition, 0)]
+    else:
+        asked_for = asked_of(space, repetitions, per_repetition, 0)
+        if not asked_for:
+            raise InputError("no format", cure="give at least one", where="plan")
+        formats, each = [format for format, _ in asked_for], [counts for _, counts in asked_for]
+        size = min(format.size for format in formats)
+    groups = tuple(dict.fromkeys(number for counts in each for number in counts))
+    number = min(size for counts in each for size in Counter(counts).values())
     level = check_level(max_p) / len(groups)
     check_confidence(confidence, "plan: confidence")
     check_confidence(power, "plan: power")
@@ -279,7 +293,9 @@ def plan(
         power=power,
         seen_bits=smallest_seen(evident, power, low=1.0, high=most),
         exposure_bits=asked,
-        queries=None if draws is not None or isinstance(space, SupportsIndex) else _queries(space),
+        queries=None if draws is not None or not formats else max(map(_queries, formats)),
+        formats=len(each),
+        per_format=max(map(len, each)),
     )
     if asked is not None:
         planned = replace(
@@ -320,13 +336,12 @@ def plan(
     return replace(planned, memorized=memorized, passed=passed, canaries_for_verdict=enough)
 
 
-def _queries(space: Format | str) -> int:
+def _queries(format: Format) -> int:
     """Queries of an enumeration where each character is a token.
 
     They are the beginnings of fills that something follows: text after the last hole makes each
     whole fill one of them.
     """
-    format = Format.of(space)
     automaton = format.automaton
     beginnings = [1] + [0] * (len(automaton.final) - 1)  # that lead to each state
     for state, (first, end) in enumerate(pairwise(automaton.offsets.tolist())):

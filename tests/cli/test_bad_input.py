@@ -314,7 +314,7 @@ def test_folder_is_checked_before_the_model_is_read(command, workplace, monkeypa
 
 
 def test_python_names_the_argument():
-    with pytest.raises(InputError, match="^generate: each of repetitions must be"):
+    with pytest.raises(InputError, match="^each of repetitions must be"):
         generate("code {digit:9}", repetitions=[0])
     with pytest.raises(InputError, match="^exposure_bits must be a number"):
         plan("code {digit:9}", exposure_bits=float("nan"))

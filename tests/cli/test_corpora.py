@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,7 +147,8 @@ def test_a_corpus_that_lost_copies(command, workplace):
 
 
 def test_a_set_of_controls_alone_is_said_to_be_one(command, workplace, model):
-    generate("code {digit:4}", repetitions=[], controls=3, seed=0).save("canaries.json", force=True)
+    drawn = generate("code {digit:4}", controls=3, seed=0)
+    replace(drawn, canaries=drawn.controls).save("canaries.json", force=True)
     for done in (inject(command), command("verify", "new.jsonl", *CANARIES)):
         assert "note: the set has only controls" in done.out
     assert command("strip", "new.jsonl", *CANARIES, "--out", "back.jsonl").code == 2

@@ -4,6 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
+
+from canary.corpus.canaries import CanarySet
+
+
+def test_each_format_has_its_own_numbers_of_copies_and_a_group_its_size(command, tmp_path):
+    formats = ("code {digit:6}", "pin {digit:4}")
+    asked = (*formats, "--repetitions", "1,4:3", "--repetitions", "64:2")
+    out = tmp_path / "canaries.json"
+    assert command("generate", *asked, "--seed", 0, "--out", out).code == 0
+    drawn = Counter((c.format, c.repetitions) for c in CanarySet.load(out).injected)
+    assert drawn == {(0, 1): 8, (0, 4): 3, (1, 64): 2}
+    planned = json.loads(command("plan", *asked, "--json").out)
+    told = [planned[n] for n in ("formats", "repetitions", "per_repetition", "per_format")]
+    assert told == [2, [1, 4, 64], 2, 11]
+    for wrong, message in (
+        (("1", "2", "3"), "given 3 times, and there are 2 formats; give it once, or once for each"),
+        (("1,1:4",), "is listed twice"),
+        (("1:",), "'' is no list of whole numbers"),
+    ):
+        words = [word for each in wrong for word in ("--repetitions", each)]
+        refused = command("generate", *formats, *words, "--out", tmp_path / "none.json")
+        assert refused.code == 2
+        assert message in " ".join(refused.err.split())
 
 
 def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, monkeypatch):

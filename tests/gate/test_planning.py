@@ -146,6 +146,18 @@ def test_round_trip_to_json():
         assert len(made.summary().splitlines()) == (8 if options else 3)
 
 
+def test_a_format_for_each_number_of_copies_raises_the_highest_median():
+    several = plan({"a {digit:6}": [1], "b {digit:6}": [64]})
+    assert (several.formats, several.per_format, several.repetitions) == (2, 8, (1, 64))
+    alone = plan("a {digit:6}", repetitions=[1, 64])
+    assert (alone.formats, alone.per_format) == (1, 16)
+    assert several.seen_bits == alone.seen_bits  # the level is of both numbers of copies
+    assert "is at most 17.8 bits, since" in several.summary()
+    assert "2 formats of at least 1,000,000 candidates" in several.summary()
+    sized = plan("a {digit:6}", repetitions={1: 16, 64: 4})
+    assert (sized.per_repetition, sized.per_format) == (4, 20)
+
+
 @pytest.mark.parametrize(
     ("space", "options", "message"),
     [
@@ -154,12 +166,14 @@ def test_round_trip_to_json():
         (SIZE, {"draws": 0}, "plan: draws must be .* at least 1, got 0"),
         (SIZE, {"draws": 10**30}, "plan: draws must be a whole number.*less than 2"),
         (SIZE, {"per_repetition": 0}, "per_repetition"),
-        (SIZE, {"repetitions": []}, "plan: repetitions: no number of copies"),
+        (SIZE, {"repetitions": []}, "repetitions: no number of copies"),
         (SIZE, {"power": 1.0}, "plan: power"),
         (SIZE, {"max_exposure_bits": 30}, "no exposure could exceed the limit"),
         (SIZE, {"exposure_bits": 0.5}, "cannot be in this space"),
         (SIZE, {"exposure_bits": math.nan}, "exposure_bits must be a number"),
         ("no hole", {}, "the format has no hole"),
+        ([], {}, "no format"),
+        ({TEXT: [1]}, {"repetitions": [4]}, "given twice"),
     ],
 )
 def test_input(space, options, message):
