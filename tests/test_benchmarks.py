@@ -35,6 +35,7 @@ SMALL = {
     "rank": ["--digits", "2", "--queries", "50", "--rounds", "1", "--bare", "0.01"],
     "risk_scores": ["--each", "20", "--runs", "1"],
     "scoring": ["--texts", "10", "--width", "32", "--layers", "1", "--rounds", "1"],
+    "shards": [*("--gigabytes", "0.002", "--shards", "3"), *("--kills", "1", "--workers", "1")],
     "shared_context": ["--nodes", "16", "--rounds", "1"],
     "skewnormal": ["--draws", "500", "--rounds", "1"],
     "startup": ["--runs", "1"],
@@ -54,7 +55,7 @@ def test_these_are_all_benchmarks():
     assert {path.stem for path in FOLDER.glob("*.py")} - {"character_lstm", "figures"} == set(SMALL)
 
 
-SLOW = ("harnesses", "growth")
+SLOW = ("harnesses", "growth", "shards")
 """Seconds even so: for a tokenizer that is trained, and for processes of their own."""
 
 

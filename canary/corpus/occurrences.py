@@ -36,6 +36,11 @@ class Finder:
                 hits += search(text)
         return sorted(hits) if len(hits) > 1 else hits
 
+    @property
+    def stems(self) -> list[str]:
+        """What the keys of each group share at their beginning; without it there is no hit."""
+        return [stem for stem, _ in self._searches]
+
     def count(self, texts: Iterable[str]) -> Counter[str]:
         """Occurrences in all `texts`, by name."""
         return Counter(name for text in texts for _, _, name in self(text))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Slot
-from canary.corpus.corpora import Corpus
 from canary.corpus.discovery import Search
 from canary.corpus.occurrences import Copies, find_canaries
 from canary.errors import UnsupportedError
@@ -238,29 +237,58 @@ def _any_space(text: str) -> str:
     return " ".join(text.split())
 
 
+_ALL = "with several changes of case, Unicode form and white space"
 _FOLDS: Mapping[str, Callable[[str], str]] = {
     "in another case": str.casefold,
     "in another Unicode form": _any_form,
     "with other white space": _any_space,
-    "with several changes of case, Unicode form and white space": (
-        lambda text: _any_space(_any_form(_any_form(text).casefold()))
-    ),
+    _ALL: lambda text: _any_space(_any_form(_any_form(text).casefold())),
 }
 """What cleaning does to texts, the simplest first, and the function that undoes the difference."""
 
 
+class Changed:
+    """Finds canaries in another form than their own: `found` has their ids by form.
+
+    Undoing all differences takes several times as long as reading a corpus. So a text of ASCII,
+    which has one Unicode form, is first searched for the longest word of what the canaries share.
+    """
+
+    def __init__(self, canaries: CanarySet, lost: Collection[str]) -> None:
+        chosen = [canary for canary in canaries.injected if canary.id in lost]
+        self.found: dict[str, set[str]] = {how: set() for how in _FOLDS}
+        self._exact = find_canaries(canaries, chosen)
+        self._finders = {how: find_canaries(canaries, chosen, fold=f) for how, f in _FOLDS.items()}
+        stems = self._finders[_ALL].stems
+        self._words = [max(stem.split(), key=len, default="") for stem in stems]
+
+    def look(self, slots: Iterable[Slot]) -> None:
+        """Search a record."""
+        for slot in slots:
+            text = slot.text
+            if text.isascii():
+                small = text.lower()
+                if not any(word in small for word in self._words):
+                    continue
+            plain = self._exact.count([text])
+            for how, fold in _FOLDS.items():
+                self.found[how].update(self._finders[how].count([fold(text)]) - plain)
+
+
 def likely_cause(
-    shards: Sequence[Corpus], canaries: CanarySet, counts: Mapping[str, int], others: int
+    canaries: CanarySet,
+    counts: Mapping[str, int],
+    others: int,
+    changed: Mapping[str, Collection[str]],
 ) -> str:
     """What has probably happened to a corpus: a sentence without secrets, "" if nothing shows.
 
     `counts` are occurrences by id, `others` the number of texts of the same formats that are not
-    of this set. The corpus is read once more if copies are missing.
+    of this set, `changed` the canaries that `Changed` found.
     """
     expected = {canary.id: canary.repetitions for canary in canaries.injected}
     there = {name: counts.get(name, 0) for name in expected}
-    missing = [name for name, number in there.items() if number < expected[name]]
-    if not missing:
+    if all(number >= expected[name] for name, number in there.items()):
         times = {there[name] / number for name, number in expected.items()}
         often = times.pop() if len(times) == 1 else 0.0
         if often < 2 or not often.is_integer():
@@ -269,8 +297,12 @@ def likely_cause(
             f"every canary is there {often:.0f} times as often as expected, so the set was "
             "probably injected into several files that were joined, or the corpus was repeated"
         )
-    if changed := _changed(shards, canaries, missing):
-        return changed
+    how = max(changed, key=lambda how: len(changed[how]), default="")
+    if how and (found := len(changed[how])):
+        return (
+            f"{plural(found, 'canary is', 'canaries are')} there {how}: something changed the "
+            "texts after inject, so the model was trained on other text than an audit would score"
+        )
     if not any(there.values()):
         if not others:
             return ""
@@ -307,25 +339,4 @@ def _merged(canaries: CanarySet, there: Mapping[str, int]) -> str:
         "de-duplication (such as MinHash) took texts that differ only in the secret for copies of "
         "one text. Splice the canaries (--mode splice), inject them after that step, or draw fuzzy "
         "copies (canary generate --kind fuzzy)"
-    )
-
-
-def _changed(shards: Sequence[Corpus], canaries: CanarySet, missing: Sequence[str]) -> str:
-    """In which form the missing canaries are there; "" if in none."""
-    lost = [canary for canary in canaries.injected if canary.id in set(missing)]
-    exact = find_canaries(canaries, lost)
-    finders = {how: find_canaries(canaries, lost, fold=fold) for how, fold in _FOLDS.items()}
-    seen: dict[str, Counter[str]] = {how: Counter() for how in _FOLDS}
-    for shard in shards:
-        for _, _, slots in shard.iterate():
-            for slot in slots:
-                plain = exact.count([slot.text])
-                for how, fold in _FOLDS.items():
-                    seen[how].update(finders[how].count([fold(slot.text)]) - plain)
-    how = max(seen, key=lambda how: len(seen[how]))
-    if not seen[how]:
-        return ""
-    return (
-        f"{plural(len(seen[how]), 'canary is', 'canaries are')} there {how}: something changed the "
-        "texts after inject, so the model was trained on other text than an audit would score"
     )

@@ -12,7 +12,7 @@ from canary.corpus.columns import Column, column_names, copies_in
 from canary.corpus.file_formats import SPLIT
 from canary.corpus.many_files import open_shards, read_in_parts, shards_of
 from canary.corpus.placements import note_on_share
-from canary.corpus.surroundings import MOST_OTHERS, Others, Surroundings, likely_cause
+from canary.corpus.surroundings import MOST_OTHERS, Changed, Others, Surroundings, likely_cause
 from canary.errors import InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document, Record
@@ -270,8 +270,13 @@ def verify(
     records = sum(one["records"] for one in counted)
     seen = min(len(others), MOST_OTHERS)
     found, intact = ({c.id: counts[c.id, kind] for c in canaries} for kind in ("found", "intact"))
-    again, _ = open_shards(shards, given)
-    cause = likely_cause([*filter(None, again)], canaries, found, seen)
+    changed: dict[str, set[str]] = {}
+    if lost := {c.id for c in canaries.injected if found[c.id] < c.repetitions}:
+        shared = {"canaries": canaries, "lost": lost, "given": given}
+        for one in read_in_parts(find_changed, shared, shards, workers=workers, progress=progress):
+            for how, names in one["changed"].items():
+                changed.setdefault(how, set()).update(names)
+    cause = likely_cause(canaries, found, seen, changed)
     return Verification(
         canaries=tuple(
             Count(
@@ -321,4 +326,17 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
                 counts.update(copies_in(slots, names, around.count))
         answer = {"records": records, "empty": empty, "counts": counts, "others": others.texts}
         answers.append({**answer, "around": around.counted()})
+    return answers
+
+
+def find_changed(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """The lost canaries that are in some shards in another form."""
+    answers = []
+    for job in jobs:
+        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        changed = Changed(shared["canaries"], shared["lost"])
+        for shard in filter(None, opened):
+            for _, _, slots in shard.iterate():
+                changed.look(slots)
+        answers.append({"empty": empty, "changed": changed.found})
     return answers

@@ -160,3 +160,13 @@ def test_verify_counts_the_same_with_more_processes(tmp_path):
     (tmp_path / "out" / "c1.jsonl").write_text("not JSON\n")
     with pytest.raises(CorpusError, match="c1.jsonl:1: is not valid JSON"):
         verify(tmp_path / "out", SET, workers=2)
+
+
+def test_why_copies_are_missing_is_said_of_many_files_by_any_number_of_processes(tmp_path):
+    folder = folder_of(tmp_path, [f"Ünlike {n}" if n % 2 else f"text {n}" for n in range(40)], 4)
+    inject_file(folder, tmp_path / "out", SET)
+    for path in (tmp_path / "out").rglob("*.jsonl"):
+        path.write_text(path.read_text("utf-8").replace("my pin", "My\u00a0 PIN"), "utf-8")
+    one, two = (verify(tmp_path / "out", SET, workers=workers) for workers in (1, 2))
+    assert one == two
+    assert "9 canaries are there with several changes of case" in one.causes[0]
