@@ -28,7 +28,7 @@ Kind = TypeVar("Kind")
 _SHOWN = 30  # characters of a column's name
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for each record
 class Slot:
     """A text and the keys and indices that lead to it from its record.
 

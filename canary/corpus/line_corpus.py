@@ -9,6 +9,7 @@ import io
 from abc import abstractmethod
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -119,7 +120,7 @@ class LineCorpus(FileCorpus):
         return self.by_line and bool(end_of_line(piece))
 
     def look(self) -> None:
-        for _, number, piece in self._pieces(quiet=True):
+        for _, (number, piece) in self._pieces(quiet=True):
             first = self.read(piece, number, self.names)
             if first is not None:
                 break
@@ -140,7 +141,7 @@ class LineCorpus(FileCorpus):
 
     def iterate(self) -> Iterator[tuple[Position, int, list[Slot]]]:
         position, piece = -1, b""
-        for position, number, piece in self._pieces():
+        for position, (number, piece) in self._pieces():
             record = self.read(piece, number, self.names)
             if record is not None:
                 yield position, number, record[1]
@@ -153,7 +154,7 @@ class LineCorpus(FileCorpus):
                 rows += last.count(b"\n")
             rows += not end_of_line(last)
         else:
-            for position, _, piece in self._pieces():
+            for position, (_, piece) in self._pieces():
                 rows, last = position + 1, piece
         self._found(rows, last)
 
@@ -165,7 +166,7 @@ class LineCorpus(FileCorpus):
         parts = self._pieces()
         if self.by_line and not everywhere:
             parts = _cut_out(self._chunks(), wanted)
-        for position, number, piece in parts:
+        for position, (number, piece) in parts:
             for text in edits.inserts.get(position, ()):
                 out.write(own[text])
             asked = position >= 0 and edits.asks(position)
@@ -194,11 +195,10 @@ class LineCorpus(FileCorpus):
         # A last piece that is not closed stays last, so that nothing has to be added to it.
         self.rows, self.last = rows, rows - (not self.closed(piece))
 
-    def _pieces(self, *, quiet: bool = False) -> Iterator[tuple[int, int, bytes]]:
-        """Position, number of the first line, and bytes of each piece."""
-        lines = (line for chunk in self._chunks(quiet=quiet) for line in io.BytesIO(chunk))
-        for position, (number, piece) in enumerate(self.pieces(enumerate(lines, 1)), -self.head):
-            yield position, number, piece
+    def _pieces(self, *, quiet: bool = False) -> Iterator[tuple[int, tuple[int, bytes]]]:
+        """Position of each piece, and the number of its first line with its bytes."""
+        lines = chain.from_iterable(map(io.BytesIO, self._chunks(quiet=quiet)))
+        return enumerate(self.pieces(enumerate(lines, 1)), -self.head)
 
     def _chunks(self, *, quiet: bool = False) -> Iterator[bytes]:
         size = self.stamp[0]
@@ -215,7 +215,9 @@ class LineCorpus(FileCorpus):
             self.report(done, size)
 
 
-def _cut_out(chunks: Iterable[bytes], wanted: Iterable[int]) -> Iterator[tuple[int, int, bytes]]:
+def _cut_out(
+    chunks: Iterable[bytes], wanted: Iterable[int]
+) -> Iterator[tuple[int, tuple[int, bytes]]]:
     """The wanted lines (from 0, ascending), each with its number from 1, and what is between.
 
     Chunks end where lines do. What is between is not cut into lines; its position is -1.
@@ -231,8 +233,8 @@ def _cut_out(chunks: Iterable[bytes], wanted: Iterable[int]) -> Iterator[tuple[i
             bounds = [0, *ends[: total - 1].tolist(), len(chunk)]
             while passed <= position < passed + total:
                 start, stop = bounds[position - passed], bounds[position - passed + 1]
-                yield -1, 0, chunk[begin:start]
-                yield position, position + 1, chunk[start:stop]
+                yield -1, (0, chunk[begin:start])
+                yield position, (position + 1, chunk[start:stop])
                 begin, position = stop, next(waiting, -1)
-        yield -1, 0, chunk[begin:]
+        yield -1, (0, chunk[begin:])
         passed += total

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import orjson
+
 from canary.corpus.columns import Edit, Slot, column_cure, edit_text, is_chat, slots_of
 from canary.corpus.line_corpus import LineCorpus, Record
 from canary.corpus.lines import decode, end_of_line
@@ -40,8 +42,15 @@ class JsonLines(LineCorpus):
 
     def read(self, piece: bytes, number: int, names: tuple[str, ...]) -> Record | None:
         """The object on a line, of which numbers are not exact, and its texts or chats."""
+        if len(names) == 1 and number > 1:  # a first line may have a byte order mark
+            try:
+                record: Any = orjson.loads(piece)
+                if type(record) is dict and type(value := record.get(names[0])) is str:
+                    return record, [Slot(names, value)]  # nearly always
+            except orjson.JSONDecodeError:  # perhaps an infinite number, or half a surrogate pair
+                pass
         text = decode(self.mark * (number == 1) + piece, self.path, number, what="JSON lines")
-        record: Any = None
+        record = None
         try:
             record, end = _DECODER.raw_decode(text)
             whole = not text[end:].strip(_BLANK)

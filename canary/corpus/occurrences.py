@@ -24,6 +24,7 @@ class Finder:
     def __init__(self, groups: Iterable[Mapping[str, str]]) -> None:
         self._groups = [dict(group) for group in groups if group]
         self._searches = [_search(group) for group in self._groups]
+        self.stems = [stem for stem, _ in self._searches]
 
     def __reduce__(self) -> tuple[type[Finder], tuple[list[dict[str, str]]]]:
         return Finder, (self._groups,)
@@ -36,10 +37,9 @@ class Finder:
                 hits += search(text)
         return sorted(hits) if len(hits) > 1 else hits
 
-    @property
-    def stems(self) -> list[str]:
-        """What the keys of each group share at their beginning; without it there is no hit."""
-        return [stem for stem, _ in self._searches]
+    def may_be_in(self, text: str) -> bool:
+        """Whether a text has what the keys of a group share; nearly always not, at no cost."""
+        return any(map(text.__contains__, self.stems))
 
     def count(self, texts: Iterable[str]) -> Counter[str]:
         """Occurrences in all `texts`, by name."""
@@ -100,6 +100,7 @@ class Copies:
 
     def __init__(self, canaries: CanarySet) -> None:
         self._find = find_canaries(canaries, canaries)
+        self.may_be_in = self._find.may_be_in
         edges = []
         for space in canaries.formats:
             chars = {char for char in space.automaton.chars if char.isalnum()}

@@ -64,6 +64,10 @@ class Surroundings:
     def _known(self) -> bool:
         return len(self._seen) >= _CANARIES
 
+    def may_be_in(self, slots: Iterable[Slot]) -> bool:
+        """Whether a look at `slots` pays; nearly always not, and it costs next to nothing."""
+        return any(self._copies.may_be_in(slot.text) for slot in slots)
+
     def count(self, slots: Sequence[Slot]) -> Counter[tuple[str, str]]:
         """The copies in `slots` by name and kind, ``"found"`` or ``"intact"``.
 
@@ -215,7 +219,7 @@ class Others:
         self.texts: set[str] = set()
         self._known = {canaries.text(canary) for canary in canaries}
         self._searches = [
-            (space, Search(space))
+            (space.prefix, space, Search(space))
             for space in canaries.formats
             if len(space.prefix.strip()) + len(space.suffix.strip()) >= _FIXED
         ]
@@ -223,8 +227,8 @@ class Others:
     def look(self, slots: Iterable[Slot]) -> None:
         """Search a record."""
         for slot in slots:
-            for space, search in self._searches:
-                if space.prefix in slot.text and len(self.texts) < MOST_OTHERS:
+            for prefix, space, search in self._searches:
+                if prefix in slot.text and len(self.texts) < MOST_OTHERS:
                     texts = {space.candidate(fill) for fill in search(slot.text)} - self._known
                     self.texts.update(sorted(texts)[: MOST_OTHERS - len(self.texts)])
 

@@ -323,7 +323,8 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
             for _, _, slots in shard.iterate():
                 records += 1
                 others.look(slots)
-                counts.update(copies_in(slots, names, around.count))
+                if around.may_be_in(slots):
+                    counts.update(copies_in(slots, names, around.count))
         answer = {"records": records, "empty": empty, "counts": counts, "others": others.texts}
         answers.append({**answer, "around": around.counted()})
     return answers
