@@ -220,7 +220,21 @@ class History(
                 curve = [value for at in mine if (value := last.curve_bits[at]) is not None]
                 if len(curve) == len(mine):
                     yield f"exposure_{name}_skew_normal", statistics.median(curve)
+            injected = [last.exposures[at] for n, mine in places if n for at in mine]
+            if injected:
+                yield "exposure_max", max(e.place_bits for e in injected)
+                yield "share_above_all_draws", statistics.fmean(e.censored for e in injected)
             yield "seconds", last.seconds
+
+    def main_metrics(self) -> dict[str, float]:
+        """Of `metrics`, what a monitor logs: medians, and what is most exposed.
+
+        ``exposure_max`` is the largest exposure of an injected canary. ``share_above_all_draws``
+        is the share of them that are more likely than every draw: a search finds such secrets
+        first.
+        """
+        ends = ("_lower", "_upper", "_censored", "_skew_normal", "/seconds")
+        return {name: value for name, value in self.metrics().items() if not name.endswith(ends)}
 
     @property
     def measured(self) -> tuple[Moment, ...]:

@@ -304,7 +304,9 @@ def _known(series: Series, shards: Sequence[tuple[Any, Any]]) -> list[Floats]:
     earlier, sizes = list(series), [len(then) for _, then in shards]
     if [shard.state.get("texts") for shard in earlier] != sizes[: len(earlier)]:
         problem = "holds other shards than this run has"
-        raise RecordError(problem, cure="remove the folder to begin anew", where=str(series.folder))
+        raise RecordError(
+            problem, cure=f"remove {series.folder} to begin anew", where=str(series.folder)
+        )
     return [
         np.frombuffer(shard.body, _BODY).reshape(k, k).astype(np.float64)
         for shard, k in zip(earlier, sizes, strict=False)

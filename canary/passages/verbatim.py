@@ -330,7 +330,9 @@ def _known(shards: Series, ends: list[int], numbers: int) -> list[Any]:
     earlier = list(shards)
     if [shard.state.get("windows") for shard in earlier] != ends[: len(earlier)]:
         problem = "holds other blocks of windows than this run has"
-        raise RecordError(problem, cure="remove the folder to begin anew", where=str(shards.folder))
+        raise RecordError(
+            problem, cure=f"remove {shards.folder} to begin anew", where=str(shards.folder)
+        )
     return [np.frombuffer(shard.body, _BODY).reshape(-1, numbers) for shard in earlier]
 
 

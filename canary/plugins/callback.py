@@ -13,7 +13,7 @@ from transformers import TrainerCallback
 
 from canary.audits.history import History
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import InputError
+from canary.errors import InputError, RecordError
 from canary.plugins.live import any_process, first_process
 from canary.plugins.monitor import ExposureMonitor
 from canary.plugins.preflight import preflight
@@ -161,7 +161,7 @@ class ExposureCallback(_Attached):
         As `canary.plugins.monitor.ExposureMonitor`: `every`, `steps`, `draws`, `share`,
         `seed`, `start_token`, `context`, `chat_template`, `batch_size`, `stop_above_bits`,
         `marks`, `path`,
-        `log` (in place of the Trainer's loggers), `strict`.
+        `log` (in place of the Trainer's loggers), `log_all`, `strict`.
 
     Notes
     -----
@@ -227,7 +227,11 @@ class ExposureCallback(_Attached):
             for file in (_checkpoint(args, state) / HISTORY_FILE, path):
                 if file.is_file():
                     history = History.load(file)
-                    self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
+                    try:
+                        self._monitor.resume(history, step=state.global_step, epoch=state.epoch)
+                    except RecordError as error:
+                        error.where = str(file)
+                        raise
                     break
         self._monitor.start(given["model"])
         if self._preflight:

@@ -146,7 +146,7 @@ def exposure_over(
             settings["stop_above_bits"] = None
             kept = TrainingLog(replace(begun, settings=settings), TimeShare(None), None, place)
             if earlier is not None:
-                kept.resume(earlier, step=max(known, default=0))
+                kept.resume(earlier, step=max(known, default=0), file=place)
             batches = _NoBatches(canaries, tokenizer, options, kept.say)
             taker = MomentTaker(canaries, tokenizer, options, batches, kept, strict=True)
             if not known and step > 0 and has_adapters(model):
@@ -169,7 +169,7 @@ def exposure_over(
             if known and step < max(known):
                 raise InputError(
                     f"step {step} is before step {max(known)}, which was measured already",
-                    cure="begin a new history in another folder",
+                    cure=f"begin a new history: --force, or remove {place}",
                     where=name,
                 )
             taker.take(model, step, None, whatever=True)

@@ -40,6 +40,7 @@ from canary.records.validation import (
     AUTO,
     built,
     file_path,
+    flag,
     function,
     versions,
 )
@@ -81,9 +82,11 @@ class ExposureMonitor:
     path : path-like, optional
         Where the history is saved after every measurement, and by `finish`.
     log : callable, optional
-        Called as ``log(history.metrics(), step=step)`` after every measurement, in the first
+        Called as ``log(history.main_metrics(), step=step)`` after every measurement, in the first
         process: ``wandb.log``, ``mlflow.log_metrics``, ``accelerator.log``. What it raises is
         raised.
+    log_all : bool
+        Log all of ``history.metrics()``: ends of intervals, curves and seconds as well.
     strict : bool
         Raise an error where the model's numbers are not finite, memory runs out or the history
         cannot be saved. Else the reason is recorded or warned of, and the training goes on.
@@ -122,13 +125,14 @@ class ExposureMonitor:
         marks: Collection[int] = (),
         path: str | os.PathLike[str] | None = None,
         log: Log | None = None,
+        log_all: bool = False,
         strict: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         **run: Unpack[Running],
     ) -> None:
         canary_set(canaries)
         function(log, "log")
-        self._log, self._logged = log, -1
+        self._log, self._logged, self._log_all = log, -1, flag(log_all, "log_all")
         self._schedule = Schedule(every, steps)
         marks = steps_of(marks, "marks")
         options = built(RunOptions, run, "ExposureMonitor")
@@ -281,7 +285,8 @@ class ExposureMonitor:
         if self._log is None or not measured or measured[-1].step <= self._logged:
             return
         self._logged = measured[-1].step
-        self._log(self.history.metrics(), step=self._logged)
+        numbers = self.history.metrics() if self._log_all else self.history.main_metrics()
+        self._log(numbers, step=self._logged)
 
     def _listen(self, model: Any) -> None:
         if first_process() or self._stops:

@@ -115,8 +115,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
             "subject": clean(reason.subject),
             **{name: float(value) for name, value in numbers.items() if value is not None},
         }
-        if verdict.notes:
-            properties["notes"] = " ".join(map(clean, verdict.notes))
+        if left_out := [str(copies) for copies in verdict.left_out if copies != verdict.control]:
+            properties["left_out"] = ", ".join(left_out)
+        properties |= {f"note.{n}": clean(note) for n, note in enumerate(verdict.notes, 1)}
         place = f"{_PROPERTY}.{len(heard)}"
         item.user_properties += [(f"{place}.{name}", value) for name, value in properties.items()]
 
@@ -190,8 +191,9 @@ class _Summary:
                 terminalreporter.line(
                     "          the test passed all the same: a verdict fails nothing without assert"
                 )
-            if "notes" in fields:
-                terminalreporter.line(f"          note: {fields['notes']}")
+            for name, note in fields.items():
+                if name.startswith("note."):
+                    terminalreporter.line(f"          note: {note}")
         for path in sorted(self._written):
             terminalreporter.line(f"baseline written: {path}")
 

@@ -343,16 +343,21 @@ class TrainingLog:
                 reasons.append(f"{len(failed)} failed, the last at step {last.step}: {last.reason}")
             _log.warning("canary: asked for %s, made %d: %s", asked, made, "; ".join(reasons))
 
-    def resume(self, history: History, *, step: int) -> None:
+    def resume(self, history: History, *, step: int, file: Path | None = None) -> None:
         """Go on from a history at a step; a `RecordError` if it is of another training."""
         mine = self._history
         settings = [n for n in _SAME_SETTINGS if history.settings.get(n) != mine.settings[n]]
         parts = [n for n in ("canaries", "formats") if getattr(history, n) != getattr(mine, n)]
         for name in settings + parts:
+            then, now = (one.settings.get(name) for one in (history, mine))
+            values = f" ({brief(then)} then, {brief(now)} now)" if name in settings else ""
+            problem = f"the history is one of other {name.replace('_', ' ')} than this training's"
+            anew = "remove its files" if file is None else f"--force, or remove {file}"
             raise RecordError(
-                f"the history is one of other {name.replace('_', ' ')} than this training's",
-                cure="go on with the canaries and settings it was begun with, or begin a new "
-                "history",
+                f"{problem}{values}",
+                cure="go on with the canaries and settings it was begun with; or begin a new "
+                f"history: {anew}",
+                where=str(file or ""),
             )
         self._earlier = dict(history.batches)
         self._history = replace(history.until(step), settings=mine.settings)

@@ -240,7 +240,8 @@ def open_run(
             elif found := differences(begun, json.loads(json.dumps(identity))):
                 differ = ", ".join(map(str, found))
                 problem = f"an unfinished run in it was begun with another {differ}"
-                cure = "start it as it was begun and it goes on, or remove the folder to begin anew"
+                cure = f"start it as it was begun and it goes on, or remove {place} to begin anew "
+                cure += "(--force replaces only results that are finished)"
                 if any(one.path == (_LAYOUT,) for one in found):
                     problem = "another version of canary began an unfinished run in it"
                     cure = f"finish it with that version, or remove {place} to begin anew"

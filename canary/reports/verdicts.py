@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from canary.gate.check_result import Attacks
+from canary.gate.exposure_limit import group_name
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
@@ -46,7 +47,7 @@ _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 
 
 def junit(verdict: Verdict) -> str:
-    """A JUnit test suite with one test case per finding.
+    """A JUnit test suite with one test case per finding, and a skipped one per group left out.
 
     Memorized and failed are failures. Undecided is a failure of the type ``undecided``, and a
     skipped test where undecided passes.
@@ -54,11 +55,12 @@ def junit(verdict: Verdict) -> str:
     fatal = {"memorized", "failed", *(["undecided"] if verdict.undecided == "fail" else [])}
     outcomes = [finding.outcome for finding in verdict.findings]
     failures = sum(outcome in fatal for outcome in outcomes)
+    left_out = [copies for copies in verdict.left_out if copies != verdict.control]
     numbers = {
-        "tests": len(outcomes),
+        "tests": len(outcomes) + len(left_out),
         "failures": failures,
         "errors": 0,
-        "skipped": len(outcomes) - failures - outcomes.count("passed"),
+        "skipped": len(outcomes) + len(left_out) - failures - outcomes.count("passed"),
         "time": 0,
     }
     suites = ET.Element("testsuites")
@@ -85,6 +87,10 @@ def junit(verdict: Verdict) -> str:
         else:
             told = ET.SubElement(case, "system-out")
             told.text = _text("\n".join([finding.sentence, *notes]))
+    for copies in left_out:
+        name = group_name(copies)
+        case = ET.SubElement(suite, "testcase", classname="canary.left out", name=name, time="0")
+        ET.SubElement(case, "skipped", message="left out of the check")
     made = report_of(verdict)
     paragraphs = [block for block in made.outcome if isinstance(block, str | tuple)]
     to_do = [text for items in made.to_do.values() for text in items]

@@ -304,7 +304,7 @@ def resumed(
     ):
         raise RecordError(
             "an unfinished run in it was begun with other canaries: their log-perplexities differ",
-            cure="give the canary set it was begun with, or remove the folder to begin anew",
+            cure=f"give the canary set it was begun with, or remove {shards.folder} to begin anew",
             where=str(shards.folder),
         )
     return Priced(px, context if len(context) else None), shards[0].state["queries"]

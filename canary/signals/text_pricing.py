@@ -159,7 +159,9 @@ def _known(shards: Series, ends: list[int]) -> list[NDArray[np.float32]]:
     earlier = list(shards)
     if [shard.state.get("texts") for shard in earlier] != ends[: len(earlier)]:
         problem = "holds other blocks of texts than this run has"
-        raise RecordError(problem, cure="remove the folder to begin anew", where=str(shards.folder))
+        raise RecordError(
+            problem, cure=f"remove {shards.folder} to begin anew", where=str(shards.folder)
+        )
     return [np.frombuffer(shard.body, _FLOATS).astype(np.float32) for shard in earlier]
 
 

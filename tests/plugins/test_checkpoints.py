@@ -47,7 +47,8 @@ def test_each_moment_is_as_an_audit_and_a_run_goes_on(saved, tmp_path):
     for moment, folder in zip(history.measured, (saved[0], saved[2], saved[1]), strict=True):
         audited = [c.px_bits for c in canary.exposure(folder, canaries, draws=50)]
         assert list(moment.px_bits) == pytest.approx(audited, abs=1e-3)
-    with pytest.raises(RecordError, match="other draws"):
+    wrong = rf"other draws than this training's \(50 then, 60 now\).* --force, or remove {path}$"
+    with pytest.raises(RecordError, match=wrong):
         exposure_over(saved, canaries, path=path, draws=60)
 
 

@@ -141,7 +141,7 @@ def test_each_measurement_is_logged_once_with_its_step(caplog):
     state = watch.state_dict()
     last = watch.finish()  # which measures the last step, for a limit was given
     assert list(logged) == [2, 3]
-    assert logged[3] == last.metrics()
+    assert logged[3] == last.main_metrics()
     said = [line for line in caplog.messages if "median exposure" in line]
     assert said == [f"canary: {last.line(moment)}" for moment in last.measured]
     assert said[0].startswith("canary: step 2: median exposure 8 copies ")
@@ -150,13 +150,20 @@ def test_each_measurement_is_logged_once_with_its_step(caplog):
     groups = [f"canary/exposure_{group}" for group in ("controls", "1_copies", "8_copies")]
     kinds = ("", "_lower", "_upper", "_censored", "_skew_normal")
     names = {f"{group}{kind}" for group in groups for kind in kinds}
-    assert logged[3].keys() == names | {"canary/seconds"}
-    assert all(logged[3][f"{group}_lower"] <= logged[3][group] for group in groups)
-    again = _monitor(tokenizer, every=2, log=log, stop_above_bits=4.0)
+    few = {"canary/exposure_max", "canary/share_above_all_draws"}
+    assert logged[3].keys() == {*groups, *few}
+    again = _monitor(tokenizer, every=2, log=log, log_all=True, stop_above_bits=4.0)
     again.load_state_dict(state)
     again.step(module)
     again.pause()
     assert list(logged) == [2, 3, 4]
+    assert logged[4].keys() == names | few | {"canary/seconds"}
+    assert all(logged[4][f"{group}_lower"] <= logged[4][group] for group in groups)
+    exposed = [e for c, e in zip(last.canaries, last.measured[-1].exposures, strict=True)
+               if c.repetitions]  # fmt: skip
+    assert logged[3]["canary/exposure_max"] == max(e.place_bits for e in exposed)
+    share = sum(not e.hits for e in exposed) / len(exposed)
+    assert logged[3]["canary/share_above_all_draws"] == share
 
 
 def test_memorized_canaries_pass_the_limit_and_others_do_not():

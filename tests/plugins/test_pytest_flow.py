@@ -161,6 +161,30 @@ def test_verdicts_are_explained_listed_and_in_junit(tmp_path):
     has_properties(project.folder / "junit.xml")
 
 
+LEFT_OUT = """\
+import canary
+from gate_audits import exact
+
+AUDIT = exact({1: [1.0, 2, 0.5, 1, 2, 1, 1, 0.5], 4: [9.0] * 8, 16: [15.0] * 8})
+
+
+def test_left_out():
+    assert canary.check(AUDIT, max_exposure_bits=25, repetitions=[16])
+"""
+
+
+def test_notes_are_listed_and_groups_that_were_left_out_are_properties(tmp_path):
+    project = Project(tmp_path, test_left_out=LEFT_OUT)
+    code, said = project.inside("--junitxml", "junit.xml")
+    assert code == 0
+    notes = re.findall(r"^ +note: (.*)$", section(said, "canary"), re.MULTILINE)
+    assert len(notes) == 2
+    assert notes[0].startswith("canaries with 1, 4 copies were left out")
+    found = {p.get("name"): p.get("value") for p in ET.parse(project.folder / "junit.xml").iter()}
+    assert found["canary.1.left_out"] == "1, 4"
+    assert [found["canary.1.note.1"], found["canary.1.note.2"]] == notes
+
+
 ATTACKED = """\
 import canary
 from classifiers import measured_outputs

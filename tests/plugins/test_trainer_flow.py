@@ -40,7 +40,7 @@ def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
     assert losses == {1, 2, 3, 4, 5}
     exposures = {s: logs for s, logs in seen if "eval_canary/exposure_8_copies" in logs}
     assert sorted(exposures) == [2, 4, 5]  # the last step as well
-    assert {"eval_canary/exposure_controls", "eval_canary/seconds"} <= exposures[4].keys()
+    assert {"eval_canary/exposure_controls", "eval_canary/exposure_max"} <= exposures[4].keys()
     kept = [e for e in trainer.state.log_history if "eval_canary/exposure_1_copies" in e]
     assert [e["step"] for e in kept] == [2, 4, 5]
     assert [x.step for x in callback.history.losses] == [1, 2, 3, 4, 5]
@@ -71,7 +71,7 @@ def test_a_log_of_its_own_takes_the_place_of_the_trainers(tmp_path, caplog):
     callback = attached(trainer, log=lambda numbers, *, step: steps.append(step))
     trainer.train()
     assert steps == [moment.step for moment in callback.history.measured] == [2, 4]
-    assert not [e for e in trainer.state.log_history if "eval_canary/seconds" in e]
+    assert not [e for e in trainer.state.log_history if "eval_canary/exposure_max" in e]
     assert "callback.attach(trainer)" not in caplog.text
 
 
@@ -99,8 +99,10 @@ def test_a_resumed_training_goes_on_with_the_history_of_its_checkpoint(tmp_path)
     for canaries, seed, told in ((small_set(controls=5), 0, "canaries"), (small_set(), 1, "seed")):
         trainer = build_trainer(tmp_path / "parts", **options)
         attached(trainer, canaries, seed=seed)
-        with pytest.raises(RecordError, match=f"of other {told} than this training's"):
+        with pytest.raises(RecordError, match=f"of other {told} than this training's") as refused:
             trainer.train(resume_from_checkpoint=str(checkpoint))
+        assert refused.value.where == str(checkpoint / "canary_history.json")
+        assert "begin a new history: remove its files" in refused.value.cure
 
 
 def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):

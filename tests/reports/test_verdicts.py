@@ -34,6 +34,17 @@ def cases(verdict):
     return ET.fromstring(junit(verdict)).findall("testsuite/testcase")
 
 
+def test_groups_that_were_left_out_are_skipped_tests():
+    verdict = replace(made(), left_out=(1, 64), control=64)
+    suite = ET.fromstring(junit(verdict)).find("testsuite")
+    (case,) = (c for c in suite.findall("testcase") if c.get("classname") == "canary.left out")
+    assert case.get("name") == "canaries with 1 copy"
+    assert case.find("skipped") is not None
+    found = len(verdict.findings) + 1
+    assert int(suite.get("tests")) == found == len(suite.findall("testcase"))
+    assert int(suite.get("skipped")) == len(list(suite.iter("skipped")))
+
+
 def test_junit_golden():
     suite = ET.fromstring(junit(made())).find("testsuite")
     assert {key: suite.get(key) for key in ("name", "tests", "failures", "errors", "skipped")} == {

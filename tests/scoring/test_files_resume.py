@@ -119,7 +119,8 @@ def test_changed_model_input_or_settings_are_refused_by_name(nursery, begun, cha
     assert code == 1
     assert error.startswith("RecordError: ")
     assert f"begun with {told}" in error
-    assert "start it as it was begun and it goes on, or remove the folder to begin anew" in error
+    assert "start it as it was begun and it goes on, or remove " in error
+    assert "scores.jsonl.parts to begin anew (--force replaces only" in error
     assert str(parts) in error
     assert {path.name: path.read_bytes() for path in parts.glob("[!.]*")} == before
     assert not Path("scores.jsonl").exists()
