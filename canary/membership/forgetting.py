@@ -49,6 +49,11 @@ _FEW = 100
 _FEW_MODELS = 5
 _WELL = 0.9
 _CEILING = 0.98
+_SHOWN = (
+    "the retrained models are shown beside the others and change nothing: rho, p and the answer "
+    "are by the calibration models alone"
+)
+
 _MAY_BE_ONE = {("query", "target"), ("target", "retrained"), ("calibration", "retrained")}
 """A target may be one of the query models or of the retrained ones: a control."""
 
@@ -172,7 +177,7 @@ def forgotten(
     distances = np.array([np.mean([one.value for one in row]) for row in rows])
     chance = chance_distance(n, n, level=LEVEL)
     floor = [ks_distance(one, other) for one, other in combinations(queries, 2)]
-    of_retrained = None
+    of_retrained, shown = None, [_SHOWN] if retrained is not None else []
     if retrained is not None:
         of_retrained = np.array(
             [np.mean([ks_distance(q, model) for q in queries]) for model in losses["retrained"]]
@@ -194,7 +199,7 @@ def forgotten(
         resamples=count,
         seed=seed,
         source=asked["target"].sources[0] if isinstance(target, str | os.PathLike) else "",
-        notes=(*_doubts(asked, of_target.value, distances, chance, confidence), *repeats),
+        notes=(*_doubts(asked, of_target.value, distances, chance, confidence), *repeats, *shown),
     )
 
 

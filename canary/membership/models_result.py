@@ -183,6 +183,13 @@ class ModelsSurvey(Survey[AttackedModels]):
         needed = nonmembers_for_lower_end(fpr, confidence=self._each)
         return self.over_fleets or least >= needed
 
+    def by_target(self) -> list[Estimate]:
+        """Of each target, what the surest guesses find; without false positive rates the AUC."""
+        surest, lead = self.surest(), self.lead
+        if surest is None:
+            return [one.auc for one in lead.across.evaluations]
+        return [point.tpr for point in lead.points[lead.fprs.index(surest.fpr)]]
+
     def most_vulnerable_models(self, most: int = _MOST) -> list[int]:
         """Places among the targets: those whose members the surest guesses find most of first.
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from canary.membership.doubts import POSITIVE_CONTROL
 from canary.membership.evaluation import Evaluation
+from canary.membership.models_result import ModelsSurvey
 from canary.membership.survey import Attacked, OneTargetSurvey, Surest, Survey
 from canary.membership.words_alone import WordsAlone
 from canary.reports.attack_figures import Reach, best_first, reached_figure
@@ -25,6 +26,7 @@ from canary.reports.document import (
     Text,
     Tile,
     basis,
+    if_claimed,
     said,
     said_in_one,
     sentence,
@@ -67,6 +69,7 @@ def survey_report(
     `shown` if the test itself shows that the model was trained on the members.
     """
     outcome, doubts, surest = survey.outcome(), survey.doubts, survey.surest()
+    each = survey.by_target() if isinstance(survey, ModelsSurvey) and survey.targets[1:] else []
     calm, found = outcome == "not identified", outcome == "identified"
     loud = [*doubts] if outcome == "void" else [*aloud, *doubts]  # a void test says why
     average = found and surest is not None and not surest.beats_guessing
@@ -78,6 +81,8 @@ def survey_report(
     label = label.replace("sample", _one(kind))
     sentences, one = [*answer], _one(kind)
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
+    read = f"the model was trained on these {_others(kind)}"
+    label, tone = if_claimed(label, tone, "" if shown else read)
     if doubts and outcome != "void":
         label, tone = "Do not rely on this test before its input is checked", "suspect"
         sentences = [sentence("survey.doubted", undecided=survey.told_apart() is not True)]
@@ -99,11 +104,7 @@ def survey_report(
         sentences=sentences,
         basis=""
         if open_to or tone == "suspect"
-        else basis(
-            "shown" if shown else "claimed",
-            f"the model was trained on these {_others(kind)}",
-            "this result",
-        ),
+        else basis("shown" if shown else "claimed", read, "this result"),
         decide=said(
             "survey.decide",
             undecided=open_to,
@@ -112,9 +113,9 @@ def survey_report(
             open_question=open_to or asked["doubted"],
             proof=(found or calm) and not (doubts or shown),
             people=f"{100 * survey.corrected().value:.0f}",
-            targets=len(getattr(survey, "targets", ())) if found else 0,
-            several=found and len(getattr(survey, "targets", ())) > 1,
-            alone=found and _none_alone(survey),
+            targets=len(each),
+            several=found and each,
+            alone=found and each and surest and all(one.lower <= 0.0 for one in each),
             **asked,
         ),
         actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),
@@ -129,18 +130,13 @@ def survey_report(
             calm=calm,
             open=outcome in ("void", "undecided"),
             what=_others(kind),
-            targets=len(getattr(survey, "targets", (0,))),
+            targets=len(each) or 1,
+            one=kind != "texts" and not each,
+            low=each and percent_of(min(one.value for one in each)),
+            high=each and percent_of(max(one.value for one in each)),
         ),
         **fields,
     )
-
-
-def _none_alone(survey: Survey[Any]) -> bool:
-    """Whether the intervals of all models of a survey of several begin at 0."""
-    surest, points = survey.surest(), getattr(survey.lead, "points", ())
-    if surest is None or len(getattr(survey, "targets", ())) < 2:
-        return False
-    return all(point.tpr.lower <= 0.0 for point in points[survey.lead.fprs.index(surest.fpr)])
 
 
 def _on_average(survey: Survey[Any]) -> tuple[str, str]:
@@ -163,8 +159,7 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     if surest is None:
         return [average, who]
     if surest.beats_guessing:
-        targets = len(getattr(survey, "targets", (0,)))
-        return [surest_sentence(surest, kind, "sure", targets=targets), who]
+        return [surest_sentence(surest, kind, "sure"), who]
     how = "average" if surest.shows else "open"
     return [average, f"{surest_sentence(surest, kind, how)} {who}"]
 
@@ -208,16 +203,15 @@ def _quoted(attack: str) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{attack}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def surest_sentence(surest: Surest, kind: str, how: str, *, targets: int = 1) -> str:
+def surest_sentence(surest: Surest, kind: str, how: str) -> str:
     """How many members the surest guesses find, and how many guessing finds.
 
     `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
-    are too few to show it. It is a mean over `targets`.
+    are too few to show it.
     """
     tpr, others = surest.tpr, _others(kind)
     return sentence(
         "survey.surest", **{how: True}, chance=how in ("average", "calm"),
-        several=how == "sure" and targets > 1, targets=targets,
         some=in_people(tpr.value), what=f"training {others}",
         others=others, one=f"training {_one(kind)}", rarely=rarely(surest.fpr, others),
         rate=in_people(surest.fpr).lower().removeprefix("about "),

@@ -116,6 +116,11 @@ def basis(kind: str, fact: str, verdict: str, **values: object) -> tuple[Span, .
     return said_in_one("basis", **{kind: True}, fact=fact, verdict=verdict, **values)
 
 
+def if_claimed(label: str, tone: str, fact: str) -> tuple[str, str]:
+    """A label and its tone; what is calm by a fact that nobody checked names it, and is open."""
+    return (f"{label}, if {fact}", "undecided") if tone == "not-found" and fact else (label, tone)
+
+
 @cache
 def paragraphs_of() -> dict[str, list[list[str]]]:
     """The headings of ``words.md``, and the lines of each paragraph below."""
@@ -283,7 +288,10 @@ class Report:
                    if fact in UNKNOWN and f"file.{name}" in paragraphs_of()]  # fmt: skip
         names = " and ".join(filter(None, [", ".join(unnamed[:-1]), *unnamed[-1:]]))
         file, name = said("file", names=names) if self.decide and names else ("", "")
-        open_to_them = any(_TO_DECIDE.search(words_of(item)) for item in self.decide)
+        # Red says what to do, whatever there is to choose besides.
+        open_to_them = self.tone != "memorized" and any(
+            _TO_DECIDE.search(words_of(item)) for item in self.decide
+        )
         parts: dict[str, list[Text]] = {
             "You decide" if open_to_them else "For you": [*self.decide, file],
             "For the engineers" if self.decide else "": [*self.actions, name],

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from canary.audits.audit_result import Audit
+from canary.records.about import Named
 from canary.reports.document import UNKNOWN, Report, Table, Text
 
 MISSING = {
@@ -53,8 +54,9 @@ class Evidence:
 
     `proof` says what shows that its secrets were planted, and `counted` is what a verification
     found of them. `source` is the file that it was read from, with its SHA-256, in words.
-    `own_name` is what the result calls its model, before another name was given. `secrets` says
-    what kind of secrets a test without an audit is about, if any.
+    `tested` is a result that is no audit. `own_name` is what the result calls its model, before
+    another name was given. `secrets` says what kind of secrets a test without an audit is about, if
+    any.
     """
 
     report: Report
@@ -66,6 +68,7 @@ class Evidence:
     audits: tuple[Audit, ...] = ()
     own_name: str = ""
     secrets: Literal["planted", "found", ""] = "planted"
+    tested: Named | None = None
     proof: Mapping[str, str] = field(default_factory=dict)
     counted: str = ""
 

@@ -23,6 +23,7 @@ from canary.reports.document import (
     Table,
     Text,
     basis,
+    if_claimed,
     mark,
     said,
     said_in_one,
@@ -56,6 +57,10 @@ _LABELS = {
 """Of each outcome, the label and the tone."""
 
 
+NEVER_SAW = "the models for comparison never saw the data"
+"""What every answer of this test rests on, and nobody checks."""
+
+
 def remainder(left: float | None, samples: int, queries: int, outcome: str) -> list[str]:
     """What a test that found no trace would have noticed; nothing of other tests."""
     if left is None or outcome not in ("alike", "forgotten"):
@@ -68,15 +73,15 @@ def remainder(left: float | None, samples: int, queries: int, outcome: str) -> l
 
 def claim_of(outcome: str) -> Text:
     """That nobody checked what the models for comparison saw; nothing of a void test."""
-    fact = "the models for comparison never saw the data"
-    return "" if outcome == "void" else basis("claimed", fact, "this result")
+    return "" if outcome == "void" else basis("claimed", NEVER_SAW, "this result")
 
 
 @report_of.register
 def forgetting_report(result: Forgetting) -> Report:
     """What there is to say about whether a query set was forgotten."""
     kind = result.outcome
-    (label, tone), models, auc = _LABELS[kind], len(result.calibration), result.auc
+    label, tone = if_claimed(*_LABELS[kind], NEVER_SAW)
+    models, auc = len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
     needed = math.ceil(1 / LEVEL - 1 - 1e-9)

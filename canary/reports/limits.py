@@ -9,8 +9,13 @@ from typing import Any
 
 from canary.audits.audit_result import Audit, CanaryResult, combined_p
 from canary.audits.search_ranks import with_search
+from canary.gate.check_result import Attacks
+from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict
+from canary.passages.result import Verbatim
+from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one, sentence
+from canary.reports.forgetting_report import NEVER_SAW
 from canary.reports.recovery import Recovery, counts, easiest
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -36,7 +41,9 @@ def label_of(verdict: Verdict) -> str:
             return "Passed, but nobody has shown that the planted secrets were there"
         if kind == "shown" and (sure := _sure_of(verdict)):
             return f"Passed, but sure only for the secrets that appeared {sure}"
-        return f"Passed: within the limit that was set{', which is weak' if weak else ''}"
+        claim = _claim(verdict)
+        more = ", which is weak" if weak else f", if {claim}" if claim else ""
+        return f"Passed: within the limit that was set{more}"
     if verdict.outcome == "undecided":
         known = {
             "training data": "nothing shows that the model read the secrets",
@@ -96,7 +103,7 @@ def tone_of(verdict: Verdict) -> str:
         unread = kind in ("claimed", "checked", "unknown") or (
             kind == "shown" and _sure_of(verdict)
         )
-        open_to = unread or stricter(verdict) or left_found(verdict)
+        open_to = unread or _claim(verdict) or stricter(verdict) or left_found(verdict)
         return "undecided" if open_to else "not-found"
     return "memorized" if verdict.outcome == "failed" else verdict.outcome
 
@@ -105,6 +112,17 @@ def _sure_of(verdict: Verdict) -> str:
     """Of which secrets alone it is known that the model read them; nothing if it is of all."""
     audit = None if verdict.rests_on else _weakest(verdict)
     return "" if audit is None else only_some_learned(audit)
+
+
+def _claim(verdict: Verdict) -> str:
+    """What a test without an audit rests on, where nobody checked it."""
+    tested = verdict.tested
+    if isinstance(tested, Compared):
+        return NEVER_SAW
+    if isinstance(tested, Attacks) and (tested.dataset is None or tested.dataset.outcome != "seen"):
+        return f"the model was trained on these {'samples' if tested.dataset is None else 'texts'}"
+    texts = isinstance(tested, Verbatim | Sampled) and not any(f.value for f in verdict.findings)
+    return "the model was trained on these texts" if texts else ""
 
 
 def planting_of(verdict: Verdict) -> str:
@@ -125,8 +143,12 @@ def weakest(audits: Sequence[Audit], rests_on: str = "") -> Audit | None:
 
 def basis_of_verdict(verdict: Verdict) -> Text:
     """`basis_of` what passed or did not; what is undecided says so in its sentence."""
-    audit, passed = _weakest(verdict), verdict.outcome == "passed"
-    return basis_of(audit, verdict.rests_on, passed=True) if audit and passed else ""
+    if verdict.outcome != "passed":
+        return ""
+    if claim := _claim(verdict):
+        return basis("claimed", claim, "“passed”")
+    audit = _weakest(verdict)
+    return basis_of(audit, verdict.rests_on, passed=True) if audit else ""
 
 
 def planting(audit: Audit, rests_on: str = "") -> str:

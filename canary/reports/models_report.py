@@ -28,7 +28,16 @@ from canary.reports.attack_wording import (
     survey_report,
 )
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
-from canary.reports.document import Block, Figure, Heading, Report, Table, Tile, said_in_one
+from canary.reports.document import (
+    Block,
+    Figure,
+    Heading,
+    Report,
+    Table,
+    Tile,
+    said_in_one,
+    sentence,
+)
 from canary.reports.wording import about_of, called, folded
 from canary.statistics.numbers import count, percent_of, plural
 from canary.statistics.roc import OperatingPoint
@@ -43,6 +52,8 @@ def models_report(survey: ModelsSurvey) -> Report:
     target = _short(survey, survey.targets[0]) if targets == 1 else plural(targets, "model")
     about = about_of(survey, own=target)
     one = called(about["Model"]) if targets == 1 else target
+    if targets > 1 and about["Model"] != target:
+        about |= {"Model": f"{about['Model']} ({target} together)"}
     of = "" if targets == 1 else f", in the mean of {targets} models"
     answer = not_identified(survey, "models", "picked the training sample in {} of pairs", of)
     if survey.told_apart():
@@ -50,6 +61,8 @@ def models_report(survey: ModelsSurvey) -> Report:
         answer = identified(
             survey, "models", targets=targets, several=targets > 1, alone=alone, others=others
         )
+    if targets > 1:
+        answer = [sentence("models.several", targets=targets), *answer]
     actions = {
         "listed": "the report lists the members and classes most at risk"
         if targets == 1

@@ -135,10 +135,12 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         unsaid=said("survey.unsaid", open=found.outcome in ("void", "undecided"),
                     void=found.outcome == "void", calm=found.outcome == "not identified",
                     targets=max(len(found.targets), 1),
+                    one=kind != "texts" and len(found.targets) < 2,
                     what=what),
     )  # fmt: skip
     made_with = facts | _software(found.versions)
-    return Evidence(made, _named(found.about, name), [trial], made_with, digest)
+    about = _named(found.about, name)
+    return Evidence(made, about, [trial], made_with, digest, tested=found)
 
 
 def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
@@ -244,7 +246,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         "Fingerprint of these answers (SHA-256)": found.target_fingerprint,
     }
     made_with = {**(answers or {}), **_software(found.versions)}
-    return Evidence(made, _named(found.about), [trial], made_with, digest)
+    return Evidence(made, _named(found.about), [trial], made_with, digest, tested=found)
 
 
 def label_of_test(found: Attacks | Compared) -> str:

@@ -99,4 +99,6 @@ def _sampled(found: Sampled) -> Evidence:
     versions = {"versions": found.settings["versions"]} if "versions" in found.settings else {}
     digest = digest_of(found.to_dict())
     made_with = in_words(versions)
-    return Evidence(made, about_of(found), [trial], made_with, digest, secrets=planted)
+    return Evidence(
+        made, about_of(found), [trial], made_with, digest, secrets=planted, tested=found
+    )

@@ -207,6 +207,7 @@ class _Verdict(Part):
         return Verdict(
             self.findings, notes=self.notes, audits=test.audits, rests_on=rests_on,
             left_out=self.left_out, control=self.control, about={"Limit": self.limit},
+            tested=test.tested,
         )  # fmt: skip
 
 
@@ -244,7 +245,7 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
     if test.audits and bits != limit_bits(verdicts[0]):
         yield of_injected(with_search(test.audits[0]), bits)
     yield from judged(verdict)
-    if said_of_it := basis_of_verdict(verdict):
+    if (said_of_it := basis_of_verdict(verdict)) and not test.report.basis:
         yield said_of_it
     claimed = bool(test.report.basis)
     if test.audits:

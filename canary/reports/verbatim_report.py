@@ -25,6 +25,7 @@ from canary.reports.document import (
     Report,
     Table,
     basis,
+    if_claimed,
     mark,
     said,
     sentence,
@@ -61,7 +62,7 @@ def verbatim_report(result: Verbatim) -> Report:
     found, grid = result.greedy_rate(), result.settings
     drawn = result.rate(tries=SHOWN_TRIES, chance=CHANCE)
     near, low, high = _near(result)
-    key = _key(found, drawn, near)
+    key, read = _key(found, drawn, near), "the model was trained on these texts"
     label, tone = {
         **PASSAGES,
         "drawn": ("Passages come out if the model is asked often", "undecided"),
@@ -71,7 +72,7 @@ def verbatim_report(result: Verbatim) -> Report:
     unsure = high - low > _APART * found.texts.windows or bool(low) != bool(high)
     calm = key == "none" and found.texts.upper <= _FEW and not unsure
     if calm:
-        label, tone = "No passage came out", "not-found"
+        label, tone = if_claimed("No passage came out", "not-found", read)
     elif key == "none" and unsure:
         label = "No passage came out word for word, but small changes are not decided"
     texts, controls = found.texts, found.controls
@@ -115,7 +116,7 @@ def verbatim_report(result: Verbatim) -> Report:
         ],
         basis=""
         if key == "memorized" and not files
-        else basis("unchecked", "the model was trained on these texts", "this result"),
+        else basis("unchecked", read, "this result"),
         decide=said(
             "verbatim.decide",
             memorized=key == "memorized" and not files,

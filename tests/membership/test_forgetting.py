@@ -195,6 +195,14 @@ def test_what_cannot_be_compared_is_refused_input(error, change, words):
         compared(**{"target": losses(0.0, 2), "others": OTHERS[:2], **change})
 
 
+def test_that_retrained_models_change_no_answer_is_said():
+    given = {"target": losses(0.0, 2), "others": OTHERS[:2]}
+    alone, beside = compared(**given), compared(**given, retrained=[losses(0.0, 9)])
+    assert (alone.answer, alone.rho, alone.p) == (beside.answer, beside.rho, beside.p)
+    (note,) = {*beside.notes} - {*alone.notes}
+    assert "the retrained models are shown beside the others and change nothing" in note
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from many_models import halves, table_of
 from texts_and_models import random_words
 
 from canary.audits.history import AT_THE_END
+from canary.gate.check_audit import check
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.shadow_survey import survey
@@ -134,7 +136,7 @@ CASES = {
     ),
     "texts, nothing found": (
         of_texts,
-        "No attack succeeded",
+        "No attack succeeded, if the model was trained on these texts",
         "The attack does not recognize training texts better than guessing does. On average, it "
         "picked the training text in 49.5 % of pairs, where guessing has 50 %. If the attacker "
         "may be wrong about only 1 in 10 other texts, they find about 11 in 100 training texts. "
@@ -192,7 +194,7 @@ CASES = {
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
-        "No attack succeeded",
+        "No attack succeeded, if the model was trained on these samples",
         "None of 2 attacks recognizes training samples better than guessing does. On average, the "
         "best of them had",
         "Keep this report with the model, and repeat the test on every model that you release. Do "
@@ -220,13 +222,13 @@ CASES = {
     ),
     "models, nothing found": (
         lambda: of_models(0.0),
-        "No attack succeeded",
+        "No attack succeeded, if the model was trained on these samples",
         "None of 2 attacks recognizes training samples better than guessing does.",
         "Keep this report with the model",
     ),
     "deletion, alike": (
         lambda: of_deletion(losses(0.0, 3)),
-        "No trace was found",
+        "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
         "tested model is, or closer. So it is not unusual. The test would have noticed if "
@@ -435,6 +437,43 @@ def test_a_column_that_repeats_one_value_is_said_above_golden():
     assert (table.columns, table.rows) == (["Name", "Tokens"], [["a", "9"], ["b", "8"]])
     for whole in (Table("t", ("Name", "Class"), rows[:1]), Table("t", ("A", "B"), [("x", "y")])):
         assert [*folded(whole)] == [whole]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_colours_have_one_meaning(case):
+    """Red: do not release. Green: nothing is left to a claim that nobody checked."""
+    made = report_of(CASES[case][0]())
+    if made.tone == "memorized":
+        assert "You decide" not in made.to_do
+    if made.tone == "not-found":
+        assert "not check" not in words_of(made.basis)
+        assert "obody" not in words_of(made.basis)
+
+
+def test_a_page_of_several_models_says_which_it_is_about():
+    made = report_of(of_models(2.0).named(model_name="ward-1"))
+    assert "8 models together" in made.about["Model"]
+    assert made.sentences[0].startswith("All numbers of this page are of 8 models together")
+    varies = "Between the 8 models the number varies from .* one draw"
+    assert re.search(varies, words_of(made.unsaid[0]))
+    assert "one draw" in words_of(report_of(of_classifiers()).unsaid[0])
+
+
+def test_claims_are_in_the_headline_of_a_pass_too():
+    deletion = check(CASES["deletion, alike"][0](), forgotten=True)
+    samples = check(of_classifiers(shuffled=True), max_auc=0.9, trust_members=True)
+    for verdict, claim in (
+        (deletion, "the models for comparison never saw the data"),
+        (samples, "the model was trained on these samples"),
+    ):
+        made = report_of(verdict)
+        assert verdict.outcome == "passed"
+        assert (made.label, made.tone) == (
+            f"Passed: within the limit that was set, if {claim}",
+            "undecided",
+        )
+        assert claim in words_of(made.basis)
+        assert "“passed” means nothing" in words_of(made.basis)
 
 
 @pytest.mark.parametrize("case", CASES)
