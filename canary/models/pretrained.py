@@ -3,7 +3,7 @@
 A hub id, or ``id@revision``, becomes the folder in which the hub's cache keeps one commit. A model
 is a config, and weights in safetensors within the same folder. An index names the files of a model
 in parts. What it names is read by `transformers`, pickles and files elsewhere included, so it is
-looked at before.
+looked at before. Or a model is one GGUF file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.errors import InputError, ModelError
+from canary.models.gguf_files import check_tokens, in_folder, is_gguf, tokenizer_cure
 from canary.models.language_model import LanguageModel
 from canary.records.progress import phase
 from canary.tokens.fast import as_tokenizer
@@ -69,11 +70,16 @@ def pretrained_tokenizer(source: str, tokenizer: Any) -> Tokenizer:
     folder = folder_of(source, weights=False)
     base = folder_of(_base_of(folder), weights=False)
     if tokenizer is None:
+        if is_gguf(source):
+            raise tokenizer_cure(source)
         own = any((Path(folder) / f"tokenizer{end}.json").is_file() for end in ("", "_config"))
         tokenizer = folder if own else base
     if isinstance(tokenizer, str | os.PathLike):
         tokenizer = tokenizer_of(os.fspath(tokenizer))
-    return as_tokenizer(tokenizer)
+    seam = as_tokenizer(tokenizer)
+    if is_gguf(source):
+        check_tokens(source, seam)
+    return seam
 
 
 def folder_of(source: str, *, weights: bool = True) -> str:
@@ -90,6 +96,8 @@ def folder_of(source: str, *, weights: bool = True) -> str:
     if revision and Path(name).exists() and not Path(source).exists():
         problem = f"the revision {revision!r} was given, and {name} is a folder"
         raise InputError(problem, cure="leave it out; only a hub id has revisions")
+    if is_gguf(source):
+        return source
     if Path(source).exists() or source.startswith((".", "/", "~")):
         check_weights(source)
         return source
@@ -152,25 +160,26 @@ def read_module(source: str, dtype: str | None, device: str | None, *, kind: Any
     shown = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()
     try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+        folder, file = in_folder(source)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, **file)
         # Quantised weights cannot be moved afterwards, spread ones must not be.
         spread = place == "auto" or getattr(config, "quantization_config", None) is not None
         both = getattr(config, "is_encoder_decoder", False)
         usual: Any = AutoModelForSeq2SeqLM if both else AutoModelForCausalLM
         module, report = (kind or usual).from_pretrained(
-            source,
+            folder,
             config=config,
             dtype=wanted,
             device_map=("auto" if place == "auto" else {"": place}) if spread else None,
             trust_remote_code=False,
-            use_safetensors=True,
             output_loading_info=True,
+            **file,
         )
     except ImportError as error:
         raise ModelError(
             f"needs a library that is not installed ({first_line(error)})",
-            cure="install it: accelerate to spread a model over devices, the library that "
-            "quantised its weights to read those",
+            cure="install it: accelerate to spread a model over devices, gguf for such a file, the "
+            "library that quantised its weights to read those",
             where=source,
         ) from error
     except Exception as error:  # a config may hold anything, and says so anywhere
@@ -225,7 +234,8 @@ def tokenizer_of(named: str) -> Any:
 
     cause: Exception | None = None
     try:
-        tokenizer = AutoTokenizer.from_pretrained(named, trust_remote_code=False)
+        folder, file = in_folder(named)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, **file)
         # For a folder without a tokenizer, some architectures get an empty one.
         if not set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
             return tokenizer
