@@ -63,8 +63,7 @@ class Compared:
             return read(places[0]), {"labels": self.label, "test_losses": losses}
         if len(places) > 1 and are_surveys(places):
             return places, {"labels": self.label, "test_losses": losses}
-        for place in places:
-            only_audits(place)
+        only_audits(places)
         audits = [Audit.load(place) for place in places]
         models = {str(audit.model.get("name")) for audit in audits}
         names = [str(file) for file in files]

@@ -342,7 +342,14 @@ def _draws_cure(
     space_bits = max(e.space_bits for e in straddling)
     queries = _queries(space_bits, limit)
     if not any(e.miss for e in straddling):
-        return f"a larger budget would rank them further ({queries})"
+        further = f"a larger budget would rank them further ({queries})"
+        # Ranks that may be any: the server did not return the tokens of these canaries.
+        unseen = sum(e.lower_bits <= 0.0 for e in straddling) if served else 0
+        if not unseen:
+            return further
+        cure = f"the server did not return every token of {plural(unseen, 'canary', 'canaries')}, "
+        cure += "which no budget changes; a larger --top-k may return them"
+        return cure + (f". Of the others, {further}" if unseen < len(straddling) else "")
     wanted = [draws_to_tell(e.bits, limit, tail=e.miss) for e in straddling if 0 < e.miss < 1]
     known = [draws for draws in wanted if draws is not None]
     ranks = _ranks(model, space_bits, limit)

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
-from canary.audits import extraction
+from canary.audits import exposure_result, extraction
+from canary.audits.exposure_result import Exposures
 from canary.audits.extraction import Extraction
 from canary.errors import InputError
 from canary.membership import forgetting, models_result, order_result, shadow_survey, text_survey
@@ -110,16 +111,30 @@ def are_surveys(given: Iterable[object]) -> bool:
     )
 
 
-def only_audits(given: object) -> None:
-    """Refuse to compare anything else with audits."""
-    subject = subject_of(given)
-    if subject != "an audit":
+def only_audits(results: Iterable[object]) -> None:
+    """Refuse to compare anything but audits with each other."""
+    given = list(results)
+    subjects = ["exposures" if _exposures(one) else subject_of(one) for one in given]
+    other = [(one, subject) for one, subject in zip(given, subjects, strict=True)
+             if subject != "an audit"]  # fmt: skip
+    for one, subject in other:
+        cure = "read its own report; to compare two such results, compare the intervals of the "
+        cure += "same number in both reports: where they overlap, nothing can be said"
+        if len(set(subjects)) > 1:
+            cure = "for results of several kinds of one model, write one document with --annex "
+            cure += "annex.html (in Python canary.reports.annex.write_annex)"
         raise InputError(
             f"this is {subject}, and only audits, or only membership tests, are compared",
-            cure="read its own report; to compare two such results, compare the intervals of the "
-            "same number in both reports: where they overlap, nothing can be said",
-            where=str(given) if isinstance(given, str | os.PathLike) else "",
+            cure=cure,
+            where=str(one) if isinstance(one, str | os.PathLike) else "",
         )
+
+
+def _exposures(given: object) -> bool:
+    """Whether it is exposures, or a file of them: they are judged as audits, and not compared."""
+    if isinstance(given, str | os.PathLike):
+        return kind_of(given) == exposure_result.KIND
+    return isinstance(given, Exposures)
 
 
 def check_options(subject: Subject, given: Iterable[str]) -> None:

@@ -153,8 +153,8 @@ def shown(
             if test_losses is not None:
                 raise InputError("test losses are for comparing audits", cure="omit them")
             return compare_attacks(result, labels)
-        for one in result:
-            only_audits(one)
+        if len(result) > 1:
+            only_audits(result)
         cure = "give what canary.audit or Audit.load returned"
         several = one_or_more(result, Audit, "a result, or several audits", cure=cure)
         if len(several) > 1:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import files
-from gate_audits import exact
+from gate_audits import exact, extraction
 from histories import make_history
 
 from canary.reports.comparison import measured_losses
@@ -65,6 +65,19 @@ def test_what_cannot_be_compared_is_said(command, audited):
     assert "error: B cannot be compared with A: the number of" in done.err
     assert command("report", *audited, "--out", "c.html").code == 0
     assert "No two of these audits can be compared" in Path("c.html").read_text()
+
+
+def test_results_of_several_kinds_go_into_an_annex(command, audited):
+    extraction({1: "canary-1"}).save("e.json")
+    Path("x.json").write_text(json.dumps({"kind": "canary exposure"}))
+    for other, name in (("e.json", "an extraction"), ("x.json", "exposures")):
+        done = command("report", "a/audit.json", other, "--out", "c.html")
+        assert done.code == 2
+        assert f"{other}: this is {name}, and only audits" in done.err
+        assert "write one document with --annex annex.html" in done.err
+    alike = command("report", "e.json", "e.json", "--out", "c.html")
+    assert "compare the intervals of the same number" in alike.err
+    assert not Path("c.html").exists()
 
 
 @pytest.mark.parametrize(

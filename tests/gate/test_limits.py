@@ -175,6 +175,17 @@ def test_a_cure_can_be_followed_with_the_model_that_was_audited(model, cure):
     assert ("--method rank" in largest.cure) == ("ranks" in cure)
 
 
+@pytest.mark.parametrize("unseen", [8, 5])
+def test_no_budget_is_advised_for_tokens_that_a_server_does_not_return(unseen):
+    exposures = bounded(lower=100, upper=SIZE // 8)[unseen:] + bounded(lower=1, upper=SIZE)[:unseen]
+    model = {"device": "served", "capabilities": ["expand"]}
+    audit = replace(of_groups({16: exposures}), model=model)
+    cure = one(check(audit, max_exposure_bits=10)).cure
+    assert cure.startswith(f"the server did not return every token of {unseen} canaries, which no")
+    assert "a larger --top-k may return them" in cure
+    assert ("Of the others, a larger budget" in cure) == (unseen < 8)
+
+
 def test_the_cheapest_cure_of_a_server_comes_first_and_millions_of_requests_are_no_cure():
     near = [replace(e, bits=10.01) for e in censored(200)]
     model = {"device": "served", "capabilities": ["score", "expand"]}
