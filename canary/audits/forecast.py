@@ -23,6 +23,7 @@ from canary.models.loading import load
 from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.search.pricing import walk_memory
+from canary.statistics.exposures import UNIFORM_DRAWS
 from canary.statistics.numbers import Shown, duration, gigabytes, plural
 
 _STREAM = 0x666F7265
@@ -129,7 +130,21 @@ class Forecast(Shown, Record):
             for name, queries, clock, processor, memory in map(tuple, self.rows())
         ]
         unfit = [f"{m.method}: not possible, {m.reason}" for m in self.parts if m.reason]
-        return "\n".join([about, *told, *unfit, self.part()])
+        return "\n".join([about, *told, *unfit, self.part(), *self.total()])
+
+    def total(self) -> list[str]:
+        """What an audit with its defaults takes in all, in a sentence; none if it cannot be had."""
+        chosen = [m for m in self.methods if m.chosen and not m.reason]
+        if not chosen:
+            return []
+        (auto,), draws = chosen, [m for m in self.methods if m.method == UNIFORM_DRAWS]
+        more = self.extraction.seconds if self.extraction and not self.extraction.reason else 0.0
+        most = "at most" if auto.at_most or more else "about"
+        told = f"In all, canary audit takes {most} {duration(auto.seconds + more)} here"
+        if auto.at_most and draws and not draws[0].reason:
+            told += f", and about {duration(draws[0].seconds)} if little was learned"
+        bounded = "; --seconds and --budget bound the search" if auto.at_most else ""
+        return [f"{told}{bounded}. Loading the model comes before"]
 
     def part(self) -> str:
         """What of the time is the same for all methods, in a sentence."""

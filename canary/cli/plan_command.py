@@ -102,7 +102,8 @@ def _forecast(
     about, *_ = found.summary().splitlines()
     show(f"An audit of {about}:")
     show_table(("method", "queries", "time", "processor time", "peak memory"), found.rows())
-    show(found.part())
+    for line in (found.part(), *found.total()):
+        show(line)
     for part in found.parts:
         if part.reason:
             show(f"{part.method} is not possible: {part.reason}")

@@ -234,8 +234,17 @@ class ExposureCallback(_Attached):
                         raise
                     break
         self._monitor.start(given["model"])
+        self._monitor.say_time(self._left(state))
         if self._preflight:
             self._inspect(tokenizer, args, given)
+
+    def _left(self, state: Any) -> int:
+        """How many measurements are asked for after this step."""
+        every, done, last = self._options.get("every", 10), state.global_step, state.max_steps
+        if every == "epoch":
+            return max(math.ceil(float(state.num_train_epochs) - (state.epoch or 0.0)), 0)
+        steps = {*range(0, last + 1, every), *self._options.get("steps", ()), last}
+        return sum(done < step <= last for step in steps)
 
     def _inspect(self, tokenizer: Any, args: Any, given: Mapping[str, Any]) -> None:
         """Raise an error in all processes if the training would not learn the canaries."""
@@ -288,6 +297,8 @@ class ExposureCallback(_Attached):
         moment = self._monitor.step(given["model"], step=step, epoch=state.epoch, last=last)
         if moment is not None and moment.reason is not None:
             _log.warning("exposure was not measured at step %d: %s", moment.step, moment.reason)
+        if moment is not None and len(self.history.moments) == 1:
+            self._monitor.say_time(self._left(state))
         if self._monitor.exceeded:
             control.should_training_stop = True
 

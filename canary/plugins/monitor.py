@@ -204,6 +204,11 @@ class ExposureMonitor:
                 self._taker.prepare(module)
         self._listen(model)
 
+    def say_time(self, asked: int) -> None:
+        """Log what this number of measurements will take; a warning if more than a minute."""
+        if first_process():
+            self._time.say(asked)
+
     def see(self, batch: Any, *, training: bool = True) -> None:
         """Read a batch, and no forwards any more: those of a compiled model are not heard.
 

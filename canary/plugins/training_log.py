@@ -21,10 +21,11 @@ from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, OutputError, RecordError
 from canary.records.validation import brief, real_number, some, whole_number
 from canary.statistics.exposures import Exposure, exposure_by_draws
-from canary.statistics.numbers import plural
+from canary.statistics.numbers import duration, plural
 
 _log = logging.getLogger("canary.plugins.monitor")
 
+_LONG = 60.0  # seconds of measuring from which on it is warned of
 _REMEMBERED = 3  # measurements, of which the longest is expected next
 _SAME_SETTINGS = ("draws", "seed", "start_token", "context")
 
@@ -100,6 +101,20 @@ class TimeShare:
     def cost(self) -> float | None:
         """Seconds that the next measurement is expected to take; None if nothing is known."""
         return max(self._costs, default=None)
+
+    def say(self, asked: int) -> None:
+        """Log what this number of measurements takes; a warning if it is more than a minute."""
+        if not self._costs or asked < 1:
+            return
+        each, total = duration(self._costs[-1]), asked * self._costs[-1]
+        told = f"a measurement takes about {each}, and {plural(asked, 'more is', 'more are')}"
+        told += f" asked for, which take {duration(total)} in all"
+        if self.share is not None:
+            told += f"; share={self.share:g} of the training's time limits that"
+        elif total > _LONG:
+            told += "; share=0.05 limits that to 5 % of the training's time"
+        level = logging.WARNING if total > _LONG and self.share is None else logging.INFO
+        _log.log(level, "canary: %s", told)
 
     @property
     def allows(self) -> bool:

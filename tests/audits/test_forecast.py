@@ -18,6 +18,7 @@ from canary.errors import InputError
 from canary.models.loading import load
 from canary.records.progress import Bars, remark
 from canary.search.rank_counter import nodes_by_level
+from canary.statistics.numbers import duration
 
 FORMAT = "12 {digit:5}"
 OPTIONS = AuditOptions(draws=700, budget=20_000, start_token=None)
@@ -59,6 +60,14 @@ def test_a_search_has_a_bound_and_auto_is_marked(said):
     assert rank.queries >= OPTIONS.budget
     assert [found.method for found in said.methods if found.chosen] == ["enumeration"]
     assert "enumeration (auto): " in said.summary()
+    (auto,) = (method for method in said.methods if method.chosen)
+    (total,) = said.total()
+    assert total.startswith(f"In all, canary audit takes about {duration(auto.seconds)} here")
+    assert said.summary().endswith(total)
+    searched = replace(auto, at_most=True)
+    slow = replace(said, methods=(*(m for m in said.methods if m is not auto), searched))
+    assert "takes at most" in slow.total()[0]
+    assert "if little was learned; --seconds and --budget bound the search" in slow.total()[0]
     assert len(said.rows()) == sum(not found.reason for found in said.methods)
 
 
@@ -68,7 +77,7 @@ def test_an_extraction_has_a_bound_for_each_format(model, canaries):
     assert (part.queries, part.at_most, part.reason) == (300, True, "")
     assert 0 < part.seconds < next(m for m in found.methods if m.method == "rank").seconds
     assert found.rows()[-1][:2] == ("extraction", "up to 300")
-    assert found.summary().endswith("checking that the model reads English")
+    assert "checking that the model reads English" in found.summary()
     assert found.from_dict(found.to_dict()) == found
     search = extract(model, FORMAT, budget=300, top=50, start_token=None)
     assert search.queries <= part.queries

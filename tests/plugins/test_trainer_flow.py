@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from watched import attached, build_trainer, causal, rows, small_set
 from canary.errors import ModelError, RecordError
 from canary.plugins.callback import ExposureCallback
 from canary.plugins.checkpoints import exposure_over
+from canary.plugins.training_log import TimeShare
 
 HERE = Path(__file__).parent
 
@@ -46,6 +48,35 @@ def test_exposure_goes_through_the_loggers_and_every_loss_is_logged(tmp_path):
     assert [x.step for x in callback.history.losses] == [1, 2, 3, 4, 5]
     logged = [e["loss"] for e in trainer.state.log_history if "loss" in e]
     assert [x.value for x in callback.history.losses] == pytest.approx(logged)
+
+
+def test_what_all_measurements_take_is_said_before_and_after_the_first(tmp_path, caplog):
+    caplog.set_level("INFO", logger="canary.plugins.monitor")
+    attached(build_trainer(tmp_path, steps=5))._trainer.train()
+    said = [line for line in caplog.messages if "a measurement takes about" in line]
+    assert [re.search("and (.*), which", line)[1] for line in said] == [
+        "3 more are asked for",
+        "2 more are asked for",
+    ]
+    assert not any(r.levelname == "WARNING" for r in caplog.records if r.message in said)
+
+
+@pytest.mark.parametrize(
+    ("share", "level", "told"),
+    [
+        (None, "WARNING", "which take 5 min in all; share=0.05 limits that"),
+        (0.1, "INFO", "which take 5 min in all; share=0.1 of the training's time limits that"),
+    ],
+)
+def test_long_measuring_is_warned_of_unless_a_share_limits_it(share, level, told, caplog):
+    caplog.set_level("INFO", logger="canary.plugins.monitor")
+    watch = TimeShare(share)
+    watch.say(10)  # nothing is known yet
+    watch.expect(30.0)
+    watch.say(10)
+    (record,) = caplog.records
+    assert record.levelname == level
+    assert told in record.message
 
 
 def test_the_end_of_every_epoch(tmp_path):
