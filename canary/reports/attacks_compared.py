@@ -84,6 +84,13 @@ class AttacksCompared(Shown):
         sure = all(gap.lower > 0.0 for gap in others)
         return sure and bool(self.rates()) and not (self.doubted or self.against)
 
+    def apart(self, at: int, than: int) -> bool:
+        """Whether one of these two models surely leaks more, on average."""
+        return any(
+            _gap(self.reached[one], self.reached[other]).lower > 0.0
+            for one, other in ((at, than), (than, at))
+        )
+
     def summary(self) -> str:
         """Which model leaks least, and what the best attack reaches on each."""
         made = report_of(self)
@@ -203,8 +210,14 @@ def compared_report(found: AttacksCompared) -> Report:
     number, best = len(found.tests), found.reached[found.least]
     others = [at for at in range(number) if at != found.least]
     label, tone = f"{least} leaks {'less' if number == 2 else 'least'}", ""
+    worse = [at for at in others if found.more(at).lower > 0.0]
+    among = [at for at in worse if not all(found.apart(at, one) for one in worse if one != at)]
     if not found.decided:
         label, tone = "Cannot be ranked: the difference may be chance", "undecided"
+        if worse:
+            rest = [at for at in range(number) if at not in worse]
+            label = f"{_called(found, worse)} leak{'s' * (len(worse) == 1)} more; "
+            label += f"{_called(found, rest)} cannot be ranked: the difference may be chance"
     if not found.rates():
         label = "Cannot be ranked: the tests share no false positive rate"
     elif found.against:
@@ -215,6 +228,7 @@ def compared_report(found: AttacksCompared) -> Report:
         "doubted": " and ".join(doubted), "sound": not doubted, "least": least,
         "best": percent_of(best.value), "decided": found.decided and not doubted,
         "unclear": bool(found.rates()) and not (found.decided or doubted or found.against),
+        "among": _called(found, among) if found.decided and among else "",
         "apart_rates": not (doubted or found.rates()),
         "against": not doubted and found.against,
         "surest": " and ".join(percent_of(fpr, digits=None) for fpr in found.against),
@@ -239,6 +253,11 @@ def compared_report(found: AttacksCompared) -> Report:
         unsaid=said("attacks_compared.unsaid", **values),
         notes=said("attacks_compared.notes", **values),
     )
+
+
+def _called(found: AttacksCompared, models: Sequence[int]) -> str:
+    *first, last = (found.labels[at] for at in models)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _points(gap: Estimate) -> str:

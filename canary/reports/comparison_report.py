@@ -13,13 +13,10 @@ from canary.models.english import reads_no_english
 from canary.reports.audit_report import notes
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.comparison import (
-    Apart,
     Comparison,
     Strategy,
     View,
-    mean_bits,
     names_of,
-    ranked,
 )
 from canary.reports.comparison_figures import MOST_PANELS, exposures_figure, utility_figure
 from canary.reports.document import (
@@ -40,6 +37,7 @@ from canary.reports.document import (
 from canary.reports.limit_choice import limit_choice
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import SERIES
+from canary.reports.ranking import Apart, mean_bits, ranked
 from canary.reports.sentences import Verdict, answer, guesses_of
 from canary.reports.wording import about_of, facts_blocks, in_words, percent
 from canary.statistics.numbers import bits, clean, count, plural, probability
@@ -138,6 +136,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         "alike": not (ranking.open_ends or ranking.too_few),
         "few": len(ranking.least) > 1 and (ranking.too_few or not ranking.open_ends),
         "canaries": plural(len(one.injected), "planted secret"),
+        "among": _names(ranking.open_among_more) if ranking.open_among_more else "",
     }
     memorized = [one for one in group if _judged(one, group) == "memorized"]
     everyone = len(memorized) == len(group)
@@ -154,7 +153,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         tone, kind = "", "least"
     elif worse:
         values |= {"worse": _names(worse), "left": _names(ranking.least)}
-        label, kind = f"Not {names_of(worse)}", "some"
+        label, kind = _more_label(worse, ranking.least), "some"
     if len(known) == len(group):
         lowest, chosen = (min(some, key=_loss) for some in (group, ranking.least))
         near = _loss(chosen) <= (1 + NEAR) * _loss(lowest)
@@ -173,7 +172,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     if everyone:
         words = f"{sentence('comparison.memorized', **values, all=True)} {words}"
         who, degree = ("Both", "less") if len(group) == 2 else ("All", "least")
-        first = "" if kind in ("none", "some") else f"; {best.name} memorizes {degree}"
+        first = {"none": "", "some": f"; {label}"}.get(kind, f"; {best.name} memorizes {degree}")
         label = f"{who} memorize planted secrets{first}"
         tone = "memorized"
     elif len(ranking.least) == 1 and best in memorized:
@@ -183,6 +182,12 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     values |= limit_choice([(one.name, one.audit) for one in group])
     decide, actions = (said(f"comparison.{part}", **values) for part in ("decide", "actions"))
     return _Answer(label, tone, words, decide, actions)
+
+
+def _more_label(worse: Sequence[Strategy], least: Sequence[Strategy]) -> str:
+    memorize = "memorizes" if len(worse) == 1 else "memorize"
+    more, rest = (names_of(sorted(some, key=lambda one: one.place)) for some in (worse, least))
+    return f"{more} {memorize} more; {rest} cannot be ranked"
 
 
 def _judged(one: Strategy, group: Sequence[Strategy]) -> Verdict:

@@ -60,6 +60,19 @@ def test_equal_models_are_hardly_ever_ranked_coverage():
     assert ranked <= 5  # of 30 at one in twenty, more has a chance of 0.003
 
 
+def test_of_three_models_only_what_intervals_separate_is_ranked(found):
+    third = leaking(0.5, 11)
+    made = report_of(compare_attacks([*found.values(), third], ["plain", "reg", "other"]))
+    assert made.tone == "undecided"
+    assert made.label == (
+        "plain leaks more; reg and other cannot be ranked: the difference may be chance"
+    )
+    third = leaking(2, 12)
+    made = report_of(compare_attacks([*found.values(), third], ["plain", "reg", "other"]))
+    assert (made.label, made.tone) == ("reg leaks least", "")
+    assert "plain and other cannot be ranked among each other." in made.sentences[0]
+
+
 def test_nothing_is_ranked_where_the_surest_guesses_contradict_the_average():
     """Of one model 8 % of the members are known by heart, of the other all a little."""
     found = []

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
-from canary.reports.comparison import Point, View, compare, front, measured_losses, ranked
+from canary.reports.builders import report_of
+from canary.reports.comparison import Point, View, compare, front, measured_losses
 from canary.reports.pages import plot, report
+from canary.reports.ranking import ranked
 
 
 def point(loss, bits, *, bound=False):
@@ -331,6 +333,27 @@ def test_how_sure_a_ranking_is_oracle():
     said = re.search(r"confidence, the factor is between ([\d.,]+) and ([\d.]+)\. ", text)
     shown = [float(number.replace(",", "")) for number in said.groups()]
     assert shown == pytest.approx([low, high], rel=0.06)
+
+
+def test_of_three_models_only_what_is_shown_is_ranked():
+    """More canaries than chance explains are needed for each pair that is ranked."""
+    rng = np.random.default_rng(0)
+
+    def made(*means):
+        audits = [
+            exact({4: abs(rng.normal(mean, 1, 12)).tolist()}, fingerprint=name * 64)
+            for name, mean in zip("abc", means, strict=True)
+        ]
+        return report_of(compare(audits))
+
+    ranked_so = "B memorizes more; A and C cannot be ranked"
+    assert made(3, 9, 3).label == f"All memorize planted secrets; {ranked_so}"
+    assert made(0.8, 9, 0.8).label == ranked_so
+    least = made(3, 9, 9)
+    assert least.label == "All memorize planted secrets; A memorizes least"
+    told = str(least.sentences)
+    assert re.search(r"B \(.*\) and C \(.*\) cannot be ranked among each other\.", told)
+    assert "among each other" not in str(made(3, 6, 9).sentences)
 
 
 def test_every_pair_of_models_has_a_row():

@@ -353,7 +353,7 @@ CASES = {
     ),
     "comparison, one worse": (
         lambda: of_models_beside(MIXED, LOW, HIGH),
-        "Not C",
+        "C memorizes more; A and B cannot be ranked",
         "More is memorized by C (z) than by B (y): an attacker needs fewer guesses for each "
         "secret. B (y) and A (x) cannot be ranked",
         "To rank them, plant more secrets in the next training",
