@@ -79,6 +79,8 @@ def comparison_figure(comparison: Comparison, options: PlotOptions) -> Figure:
         if len(label) > _LABEL_CHARACTERS:
             label = f"{label[: _LABEL_CHARACTERS - 1]}…"
         key.append((_colour(one), label if label == one.name else f"{one.name}: {label}"))
+    if not utility:  # a figure for print has no caption
+        key.append((MUTED, "thin lines: smallest to largest exposure"))
     return replace(figure, panels=[replace(figure.panels[0], legend="above", key=key)])
 
 

@@ -37,7 +37,7 @@ from canary.reports.document import (
 from canary.reports.limit_choice import limit_choice
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import SERIES
-from canary.reports.ranking import Apart, mean_bits, ranked
+from canary.reports.ranked_models import Apart, mean_bits, ranked
 from canary.reports.sentences import Verdict, answer, guesses_of
 from canary.reports.wording import about_of, facts_blocks, in_words, percent
 from canary.statistics.numbers import bits, clean, count, plural, probability

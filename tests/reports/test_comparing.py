@@ -22,7 +22,7 @@ from canary.errors import InputError
 from canary.reports.builders import report_of
 from canary.reports.comparison import Point, View, compare, front, measured_losses
 from canary.reports.pages import plot, report
-from canary.reports.ranking import ranked
+from canary.reports.ranked_models import ranked
 
 
 def point(loss, bits, *, bound=False):
