@@ -20,6 +20,7 @@ from canary.errors import InputError, ModelError, OutOfMemory, RequestsSpentErro
 from canary.formats.format import Format
 from canary.models.examining import notes_on_reading
 from canary.models.loading import load
+from canary.records import clocks
 from canary.records.about import About
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
@@ -247,7 +248,9 @@ def _search(
 ) -> Extraction:
     """`extract` after a start token that was chosen; `own` are ids of canaries, by fill."""
     began = time.perf_counter()
-    deadline = math.inf if search.seconds is None else time.monotonic() + search.seconds
+    deadline = (
+        math.inf if search.seconds is None else clocks.seconds(time.monotonic) + search.seconds
+    )
     format, model, budget = question.format, question.model, search.budget
     tree = question.searched_tree
     tokens = longest(tree)

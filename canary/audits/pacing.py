@@ -15,6 +15,7 @@ import numpy as np
 from canary.audits.method import Cost, Method
 from canary.audits.question import Question
 from canary.errors import CanaryError
+from canary.records.clocks import seconds
 from canary.records.progress import phase, remark
 from canary.records.shards import Run
 from canary.scoring.batcher import Batcher
@@ -187,7 +188,7 @@ def _pace(steps: Iterator[int], limit: float, soon: float) -> Pace:
 
 def clocks() -> tuple[float, float]:
     """Seconds on the clock, and of the processors."""
-    return time.perf_counter(), time.process_time()
+    return seconds(), seconds(time.process_time)
 
 
 def since(began: tuple[float, float], queries: int) -> Pace:

@@ -131,6 +131,9 @@ def wrap_pretrained(
     module: Any, tokenizer: Tokenizer, *, name: str, source_text: str | None
 ) -> LanguageModel:
     """A `transformers` module behind the seam, a decoder or an encoder with one."""
+    from canary.models.tensor_parallel import decide_alike
+
+    decide_alike(module)
     if getattr(module.config, "is_encoder_decoder", False):
         from canary.models.seq2seq import Seq2SeqModel
 

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from canary.errors import InputError, ModelError, OutOfMemory
+from canary.records.clocks import alike
 from canary.records.validation import one_of
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -164,7 +165,7 @@ def free_bytes(*devices: torch.device) -> int:
 
     What torch keeps of memory that it no longer uses is free to it.
     """
-    return int(0.9 * min(map(_free, devices)))
+    return int(alike(0.9 * min(map(_free, devices))))
 
 
 def _free(device: torch.device) -> int:
@@ -258,6 +259,8 @@ def _plain_parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     elif not isinstance(value, torch.Tensor):
         if isinstance(value, _PLAIN):
             yield name, value
+    elif hasattr(value, "full_tensor"):  # parted over processes
+        yield name, value.full_tensor()
     elif hasattr(value, "__tensor_flatten__"):  # a subclass that wraps others
         for part in value.__tensor_flatten__()[0]:
             yield from _plain_parts(f"{name}.{part}", getattr(value, part))

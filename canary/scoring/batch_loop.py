@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import OutOfMemory
+from canary.records.clocks import seconds
 
 T = TypeVar("T")
 
@@ -171,7 +172,7 @@ class BatchLoop:
             heaviest = 1 if weights is None or self._fixed else max(int(weights[done]), 1)
             parts = [slice(done, count)] if whole else self._parts(done, count, weights)
             most = max(part.stop - part.start for part in parts)
-            began, answers = self._clock(), None
+            began, answers = seconds(self._clock), None
             try:
                 answers = ask(parts)
             except OutOfMemory:
@@ -182,7 +183,7 @@ class BatchLoop:
                 whole = False
                 continue
             if all(part.stop - part.start == self._room(part.start, weights) for part in parts):
-                self._tuner.observe(self._tuner.size, self._clock() - began, kind=kind)
+                self._tuner.observe(self._tuner.size, seconds(self._clock) - began, kind=kind)
             yield from zip(parts, answers, strict=True)
             done = parts[-1].stop
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from canary.models.language_model import Walker
+from canary.records import clocks
 from canary.scoring.batcher import Batcher
 from canary.search.step import expand_all, joined, root_frontier, worst_queries
 from canary.tokens.arrays import TokenTree
@@ -59,7 +60,7 @@ def complete(
     leaves, leaf_costs, queries = np.zeros(0, np.int64), np.zeros(0), 0
     while len(frontier):
         most = int(worst_queries(walker, tree, frontier).sum())
-        if queries + most > budget or time.monotonic() >= deadline:
+        if queries + most > budget or clocks.seconds(time.monotonic) >= deadline:
             walker.release(held)
             return None
         # The beam: costs, leaves by their numbers or -1, and open nodes in the same order. Where

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import RequestsSpentError
+from canary.records import clocks
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
@@ -107,9 +108,9 @@ def rank_all(
         done, queries = shard.state["stop"], queries + shard.state["queries"]
     while done < size:
         stop = min(max((done + pace.items) // each, done // each + 1) * each, size)
-        part, began = census.part(), time.perf_counter()
+        part, began = census.part(), clocks.seconds()
         spent = counted(part, done, stop)
-        seconds = time.perf_counter() - began
+        seconds = clocks.seconds() - began
         piece = part.to_dict()
         state = {
             "start": done,

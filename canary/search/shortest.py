@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from canary.errors import RequestsSpentError
 from canary.models.language_model import Walker
+from canary.records import clocks
 from canary.scoring.batcher import Batcher
 from canary.search.buckets import OpenNodes
 from canary.search.step import at_once, expand, root_frontier, worst_queries
@@ -109,12 +110,12 @@ def shortest_leaves(
     equal costs any may be returned.
     """
     walk = _Walk(tree, walker, batcher, top=top, most_open=most_open)
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline = None if seconds is None else clocks.seconds(time.monotonic) + seconds
     first = None  # batches until the first leaf
     stopped: Stopped = "proof"
     try:
         while len(walk.open):
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and clocks.seconds(time.monotonic) >= deadline:
                 stopped = "seconds"
                 break
             if stop == "paper" and first is not None and walk.batches >= 2 * first:

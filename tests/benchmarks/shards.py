@@ -57,8 +57,8 @@ def write(folder: Path, size: int, shards: int) -> int:
         with (folder / f"part-{shard:05}.jsonl").open("w") as file:
             written = 0
             while written < size // shards:
-                # A record in a hundred says what one of the shard before says.
-                told = max(number - 20_000, 0) if number % REPEATED == 0 else number
+                # A record in a hundred says what an earlier one says.
+                told = number - 50 if number % REPEATED == 0 and number else number
                 text = f"Entry {told}. {bodies[told % BODIES]}"
                 written += file.write(f'{{"id": {number}, "text": "{text}"}}\n')
                 number += 1

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from two_processes import in_two_processes
 from watched import attached, build_trainer, causal, rows, small_set
 
 from canary.errors import ModelError, RecordError
@@ -154,21 +152,6 @@ def test_it_stops_a_training_that_memorizes_and_no_other(tmp_path):
     assert stopped.stopped_at == stopped.moments[-1].step < 60
     assert found["without"].history.stopped_at is None
     assert found["without"].history.moments[-1].step == 20
-
-
-def in_two_processes(script, folder):
-    """What each of the two returned."""
-    support = str(HERE.parent / "support")
-    paths = [str(HERE.parent.parent), support, os.environ.get("PYTHONPATH", "")]
-    done = subprocess.run(
-        [sys.executable, f"{support}/{script}", str(folder)],
-        timeout=200,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
 @pytest.mark.slow

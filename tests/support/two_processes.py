@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+
+HERE = Path(__file__).parent
+
+
+def in_two_processes(script: str, folder: Path) -> list[Any]:
+    """What each of the two returned, of a script beside this one that calls `two`."""
+    paths = [str(HERE.parent.parent), str(HERE), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, str(HERE / script), str(folder)],
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
 def two(train: Callable[[Path], object], folder: Path) -> int:
