@@ -247,10 +247,7 @@ def _search(
     question: Question, start: StartChoice, own: Mapping[str, str], search: SearchOptions
 ) -> Extraction:
     """`extract` after a start token that was chosen; `own` are ids of canaries, by fill."""
-    began = time.perf_counter()
-    deadline = (
-        math.inf if search.seconds is None else clocks.seconds(time.monotonic) + search.seconds
-    )
+    began, deadline = time.perf_counter(), clocks.deadline(search.seconds)
     format, model, budget = question.format, question.model, search.budget
     tree = question.searched_tree
     tokens = longest(tree)

@@ -11,6 +11,8 @@ import torch
 
 from canary.records.clocks import agree
 
+_ALIKE: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+
 
 def is_parted(module: torch.nn.Module) -> bool:
     """Whether other processes hold a part of its parameters, and must run whenever it runs."""
@@ -24,7 +26,7 @@ def is_parted(module: torch.nn.Module) -> bool:
 
 def decide_alike(module: torch.nn.Module) -> None:
     """As long as a parted module exists, all processes take the first one's clock and memory."""
-    if not is_parted(module) or getattr(module, "_canary_alike", False):
+    if module in _ALIKE or not is_parted(module):
         return
     device = next(module.parameters()).device
 
@@ -33,5 +35,5 @@ def decide_alike(module: torch.nn.Module) -> None:
         torch.distributed.broadcast(told, 0)
         return float(told.item())
 
-    module._canary_alike = True
+    _ALIKE.add(module)
     weakref.finalize(module, agree(of_first))

@@ -6,6 +6,7 @@ layer, all must decide the same, or they wait for each other for ever.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -21,6 +22,16 @@ def alike(value: float) -> float:
 def seconds(clock: Callable[[], float] = time.perf_counter) -> float:
     """What a clock shows, alike in all processes."""
     return alike(clock())
+
+
+def deadline(limit: float | None) -> float:
+    """When that number of seconds will be over; never if there is no limit."""
+    return math.inf if limit is None else seconds(time.monotonic) + limit
+
+
+def is_over(when: float) -> bool:
+    """Whether a `deadline` has passed."""
+    return when < math.inf and seconds(time.monotonic) >= when
 
 
 def agree(how: Callable[[float], float]) -> Callable[[], None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +59,7 @@ def complete(
     leaves, leaf_costs, queries = np.zeros(0, np.int64), np.zeros(0), 0
     while len(frontier):
         most = int(worst_queries(walker, tree, frontier).sum())
-        if queries + most > budget or clocks.seconds(time.monotonic) >= deadline:
+        if queries + most > budget or clocks.is_over(deadline):
             walker.release(held)
             return None
         # The beam: costs, leaves by their numbers or -1, and open nodes in the same order. Where

@@ -6,7 +6,6 @@ proven: nothing below an open node can be cheaper.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Literal
 
@@ -110,12 +109,12 @@ def shortest_leaves(
     equal costs any may be returned.
     """
     walk = _Walk(tree, walker, batcher, top=top, most_open=most_open)
-    deadline = None if seconds is None else clocks.seconds(time.monotonic) + seconds
+    deadline = clocks.deadline(seconds)
     first = None  # batches until the first leaf
     stopped: Stopped = "proof"
     try:
         while len(walk.open):
-            if deadline is not None and clocks.seconds(time.monotonic) >= deadline:
+            if clocks.is_over(deadline):
                 stopped = "seconds"
                 break
             if stop == "paper" and first is not None and walk.batches >= 2 * first:
