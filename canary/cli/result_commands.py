@@ -113,8 +113,11 @@ def report(
     """
     from canary.records.files import PAGES
     from canary.reports.annex import ENDINGS, check_ending, write_annex
+    from canary.reports.builders import report_of
     from canary.reports.model_card import check_card, write_model_card
     from canary.reports.pages import report as write_report
+    from canary.reports.pages import shown
+    from canary.reports.tested_results import read_evidence
 
     written: dict[str, Path] = {
         name: file
@@ -141,8 +144,13 @@ def report(
         check_card(model_card, replace=force)
     if out is not None:
         results, called = compared.results(audit_files)
-        show(f"The report is {write_report(results, out, **called, **vars(names), force=True)}")
+        page = write_report(results, out, **called, **vars(names), force=True)
+        show(f"{report_of(shown(results, **called)).label}.")
+        show(f"The report is {page}")
     tests = [*map(audit_in, audit_files)]
+    if out is None:
+        for test in read_evidence(tests):
+            show(f"{test.report.label}.")
     if model_card is not None:
         card = write_model_card(tests, model_card, **vars(names), replace=force)
         show(f"The section on memorization tests is in {card}")

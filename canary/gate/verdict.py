@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from canary.audits.audit_result import Audit, CanaryResult
-from canary.records.about import Named
+from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.versioned_json import digest_of
 from canary.statistics.numbers import Shown, clean, picked, plural
@@ -152,6 +152,8 @@ class Verdict(Shown):
         Numbers of copies that no limit was asked for.
     control : int
         That of the positive control among them, 0 without one.
+    date : str
+        When the limits were given, ``YYYY-MM-DD``, or empty; for reports.
     """
 
     findings: tuple[Finding, ...]
@@ -166,6 +168,7 @@ class Verdict(Shown):
     doubt: str = field(default="", compare=False)
     left_out: tuple[int, ...] = field(default=(), compare=False)
     control: int = field(default=0, compare=False)
+    date: str = field(default_factory=lambda: About.today().date, compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
@@ -274,6 +277,7 @@ class Verdict(Shown):
             "left_out": list(self.left_out),
             "control": self.control,
             "rests_on": self.rests_on,
+            "date": self.date,
             **limit,
         }
 

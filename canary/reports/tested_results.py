@@ -26,7 +26,7 @@ from canary.gate.check_result import Part, read_part
 from canary.gate.preconditions import lost_in
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
-from canary.gate.verdict import OF_ITSELF, SCHEMA, Finding, Verdict, severity
+from canary.gate.verdict import OF_ITSELF, SCHEMA, Finding, Policy, Verdict, severity
 from canary.passages.sampled import Sampled
 from canary.records.about import Named
 from canary.records.versioned_json import kind_of, load_document
@@ -200,6 +200,8 @@ class _Verdict(Part):
     notes: tuple[str, ...] = ()
     rests_on: str = ""
     limit: str = ""
+    date: str = ""
+    undecided: Policy = "fail"
 
     def on(self, test: Evidence) -> Verdict:
         """The verdict of which this was written, on one of its results."""
@@ -207,7 +209,7 @@ class _Verdict(Part):
         return Verdict(
             self.findings, notes=self.notes, audits=test.audits, rests_on=rests_on,
             left_out=self.left_out, control=self.control, about={"Limit": self.limit},
-            tested=test.tested,
+            tested=test.tested, date=self.date, undecided=self.undecided,
         )  # fmt: skip
 
 
@@ -267,7 +269,7 @@ def _limits(verdicts: Sequence[Verdict]) -> str:
         )
         limit = limit_words(verdict) or verdict.about["Limit"] or "; ".join(words)
         limits.append(
-            f"{limit or 'not recorded'}; set by the person who ran the check. "
+            f"{limit or 'not recorded'}; {sentence('limit.set', date=verdict.date)}. "
             f"Outcome: {_came_out(verdict)}"
         )
     if len(limits) == 1:

@@ -27,6 +27,7 @@ from canary.reports.document import (
     Table,
     Text,
     said,
+    sentence,
     words_of,
 )
 from canary.reports.limits import (
@@ -106,13 +107,12 @@ def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits, bits_allowed = verdict.audits, limit_bits(verdict)
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
-    about = dict(verdict.about)
+    about, given = dict(verdict.about), sentence("limit.set", date=verdict.date)
     if audits:
-        about = about_of(*audits) | {
-            "Limit": f"{limit_words(verdict, bits=False)}; set by the person who ran the check"
-        }
+        about = about_of(*audits) | {"Limit": f"{limit_words(verdict, bits=False)}; {given}"}
     elif verdict.tested is not None:
-        about = about_of(verdict.tested) | about
+        limit = f"{about.get('Limit', 'not recorded')}; {given}"
+        about = about_of(verdict.tested) | about | {"Limit": limit}
     blocks: list[Block] = []
     actions: list[Text] = []
     for number, audit in enumerate(audits, 1):

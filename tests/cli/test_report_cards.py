@@ -31,6 +31,14 @@ def test_an_annex_and_a_card_with_the_limit_of_a_check(command, audited):
     done = command(*words, *names, "--json")
     assert done.code == 0, done.err
     assert json.loads(done.out)["annex"] == "annex.md"
+    # The headline comes first, whatever was written.
+    assert "The model memorized planted secrets (limit not passed: easier to find" in done.err
+    page = command("report", audited, "--out", "page.html")
+    assert page.out.startswith("The model memorized planted secrets.\nThe report is page.html")
+    exact(GROUPS, fingerprint="b" * 64).save(Path("b.json"))
+    two = command("report", audited, "b.json", "--out", "two.html")
+    assert two.out.partition("\n")[0].endswith(".")
+    assert two.out.partition("\n")[2].startswith("The report is two.html")
     for name in ("annex.md", "README.md"):
         text = Path(name).read_text()
         assert "exposure of at most 9 bits" in text

@@ -174,10 +174,17 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
         dump_document(place, "canary verdict", 1, verdict.to_dict())
     text = write_annex([*places, *files], tmp_path / "a.md").read_text()
     assert "exposure of at most 9 bits" in text
-    assert "AUC of at most 51 %; set by the person who ran the check. Outcome: not" in text
+    given = f"given as an option of the check on {date.today().isoformat()}; it is not recorded who"
+    assert f"AUC of at most 51 %; {given} set it. Outcome: not" in text
     assert "(limit not passed: easier to find than the limit allows)" in text
     for finding in (one for one in verdicts[0].findings if one.outcome != "passed"):
         assert finding.sentence[-20:].split("(")[0] in text
+    # An earlier version did not write when it was given.
+    old = {k: v for k, v in verdicts[1].to_dict().items() if k not in ("date", "undecided")}
+    dump_document(places[1], "canary verdict", 1, old)
+    text = write_annex([places[1], files[1]], tmp_path / "a.md").read_text()
+    assert "AUC of at most 51 %; it is not recorded who set it, and when" in text
+    dump_document(places[1], "canary verdict", 1, verdicts[1].to_dict())
     # What a limit was not asked of is said, and never passed without it.
     first = canary.audits.audit_result.Audit.load(files[0])
     part = trusting(first, max_exposure_bits=29, repetitions=[first.injected[0].repetitions])
@@ -195,6 +202,7 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
 
 def written(results, tmp_path):
     """An annex and a card, the card without its metadata."""
+    tmp_path.mkdir(exist_ok=True)
     annex = write_annex(results, tmp_path / "annex.md").read_text()
     card = write_model_card(results, tmp_path / "CARD.md", model_name="net").read_text()
     return annex, card.partition("<!-- canary: begin")[2]
@@ -214,7 +222,7 @@ def test_a_pass_on_a_claim_is_a_claim_wherever_it_is_shown(tmp_path):
         assert "According to the person who ran the test, 12 made-up secrets were planted" in text
         assert text.count("passed, if the planted secrets were in the training data") >= 3
         assert "Limit passed" not in text
-        assert "set by the person who ran the check" in text
+        assert "given as an option of the check on" in text
         assert "controls cannot be distinguished" not in text
         assert "None of the 12 planted secrets was easier to find than the limit" in text
     (tmp_path / "CARD.md").unlink()
@@ -275,6 +283,15 @@ def test_nothing_is_a_pass_below_an_undecided_verdict(tmp_path):
         assert "Not decided: nothing shows" in text
 
 
+def test_an_undecided_verdict_that_passes_says_so(tmp_path):
+    audit = exact({16: CHANCE * 2, 0: CHANCE * 4})
+    for policy in ("fail", "pass"):
+        verdict = check(audit, max_exposure_bits=4, undecided=policy)
+        page = markdown_of(report_of(verdict))
+        for text in (*written([verdict], tmp_path / policy), page):
+            assert ("counted as passed, as --undecided pass asks" in text) is (policy == "pass")
+
+
 def test_secrets_are_counted_as_the_report_of_the_verdict_counts(tmp_path):
     audit = exact({16: [29.0] * 8, 4: [8.0] * 4, 0: CHANCE})
     verdict = check(audit, max_exposure_bits=6)
@@ -318,7 +335,7 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
         assert "could not decide" not in text
     annex = (tmp_path / "annex.md").read_text()
     assert found.fingerprint in annex
-    assert "the query set is forgotten (no trace is found); set by the person" in annex
+    assert "the query set is forgotten (no trace is found); given as an option of" in annex
     assert "Limit passed" not in annex  # it rests on a claim
 
 

@@ -22,6 +22,7 @@ from html_pages import Page, check_page, render
 from canary.audits.audit_result import CanaryResult
 from canary.errors import InputError
 from canary.gate.check_audit import check
+from canary.records.about import About
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.markdown import markdown_of
@@ -340,7 +341,8 @@ def test_colour_and_label_are_of_the_limit_alone():
     limit = (
         "at least 976,563 guesses of 1,000,000,000 for the typical secret of each number of "
         "copies (--max-exposure-bits 10; a strict limit of 4 bits asks for "
-        "62,500,000); set by the person who ran the check"
+        f"62,500,000); given as an option of the check on {About.today().date}; it is not recorded "
+        "who set it"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"

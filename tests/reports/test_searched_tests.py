@@ -141,7 +141,7 @@ def test_one_annex_holds_samples_and_extractions(tmp_path):
     a_sampling().named(model_name="net").save(tmp_path / "samples.json")
     searched(OUT).save(tmp_path / "extraction.json")
     tests = read_evidence([tmp_path / "samples.json", tmp_path / "extraction.json"])
-    short, _, attacks = annex_of(tests).sections[:3]
+    _, short, _, attacks = annex_of(tests).sections[:4]
     assert len(short.blocks[0].items) == 2
     tested = {words_of(row[0]): words_of(row[3]) for row in attacks.blocks[-1].rows}
     assert tested["Direct extraction"] == "In part: tests 1 and 2"
