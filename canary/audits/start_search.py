@@ -17,6 +17,7 @@ from canary.corpus.occurrences import find_canaries
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
+from canary.records.progress import phase
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
@@ -118,15 +119,22 @@ def _with_rivals(
         return choice
     announce(model, lambda: plan.rows, after=after and (lambda: after(options)))
     checked = "context" if choice.why == "template" else "start token"
-    progress = options.begin(f"checking the {checked}", plan.tokens, model, requests=plan.rows)
+    phase(f"Encoding candidates to check the {checked}")
+    known, encoded = injected.samples(mine), []
+    for encoder in others:
+        with suppress(InputError, ModelError, UnsupportedError):  # a hole begins the candidate
+            encoded.append((encoder, injected.samples(encoder)))
+    every = [sample for some in (known, *(some for _, some in encoded)) for sample in some]
+    tokens = sum(sum(sample.rows.work(model)) for sample in every)
+    progress = options.begin(f"checking the {checked}", tokens, model, requests=plan.rows)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
-    chosen = injected.exposures(batcher, mine)
+    chosen = injected.exposures(batcher, known)
     level = LEVEL / (len(others) * len(chosen))
     rivals, compared = [], []
-    for encoder in others:
-        # A hole begins the candidate, it is too long, or a server cannot be asked for it.
+    for encoder, samples in encoded:
+        # It is too long, or a server cannot be asked for it.
         with suppress(InputError, ModelError, UnsupportedError):
-            exposures = injected.exposures(batcher, encoder)
+            exposures = injected.exposures(batcher, samples)
             token = encoder.start_token
             more, bare = ("", not encoder.context) if mine.context else (encoder.context, False)
             compared.append(starts.shown_before(token, more, bare=bare))
@@ -148,11 +156,8 @@ def work_of_check(
 ) -> tuple[int, int]:
     """How many tokens comparing a chosen start with others takes: walked, and in whole rows."""
     plan = _Plan.of(model, canaries, choice, options, draws=draws)
-    samples = [
-        Sample.of(*each, encoder)
-        for encoder in ([plan.mine, *plan.others] if plan.others else [])
-        for each in plan.injected.formats
-    ]
+    encoders = [plan.mine, *plan.others] if plan.others else []
+    samples = [sample for encoder in encoders for sample in plan.injected.samples(encoder)]
     work = [sample.rows.work(model) for sample in samples]
     return sum(walked for walked, _ in work), sum(rows for _, rows in work)
 
@@ -165,7 +170,6 @@ class _Plan:
     mine: CandidateEncoder
     others: Sequence[CandidateEncoder]
     rows: int = 0
-    tokens: int = 0
 
     @classmethod
     def of(
@@ -183,13 +187,8 @@ class _Plan:
         if not asked or "score" not in model.facts.capabilities or not injected.groups:
             return cls(injected, mine, [])
         others = list(_others(model, mine, injected, choice))
-        rows, tokens = 0, 0
-        for format, fills, drawn in injected.formats:
-            (first,) = mine.encode([format.candidate(fills[0])])
-            rows += len(fills) + len(drawn)
-            tokens += len(first.ids) * (len(fills) + len(drawn))
-        times = 1 + len(others) if others else 0
-        return cls(injected, mine, others, times * rows, times * tokens)
+        rows = sum(len(fills) + len(drawn) for _, fills, drawn in injected.formats)
+        return cls(injected, mine, others, (1 + len(others)) * rows if others else 0)
 
 
 def _gap(rival: RivalStart) -> float:
@@ -255,14 +254,18 @@ class _Injected:
             groups[None] = range(len(copies))
         return cls(formats, groups, min((len(drawn) for _, _, drawn in formats), default=0))
 
+    def samples(self, encoder: CandidateEncoder) -> list[Sample]:
+        """Those of each format, encoded."""
+        return [Sample.of(*each, encoder) for each in self.formats]
+
     def exposures(
-        self, batcher: Batcher, encoder: CandidateEncoder
+        self, batcher: Batcher, samples: Sequence[Sample]
     ) -> dict[int | None, tuple[float, float]]:
         """Median exposure, in bits, and Fisher's p-value of each group."""
         bits: list[float] = []
         p_values: list[float] = []
-        for format, fills, drawn in self.formats:
-            found = Sample.of(format, fills, drawn, encoder).measure(batcher)
+        for (format, _, _), sample in zip(self.formats, samples, strict=True):
+            found = sample.measure(batcher)
             counted = [e.lower_bits if e.bits is None else e.bits for e in found.exposures]
             estimated = np.where(np.isnan(found.curve_bits), counted, found.curve_bits)
             bits += np.minimum(estimated, format.bits).tolist()

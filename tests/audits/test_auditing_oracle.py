@@ -281,6 +281,18 @@ def test_progress_reaches_its_total(model, options, name, least, most) -> None:
     assert least <= sum(done) <= most
 
 
+def test_the_bar_of_the_start_tokens_check_reaches_its_total() -> None:
+    canaries, stages = generate("The {digit:4}", repetitions=[1], controls=1, seed=5), {}
+
+    def stage(name: str, tokens: int, _unit: str):
+        stages[name] = tokens, []
+        return stages[name][1].append
+
+    audit(build("lstm"), canaries, progress=stage, start_token=None)
+    total, done = stages["checking the start token"]
+    assert 0.9 * total <= sum(done) <= total
+
+
 def test_the_estimate_stands_beside_every_exposure_oracle() -> None:
     """In the bulk, the curve over all candidates gives what counting them gives."""
     canaries = generate("The code {digit:4}", repetitions=[1], per_repetition=24, seed=8)

@@ -127,7 +127,7 @@ def test_what_was_begun_holds_no_secret_and_goes_on_as_it_was_begun(nursery, pla
         assert code == 1
         assert error.startswith("RecordError: ")
         assert told in error
-        assert "start it as it was begun and it goes on, or remove the folder" in error
+        assert "start it as it was begun and it goes on, or remove " in error
         assert not Path("audit/audit.json").exists()
 
 
