@@ -13,7 +13,13 @@ from canary.statistics.numbers import plural
 _FEWEST = 4  # canaries of a number of copies
 _TIMES = 8  # as many copies, or more, as those with the fewest
 _NO_BETTER = 0.25  # p-value of a rank test above which many copies are no better than few
+_MARK = "no better. So it is if the corpus was de-duplicated"
 _ROOM_BITS = 2.0  # that the median of the fewest copies is below what could be seen
+
+
+def is_on_copies(note: str) -> bool:
+    """Whether a note of an audit is that of `note_on_copies`."""
+    return _MARK in note
 
 
 def note_on_copies(tested: Sequence[CanaryResult]) -> str | None:
@@ -46,7 +52,7 @@ def note_on_copies(tested: Sequence[CanaryResult]) -> str | None:
         return None
     return (
         f"Canaries with {plural(few, 'copy', 'copies')} look learned, and those with "
-        f"{plural(many, 'copy', 'copies')} no better. So it is if the corpus was de-duplicated "
+        f"{plural(many, 'copy', 'copies')} {_MARK} "
         "after canary inject: then each was read once, and nothing is known of more copies. "
         "canary verify counts the copies in the files that training read"
     )

@@ -37,7 +37,7 @@ from canary.gate.regression import check_seeds, more_than
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
-from canary.gate.watched import watched
+from canary.gate.watched import still_open, unanswered, watched
 from canary.records.sealing import sealed
 from canary.records.validation import (
     of_kind,
@@ -267,7 +267,7 @@ def check(
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
         ]
     counted, seen = watched(audits, history)
-    findings += counted
+    findings = [*still_open(findings, audits, history), *counted]
     compared: list[str] = []
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)
@@ -285,7 +285,8 @@ def check(
     left_out = left_out_of(audits, repetitions, require_learned)
     silent = [count(n) for n in left_out if verdict and n != require_learned]
     compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
-    notes, control = (*_notes(audits), *compared, *verdict.notes), require_learned or 0
+    noted = unanswered(audits, verification, history)
+    notes, control = (*noted, *compared, *verdict.notes), require_learned or 0
     return _announced(replace(verdict, notes=notes, left_out=left_out, control=control))
 
 
@@ -391,10 +392,3 @@ def _audits(given: object) -> tuple[Audit, ...]:
     audits = one_or_more(given, Audit, "an audit, the path of one, or several audits", cure=cure)
     check_seeds([a.model.get("fingerprint") or a.file or id(a) for a in audits], where="check")
     return audits
-
-
-def _notes(audits: Sequence[Audit]) -> list[str]:
-    """What the audits note, with the number of the audit where not all note it."""
-    shared = set.intersection(*(set(audit.notes) for audit in audits))
-    numbered = ((f"audit {n}: ", note) for n, a in enumerate(audits, 1) for note in a.notes)
-    return list(dict.fromkeys(note if note in shared else which + note for which, note in numbered))

@@ -6,12 +6,15 @@ import os
 from collections.abc import Sequence
 
 from canary.audits.audit_result import CANARY_SET, Audit
+from canary.audits.copies_seen import is_on_copies
 from canary.audits.history import MOST_COUNTED, History
+from canary.corpus.verification import Verification
 from canary.errors import InputError
 from canary.gate.preconditions import Watched
 from canary.gate.verdict import Finding, Outcome
 from canary.records.validation import file_path
 from canary.statistics.numbers import count, plural
+from canary.tokens.starts import shown_start
 
 _ROUNDING_BITS = 0.02  # of a whole candidate, between two batches in float32
 _SPOILED = ("had no label on their secret", "a length limit or packing cuts canaries")
@@ -88,6 +91,49 @@ def watched(
     outcome: Outcome = "undecided" if cure else "passed"
     shown: Watched = "the same model" if same else "a training"
     return [Finding("training data", "batches", outcome, told, cure)], shown
+
+
+def _start_in_batches(audit: Audit, given: History | str | os.PathLike[str] | None) -> str:
+    """What the batches of the training say of the audit's start token; empty if they do not."""
+    seen = {} if given is None else _history_in(given).batches.get("after", {})
+    if audit.start is None or [*seen] != [shown_start(audit.start.token)]:
+        return ""
+    ((shown, number),) = seen.items()
+    who = plural(number, "canary", "canaries")
+    return f"In the batches of the training, {shown} came before {who}, as in the audit"
+
+
+def still_open(
+    findings: Sequence[Finding],
+    audits: Sequence[Audit],
+    given: History | str | os.PathLike[str] | None,
+) -> list[Finding]:
+    """Those findings that a history of the training does not answer."""
+    known = given is not None and _start_in_batches(audits[0], given)
+    return [found for found in findings if not (known and found.check == "start token")]
+
+
+def unanswered(
+    audits: Sequence[Audit],
+    verification: Verification | None,
+    given: History | str | os.PathLike[str] | None,
+) -> list[str]:
+    """What the audits note, but for doubts that a verification or a history answers.
+
+    With the number of the audit where not all note it.
+    """
+    (counted, *_), _ = watched(audits, given) if given is not None else ([None], "")
+    whole = counted is not None and counted.outcome == "passed"
+    whole = whole or (verification is not None and verification.ok)
+    kept = []
+    for audit in audits:
+        answers = _start_in_batches(audit, given)
+        doubts = [] if audit.start is None or not answers else audit.start.notes
+        notes = [n for n in audit.notes if n not in doubts and not (whole and is_on_copies(n))]
+        kept.append(([answers] if answers else []) + notes)
+    shared = set.intersection(*map(set, kept))
+    numbered = ((f"audit {n}: ", note) for n, notes in enumerate(kept, 1) for note in notes)
+    return list(dict.fromkeys(note if note in shared else which + note for which, note in numbered))
 
 
 def _same_prices(audit: Audit, history: History) -> bool:

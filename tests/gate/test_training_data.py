@@ -13,6 +13,7 @@ from gate_audits import SET, by_bits, exact, of_groups, space
 from html_pages import render
 
 from canary.audits.audit_result import CANARY_SET
+from canary.audits.copies_seen import note_on_copies
 from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.verification import Count, Verification, verify
@@ -20,6 +21,7 @@ from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.check_audit import check, new_baseline
 from canary.reports.verdicts import explained, junit, markdown
+from canary.scoring.start_notes import RivalStart, StartChoice
 
 TRUSTED = "nobody checked that the canaries were in the training data: give --verification what "
 LEARNED = "the canaries with 4 copies look learned (p = "
@@ -383,6 +385,31 @@ def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
         assert "the monitor counted 40 copies" in seen.sentence
         unlearned = check(NEVER, max_exposure_bits=10, history=given)
         assert (unlearned.outcome, unlearned.reason.check) == ("undecided", "training data")
+
+
+def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
+    rival = RivalStart("\n", 4, 9.0, 3.0, 1e-6)
+    start = StartChoice("<s>", "asked", rivals=(rival,))
+    audit = replace(exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4}), start=start)
+    open_start = check(audit, max_exposure_bits=10, history=history())
+    assert (open_start.outcome, open_start.reason.check) == ("undecided", "start token")
+    seen = history(counted=40)
+    for after, outcome in (({"<s>": 40}, "passed"), ({"<s>": 30, "nothing": 10}, "undecided")):
+        batches = {**seen.batches, "after": after}
+        verdict = check(audit, max_exposure_bits=10, history=replace(seen, batches=batches))
+        assert verdict.outcome == outcome
+        answered = "In the batches of the training, <s> came before 40 canaries, as in the audit"
+        assert (answered in verdict.notes) == (outcome == "passed")
+        assert any("depends on the start token" in n for n in verdict.notes) != (
+            answered in verdict.notes
+        )
+
+    same = [4.0 + 0.1 * n for n in range(8)]
+    note = note_on_copies(exact({1: same, 64: same}).injected)
+    alike = exact({1: same, 64: same})
+    alike = replace(alike, formats=(replace(alike.formats[0], notes=(note,)),))
+    assert note in check(alike, max_exposure_bits=10).notes
+    assert note not in check(alike, max_exposure_bits=10, verification=verified(alike)).notes
 
 
 @pytest.mark.parametrize(("shift", "outcome"), [(0.001, "passed"), (0.5, "undecided")])
