@@ -30,22 +30,38 @@ _CONTROLS_ALONE = (
 
 TOKENIZER = "PATH: Of a corpus of token ids: the tokenizer that made it."
 """The help of ``--tokenizer`` where texts need none."""
-WORKERS = "[Options] N: Processes that work at once, each on one file of many."
+WORKERS = (
+    "[Options] N: Files that are worked on at once, each by a process.  [default: 1; with --ray as "
+    "many as fit]"
+)
+RAY = (
+    "ADDRESS: Work on many files on a Ray cluster, one file at a time for each worker. All its "
+    "machines must have the files at the same paths or addresses. HOST:PORT of its head, "
+    "ray://HOST:PORT of a client server, auto for the cluster of this machine, or local to start "
+    "one here."
+)
 
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """Which texts of a corpus are read."""
+    """Which texts of a corpus are read, and by whom."""
 
     column: list[str] | None = None
     file_format: str | None = None
     tokenizer: str | None = None
+    workers: Count | None = None
+    ray: str | None = None
 
     def reading(self) -> dict[str, Any]:
         """The arguments in Python."""
         names = self.column or ["text"]
         column = names[0] if len(names) == 1 else tuple(names)
-        return {"column": column, "file_format": self.file_format, "tokenizer": self.tokenizer}
+        about = {"column": column, "file_format": self.file_format, "tokenizer": self.tokenizer}
+        if self.ray is None:
+            return {**about, "workers": self.workers or 1}
+        from canary.workers.cluster import RayWorkers
+
+        return {**about, "workers": RayWorkers(address=self.ray, in_flight=self.workers)}
 
 
 @dataclass(frozen=True)
@@ -165,6 +181,7 @@ def generate(
     out="FILE: The new corpus; a folder for many files. Also an address.",
     tokenizer=TOKENIZER,
     workers=WORKERS,
+    ray=RAY,
     mode="record adds each copy as its own record; splice puts it between two sentences of a text.",
     pad="TOKEN: If all rows are blocks of token ids of one length, the special token that fills up "
     "the block of a canary.",
@@ -180,7 +197,6 @@ def inject(
     pad: str | None = None,
     check: bool = True,
     seed: Whole = 0,
-    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Write a copy of a corpus with the canaries in it.
@@ -217,7 +233,6 @@ def inject(
                 mode=mode,
                 pad=pad,
                 check=check,
-                workers=workers,
                 progress=bars.stage,
             )
         try:
@@ -267,6 +282,7 @@ def inject(
     tokenizer="PATH: The folder, hub id or tokenizer.json of the tokenizer of the training.",
     context=r"TEXT: Text before every canary, as for canary audit; \n and \t are understood.",
     workers=WORKERS,
+    ray=RAY,
 )
 def verify(
     corpora: list[Path],
@@ -275,7 +291,6 @@ def verify(
     options: CorpusOptions,
     context: str = "",
     chat_template: str = AUTO,
-    workers: Count = 1,
     as_json: bool = False,
 ) -> None:
     """Count the copies of each canary in a corpus.
@@ -296,7 +311,6 @@ def verify(
             **options.reading(),
             context=context,
             chat_template=chat_template,
-            workers=workers,
             progress=bars.stage,
         )
     for line in verification.summary().splitlines():
@@ -331,6 +345,7 @@ def _planted(canaries: Path, corpora: list[Path]) -> CanarySet:
     out="FILE: The corpus without canaries; a folder for many files. Also an address.",
     tokenizer=TOKENIZER,
     workers=WORKERS,
+    ray=RAY,
 )
 def strip(
     corpora: list[Path],
@@ -338,7 +353,6 @@ def strip(
     canaries: Path,
     out: Path,
     options: PlacingOptions,
-    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Remove the canaries from a corpus.
@@ -355,9 +369,7 @@ def strip(
     check_outputs(outputs, inputs=[*named_files(corpora), canaries], force=force)
     chosen = _planted(canaries, corpora)
     with Bars() as bars:
-        gone = strip_file(
-            source, out, chosen, **options.reading(), workers=workers, progress=bars.stage
-        )
+        gone = strip_file(source, out, chosen, **options.reading(), progress=bars.stage)
     show(
         f"Removed {plural(gone.records, 'record')} and "
         f"{plural(gone.cuts, 'spliced copy', 'spliced copies')}; {out} has no canary of this set"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from canary.cli.before_training import TOKENIZER, WORKERS, CorpusOptions
+from canary.cli.before_training import RAY, TOKENIZER, WORKERS, CorpusOptions
 from canary.cli.command import command
 from canary.cli.console import Bars, show
-from canary.cli.model_options import Count
 from canary.cli.outputs import Result, check_outputs, named_files, texts_in
 from canary.errors import InputError
 
@@ -19,6 +18,7 @@ from canary.errors import InputError
     out="FILE: Where the counts go; canary verbatim --copies reads them.",
     tokenizer=TOKENIZER,
     workers=WORKERS,
+    ray=RAY,
 )
 def duplicates(
     corpora: list[Path],
@@ -26,7 +26,6 @@ def duplicates(
     texts: Path | None = None,
     out: Path,
     options: CorpusOptions,
-    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Count how often the training data have each text.
@@ -45,7 +44,7 @@ def duplicates(
     check_outputs([(out, (KIND,))], inputs=inputs, force=force)
     asked = texts_in({"texts": texts}, reading["column"]).get("texts")
     with Bars() as bars:
-        found = count(*corpora, texts=asked, **reading, workers=workers, progress=bars.stage)
+        found = count(*corpora, texts=asked, **reading, progress=bars.stage)
     found.save(out)
     for line in found.summary().splitlines():
         show(line)
@@ -59,6 +58,7 @@ def duplicates(
     out="FILE: The canary set to write.",
     tokenizer=TOKENIZER,
     workers=WORKERS,
+    ray=RAY,
 )
 def discover(
     corpus: Path,
@@ -66,7 +66,6 @@ def discover(
     *,
     out: Path,
     options: CorpusOptions,
-    workers: Count = 1,
     force: bool = False,
 ) -> Result:
     """Find natural secrets in a corpus and count them.
@@ -83,7 +82,7 @@ def discover(
     # What was found can be found again; what was drawn is gone.
     again = force and (kind_of(out) != KIND or CanarySet.load(out).natural)
     with Bars() as bars:
-        natural = find(corpus, formats, **options.reading(), workers=workers, progress=bars.stage)
+        natural = find(corpus, formats, **options.reading(), progress=bars.stage)
     natural.save(out, force=again)
     rows = []
     for number, format in enumerate(natural.formats):

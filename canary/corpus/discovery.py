@@ -17,6 +17,7 @@ from canary.errors import CorpusError, InputError
 from canary.formats.format import Format
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
+from canary.workers.jobs import Workers
 
 _LOOK = 24
 """Characters of a fill by whose classes places are found; the automaton decides."""
@@ -32,7 +33,7 @@ def discover(
     split: str = SPLIT,
     file_format: str | None = None,
     tokenizer: Any = None,
-    workers: int = 1,
+    workers: int | Workers = 1,
     progress: Progress = None,
 ) -> CanarySet:
     """Find natural secrets in a corpus, and count them.

@@ -21,6 +21,7 @@ from canary.records.record import Document
 from canary.records.sealing import sealed
 from canary.records.validation import some, text
 from canary.statistics.numbers import Shown, clean, plural
+from canary.workers.jobs import Workers
 
 KIND, SCHEMA = "canary duplicates", 1
 
@@ -157,7 +158,7 @@ def duplicates(
     split: str = SPLIT,
     file_format: str | None = None,
     tokenizer: Any = None,
-    workers: int = 1,
+    workers: int | Workers = 1,
     progress: Progress = None,
 ) -> Duplicates:
     """Count how often a corpus has each text.

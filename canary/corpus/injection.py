@@ -29,6 +29,7 @@ from canary.records.addresses import Remote, place_of
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import whole_number
+from canary.workers.jobs import Workers
 
 D = TypeVar("D")
 """Whatever is injected into; it comes back as what it was."""
@@ -154,7 +155,7 @@ def inject_file(
     tokenizer: Any = None,
     pad: str | None = None,
     check: bool = True,
-    workers: int = 1,
+    workers: int | Workers = 1,
     progress: Progress = None,
 ) -> Placements:
     """Put canaries into a file, as records of their own or within its texts.
@@ -186,8 +187,10 @@ def inject_file(
         Whether every record is checked, and searched for canaries that are there
         already. Without it the records pass through unread, much faster; splicing needs
         it.
-    workers : int
-        Processes that work at a time, each on one of many files; they change no result.
+    workers : int or Workers
+        Processes that work at a time, each on one of many files; or a cluster, such as
+        `canary.workers.cluster.RayWorkers`, whose machines must all have the files at the same
+        paths. They change no result.
     progress : callable or bool, optional
         Called with bytes, over both passes; see `canary.records.progress.Progress`.
 

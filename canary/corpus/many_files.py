@@ -13,11 +13,12 @@ from typing import Any
 from canary.corpus.corpora import Corpus
 from canary.corpus.file_formats import ending_of, open_corpus
 from canary.corpus.lines import unreadable
-from canary.errors import CorpusError, EmptyCorpusError, InputError, ServerError
+from canary.corpus.shard_jobs import as_seen, results_of, workers_of
+from canary.errors import CorpusError, EmptyCorpusError, InputError
 from canary.records.addresses import Remote, address_of, as_names, place_of
 from canary.records.progress import Progress, note, stage
-from canary.records.validation import whole_number
-from canary.workers.jobs import Lost, Plain, Task
+from canary.workers.jobs import Plain, Task, Workers
+from canary.workers.local import Here
 from canary.workers.processes import Processes
 
 _PARTS = 4
@@ -153,34 +154,31 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
 
 
 def read_in_parts(
-    task: Task, shared: Plain, shards: Sequence[Any], *, workers: int, progress: Progress
+    task: Task, shared: Plain, shards: Sequence[Any], *, workers: int | Workers, progress: Progress
 ) -> list[Plain]:
     """What `task` gives for each part of a corpus, in their order.
 
-    A part is of files that follow one another. What is not in files is one part, which this
-    process reads. Shards without a record, which are in ``empty``, are named in a note.
+    A part is of files that follow one another; on a cluster it is one file. What is not in files
+    is one part, which this process reads. Shards without a record, which are in ``empty``, are
+    named in a note.
 
     An EmptyCorpusError if no shard has a record, a ServerError if a part is lost.
     """
-    count = whole_number(workers, "workers", at_least=1)
-    if count == 1 or len(shards) == 1 or not all(isinstance(shard, Path) for shard in shards):
+    crew = workers_of(workers)
+    if isinstance(crew, Here) or len(shards) == 1 or not all(isinstance(s, Path) for s in shards):
         shared = {**shared, "progress": progress}  # of each file
         (answer,) = task(shared, [{"shards": shards}])
         note_empty(answer["empty"], shards, progress)
         return [answer]
-    number = min(len(shards), _PARTS * count)
+    number = len(shards)
+    if isinstance(crew, Processes):
+        number = min(number, _PARTS * crew.count)
     ends = [len(shards) * part // number for part in range(number + 1)]
-    parts = [shards[begin:end] for begin, end in pairwise(ends)]
+    parts = [[as_seen(s, crew) for s in shards[begin:end]] for begin, end in pairwise(ends)]
     advance = stage(progress, "corpus", len(shards), "files")
     results: dict[int, Plain] = {}
     jobs = [{"shards": part} for part in parts]
-    for at, result in Processes(count=count).run(task, shared, jobs):
-        if isinstance(result, Lost):
-            raise ServerError(
-                result.reason,
-                cure="look for what ends them, mostly too little memory, and use fewer workers",
-                where="workers",
-            )
+    for at, result in results_of(crew, task, shared, jobs, parts):
         results[at] = result
         advance(len(parts[at]))
     answers = [results[at] for at in range(number)]

@@ -17,7 +17,7 @@ import numpy as np
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import column_names
 from canary.corpus.file_formats import FILE_FORMATS, copy_file, file_format_of, new_file
-from canary.corpus.many_written import kept_bytes, many_written, open_unchanged
+from canary.corpus.many_written import many_written, open_unchanged
 from canary.corpus.placements import Placements
 from canary.corpus.places import Between, Guests, Homes, by_place, check_separators, choose_homes
 from canary.corpus.placing import Placing
@@ -69,10 +69,11 @@ def inject_files(
         full = [one for one in seen if one["rows"]]
         spread = iter((_spliced if between else _between)(full, owners, seed))
         guests: list[Guests] = [next(spread) if one["rows"] else {} for one in seen]
+        kept = many.run.series("surveyed")
         for file, one, mine in zip(files, seen, guests, strict=True):
             file["rows"], file["homes"] = one["rows"], None
             if between is not None and one["homes"] < one["rows"]:
-                file["homes"] = [str(many.run.folder), "surveyed", one["kept"]]
+                file["homes"] = kept[one["kept"]].body
             file["guests"] = [(at, *guest) for at, guests_ in mine.items() for guest in guests_]
         many.each("written", write, shared, files)
         lines: dict[str, list[int]] = {canary.id: [] for canary in whole.injected}
@@ -154,7 +155,7 @@ def _homes(file: Mapping[str, Any]) -> Any:
     """The positions of the records that can take a splice."""
     if file["homes"] is None:
         return range(file["rows"] + 1)
-    there = np.frombuffer(kept_bytes(*file["homes"]), np.uint8)
+    there = np.frombuffer(file["homes"], np.uint8)
     return np.flatnonzero(np.unpackbits(there, count=file["rows"])).tolist()
 
 

@@ -14,15 +14,13 @@ from canary.corpus.corpora import FileCorpus
 from canary.corpus.file_formats import file_format_of, files_of
 from canary.corpus.lines import regular_size
 from canary.corpus.many_files import note_empty, open_shards, shards_of
-from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError, ServerError
+from canary.corpus.shard_jobs import as_seen, check_here, on_machines, results_of, workers_of
+from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError
 from canary.records.addresses import Remote, as_names, beside, place_of
 from canary.records.files import make_folder
 from canary.records.progress import Progress, stage
-from canary.records.shards import Run, Series, open_run
-from canary.records.validation import whole_number
-from canary.workers.jobs import Lost, Plain, Task
-from canary.workers.local import Here
-from canary.workers.processes import Processes
+from canary.records.shards import Run, open_run
+from canary.workers.jobs import Plain, Task, Workers
 
 _TOGETHER = "name files of one storage, and those of another in a run of their own"
 
@@ -45,7 +43,7 @@ class ManyWritten:
     targets: tuple[Path, ...]
     stamps: tuple[tuple[int, int], ...]
     run: Run
-    processes: Processes | Here
+    workers: Workers
     progress: Progress = field(default=None, repr=False)
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -72,16 +70,13 @@ class ManyWritten:
                 results[state["file"]] = {**state, "kept": at}
         todo = [number for number in range(len(jobs)) if number not in results]
         advance(sum(self.stamps[number][0] for number in results))
-        for at, result in self.processes.run(task, shared, [jobs[number] for number in todo]):
+        read = [[self.sources[number]] for number in todo]
+        mine = [jobs[number] for number in todo]
+        for at, result in results_of(self.workers, task, shared, mine, read):
             number = todo[at]
-            if isinstance(result, Lost):
-                raise ServerError(
-                    result.reason,
-                    cure="look for what ends them, mostly too little memory; the same command "
-                    "goes on with what is finished",
-                    where=self.names[number],
-                )
             state = {name: value for name, value in result.items() if name != "body"}
+            if "bytes" in state and on_machines(self.workers):
+                check_here(self.targets[number], state["bytes"])
             kept.append({"file": number, **state}, result.get("body", b""))
             results[number] = {"file": number, **state, "kept": len(kept) - 1}
             advance(self.stamps[number][0])
@@ -109,7 +104,7 @@ def many_written(
     *,
     file_format: str | None,
     identity: Mapping[str, Any],
-    workers: int,
+    workers: int | Workers,
     progress: Progress = None,
 ) -> Iterator[ManyWritten]:
     """Write the files of a corpus anew into the folder `target`.
@@ -127,9 +122,11 @@ def many_written(
     RecordError
         If the run that was stopped was another, or the corpus has changed since.
     """
-    count = whole_number(workers, "workers", at_least=1)
-    files = [_at_home(file) for file in shards_of(source, file_format=file_format)]
-    root = Path() if isinstance(source, list | tuple) else _at_home(source)
+    crew = workers_of(workers)
+    target = as_seen(target, crew)
+    shards = shards_of(source, file_format=file_format)
+    files = [as_seen(_at_home(file), crew) for file in shards]
+    root = Path() if isinstance(source, list | tuple) else as_seen(_at_home(source), crew)
     if isinstance(source, list | tuple) or not root.is_dir():
         if any(".." in file.parts for file in files) or len({f.is_absolute() for f in files}) > 1:
             files = [file.parent.resolve() / file.name for file in files]
@@ -171,7 +168,7 @@ def many_written(
             tuple(written),
             tuple(stamps),
             run,
-            Processes(count=count) if count > 1 else Here(),
+            crew,
             progress,
         )
         run.discard()
@@ -191,11 +188,6 @@ def open_unchanged(file: Path, given: Mapping[str, Any], stamp: Sequence[int]) -
             where=str(file),
         )
     return opened
-
-
-def kept_bytes(folder: str, series: str, number: int) -> bytes:
-    """What an earlier task gave as ``body``."""
-    return Series(Path(folder), series)[number].body
 
 
 def _at_home(file: str | os.PathLike[str]) -> Path:

@@ -30,6 +30,7 @@ from canary.errors import CorpusError, InputError
 from canary.records.addresses import Remote, place_of
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
+from canary.workers.jobs import Workers
 
 D = TypeVar("D")
 
@@ -137,7 +138,7 @@ def strip_file(
     separators: Sequence[str] | None = None,
     beside: Mapping[str, str] | None = None,
     tokenizer: Any = None,
-    workers: int = 1,
+    workers: int | Workers = 1,
     progress: Progress = None,
 ) -> Stripped:
     """Remove canaries from a file: the result is the corpus that `inject_file` was given.

@@ -22,6 +22,7 @@ from canary.statistics.numbers import Shown, clean, plural
 from canary.tokens.chat_context import context_before
 from canary.tokens.chats import role_asked
 from canary.tokens.fast import as_tokenizer
+from canary.workers.jobs import Workers
 
 KIND = "canary verify"
 SCHEMA = 1
@@ -196,7 +197,7 @@ def verify(
     tokenizer: Any = None,
     context: str | None = "",
     chat_template: str | None = AUTO,
-    workers: int = 1,
+    workers: int | Workers = 1,
     progress: Progress = None,
 ) -> Verification:
     """Count how often each canary's text occurs in a column of a corpus.
@@ -224,8 +225,8 @@ def verify(
     chat_template : str, optional
         As for `canary.audit`. With the template of `tokenizer` each chat is rendered, and its
         copies must come right after the context of the audit.
-    workers : int
-        Processes that count at a time, as for `inject_file`; they change no result.
+    workers : int or Workers
+        Processes that count at a time, or a cluster, as for `inject_file`; they change no result.
     progress : callable or bool, optional
         Called with the bytes of a file; see `canary.records.progress.Progress`.
 

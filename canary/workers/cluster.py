@@ -30,7 +30,7 @@ _MADE: list[dict[str, Any]] = []
 
 @dataclass(frozen=True, kw_only=True)
 class RayWorkers:
-    """Workers of a Ray cluster: they train a fleet (`run`), or keep a model (`canary.load`).
+    """Workers of a Ray cluster: they train a fleet, work on a corpus, or keep a model.
 
     A group of jobs is one task of Ray. A group whose worker process or machine dies is given to
     another, `retries` times; then each of its jobs is `Lost`. What a task raises is raised here,
@@ -43,7 +43,7 @@ class RayWorkers:
         ``auto`` for the cluster that this machine belongs to, ``local`` for one that is
         started here and stopped at the end.
     at_once : int
-        For fleets alone: jobs that a task is given together.
+        For fleets and corpora: jobs that a task is given together.
     cpus, gpus : float
         What each worker takes of a machine. Ray counts a part of a GPU and does not enforce it.
     threads : int
@@ -51,7 +51,7 @@ class RayWorkers:
     retries : int
         How often a group of jobs, or a call, is given to another worker.
     in_flight : int, optional
-        For fleets alone: groups that wait or run; unless given, twice what the cluster's
+        For fleets and corpora: groups that wait or run; unless given, twice what the cluster's
         processors can run at once.
     processors : int, optional
         With ``local`` alone: how many the cluster has; unless given, those of the machine.

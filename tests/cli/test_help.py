@@ -174,8 +174,8 @@ def test_defaults_are_those_of_the_functions(cli, api):
             default = tuple(map(float, default.split(",")))
         if name == "prefix" and isinstance(default, str):
             default = int(default)
-        if name == "column" and not isinstance(default, str):
-            default = before_training.CorpusOptions(column=default).reading()["column"]
+        if name in ("column", "workers") and not isinstance(default, str):
+            default = before_training.CorpusOptions(**{name: default}).reading()[name]
         assert default == theirs[name].default, name
 
 

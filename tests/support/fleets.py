@@ -46,6 +46,25 @@ def deadly(task):
     return counted(task)
 
 
+def deadly_write(shared, jobs):
+    """Writes shards with canaries; two of them end their process in the middle, once."""
+    from canary.corpus.many_injected import write
+    from canary.corpus.placing import Placing
+
+    def dying(placing, guests, out):
+        out.write(b"half of a record")
+        out.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    (job,) = jobs
+    target = Path(job["target"])
+    mark = target.parent.with_name(f"killed-{target.stem}")
+    if target.stem in ("2", "5") and not mark.exists():
+        mark.touch()
+        Placing.put_in = dying
+    return write(shared, jobs)
+
+
 def fatal(task):
     """The process of one model always ends itself."""
     if task.number == task.options["kills"]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import fleets
 import numpy as np
 import pytest
 
+from canary.corpus import many_injected
+from canary.corpus.canaries import generate
+from canary.corpus.injection import inject_file
+from canary.corpus.verification import verify
 from canary.errors import ModelError, ServerError, UnsupportedError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, subsets
@@ -90,3 +96,24 @@ def test_errors_of_the_set_up_come_back_as_themselves():
     train = TorchTraining(build=fleets.noisy_net)
     with pytest.raises(UnsupportedError, match="train them one by one"):
         fleet(train).run(workers=workers(at_once=2))
+
+
+@pytest.mark.parametrize("mode", ["record", "splice"])
+def test_shards_whose_workers_are_killed_have_the_same_bytes(mode, tmp_path, monkeypatch):
+    canaries = generate("my pin {digit:6}", repetitions=[1, 9], per_repetition=4, seed=0)
+    (tmp_path / "shards").mkdir()
+    for number in range(8):
+        rows = [json.dumps({"text": f"Text {number} {n}. And more."}) for n in range(200)]
+        (tmp_path / "shards" / f"{number}.jsonl").write_text("\n".join(rows) + "\n")
+    wanted = inject_file(tmp_path / "shards", tmp_path / "calm", canaries, mode=mode)
+    monkeypatch.setattr(many_injected, "write", fleets.deadly_write)
+    monkeypatch.chdir(tmp_path)  # which is not where the workers are
+    found = inject_file("shards", "out", canaries, mode=mode, workers=workers())
+    killed = sorted(path.name for path in tmp_path.glob("killed-*"))
+    assert killed == ["killed-2", "killed-5"]
+    assert found == wanted
+    written = [sorted((tmp_path / name).iterdir()) for name in ("out", "calm")]
+    assert [p.name for p in written[0]] == [p.name for p in written[1]]
+    assert all(a.read_bytes() == b.read_bytes() for a, b in zip(*written, strict=True))
+    assert not list(tmp_path.glob("*.parts"))
+    assert verify("out", canaries, workers=workers()) == verify("calm", canaries)
