@@ -17,7 +17,6 @@ from canary.corpus.occurrences import find_canaries
 from canary.errors import InputError, ModelError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
-from canary.records.progress import phase
 from canary.records.validation import AUTO, named_start
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
@@ -119,7 +118,6 @@ def _with_rivals(
         return choice
     announce(model, lambda: plan.rows, after=after and (lambda: after(options)))
     checked = "context" if choice.why == "template" else "start token"
-    phase(f"Encoding candidates to check the {checked}")
     known, encoded = injected.samples(mine), []
     for encoder in others:
         with suppress(InputError, ModelError, UnsupportedError):  # a hole begins the candidate
