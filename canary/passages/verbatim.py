@@ -19,6 +19,7 @@ from canary.passages.likeness import knows_capitals, likeness
 from canary.passages.near import automata, edits_of, near_masses
 from canary.passages.result import AfterPrefix, Passages, Verbatim
 from canary.passages.text_places import identified
+from canary.passages.time_expected import Announced
 from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, phase, shows_progress, stage
 from canary.records.sealing import sealed
@@ -29,6 +30,7 @@ from canary.scoring.run_options import RunOptions, ScoreOptions, Scoring, identi
 from canary.scoring.start_choice import MOST_TEXTS, choose_start
 from canary.scoring.start_notes import StartChoice
 from canary.statistics.number_checks import LN2, check_confidence
+from canary.statistics.numbers import plural
 from canary.tokens.candidates import CandidateEncoder
 
 _BLOCK = 1 << 16  # tokens that are scored between two shards
@@ -180,10 +182,16 @@ def verbatim(
             identity = {"task": "verbatim", **identity_of(seam), **settings, **digests}
             run = held.enter_context(open_run(parts, {**identity, "schemes": written}, layout=1))
 
+        announced = Announced(
+            progress,
+            f"{plural(sum(map(len, kinds.values())), 'window')} of "
+            f"{plural(sum(map(len, given.values())), 'text')}",
+            sum(_scored(w.after(n), at_once) for w in longest.values() for n in prefixes),
+        )
+
         def passages(name: str, windows: Windows) -> Passages:
             pieces = windows.pieces(at_once)
-            scored = (pieces.stop - pieces.first).sum() - len(pieces) * windows.grid.prefix
-            advance = stage(progress, name, int(scored))
+            advance = announced.after(stage(progress, name, _scored(windows, at_once)))
             batcher = Batcher(seam, batch_size=scoring.batch_size, progress=advance)
             series = None if run is None else run.series(name.replace(" ", "-"))
             found = _measured(batcher, windows, pieces, asked, series)
@@ -223,6 +231,12 @@ def verbatim(
         start=start,
         likeness=likeness(given, capitals=knows_capitals(seam.tokenizer)),
     )
+
+
+def _scored(windows: Windows, at_once: int | None) -> int:
+    """The tokens that a pass over some windows scores."""
+    pieces = windows.pieces(at_once)
+    return int((pieces.stop - pieces.first).sum()) - len(pieces) * windows.grid.prefix
 
 
 def _cut(

@@ -1,0 +1,35 @@
+"""What a verbatim run says of its time after its first batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from canary.passages import time_expected
+from canary.passages.time_expected import Announced
+
+
+class Lines:
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+    def stage(self, name, total, unit="tokens"):
+        return lambda done: None
+
+
+@pytest.mark.parametrize(("tokens", "said"), [(10_000, ["100 s"]), (4_000, [])])
+def test_a_long_run_says_once_how_long_it_takes(tokens, said, monkeypatch):
+    clock, lines = iter(range(0, 100, 1)), Lines()
+    monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
+    announced = Announced(lines.stage, "98 windows of 50 texts", tokens)
+    seen = []
+    for _ in range(2):  # of which the second is another pass
+        step = announced.after(seen.append)
+        for done in (7, 100, 100, 100, 100):
+            step(done)
+    line = f"Scoring 98 windows of 50 texts, {tokens:,} tokens, takes about"
+    wanted = [f"{line} {time} here" for time in said]
+    assert lines.said == wanted
+    assert seen == [7, 100, 100, 100, 100] * 2
