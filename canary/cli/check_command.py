@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from canary.cli.command import command, flag_of
 from canary.cli.console import show, show_report
 from canary.cli.model_options import Count, Whole
-from canary.cli.options import rates, whole_numbers
+from canary.cli.options import whole_numbers
 from canary.cli.outputs import Names, Result, audit_in, check_outputs
 from canary.errors import InputError
 from canary.records.validation import brief
@@ -260,7 +260,14 @@ def rate_limits(given: Sequence[str]) -> dict[float, float]:
                 cure="write 0.001=0.02",
                 where="max_tpr_at_fpr",
             )
-        fpr, most = (rates(part, "--max-tpr-at-fpr")[0] for part in (rate, limit))
+        try:
+            fpr, most = float(rate), float(limit)
+        except ValueError as error:
+            raise InputError(
+                f"expected a false positive rate and a limit as shares, got {brief(pair)}",
+                cure="write 0.01=0.05 for at most 5 % at a false positive rate of 1 %",
+                where="max_tpr_at_fpr",
+            ) from error
         if fpr in limits:
             raise InputError(
                 "two limits at one false positive rate",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, say, show
@@ -26,11 +26,19 @@ from canary.registry import name_cure
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
+    from canary.membership.survey import Survey
     from canary.signals.signal_table import SignalTable
 
 _SURE = 0.95  # confidence of the interval beside risk scores
 _HELD = 1 << 30  # bytes of a file whose outputs are held though no named attack reads them
 _TEXTS = "A JSONL file, with one JSON object on each line, of texts"
+
+
+def exit_code(result: Survey[Any]) -> int:
+    """3 of a test that decides nothing: undecided or void."""
+    from canary.gate.verdict import EXIT_CODES
+
+    return EXIT_CODES["undecided"] if result.outcome() in ("undecided", "void") else 0
 
 
 @command(
@@ -61,6 +69,8 @@ def attack(
     FOLDER/report.html is for people, FOLDER/membership.json for machines. Both name samples that
     were in the training data, so protect them like the data. The guide is
     docs/guides/membership.md.
+
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided or void.
     """
     from canary.membership.attacks import ATTACKS
     from canary.membership.shadow_survey import KIND, survey
@@ -85,7 +95,7 @@ def attack(
                 progress=bars.stage,
                 **asked,
             )
-        return folder.finish(names.on(result), SCHEMA)
+        return folder.finish(names.on(result), SCHEMA, code=exit_code(result))
 
 
 @command(

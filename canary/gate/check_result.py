@@ -173,7 +173,7 @@ def check_attacks(
     largest = None if max_auc is None else _checked_auc(max_auc)
     level = None if max_p is None else check_level(max_p)
     if largest is None and level is None and not rates:
-        raise nothing_to_check("a membership test")
+        raise nothing_to_check("a membership test", without="" if "words" in document else "max_p")
     if level is not None and "words" not in document:
         raise InputError(
             "max_p asks whether texts were in the training data, and this is a test of samples of "

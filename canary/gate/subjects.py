@@ -166,9 +166,9 @@ def limit_checked(
     raise InputError(f"a limit of {brief(limit)} {of} makes no sense", cure=cure, where=where)
 
 
-def nothing_to_check(subject: Subject) -> InputError:
-    """The error where no limit is given."""
-    limits = LIMITS[subject]
+def nothing_to_check(subject: Subject, *, without: str = "") -> InputError:
+    """The error where no limit is given; `without` one that this result cannot have."""
+    limits = [name for name in LIMITS[subject] if name != without]
     first = " or ".join(f"{name} {_EXAMPLES[name]}" for name in limits if name in _EXAMPLES)
     rest = [name for name in limits if name not in _EXAMPLES]
     others = f"; the others are {_named(rest)}" if rest else ""

@@ -315,23 +315,28 @@ def rates_of(
     named, of `FPRS` only the largest; intervals allow for the number of `attacks`.
     """
     each = None if confidence is None else 1.0 - (1.0 - confidence) / attacks
-    chosen, notes = list(FPRS if fprs is None else fprs), []
+    chosen, notes, left = list(FPRS if fprs is None else fprs), [], ""
     if fprs is None:
         chosen = [rate for rate in FPRS if rate * nonmembers >= 1]
-        if len(chosen) < len(FPRS):
-            notes.append(
-                f"{nonmembers:,} non-members are too few to judge an attacker who is wrong about "
-                f"less than 1 in {nonmembers:,} of them; for that, test with more"
-            )
+        left = f" who is wrong about less than 1 in {nonmembers:,} of them"
+        left *= len(chosen) < len(FPRS)
     for rate in chosen:
         check_rate(rate, nonmembers)
         needed = 1 if each is None else nonmembers_for_lower_end(rate, confidence=each)
         if nonmembers < needed and (fprs is not None or rate == chosen[-1]):
             notes.append(
                 f"{nonmembers:,} non-members are too few to show what an attacker finds who is "
-                f"wrong about {100 * rate:g} % of them: that interval starts at 0, whatever the "
-                f"risk is. It takes {needed:,} non-members{_with(attacks)}"
+                f"wrong about {100 * rate:g} % of them{', or less' if left else ''}: that interval "
+                f"starts at 0, whatever the risk is. It takes {needed:,} non-members"
+                f"{_with(attacks)}"
             )
+            left = ""  # one sentence says both
+    if left:
+        shown = f", so the rates that are shown begin at {100 * chosen[0]:g} %" if chosen else ""
+        notes.append(
+            f"{nonmembers:,} non-members are too few to judge an attacker{left}{shown}; for lower "
+            "ones, test with more"
+        )
     return chosen, notes
 
 

@@ -87,11 +87,19 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         f"Can training samples of {called(about['Model'])} be recognized?",
         answer,
         kind="shadow",
+        brief=[] if survey.doubts else [_highest_auc(survey)],
         about=about | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found_blocks(survey, "shadow"), *([private] if private else [])],
         actions=actions,
     )
+
+
+def _highest_auc(survey: ShadowSurvey) -> str:
+    """The AUC of the attack that ranks best, for a terminal."""
+    best = max(survey.attacked, key=lambda one: one.evaluation.auc.value)
+    auc = interval_of(best.evaluation.auc)
+    return f"Highest AUC: {auc}, of the attack {best.name}; guessing has 50 %."
 
 
 def epsilon_sentence(survey: ShadowSurvey) -> str | None:

@@ -93,7 +93,8 @@ BAD = {
     f"{ATTACKED} --max-tpr-at-fpr 0.02": "expected a false positive rate and a limit, got '0.02'",
     f"{ATTACKED} --max-tpr-at-fpr 0.1=0.2 --max-tpr-at-fpr .1=0.9": "error: --max-tpr-at-fpr: two "
     "limits at one false positive rate",
-    f"{ATTACKED} --max-tpr-at-fpr a=b": "error: --max-tpr-at-fpr: expected rates",
+    f"{ATTACKED} --max-tpr-at-fpr a=b": "error: --max-tpr-at-fpr: expected a false positive rate",
+    f"{ATTACKED} --max-tpr-at-fpr 1%=5%": "as shares, got '1%=5%'; write 0.01=0.05",
     f"{ATTACKED} {ATTACKED} --max-auc 0.6": "is a membership test, and several results were given",
     f"audit.json {ATTACKED} --max-auc 0.6": "is a membership test, and several results were given",
     f"{ATTACKED} --max-auc 0.6 --baseline b.json --update-baseline": "cannot be asked of a "

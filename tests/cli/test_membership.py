@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from pyarrow import csv
 
 import canary
 from canary.membership.shadow_survey import survey
+from canary.membership.survey import rates_of
 
 METRIC = "correctness,modified-entropy,entropy-one-threshold"
 """Attacks that train no network, which takes seconds."""
@@ -175,3 +177,24 @@ def test_bad_options_leave_nothing_behind(attack, pair, options, words):
     assert outcome.code == 2
     assert words in outcome.err
     assert not Path("report").exists()
+
+
+def test_a_test_that_decides_nothing_ends_as_undecided_ones_do(attack, pair, command):
+    done = attack(*pair, "--attacks", METRIC)
+    assert done.code == 0
+    assert re.search(r"Highest AUC: [0-9.]+ % \([0-9.]+ to [0-9.]+\), of the attack", done.err)
+    flags = dict(np.load("target.npz"))
+    np.savez("target.npz", **{**flags, "member": 1 - flags["member"]})
+    swapped = attack(*pair, "--attacks", METRIC)
+    assert swapped.document["outcome"] in ("undecided", "void")
+    assert swapped.code == 3
+
+
+@pytest.mark.parametrize("nonmembers", [200, 500])
+def test_too_few_others_are_one_sentence(nonmembers):
+    assert not [one for one in rates_of(None, 5)[1] if "begin at" in one]
+    (many,) = rates_of(None, 20, confidence=0.95, attacks=9)[1]
+    assert "10 % of them, or less" in many
+    (few,) = rates_of(None, nonmembers)[1]
+    assert f"less than 1 in {nonmembers}" in few
+    assert "the rates that are shown begin at 1 %" in few

@@ -288,7 +288,7 @@ def test_a_failed_verdict_in_every_form(attacked):
         "Check of a membership test",
         "Not passed: not within the limit that was set",
     )
-    assert page.about["Limit"] == "AUC of at most 50 %"
+    assert page.about["Limit"].startswith("AUC of at most 50 %; given as an option of the check")
     assert page.actions
     assert json.loads(json.dumps(verdict.to_dict()))["outcome"] == "failed"
 
@@ -300,6 +300,7 @@ BAD = [
     ({"max_auc": 0.6, "confidence": 0.9}, f"confidence=... {AUDIT_ALONE}"),
     ({"max_auc": 0.6, "repetitions": np.array([1, 4])}, f"repetitions=... {AUDIT_ALONE}"),
     ({"forgotten": True}, f"forgotten=... {AUDIT_ALONE}"),
+    # No p-value of all members, which a test of a classifier does not have.
     ({}, "there is nothing to check; give a limit: max_auc 0.6 or max_tpr_at_fpr 0.001=0.02"),
     ({"max_auc": 0.4}, "a limit of 0.4 on the AUC makes no sense"),
     ({"max_auc": 1.0}, "a limit of 1.0 on the AUC makes no sense"),
@@ -321,6 +322,8 @@ def test_bad_options(attacked, options, said):
     with pytest.raises(InputError) as refused:
         check(attacked, **options)
     assert said in str(refused.value)
+    if not options:  # such a test has no p-value
+        assert "max_p" not in str(refused.value)
 
 
 def test_limits_of_other_results(attacked):
