@@ -189,9 +189,14 @@ class Bars(progress.Bars):
         return advance
 
     def say(self, text: str) -> None:
-        """One line for people, in the place of the bar, if there is one."""
-        self._close()
-        say(text)
+        """One line for people, in the place of a bar, unless that counts something unfinished."""
+        with self._lock:
+            task, bar = self._task, self._bar
+            if bar is not None and task and task.counted and task.done < (task.total or 0):
+                bar.clear()  # it is drawn again below the line
+            else:
+                self._close()
+            say(text)
 
     def _open(self, name: str, total: int | None, unit: str, **options: Any) -> Any:
         self._close()

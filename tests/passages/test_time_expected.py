@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from canary.cli.console import Bars
 from canary.passages import time_expected
 from canary.passages.time_expected import Announced
 
@@ -33,3 +34,13 @@ def test_a_long_run_says_once_how_long_it_takes(tokens, said, monkeypatch):
     wanted = [f"{line} {time} here" for time in said]
     assert lines.said == wanted
     assert seen == [7, 100, 100, 100, 100] * 2
+
+
+def test_its_line_does_not_end_the_stage_that_it_is_about(capsys):
+    with Bars() as bars:
+        advance = bars.stage("texts", 10)
+        advance(3)
+        bars._task.told = True  # as after ten seconds
+        bars.say("a line")
+        advance(4)
+    assert capsys.readouterr().err == "a line\ntexts: done after 7 tokens, 0 s\n"
