@@ -24,6 +24,8 @@ _SPECIAL = re.compile(
     r"|</?(?:s|bos|eos|pad|unk|sep|cls|mask|(?:start|end)_of_(?:turn|text)|(?:im|turn)_\w{1,20})>"
     r"|\[/?(?:INST|SYS|BOS|EOS|CLS|SEP|PAD|MASK|UNK)\]"
 )
+_LONG, _END = 2_000, 500
+"""Characters of a context from which on only its end is tokenized with each candidate."""
 _NAMED = 5  # tokens or characters that a note names
 
 
@@ -72,7 +74,7 @@ class CandidateEncoder:
         Tokens of the start and of the context have spans that end at or before 0.
         """
         shift = len(self.context)
-        found = self.tokenizer.encode([self.context + text for text in texts])
+        found = self._in_context(texts)
         if self._start and any(e.ids[:1] == self._start for e in found if _special_first(e)):
             raise InputError(
                 f"the tokenizer itself puts the start token {self.start_token!r} before a text, "
@@ -83,12 +85,41 @@ class CandidateEncoder:
         return [
             Encoding(
                 self._start + e.ids,
-                None
-                if e.spans is None
-                else before + tuple((a - shift, b - shift) for a, b in e.spans),
+                None if e.spans is None else before + e.spans,
             )
             for e in found
         ]
+
+    def _in_context(self, texts: Sequence[str]) -> list[Encoding]:
+        """The tokens of the context with each text, with spans in the text's coordinates.
+
+        Of a long context only the end is tokenized again, from a word that the tokenizer splits
+        off before it makes tokens. What is before that is the same for all; this is compared for
+        the first and the last text.
+        """
+        shift = -len(self.context)
+
+        def together(some: Sequence[str]) -> list[Encoding]:
+            return [
+                _moved(e, shift) for e in self.tokenizer.encode([self.context + t for t in some])
+            ]
+
+        splits = isinstance(self.tokenizer, FastTokenizer) and self.tokenizer.spec["pre_tokenizer"]
+        if len(self.context) < _LONG or len(texts) < 3 or not splits:
+            return together(texts)
+        first, last = together([texts[0], texts[-1]])
+        spans = first.spans or ()
+        words = (k for k, (a, b) in enumerate(spans) if a < b and a <= -_END)
+        cut = max((k for k in words if self.context[spans[k][0]] == " "), default=0)
+        if not cut:
+            return together(texts)
+        at = spans[cut][0]
+        found = []
+        for end in self.tokenizer.encode([self.context[at:] + text for text in texts]):
+            special = next((k for k, (a, b) in enumerate(end.spans or ()) if a < b), 0)
+            behind = tuple((a + at, b + at) for a, b in (end.spans or ())[special:])
+            found.append(Encoding(first.ids[:cut] + end.ids[special:], spans[:cut] + behind))
+        return found if (found[0], found[-1]) == (first, last) else together(texts)
 
     def candidates(self, format: Format, fills: Sequence[str]) -> list[Encoding]:
         """The candidates of `format` with these fills, checked to share a first token.
@@ -197,6 +228,13 @@ def lacking(tokenizer: Tokenizer, characters: Iterable[str], where: str = "") ->
             found.append(repr(character))
     more = ", …" * (len(found) > _NAMED)
     return f"; it lacks {', '.join(found[:_NAMED])}{more}{where}" if found else ""
+
+
+def _moved(encoding: Encoding, by: int) -> Encoding:
+    """With spans in coordinates that begin elsewhere."""
+    if encoding.spans is None:
+        return encoding
+    return Encoding(encoding.ids, tuple((a + by, b + by) for a, b in encoding.spans))
 
 
 def _special_first(encoding: Encoding) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,8 +220,7 @@ def _forward(graph: TextGraph, fits: _Fits, machine: Machine) -> list[_Level]:
 def _backward(walked: Sequence[_Level], fits: _Fits) -> TokenGraph:
     """Drop what leads nowhere, and make states one that have the same edges."""
     classes: list[Ints] = [np.full(len(level.keys), NEVER, np.int64) for level in walked]
-    paths = [np.ones(1, np.int64)]  # of END
-    number = 1
+    paths, number = np.ones(1, np.int64), 1  # of END; there is more room than numbers
     parts: list[tuple[Ints, Ints, Ints]] = []
     for depth in range(len(walked) - 1, -1, -1):
         level = walked[depth]
@@ -244,13 +243,25 @@ def _backward(walked: Sequence[_Level], fits: _Fits) -> TokenGraph:
         rows = ranges(first[kept], counts[kept])
         owners = np.repeat(np.arange(len(kept)), counts[kept])
         parts.append((number + owners, fits.ids[tokens[rows]], reached[rows]))
-        paths.append(_sums(np.concatenate(paths)[reached[rows]], counts[kept]))
+        sums = _sums(paths[reached[rows]], counts[kept])
+        paths = _with_room(paths, number + len(kept), sums.dtype)
+        paths[number : number + len(kept)] = sums
         number += len(kept)
     root = int(classes[0][0])
     if root == NEVER:
         raise _uncut()
     sources, tokens, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return TokenGraph(root, sources, tokens, targets, np.concatenate(paths))
+    return TokenGraph(root, sources, tokens, targets, paths[:number])
+
+
+def _with_room(numbers: NDArray[Any], count: int, kind: np.dtype[Any]) -> NDArray[Any]:
+    """The array, or a longer one with the same beginning that can hold such numbers."""
+    kind = np.promote_types(numbers.dtype, kind)
+    if len(numbers) >= count and numbers.dtype == kind:
+        return numbers
+    longer = np.empty(max(count, 2 * len(numbers)), kind)
+    longer[: len(numbers)] = numbers
+    return longer
 
 
 def _same_rows(tokens: Ints, targets: Ints, first: Ints, counts: Ints) -> tuple[Ints, Ints]:
