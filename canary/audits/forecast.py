@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.by_draws import UniformDraws
 from canary.audits.choosing import METHODS, choose
 from canary.audits.method import Method, Unfit
 from canary.audits.pacing import LOOK, Pace, Probes, clocks, since
@@ -23,7 +24,6 @@ from canary.models.loading import load
 from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.search.pricing import walk_memory
-from canary.statistics.exposures import UNIFORM_DRAWS
 from canary.statistics.numbers import Shown, duration, gigabytes, plural
 
 _STREAM = 0x666F7265
@@ -137,7 +137,7 @@ class Forecast(Shown, Record):
         chosen = [m for m in self.methods if m.chosen and not m.reason]
         if not chosen:
             return []
-        (auto,), draws = chosen, [m for m in self.methods if m.method == UNIFORM_DRAWS]
+        (auto,), draws = chosen, [m for m in self.methods if m.method == UniformDraws.name]
         more = self.extraction.seconds if self.extraction and not self.extraction.reason else 0.0
         most = "at most" if auto.at_most or more else "about"
         told = f"In all, canary audit takes {most} {duration(auto.seconds + more)} here"

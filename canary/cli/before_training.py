@@ -88,7 +88,7 @@ class PlacingOptions(CorpusOptions):
     'generate "The random number is {digit:9}" --repetitions 1,4,16 --per-repetition 4 '
     "--controls 16 --seed 0 --out canaries.json",
     'generate "my PIN is {digit:6}" "my card is {digit:16}" --repetitions 1,4 --repetitions 64:4 '
-    "--out canaries.json",
+    "--out pins.json",
     formats="FORMAT...: Text with holes, such as {digit:9}; the kinds of holes are digit, letter, "
     "upper, hex, alnum, base64, word, choice, open, new, text, credit_card, iban, uuid, email, "
     "phone and re. "

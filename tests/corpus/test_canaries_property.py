@@ -20,7 +20,7 @@ FORMATS = ["The random number is {digit:9}", "My {choice:red|green} word: {lette
 @settings(max_examples=30)
 @given(
     formats=st.sampled_from([FORMATS[0], FORMATS[1], FORMATS, [Format(FORMATS[1])]]),
-    repetitions=st.lists(st.integers(1, 1000), max_size=4, unique=True),
+    repetitions=st.lists(st.integers(1, 1000), min_size=1, max_size=4, unique=True),
     per_repetition=st.integers(1, 4),
     controls=st.integers(1, 5),
     seed=st.integers(0, 2**63 - 1),

@@ -358,7 +358,7 @@ def test_a_terminal_of_80_columns_shows_each_attack_in_one_line(attacked):
 
 
 def test_membership_tests_are_not_compared_with_audits_input(attacked, tmp_path):
-    said = "this is a membership test, and only audits.*where they overlap, nothing"
+    said = "this is a membership test, and only audits.*write one document with --annex"
     with pytest.raises(InputError, match=said):
         report([exact({1: [1.0]}), attacked], tmp_path / "r.html")
 

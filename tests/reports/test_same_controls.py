@@ -118,7 +118,11 @@ def test_several_audits_in_python_words(tmp_path):
     with pytest.raises(InputError, match="give audits, the file"):
         trusting(b, baseline=3)
     axes = plot({"first": a, "second": b}, axis="bits")
-    assert [t.get_text() for t in axes.get_legend().get_texts()] == ["A: first", "B: second"]
+    assert [t.get_text() for t in axes.get_legend().get_texts()] == [
+        "A: first",
+        "B: second",
+        "thin lines: smallest to largest exposure",
+    ]
     assert axes.get_ylabel() == "median exposure (bits)"
     assert plot([a], axis="guesses").get_ylabel().startswith("guesses")
     page = report({"first": a, "second": b}, tmp_path / "page.md").read_text()
