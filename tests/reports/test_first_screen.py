@@ -120,8 +120,8 @@ CASES = {
         "None of the 4 planted secrets was found within the first 1,000,000 guesses. "
         "Blind guessing takes 500,000,000 guesses on average for each of them. Of 4 secrets that "
         "were never planted (controls), none was found.",
-        "Choose 62,500,000 guesses of 1,000,000,000 (--max-exposure-bits 4) if attackers can "
-        "try as often as they like",
+        "Choose 62,500,000 guesses of 1,000,000,000 (--max-exposure-bits 4) "
+        "if nothing stops attackers",
     ),
     "more copies do not help": (
         exact({1: [20.0] * 4, 4: CHANCE}),
@@ -200,7 +200,7 @@ CASES = {
         ),
         NOBODY,
         "1 of 2 planted secrets was found at the first guess. Blind guessing takes 25 guesses",
-        "Choose 4 guesses of 50 (--max-exposure-bits 4) if attackers can try as often as they like",
+        "Choose 4 guesses of 50 (--max-exposure-bits 4) if nothing stops attackers",
     ),
     "a search proves what draws leave open": (
         of_groups(
