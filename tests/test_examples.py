@@ -7,6 +7,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -318,6 +319,7 @@ def test_tutorials_print_what_they_show(reader, capfd, monkeypatch):
 
 
 def run_page(page, names, address, capfd, sizes=IN_SMALL):
+    text = page.read_text(encoding="utf-8")
     smaller, said, as_shown = sizes.get(name(page), {}), "", page.parent.name == "tutorials"
     for block in blocks(page):
         if reason(block):
@@ -327,8 +329,8 @@ def run_page(page, names, address, capfd, sizes=IN_SMALL):
             continue
         capfd.readouterr()
         if block.language == "sh":
-            text = block.text.replace(SERVED.get(name(page), address), address)
-            for line in text.replace("\\\n", " ").splitlines():
+            lines = block.text.replace(SERVED.get(name(page), address), address)
+            for line in lines.replace("\\\n", " ").splitlines():
                 if name(page) != HELP:
                     run_line(line, page)
                 elif not any(part in line for part in LINES_NOT_RUN):
@@ -339,8 +341,8 @@ def run_page(page, names, address, capfd, sizes=IN_SMALL):
             for whole, small in smaller.items():
                 code = code.replace(whole, small)
                 as_shown &= whole not in block.text  # from here on, a smaller model speaks
-            save(code)
-            exec(compile(code, str(page), "exec"), names)
+            if f"\npython {save(code)}\n" not in text:  # else that line runs it
+                exec(compile(code, str(page), "exec"), names)
         elif block.language == "json":
             json.loads(block.text)
         out, err = capfd.readouterr()
@@ -380,7 +382,7 @@ def the_model_of(line: str) -> Iterator[None]:
 
 
 def run_line(line: str, page: Path) -> None:
-    """One line of a shell: `canary` and pytest in this process, everything else in bash."""
+    """One line of a shell: canary, pytest and files of Python in this process, the rest in bash."""
     start, codes = VERDICTS.get(name(page), ("", (0,)))
     if line.startswith("canary "):
         line, _, file = line.partition(" > ")
@@ -391,6 +393,9 @@ def run_line(line: str, page: Path) -> None:
             code = run(words_of(line))
     elif line.startswith("python -m pytest "):
         code = pytest.main([*line.split()[3:], "-p", "no:cacheprovider"])
+    elif script := re.fullmatch(r"python (\w+\.py)\s*", line):
+        runpy.run_path(script[1], run_name="__main__")
+        code = 0
     elif line.strip():
         code = subprocess.run(["bash", "-euo", "pipefail", "-c", line]).returncode
     else:
@@ -412,11 +417,12 @@ def words_of(line: str) -> list[str]:
     return words
 
 
-def save(code: str) -> None:
-    """Write a block that begins with the comment ``# file.py`` to the file it names."""
-    named = re.match(r"# (\w+\.py)\n", code)
-    if named:
-        Path(named[1]).write_text(code)
+def save(code: str) -> str | None:
+    """Write a block that begins with the comment ``# file.py`` to the file it names; that name."""
+    if not (named := re.match(r"# (\w+\.py)\n", code)):
+        return None
+    Path(named[1]).write_text(code)
+    return named[1]
 
 
 def all_blocks() -> Iterator[tuple[Path, Block]]:

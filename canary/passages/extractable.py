@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -94,6 +95,10 @@ class Repeated(Shown):
 
     def ways(self) -> Sequence[Way]:
         """The share that comes out in each way that was measured, the main one first."""
+        return self._ways
+
+    @cached_property
+    def _ways(self) -> Sequence[Way]:
         raise NotImplementedError
 
     def _summary(self, headline: str, more: Sequence[str] = ()) -> str:

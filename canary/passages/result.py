@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -118,8 +118,7 @@ class Passages(Places):
         then sees the same tokens before the second, and so on. If it is not at some place, decoding
         gives another token at the first such place. So both agree, without decoding.
         """
-        whole: NDArray[np.bool_] = np.asarray(self.leading) == self.suffix
-        return whole
+        return np.asarray(np.asarray(self.leading) == self.suffix)
 
     @property
     def strength(self) -> Floats:
@@ -268,7 +267,8 @@ class Verbatim(Repeated, Named, Document, kind=KIND, schema=SCHEMA):
                 found[at] = count(int(tries)) if tries <= _FAR else f"more than {count(_FAR)}"
         return found
 
-    def ways(self) -> Sequence[Way]:
+    @cached_property
+    def _ways(self) -> Sequence[Way]:
         """By greedy decoding, and within numbers of samples word for word and, if asked, near."""
         found = [Way("greedy decoding", "first try", "greedy", self.greedy_rate())]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -261,7 +262,8 @@ class Sampled(
         """Whether the answer is always the same: at temperature 0, where the server repeats it."""
         return not self.settings["temperature"] and self.model.get("repeats") is not False
 
-    def ways(self) -> Sequence[Way]:
+    @cached_property
+    def _ways(self) -> Sequence[Way]:
         """Word for word; of passages also nearly, and by characters."""
         nearly = f"at least {100 * self.near:g} % of the words"
         whole = Way("", "word for word", "came_out", self.came_out())

@@ -181,6 +181,8 @@ def clustered_difference(
     weighted = bool(np.ptp(w1) or np.ptp(w2))
     seen = _standard_lead((y1, m1, w1), (y2, m2, w2)) if weighted else lead
     rng, count, done = np.random.default_rng(seed), 0, 0
+    if y.sum() in (0.0, m.sum()):  # every document is alike, so each lead is 0
+        count = done = permutations
     rounds = max(_AT_ONCE // len(y), 1)
     while done < permutations:
         part = min(rounds, permutations - done)
