@@ -51,8 +51,8 @@ def note_on_cut(question: Question, fills: Sequence[str]) -> str | None:
     format, model = question.format, question.model
     if model.facts.device == "served" or not fills:
         return None
-    drawn = format.sample(min(_DRAWS, format.size), rng=question.rng(_STREAM))
     mine = fills[:_MOST_CANARIES]
+    drawn = format.sample(rows_compared(question, fills) - len(mine), rng=question.rng(_STREAM))
     bits = _bits_of_tokens(question, [*mine, *drawn])
     if bits is None:
         return None
@@ -75,6 +75,11 @@ def note_on_cut(question: Question, fills: Sequence[str]) -> str | None:
         "or packing? Then the canaries were learned as far as they were read, and their exposure "
         "is too low."
     )
+
+
+def rows_compared(question: Question, fills: Sequence[str]) -> int:
+    """How many rows `note_on_cut` scores: secrets, and random candidates."""
+    return min(len(fills), _MOST_CANARIES) + min(_DRAWS, question.format.size)
 
 
 def cut_in(notes: Iterable[str]) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from canary.audits.by_draws import UniformDraws
 from canary.audits.choosing import METHODS, choose
+from canary.audits.cut_secrets import rows_compared
 from canary.audits.method import Method, Unfit
 from canary.audits.pacing import LOOK, Pace, Probes, clocks, since
 from canary.audits.question import AuditOptions, Question, questions_of
@@ -75,7 +76,8 @@ class Forecast(Shown, Record):
         Part of all `seconds`: the context is read, and the canaries are scored.
     check_seconds : float
         Part of all `seconds`: the start token is chosen, and compared with others; and ordinary
-        English is scored, which is left out where the canaries look learned.
+        English is scored or, where canaries look learned, parts of their secrets: what takes
+        longer.
     methods : tuple of MethodForecast
     extraction : MethodForecast or None
         What the extraction takes that `canary audit` begins afterwards, at most; None without one.
@@ -151,7 +153,7 @@ class Forecast(Shown, Record):
         then = "" if self.extraction is None else "The extraction comes after any of them. "
         return (
             f"{then}Of each method, {duration(self.check_seconds)} are for comparing the start "
-            "token with others and checking that the model reads English"
+            "token with others and checking that the model reads English, or that no secret was cut"
         )
 
 
@@ -195,6 +197,7 @@ def forecast(
     >>> print(forecast("./model", "The code is {digit:6}"))  # doctest: +SKIP
     """
     seam = load(model)
+    found = isinstance(canaries, CanarySet) and canaries.natural
     if not isinstance(canaries, CanarySet):
         canaries = _stand_ins(Format.of(canaries), count)
     options = options or AuditOptions()
@@ -204,7 +207,7 @@ def forecast(
     methods = [m for m in METHODS.values() if m.has_p_values]
     parts: dict[str, list[MethodForecast]] = {method.name: [] for method in methods}
     searches: list[MethodForecast] = []
-    auto, reading = "", 0.0
+    auto, reading, english, cuts = "", 0.0, Pace(), Pace()
     for question in questions_of(seam, canaries, replace(options, method="auto")):
         question.format.check_prefix_free()
         probes = Probes(question, LOOK if probe_seconds is None else probe_seconds)
@@ -213,11 +216,16 @@ def forecast(
                 work = work_of_check(seam, canaries, start, options, options.draws)
                 began = clocks()
                 note_on_english(seam)
-                checks += since(began, 0) + probes.beginnings(*work)
+                english = since(began, 0)
+                checks += probes.beginnings(*work)
+            injected = [c.fill for c in question.canaries if not c.control]
+            if injected and not found:
+                cuts += probes.rows(rows_compared(question, injected))
             auto, reading = choose(question)[0].name, reading + probes.canaries.seconds
         for method in methods:
             parts[method.name].append(_of_method(method, question, probes))
         searches += [_of_search(question, probes, extraction_budget)] if extraction_budget else []
+    checks += max(english, cuts, key=lambda pace: pace.processor)  # an audit does one of them
     return Forecast(
         model=seam.facts.to_dict(),
         formats=len(canaries.formats),
@@ -263,11 +271,11 @@ def _of_method(method: Method, question: Question, probes: Probes) -> MethodFore
 
 
 def _of_search(question: Question, probes: Probes, budget: int) -> MethodForecast:
-    """The extraction of one format: its budget at the pace of the search for ranks, at most."""
+    """The extraction of one format, at most."""
     cost = METHODS["rank"].cost(question)
     if isinstance(cost, Unfit):
         return MethodForecast("extraction", reason=cost.reason)
-    taken = probes.pace("search", cost).of(budget)
+    taken = probes.extraction(cost, top=len(question.fills), budget=budget)
     held = budget * question.model.memory().bytes_per_held_token
     return MethodForecast(
         method="extraction",

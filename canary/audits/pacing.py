@@ -22,6 +22,7 @@ from canary.scoring.batcher import Batcher
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import enumerate_leaves
 from canary.search.pricing import FILLS_AT_ONCE, Pricer, price_rows
+from canary.search.shortest import MOST_OPEN, ShortestWalk
 from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import duration, plural
 from canary.tokens.arrays import branches
@@ -33,6 +34,7 @@ _LONG = 60.0  # seconds from which on an audit says how long it takes
 _GLANCE = 0.25  # seconds of a probe of whether it takes that long
 _BUSY = 3.0  # times a probe's seconds on the clock, where other work takes the processors
 _STEPS, _LONGER = 24, 4.0  # fewer batches than these are given as many times the seconds
+_EARLY = 2.0  # times the seconds of other probes for the first batches of an extraction
 _LATER = 0.4  # of a probe's time has passed when its pace is taken
 _SEARCHED = 8  # candidates that the probe of a search ranks
 _FEWEST = 64  # queries of the first step of that probe
@@ -67,6 +69,7 @@ class Probes:
         self._question, self._seconds = question, seconds
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._canaries: Pace | None = None
+        self._of_rows: Pace | None = None
 
     @property
     def canaries(self) -> Pace:
@@ -98,6 +101,32 @@ class Probes:
                 self._paces[key] = _pace(steps, self._seconds, soon)
         return self._paces[key]
 
+    def extraction(self, cost: Cost, *, top: int, budget: int) -> Pace:
+        """What searching the `top` most likely candidates takes, if the budget is spent.
+
+        Its first batches are small, so that they say nothing of the later ones: they are counted
+        as they are, and the rest has the pace of the search for ranks.
+        """
+        limit, first = _EARLY * self._seconds, Pace()
+        with self._question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
+            if pricer.tree is not None and pricer.walks:
+                began = clocks()
+                walk = ShortestWalk(
+                    pricer.tree, pricer.walker, self._batcher(), top=top, most_open=MOST_OPEN
+                )
+                while len(walk.open) and walk.step(budget - walk.queries):
+                    first = since(began, walk.queries)
+                    if first.processor >= limit or first.seconds >= _BUSY * limit:
+                        break
+        rest = budget - first.queries
+        return first + self.pace("search", cost).of(rest) if rest else first
+
+    def rows(self, number: int) -> Pace:
+        """What scoring this number of candidates as rows takes, their common beginning once."""
+        if self._of_rows is None:
+            self._of_rows = _pace(self._rows(), self._seconds / _LONGER, 0.0)
+        return self._of_rows.of(number * self._question.sizes().below)
+
     def beginnings(self, walked: int, rows: int) -> Pace:
         """What comparing beginnings takes: tokens of walks, and of whole rows."""
         question = self._question
@@ -117,11 +146,13 @@ class Probes:
         return format.sample(min(most, format.size), rng=rng)
 
     def _rows(self, *, whole: bool = False) -> Iterator[int]:
-        """Tokens below the contexts, or all of them."""
+        """Tokens below the contexts, which are read once; or all, of rows that are read apart."""
         question, batcher, size = self._question, self._batcher(), 8
         for _ in range(30):
             fills = self._fills(min(size, FILLS_AT_ONCE))
-            below = price_rows(batcher, question.format, question.encoder, fills)[1]
+            below = price_rows(batcher, question.format, question.encoder, fills, alike=not whole)[
+                1
+            ]
             rows = question.encoder.candidates(question.format, fills) if whole else []
             yield sum(len(row.ids) for row in rows) or below
             size *= 2

@@ -27,7 +27,8 @@ class Announced:
     def __init__(self, progress: Progress, what: str, tokens: int) -> None:
         self._progress, self._what, self._tokens = progress, what, tokens
         self._began: float | None = None
-        self._done, self._said = 0, False
+        self._done = 0
+        self.seconds: float | None = None
 
     def after(self, advance: Advance) -> Advance:
         """`advance`, from which the pace of the passes is learned.
@@ -37,7 +38,7 @@ class Announced:
 
         def step(done: int) -> None:
             advance(done)
-            if self._said:
+            if self.seconds is not None:
                 return
             now = perf_counter()
             if self._began is None:
@@ -46,13 +47,12 @@ class Announced:
             self._done += done
             if now - self._began < _LOOK or not self._done:
                 return
-            self._said = True
-            whole = self._tokens * (now - self._began) / self._done
-            if whole >= _LONG:
+            self.seconds = self._tokens * (now - self._began) / self._done
+            if self.seconds >= _LONG:
                 remark(
                     self._progress,
                     f"Scoring {self._what}, {self._tokens:,} tokens, takes about "
-                    f"{duration(whole)} here",
+                    f"{duration(self.seconds)} here",
                 )
 
         return step

@@ -144,7 +144,7 @@ def verbatim(
         raise InputError("verbatim takes no text as context", cure=cure, where="context")
     check_confidence(confidence, "verbatim")
     prefixes = _prefixes(prefix)
-    grid = _grid(max(prefixes), suffix, stride)
+    grid = grid_of(max(prefixes), suffix, stride)
     edits, of_text = (None, False) if near is None else edits_of(near, grid.suffix)
     whole_number(near_width, "near_width", at_least=2, cure="give a number of nodes, such as 80")
     asked = _schemes(schemes)
@@ -155,11 +155,11 @@ def verbatim(
     kinds_given = {"texts": texts} | ({} if controls is None else {"controls": controls})
     named = {name: identified(of, name) for name, of in kinds_given.items()}
     given = {name: of for name, (of, _) in named.items()}
-    longest, start = _cut(seam, given, grid, scoring, progress, copies=copies, weights=weights)
+    longest, start = cut_texts(seam, given, grid, scoring, progress, copies=copies, weights=weights)
     if controls is not None:
         refuse_overlap(*(windows.after(min(prefixes)) for windows in longest.values()))
     longer = edits if edits and of_text else 0
-    _check_fits(seam, longest["texts"], longer)
+    check_fits(seam, longest["texts"], longer)
     counting = None if edits is None else automata(seam, longest, edits, text=of_text)
     at_once = _longest_piece(seam, longest["texts"]) if whole else None
     kinds = {name: windows.after(prefixes[0]) for name, windows in longest.items()}
@@ -186,12 +186,12 @@ def verbatim(
             progress,
             f"{plural(sum(map(len, kinds.values())), 'window')} of "
             f"{plural(sum(map(len, given.values())), 'text')}",
-            sum(_scored(w.after(n), at_once) for w in longest.values() for n in prefixes),
+            sum(scored_tokens(w.after(n), at_once) for w in longest.values() for n in prefixes),
         )
 
         def passages(name: str, windows: Windows) -> Passages:
             pieces = windows.pieces(at_once)
-            advance = announced.after(stage(progress, name, _scored(windows, at_once)))
+            advance = announced.after(stage(progress, name, scored_tokens(windows, at_once)))
             batcher = Batcher(seam, batch_size=scoring.batch_size, progress=advance)
             series = None if run is None else run.series(name.replace(" ", "-"))
             found = _measured(batcher, windows, pieces, asked, series)
@@ -233,13 +233,13 @@ def verbatim(
     )
 
 
-def _scored(windows: Windows, at_once: int | None) -> int:
+def scored_tokens(windows: Windows, at_once: int | None = None) -> int:
     """The tokens that a pass over some windows scores."""
     pieces = windows.pieces(at_once)
     return int((pieces.stop - pieces.first).sum()) - len(pieces) * windows.grid.prefix
 
 
-def _cut(
+def cut_texts(
     model: LanguageModel,
     given: dict[str, list[str]],
     grid: Grid,
@@ -364,7 +364,9 @@ def _prefixes(given: int | Sequence[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _grid(prefix: int, suffix: int, stride: int | None) -> Grid:
+def grid_of(prefix: int, suffix: int, stride: int | None = None) -> Grid:
+    """A grid of windows; an InputError if a number of tokens is out of range."""
+
     def tokens(value: int, name: str) -> int:
         return whole_number(value, name, at_least=1, cure="give a number of tokens, 50 is usual")
 
@@ -382,7 +384,7 @@ def _schemes(given: Scheme | Sequence[Scheme]) -> tuple[Scheme, ...]:
     return found
 
 
-def _check_fits(model: LanguageModel, windows: Windows, longer: int = 0) -> None:
+def check_fits(model: LanguageModel, windows: Windows, longer: int = 0) -> None:
     """Refuse windows that are longer than the model takes, or samples that are `longer`."""
     limit, tokens = model.facts.length_limit, len(windows.before) + windows.grid.width + longer
     if limit is not None and tokens > limit:

@@ -108,7 +108,7 @@ def shortest_leaves(
     node is open, within `walker.room`, the states of the cheapest nodes first. Of leaves with
     equal costs any may be returned.
     """
-    walk = _Walk(tree, walker, batcher, top=top, most_open=most_open)
+    walk = ShortestWalk(tree, walker, batcher, top=top, most_open=most_open)
     deadline = clocks.deadline(seconds)
     first = None  # batches until the first leaf
     stopped: Stopped = "proof"
@@ -159,8 +159,8 @@ class _Best:
         return float(self.costs[-1]) if len(self.costs) == self.top else np.inf
 
 
-class _Walk:
-    """The state of a walk between two batches."""
+class ShortestWalk:
+    """The state of a `shortest_leaves` between two batches, for those who end it themselves."""
 
     def __init__(
         self, tree: TokenTree, walker: Walker, batcher: Batcher, *, top: int, most_open: int

@@ -11,6 +11,7 @@ from small_models import character_tokenizer, recurrent_module
 from canary import audit, extract, generate
 from canary.audits import pacing
 from canary.audits.choosing import METHODS
+from canary.audits.cut_secrets import note_on_cut, rows_compared
 from canary.audits.forecast import forecast
 from canary.audits.question import AuditOptions, questions_of
 from canary.audits.start_search import started, work_of_check
@@ -77,7 +78,7 @@ def test_an_extraction_has_a_bound_for_each_format(model, canaries):
     assert (part.queries, part.at_most, part.reason) == (300, True, "")
     assert 0 < part.seconds < next(m for m in found.methods if m.method == "rank").seconds
     assert found.rows()[-1][:2] == ("extraction", "up to 300")
-    assert "checking that the model reads English" in found.summary()
+    assert "that no secret was cut" in found.summary()
     assert found.from_dict(found.to_dict()) == found
     search = extract(model, FORMAT, budget=300, top=50, start_token=None)
     assert search.queries <= part.queries
@@ -96,6 +97,53 @@ def test_comparing_the_start_token_counts(model, canaries, said):
     assert starts > 1
     assert 4 * starts * (tokens - 1) <= rows <= walked  # some of what is walked, as whole rows too
     assert walked + rows < starts * (4 + 50) * tokens  # and less than all of them
+
+
+def test_the_first_batches_of_an_extraction_are_timed_and_the_rest_has_the_pace_of_ranks(
+    model, canaries, monkeypatch
+):
+    (question,) = questions_of(model, canaries, OPTIONS)
+    cost = METHODS["rank"].cost(question)
+    clock = iter([(float(n), float(n)) for n in range(99)])  # a second for each batch
+    monkeypatch.setattr(pacing, "clocks", lambda: next(clock))
+    spent, step = [], pacing.ShortestWalk.step
+
+    def counted(self, left):
+        done = step(self, left)
+        spent.append(self.queries)
+        return done
+
+    monkeypatch.setattr(pacing.ShortestWalk, "step", counted)
+    slow = pacing.Pace(queries=1, seconds=100.0, processor=100.0)
+    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost, soon=0.0: slow)
+    said = pacing.Probes(question, 3.0).extraction(cost, top=50, budget=5_000)
+    assert len(spent) == 6  # twice the seconds of a probe
+    assert said == pacing.Pace(5_000, *[6 + 100.0 * (5_000 - spent[-1])] * 2)
+    spent.clear()
+    said = pacing.Probes(question, 30.0).extraction(cost, top=50, budget=20)
+    *_, last, none = spent  # what is left is too little for another batch
+    assert last == none <= 20
+    assert said == pacing.Pace(20, *[len(spent) - 1 + 100.0 * (20 - last)] * 2)
+
+
+def test_comparing_parts_of_secrets_counts(model, canaries):
+    (question,) = questions_of(model, canaries, OPTIONS)
+    fills = [c.fill for c in canaries.injected]
+    rows = []
+
+    class Counting:
+        def __getattr__(self, name):
+            return getattr(model, name)
+
+        def score(self, batch, *args, **more):
+            rows.append(len(batch.lengths))
+            return model.score(batch, *args, **more)
+
+    note_on_cut(replace(question, model=Counting()), fills)
+    assert sum(rows) == rows_compared(question, fills) == 4 + 256
+    probes = pacing.Probes(question, 0.01)
+    assert probes.rows(200).seconds == pytest.approx(2 * probes.rows(100).seconds)
+    assert probes.rows(100).seconds > 0
 
 
 def test_what_cannot_be_had_says_why(model, canaries):

@@ -45,3 +45,23 @@ def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, m
     found = json.loads(outcome.out)["forecast"]
     assert (found["canaries"], found["budget"], found["draws"]) == (8, 40, 30)
     assert any("the budget is 40" in method["reason"] for method in found["methods"])
+
+
+def test_plan_with_passages_says_what_a_run_on_them_takes(command, model, tmp_path, monkeypatch):
+    monkeypatch.setattr("canary.audits.forecast.LOOK", 0.01)
+    texts = tmp_path / "texts.jsonl"
+    texts.write_text(json.dumps({"body": "The code is 123. " * 20}) + "\n")
+    words = ("plan", "The code is {digit:3}", "--draws", "30", "--passages", texts)
+    words += ("--column", "body")
+    refused = command(*words)
+    assert refused.code == 2
+    assert "give the model with --model" in " ".join(refused.err.split())
+    words += ("--model", model, "--start-token", "none")
+    outcome = command(*words)
+    assert "a window of 100 tokens" in " ".join(outcome.err.split())
+    outcome = command(*words, "--prefix", "20", "--suffix", "30", "--json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads(outcome.out)["passages"]
+    assert found["texts"] == 1
+    assert found["tokens"] == 30 * found["windows"] > 0
+    assert found["seconds"] > 0
