@@ -400,7 +400,7 @@ def run_line(line: str, page: Path) -> None:
         code = subprocess.run(["bash", "-euo", "pipefail", "-c", line]).returncode
     else:
         return
-    if line.startswith("canary membership attack "):
+    if re.match("canary membership (attack|models|text) ", line):
         start, codes = "canary", (0, UNDECIDED)  # as the outputs here are
     assert code in (codes if line.startswith(start) else (0,)), line
 

@@ -206,6 +206,8 @@ def models(
     FOLDER/report.html is for people, FOLDER/models.json for machines. Both name samples that were
     in training data, so protect them like the data. The attacks D and L need extra models for each
     target and run only from Python. The guide is docs/guides/many-models.md.
+
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided or void.
     """
     from canary.membership.counterfactual import counterfactual as effects
     from canary.membership.models_result import KIND
@@ -235,7 +237,7 @@ def models(
         if counterfactual is not None and found is not None:
             write_table(counterfactual, found)
             show(found.summary())
-        return folder.finish(called.on(result), SCHEMA)
+        return folder.finish(called.on(result), SCHEMA, code=exit_code(result))
 
 
 def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
@@ -329,6 +331,8 @@ def text(
     attacks. Where it finds the members, the texts differ in their words, and the attacks show
     nothing about the model. Run the same command again to resume a run that was stopped;
     FOLDER/parts keeps what is finished until then. The guide is docs/guides/membership-text.md.
+
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided or void.
     """
     from canary.membership.survey import SCHEMA, rates_of
     from canary.membership.text_survey import KIND, survey_texts
@@ -381,4 +385,5 @@ def text(
                 measured, texts.texts, lines=texts.lines, progress=bars.stage, **asked
             )
         result = names.on(replace(result, notes=(*texts.notes, *result.notes)))
-        return folder.finish(result, SCHEMA, body={**texts.facts(), **result.to_dict()})
+        body = {**texts.facts(), **result.to_dict()}
+        return folder.finish(result, SCHEMA, body=body, code=exit_code(result))
