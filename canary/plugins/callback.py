@@ -79,6 +79,14 @@ class _Attached(TrainerCallback):
         self._trainer.log({f"eval_{name}": round(value, 4) for name, value in numbers.items()})
         self._trainer.control.should_log = turn
 
+    def _left(self, state: Any) -> int:
+        """How many measurements are asked for after this step."""
+        every, done, last = self._options.get("every", 10), state.global_step, state.max_steps
+        if every == "epoch":
+            return max(math.ceil(float(state.num_train_epochs) - (state.epoch or 0.0)), 0)
+        steps = {*range(0, last + 1, every), *self._options.get("steps", ()), last}
+        return sum(done < step <= last for step in steps)
+
 
 class VerbatimCallback(_Attached):
     """Measures which passages of texts a model repeats, before the training and at its epochs.
@@ -130,6 +138,7 @@ class VerbatimCallback(_Attached):
         options = {**self._options, "path": path, **logs}
         self._monitor = VerbatimMonitor(*self._given, tokenizer=tokenizer, **options)
         self._monitor.start(given["model"], step=state.global_step, epoch=state.epoch)
+        self._monitor.say_time(self._left(state))
 
     @sealed
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
@@ -237,14 +246,6 @@ class ExposureCallback(_Attached):
         self._monitor.say_time(self._left(state))
         if self._preflight:
             self._inspect(tokenizer, args, given)
-
-    def _left(self, state: Any) -> int:
-        """How many measurements are asked for after this step."""
-        every, done, last = self._options.get("every", 10), state.global_step, state.max_steps
-        if every == "epoch":
-            return max(math.ceil(float(state.num_train_epochs) - (state.epoch or 0.0)), 0)
-        steps = {*range(0, last + 1, every), *self._options.get("steps", ()), last}
-        return sum(done < step <= last for step in steps)
 
     def _inspect(self, tokenizer: Any, args: Any, given: Mapping[str, Any]) -> None:
         """Raise an error in all processes if the training would not learn the canaries."""

@@ -123,6 +123,11 @@ class VerbatimMonitor:
         self._time.own_seconds = 0.0
         return found
 
+    def say_time(self, asked: int) -> None:
+        """Log what this number of measurements will take; a warning if more than a minute."""
+        if first_process():
+            self._time.say(asked)
+
     @sealed
     def step(
         self,

@@ -34,7 +34,8 @@ def repeated(count):
     return ["".join(CHARACTERS[token] for token in row) for row in rows.tolist()]
 
 
-def test_a_training_is_watched_and_goes_on_as_without(tmp_path):
+def test_a_training_is_watched_and_goes_on_as_without(tmp_path, caplog):
+    caplog.set_level("INFO", logger="canary.plugins.monitor")
     bare = build_trainer(tmp_path / "bare", steps=-1, num_train_epochs=2)
     bare.train()
     trainer = build_trainer(tmp_path / "out", steps=-1, num_train_epochs=2)
@@ -54,6 +55,9 @@ def test_a_training_is_watched_and_goes_on_as_without(tmp_path):
     assert canary.read(tmp_path / "out" / "canary_verbatim.json").texts == after.texts
     logged = [e for e in trainer.state.log_history if "eval_canary/verbatim/greedy_value" in e]
     assert [e["step"] for e in logged] == [0, 6, 12]
+    said = [line for line in caplog.messages if "a measurement takes about" in line]
+    assert len(said) == 1
+    assert "and 2 more are asked for" in said[0]
 
 
 def test_a_limit_is_exceeded_where_the_check_fails(caplog):
