@@ -28,7 +28,7 @@ from canary.records.validation import AUTO, of_kind, versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.served_requests import announce, requests_of, sharing
 from canary.scoring.start_notes import StartChoice
-from canary.search.pricing import check_agreement, price_rows
+from canary.search.pricing import check_agreement, price_rows, rows_compared
 from canary.search.rank_counter import bounds_by_place
 from canary.search.shortest import MOST_OPEN, Shortest, Stop, shortest_leaves
 from canary.statistics.number_checks import LN2
@@ -36,8 +36,11 @@ from canary.tokens.candidates import misread
 
 _MOST_DRAWS = 1_024  # to check the start token by
 _BROKEN_OFF = ("interrupted", "requests")
+_UNCHECKED = (
+    "The budget left no candidate to be scored as a whole row besides, which finds states that "
+    "do not carry all that came before. Allow a few more queries."
+)
 _AFTER = "Px is after the fixed text, whose own log-perplexity this server does not report"
-_CHECKED = 4  # candidates that are scored as whole rows, too
 
 
 @sealed
@@ -135,14 +138,9 @@ def extract(
         progress=progress,
     )
     search = SearchOptions(
-        top=top,
-        budget=budget,
-        seconds=seconds,
-        stop=stop,
-        known=known,
-        beam=beam,
+        top=top, budget=budget, seconds=seconds, stop=stop, known=known, beam=beam,
         most_open=most_open,
-    )
+    )  # fmt: skip
     format = Format.of(format)
     own = search.secrets_of(format, canaries)
     seam = load(model)
@@ -273,8 +271,10 @@ def _search(
             cure="check which tokens the model forbids, or the context before the candidate",
         )
     fills = tree.fills(found.leaves)
-    affordable = max((budget - found.queries) // tokens, 0)
-    found = _checked(found, fills[:affordable], question, batcher, noise_bits)
+    affordable = max((budget - found.queries) // (tokens - len(tree.context)), 0)
+    again = min(rows_compared(tokens, 0), affordable)
+    walked = format.size > 1 and question.prices_rows
+    found = _checked(found, fills[: again if walked else 0], question, batcher, noise_bits)
     px, bits = found.costs / LN2, format.bits
     least, most = bounds_by_place(
         px,
@@ -326,6 +326,7 @@ def _search(
         },
         notes=(
             *start.notes,
+            *([_UNCHECKED] if walked and found.proven and not again else []),
             *([_AFTER] if after_text(model.facts.to_dict()) else []),
             *misread(question.encoder, format),
             *([] if own or not candidates else [meaning(candidates[0], context_bits)]),
@@ -344,9 +345,8 @@ def _checked(
     noise_bits: float,
 ) -> Shortest:
     """What was found; the first proven ones of these fills are scored again as whole rows."""
-    first = fills[: min(found.proven, _CHECKED)]
-    walked = question.format.size > 1 and question.prices_rows
-    if not walked or not first or found.stopped in _BROKEN_OFF:
+    first = fills[: found.proven]
+    if not first or found.stopped in _BROKEN_OFF:
         return found
     which = [i for i, fill in enumerate(first) if fill is not None]
     texts = [fill for fill in first if fill is not None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -19,9 +20,10 @@ from canary.records.clocks import seconds
 from canary.records.progress import phase, remark
 from canary.records.shards import Run
 from canary.scoring.batcher import Batcher
+from canary.scoring.shared_rows import worth_sharing
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import enumerate_leaves
-from canary.search.pricing import FILLS_AT_ONCE, Pricer, price_rows
+from canary.search.pricing import FILLS_AT_ONCE, Pricer, price_rows, rows_compared
 from canary.search.shortest import MOST_OPEN, ShortestWalk
 from canary.statistics.number_checks import LN2
 from canary.statistics.numbers import duration, plural
@@ -69,7 +71,6 @@ class Probes:
         self._question, self._seconds = question, seconds
         self._paces: dict[tuple[str, bool], Pace] = {}
         self._canaries: Pace | None = None
-        self._of_rows: Pace | None = None
 
     @property
     def canaries(self) -> Pace:
@@ -123,9 +124,11 @@ class Probes:
 
     def rows(self, number: int) -> Pace:
         """What scoring this number of candidates as rows takes, their common beginning once."""
-        if self._of_rows is None:
-            self._of_rows = _pace(self._rows(), self._seconds / _LONGER, 0.0)
-        return self._of_rows.of(number * self._question.sizes().below)
+        sizes = self._question.sizes()
+        context, tokens = sizes.tokens - sizes.below, number * sizes.tokens
+        if worth_sharing(self._question.model, context, number):
+            tokens = 2 * context + number * sizes.below  # one row is a whole one, to compare
+        return self._whole_rows.of(tokens)
 
     def beginnings(self, walked: int, rows: int) -> Pace:
         """What comparing beginnings takes: tokens of walks, and of whole rows."""
@@ -134,8 +137,12 @@ class Probes:
         sizes = question.sizes(None if isinstance(tree, Exception) else tree)
         found = self.pace("draws", Cost("", 0, 0, sizes)).of(walked) if walked else Pace()
         if rows:
-            found += _pace(self._rows(whole=True), self._seconds, 0.0).of(rows)
+            found += self._whole_rows.of(rows)
         return found
+
+    @cached_property
+    def _whole_rows(self) -> Pace:
+        return _pace(self._rows(whole=True), self._seconds, 0.0)
 
     def _batcher(self) -> Batcher:
         return Batcher(self._question.model, batch_size=self._question.options.batch_size)
@@ -147,7 +154,8 @@ class Probes:
 
     def _rows(self, *, whole: bool = False) -> Iterator[int]:
         """Tokens below the contexts, which are read once; or all, of rows that are read apart."""
-        question, batcher, size = self._question, self._batcher(), 8
+        question, batcher = self._question, self._batcher()
+        size = min(8, rows_compared(question.sizes().tokens)) if whole else 8
         for _ in range(30):
             fills = self._fills(min(size, FILLS_AT_ONCE))
             below = price_rows(batcher, question.format, question.encoder, fills, alike=not whole)[

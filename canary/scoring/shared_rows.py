@@ -63,8 +63,7 @@ def scored_below(batcher: RunsRows, rows: Rows) -> NDArray[np.float32] | None:
     whole as well, differs by more than the model's noise.
     """
     model, shared = batcher.model, shared_beginning(rows)
-    saved = (shared - 1) * (len(rows) - 1)
-    if not isinstance(model, SharesBeginnings) or shared < 2 or saved < _LEAST_SAVED:
+    if not isinstance(model, SharesBeginnings) or not worth_sharing(model, shared, len(rows)):
         return None
     batcher.check_length(int(rows.lengths.max()))
     begun = model.begun(rows.ids[:shared])
@@ -89,6 +88,12 @@ def scored_below(batcher: RunsRows, rows: Rows) -> NDArray[np.float32] | None:
     off = found[: len(whole)].sum(dtype=np.float64) - whole.sum(dtype=np.float64)
     fine = abs(float(off)) <= model.facts.noise_bits(int(rows.lengths[0])) * LN2
     return found if fine else None
+
+
+def worth_sharing(model: LanguageModel, shared: int, rows: int) -> bool:
+    """Whether a beginning of `shared` tokens is read once for this number of rows."""
+    saved = (shared - 1) * (rows - 1)
+    return isinstance(model, SharesBeginnings) and shared > 1 and saved >= _LEAST_SAVED
 
 
 def shared_beginning(rows: Rows) -> int:

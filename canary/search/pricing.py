@@ -32,8 +32,7 @@ FILLS_AT_ONCE = 2**12
 FLOATS = np.dtype("<f8")
 """How costs are written to a shard, whatever the machine."""
 
-# Of what is walked, so many are scored as whole rows too: more where they are short.
-_CHECKED, _CHECKED_TOKENS = 4, 4_096
+_CHECKED, _CHECKED_TOKENS, _MOST_TOKENS = 4, 4_096, 8_192
 _MOST_STATES = 2**20  # far more than a walk holds that goes depth first
 
 
@@ -133,7 +132,7 @@ class Pricer:
                 cure="check which tokens the model forbids, and use a format without them",
             )
         if self.tree is not None and self.walks:
-            some = fills[: _checked(len(self.tree.context))]
+            some = fills[: rows_compared(len(self.tree.context) + 1)]
             rows, spent = price_rows(batcher, self.format, self.encoder, some)
             walked = priced.px_bits[: len(some)]
             check_agreement(batcher, walked, rows.px_bits, self.noise_bits)
@@ -177,8 +176,8 @@ class ListedRows:
         return walked, sum(len(encoding.ids) for encoding in rows)
 
     def _compared(self, tree: TokenTree) -> int:
-        """Rows that are scored as whole rows too: they take no more tokens than the walk does."""
-        return max(_CHECKED, min(_CHECKED_TOKENS, _walked(tree)) // self.longest)
+        """Rows that are scored as whole rows too: at most about as many tokens as the walk has."""
+        return rows_compared(self.longest, _walked(tree))
 
     def _walked_tree(self, model: LanguageModel) -> TokenTree | None:
         """The tree, if walking it saves anything beside the rows that are compared with it."""
@@ -221,8 +220,14 @@ def _walked(tree: TokenTree) -> int:
     return len(tree.context) + tree.queries()
 
 
-def _checked(context: int) -> int:
-    return max(_CHECKED, _CHECKED_TOKENS // (context + 1))
+def rows_compared(tokens: int, most: int = _CHECKED_TOKENS) -> int:
+    """How many candidates of this length that were walked are scored as whole rows, too.
+
+    Four of up to 2,048 tokens, and more of short ones, with `most` tokens in all or 4,096. Of
+    longer ones fewer, since each costs what reading the context costs, and one in any case.
+    """
+    few = min(_CHECKED, max(_MOST_TOKENS // tokens, 1))
+    return max(few, min(most, _CHECKED_TOKENS) // tokens)
 
 
 def price_rows(

@@ -61,6 +61,11 @@ def test_whole_rows_are_counted_and_keep_to_the_budget(monkeypatch) -> None:
     assert tight.proven
     assert rows != [4]
     assert [c.px_bits for c in tight.candidates] == [c.px_bits for c in found.candidates]
+    spent = found.queries - 4 * (len("a zecrit.") - len("a "))
+    bare = extract(model, FORMAT, top=4, budget=spent + 3, start_token=None)
+    assert bare.queries <= spent
+    assert any("no candidate to be scored as a whole row" in note for note in bare.notes)
+    assert not any("whole row" in note for note in (*found.notes, *tight.notes))
 
 
 def test_an_interruption_of_the_comparison_keeps_what_was_found_degenerate(monkeypatch) -> None:

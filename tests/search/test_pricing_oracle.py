@@ -9,7 +9,8 @@ from small_models import Cramped, build
 from canary.errors import ModelError
 from canary.formats.format import Format
 from canary.scoring.batcher import Batcher
-from canary.search.pricing import ListedRows, Pricer, price_rows
+from canary.search import pricing
+from canary.search.pricing import ListedRows, Pricer, price_rows, rows_compared
 from canary.search.ranking import draw
 from canary.tokens.candidates import CandidateEncoder
 from canary.tokens.tree import compile_tree
@@ -30,6 +31,20 @@ class Forgetful:
     def open(self, context, *, memory_bytes):
         other = type(context)(np.roll(context.ids, 1))
         return self._model.open(other, memory_bytes=memory_bytes)
+
+
+class Counting:
+    """A model that notes how many whole rows it is asked for at a time."""
+
+    def __init__(self, model):
+        self._model, self.rows = model, []
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def score(self, rows):
+        self.rows.append(len(rows))
+        return self._model.score(rows)
 
 
 class Below:
@@ -106,3 +121,23 @@ def test_little_memory_costs_queries_and_not_numbers():
     with below.pricer(memory_bytes=2**12) as pricer:
         priced, _ = pricer.price(Batcher(Cramped(below.model, 3)), below.fills)
     below.check(priced.px_bits)
+
+
+def test_below_a_long_context_few_whole_rows_are_compared_and_never_none(monkeypatch):
+    numbers = {tokens: rows_compared(tokens) for tokens in (8, 1_024, 2_048, 2_049, 4_097, 128_000)}
+    assert numbers == {8: 512, 1_024: 4, 2_048: 4, 2_049: 3, 4_097: 1, 128_000: 1}
+    assert [rows_compared(tokens, 0) for tokens in (8, 4_096, 128_000)] == [4, 2, 1]
+    monkeypatch.setattr(pricing, "_CHECKED_TOKENS", 64)  # as if 152 tokens were many
+    monkeypatch.setattr(pricing, "_MOST_TOKENS", 128)
+    below = Below("lstm", CONTEXTS[2], 5)
+    whole = Counting(below.model)
+    with below.pricer(whole) as pricer:
+        priced, _ = pricer.canaries(Batcher(whole), below.fills)
+    below.check(priced.px_bits)
+    below.check_listed(whole)
+    assert whole.rows == [1, 1]
+    wrong = Counting(Forgetful(below.model))
+    with below.pricer(wrong) as pricer, pytest.raises(ModelError, match="than as a whole row"):
+        pricer.canaries(Batcher(wrong), below.fills)
+    below.check_listed(wrong)
+    assert sum(wrong.rows) == 1 + 1 + 5  # all, since the one that was compared differs
