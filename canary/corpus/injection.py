@@ -24,6 +24,7 @@ from canary.corpus.places import (
     check_separators,
 )
 from canary.corpus.placing import Placing
+from canary.corpus.shard_jobs import note_undivided, workers_of
 from canary.errors import InputError
 from canary.records.addresses import Remote, place_of
 from canary.records.progress import Progress, shows_progress
@@ -244,6 +245,7 @@ def inject_file(
         )
     source, target = place_of(source), place_of(target)
     regular_size(source)
+    note_undivided([source], workers_of(workers), progress)
     if isinstance(target, Remote):  # before hours of work
         target.check_writable()
     with new_file(source, target, file_format) as out:

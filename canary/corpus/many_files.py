@@ -13,12 +13,11 @@ from typing import Any
 from canary.corpus.corpora import Corpus
 from canary.corpus.file_formats import ending_of, open_corpus
 from canary.corpus.lines import unreadable
-from canary.corpus.shard_jobs import as_seen, results_of, workers_of
+from canary.corpus.shard_jobs import as_seen, note_undivided, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError
 from canary.records.addresses import Remote, address_of, as_names, place_of
 from canary.records.progress import Progress, note, stage
 from canary.workers.jobs import Plain, Task, Workers
-from canary.workers.local import Here
 from canary.workers.processes import Processes
 
 _PARTS = 4
@@ -165,7 +164,7 @@ def read_in_parts(
     An EmptyCorpusError if no shard has a record, a ServerError if a part is lost.
     """
     crew = workers_of(workers)
-    if isinstance(crew, Here) or len(shards) == 1 or not all(isinstance(s, Path) for s in shards):
+    if note_undivided(shards, crew, progress):
         shared = {**shared, "progress": progress}  # of each file
         (answer,) = task(shared, [{"shards": shards}])
         note_empty(answer["empty"], shards, progress)

@@ -12,6 +12,7 @@ from typing import Any
 from canary.corpus.file_formats import files_of
 from canary.errors import CorpusError, OutputError, ServerError
 from canary.records.addresses import Remote
+from canary.records.progress import Progress, note
 from canary.records.validation import whole_number
 from canary.workers.jobs import Lost, Plain, Task, Workers
 from canary.workers.local import Here
@@ -31,6 +32,21 @@ def workers_of(workers: int | Workers) -> Workers:
 def on_machines(workers: Workers) -> bool:
     """Whether they may be on other machines."""
     return not isinstance(workers, Here | Processes)
+
+
+def note_undivided(shards: Sequence[Any], workers: Workers, progress: Progress) -> bool:
+    """Whether this process reads a corpus, with a note if workers were asked for in vain."""
+    alone = len(shards) == 1
+    if alone or not all(isinstance(shard, Path) for shard in shards):
+        if not isinstance(workers, Here):
+            what = "is one file" if alone and isinstance(shards[0], Path) else "is not in files"
+            note(
+                progress,
+                f"note: the corpus {what}, so this process works on it, and no worker does. "
+                "Workers take a file each: name several, their folder or a pattern",
+            )
+        return True
+    return isinstance(workers, Here)
 
 
 def as_seen(path: Path, workers: Workers) -> Path:

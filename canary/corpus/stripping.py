@@ -25,6 +25,7 @@ from canary.corpus.many_files import is_sharded
 from canary.corpus.many_written import many_written, open_unchanged
 from canary.corpus.placements import check_drawn
 from canary.corpus.places import Remover, check_separators
+from canary.corpus.shard_jobs import note_undivided, workers_of
 from canary.corpus.token_documents import identity_of
 from canary.errors import CorpusError, InputError
 from canary.records.addresses import Remote, place_of
@@ -198,6 +199,7 @@ def strip_file(
         return _strip_files(source, target, canaries, given, separators, **options)
     source = place_of(source)
     regular_size(source)
+    note_undivided([source], workers_of(workers), progress)
     if isinstance(target, Remote):  # before hours of work
         target.check_writable()
     with new_file(source, target, file_format) as out:

@@ -274,6 +274,8 @@ def verify(
     changed: dict[str, set[str]] = {}
     if lost := {c.id for c in canaries.injected if found[c.id] < c.repetitions}:
         shared = {"canaries": canaries, "lost": lost, "given": given}
+        if len(counted) == 1:  # this process did, which was said
+            workers = 1
         for one in read_in_parts(find_changed, shared, shards, workers=workers, progress=progress):
             for how, names in one["changed"].items():
                 changed.setdefault(how, set()).update(names)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset
 
 from canary.corpus.canaries import generate
 from canary.corpus.discovery import discover
@@ -79,6 +80,37 @@ def test_discover_and_duplicates_find_the_same_with_more_processes(parts):
     assert (found.by_copies, found.digest) == (wanted.by_copies, wanted.digest)
     assert found.copies == wanted.copies == (2, 4)
     assert found.row[0] == wanted.row[0] == 1
+
+
+class Cluster:
+    """Workers that nobody may ask."""
+
+    def run(self, task, shared, jobs):
+        raise AssertionError("a worker was asked")
+
+
+@pytest.mark.parametrize("workers", [2, Cluster()])
+def test_workers_that_have_nothing_to_divide_are_said(parts, tmp_path, workers):
+    whole, _ = parts
+    given = {"workers": workers}
+    jobs = [
+        lambda: verify(whole, SET, **given),
+        lambda: discover(whole, "555-{digit:4}", **given),
+        lambda: duplicates(whole, **given),
+        lambda: strip_file(whole, tmp_path / "plain.jsonl", SET, **given),
+        lambda: inject_file(tmp_path / "plain.jsonl", tmp_path / "again.jsonl", SET, **given),
+    ]
+    for job in jobs:
+        with pytest.warns(UserWarning, match="the corpus is one file, so this process works on it"):
+            job()
+    texts = Dataset.from_dict({"text": ["a", "b", "a"]})
+    with pytest.warns(UserWarning, match="the corpus is not in files"):
+        assert duplicates(texts, **given).by_copies == ((1, 1), (2, 1))
+    lost = whole.read_text().splitlines()[:-40]
+    (tmp_path / "lost.jsonl").write_text("\n".join(lost) + "\n")
+    with pytest.warns(UserWarning, match="the corpus is one file") as said:
+        assert not verify(tmp_path / "lost.jsonl", SET, **given).ok
+    assert len(said) == 1
 
 
 def test_what_is_no_corpus_is_refused(parts, tmp_path):
