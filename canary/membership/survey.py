@@ -220,17 +220,21 @@ class Survey(Named, Shown, Generic[One]):
         name = self.strongest.name if surest is None else surest.name
         return next(one for one in self.attacked if one.name == name)
 
-    def surest(self) -> Surest | None:
+    def surest(self, *, at_least: float = 0.0) -> Surest | None:
         """The attack that finds most members at a low false positive rate; None without rates.
 
         It is at the least rate at which this number of non-members can show more than guessing,
-        or else at the largest that was asked for.
+        or else at the largest that was asked for. With `at_least`, no lower rate is looked at, and
+        None if none was asked for that is as high.
         """
-        return self._surest
+        return self._surest if at_least == 0.0 else self._surest_at(at_least)
 
     @cached_property
     def _surest(self) -> Surest | None:
-        rates = sorted(self.attacked[0].rates_found())
+        return self._surest_at(0.0)
+
+    def _surest_at(self, least: float) -> Surest | None:
+        rates = sorted(rate for rate in self.attacked[0].rates_found() if rate >= least)
         if not rates:
             return None
         fpr = next(filter(self._can_show, rates), rates[-1])

@@ -72,6 +72,12 @@ class TextSurvey(OneTargetSurvey):
         """Whether words alone separate members from non-members, by the permutation test."""
         return self.words.differ
 
+    @property
+    def model(self) -> dict[str, Any]:
+        """The facts of the attacked model."""
+        facts: dict[str, Any] = self.measured.settings["model"]
+        return facts
+
     def differ_in_length(self) -> bool:
         """Whether members are longer or shorter than non-members, by the interval of the AUC."""
         return not self.length.auc.lower <= 0.5 <= self.length.auc.upper

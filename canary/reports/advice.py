@@ -11,11 +11,13 @@ from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limit_choice import limit_choice, would_strictly
 from canary.reports.limits import (
     above_limit,
+    asked_guesses,
     learned_copies,
     left_found,
     limit_bits,
     listed,
     never_decides,
+    one_size,
     only_some_learned,
     planting,
     planting_of,
@@ -25,10 +27,13 @@ from canary.reports.limits import (
 from canary.reports.recovery import Recovery, blind_guesses, median_guesses
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
-from canary.statistics.numbers import copies, count
+from canary.statistics.numbers import copies, count, plural
 
 _TAILORED = ("exposure", "p-value", "extraction")
 """Checks whose failure `against` answers better than the finding, which knows one group alone."""
+
+_SHORT = 1_000_000
+"""Secrets of a form that anybody may try in full."""
 
 _COST = re.compile(r"about ([\d,]+) (?:draws|requests)")
 
@@ -83,6 +88,10 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
         weak, left = stricter(verdict), left_found(verdict)
         values |= {"weak": weak and not left, "strictly": weak, "left": left}
+        size, bits = one_size(verdict), limit or 0.0
+        values["asked"] = plural(asked_guesses(size, bits), "guess", "guesses") if weak else ""
+        known = learned_copies(audit) if weak and not left else []
+        values["weak_learned"] = listed(known) if known else ""
         values["control"] = verdict.control and copies(verdict.control)
         values |= {"shown": shown and not (weak or left)}
         values["strict"] = would_strictly(audit) if weak and not left else ""
@@ -103,6 +112,13 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values["more"] = judged.case in ("hints", "outlier")
         values["again"] = not values["more"]
     return [*said(f"decide.{case}", **values)]
+
+
+def unsaid(*audits: Audit, calm: bool) -> list[Text]:
+    """What must not be concluded from audits: that a secret is safe which is short, too."""
+    sizes = {priced.space_size for audit in audits for priced in audit.formats}
+    small = count(max(sizes)) if sizes and max(sizes) <= _SHORT else ""
+    return [*said("audit.unsaid", calm=calm, small=small)]
 
 
 def against(audit: Audit, limit: float | None) -> list[Text]:

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from canary.membership.doubts import POSITIVE_CONTROL
 from canary.membership.evaluation import Evaluation
 from canary.membership.models_result import ModelsSurvey
-from canary.membership.survey import Attacked, OneTargetSurvey, Surest, Survey
+from canary.membership.survey import Attacked, OneTargetSurvey, Survey
 from canary.membership.words_alone import WordsAlone
 from canary.reports.attack_figures import Reach, best_first, reached_figure
+from canary.reports.attack_tiles import OFTEN, one_of, others_of, rarely, surest_sentence
 from canary.reports.builders import sections_of
 from canary.reports.document import (
     Block,
@@ -24,7 +25,6 @@ from canary.reports.document import (
     Span,
     Table,
     Text,
-    Tile,
     basis,
     if_claimed,
     said,
@@ -78,10 +78,10 @@ def survey_report(
     label, tone = _OUTCOMES[outcome]
     if average:
         label, tone = _on_average(survey)
-    label = label.replace("sample", _one(kind))
-    sentences, one = [*answer], _one(kind)
+    label = label.replace("sample", one_of(kind))
+    sentences, one = [*answer], one_of(kind)
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
-    read = f"the model was trained on these {_others(kind)}"
+    read = f"the model was trained on these {others_of(kind)}"
     label, tone = if_claimed(label, tone, "" if shown else read)
     if doubts and outcome != "void":
         label, tone = "Do not rely on this test before its input is checked", "suspect"
@@ -90,7 +90,7 @@ def survey_report(
         # Of numbers that nothing follows from there is no picture.
         fields["outcome"] = [one for one in fields["outcome"] if not isinstance(one, Figure)]
     asked = {
-        "what": _others(kind),
+        "what": others_of(kind),
         "doubted": bool(doubts),
         "found": found and not doubts,
         "calm": calm and not doubts,
@@ -129,7 +129,7 @@ def survey_report(
             void=outcome == "void",
             calm=calm,
             open=outcome in ("void", "undecided"),
-            what=_others(kind),
+            what=others_of(kind),
             targets=len(each) or 1,
             one=kind != "texts" and not each,
             low=each and percent_of(min(one.value for one in each)),
@@ -161,7 +161,8 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     if surest.beats_guessing:
         return [surest_sentence(surest, kind, "sure"), who]
     how = "average" if surest.shows else "open"
-    return [average, f"{surest_sentence(surest, kind, how)} {who}"]
+    often = survey.surest(at_least=OFTEN)
+    return [average, f"{surest_sentence(surest, kind, how, often)} {who}"]
 
 
 def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
@@ -172,7 +173,7 @@ def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
     )  # fmt: skip
     mean = survey.corrected()
     words = sentence(
-        "survey.right", pairs=kind != "shadow", one=_one(kind), share=percent_of(mean.value),
+        "survey.right", pairs=kind != "shadow", one=one_of(kind), share=percent_of(mean.value),
         ends=ends_of(mean),
     )  # fmt: skip
     return {"best": best, "average_words": words}
@@ -203,74 +204,6 @@ def _quoted(attack: str) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{attack}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def surest_sentence(surest: Surest, kind: str, how: str) -> str:
-    """How many members the surest guesses find, and how many guessing finds.
-
-    `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
-    are too few to show it.
-    """
-    tpr, others = surest.tpr, _others(kind)
-    return sentence(
-        "survey.surest", **{how: True}, chance=how in ("average", "calm"),
-        some=in_people(tpr.value), what=f"training {others}",
-        others=others, one=f"training {_one(kind)}", rarely=rarely(surest.fpr, others),
-        rate=in_people(surest.fpr).lower().removeprefix("about "),
-        found=_of(surest.tpr.value, surest.fpr), blind=_of(surest.fpr, surest.fpr),
-    )  # fmt: skip
-
-
-def _of(share: float, fpr: float) -> str:
-    """``about 2 in 100``: of as many as a false positive rate is a part of, at least 100."""
-    whole = max(100, round(1 / fpr))
-    found = round(whole * share)
-    return f"{'about ' if share != fpr else ''}{count(found)} in {count(whole)}"
-
-
-def in_people(share: float) -> str:
-    """A share as people count: ``About 1 in 9``, ``About 97 in 100``, ``All``."""
-    if share >= 1.0:
-        return "All"
-    if share >= 0.2:
-        return f"About {min(round(100 * share), 99)} in 100"
-    return f"About 1 in {count(round(1 / share))}" if share else "None"
-
-
-def rarely(fpr: float, others: str) -> str:
-    """``1 in 100 other samples``: how many are mistaken at a false positive rate, at most."""
-    one_in = 1.0 / fpr
-    if abs(one_in - round(one_in)) < 0.01:
-        return f"1 in {count(round(one_in))} other {others}"
-    return f"{100 * fpr:.3g} in 100 other {others}"
-
-
-def _others(kind: str) -> str:
-    return f"{_one(kind)}s"
-
-
-def _one(kind: str) -> str:
-    return "text" if kind == "texts" else "sample"
-
-
-def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
-    """The tiles of the surest guesses, where a false positive rate was looked at, and of all."""
-    surest, mean = survey.surest(), survey.corrected()
-    if surest is not None:
-        note = sentence(
-            "survey.tile", coarse=surest.fpr > min(survey.attacked[0].rates_found()),
-            others=_others(kind), sure=surest.beats_guessing,
-            rarely=rarely(surest.fpr, _others(kind)),
-            rate=percent_of(surest.fpr, digits=None),
-        )  # fmt: skip
-        yield Tile("Surest guesses", f"{percent_of(surest.tpr.value)} of {_others(kind)}", note)
-        if surest.beats_guessing:
-            return
-    yield Tile(
-        "On average",
-        f"{percent_of(mean.value)} right",
-        sentence("survey.tile.average", pairs=kind != "shadow", others=_others(kind)),
-    )
-
-
 def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> list[str]:
     """That no attack was better than guessing, on average and in its surest guesses.
 
@@ -280,7 +213,7 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
     best, surest = survey.corrected(), survey.surest()
     average = sentence(
         "survey.not_identified", attacks=len(survey.attacked), several=len(survey.attacked) > 1,
-        what=_others(kind), did=did.format(percent_of(best.value)), of=of,
+        what=others_of(kind), did=did.format(percent_of(best.value)), of=of,
     )  # fmt: skip
     if surest is None:
         return [average]
@@ -316,12 +249,12 @@ def found_blocks(
         undrawn=", ".join(one.name for one in undrawn),
         reads=_looked_at([one.name for one in reached if one.attack]),
         empty=", ".join(one.name for one in reached if not one.found.value), words=beside,
-        surest=surest, what=f"training {_others(kind)}",
-        rarely="" if fpr is None else rarely(fpr, _others(kind)),
+        surest=surest, what=f"training {others_of(kind)}",
+        rarely="" if fpr is None else rarely(fpr, others_of(kind)),
     )  # fmt: skip
     return [
         reached_figure(
-            reached, undrawn, fpr, caption, what=_others(kind), average=survey.average_name
+            reached, undrawn, fpr, caption, what=others_of(kind), average=survey.average_name
         )
     ]
 
@@ -334,7 +267,7 @@ def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None
 def sizes_of(member: NDArray[np.bool_], kind: str) -> dict[str, str]:
     """How many samples of each kind there are."""
     members, others = (count(int(flags.sum())) for flags in (member, ~member))
-    return {f"Training {_others(kind)} (members)": members, "Others (non-members)": others}
+    return {f"Training {others_of(kind)} (members)": members, "Others (non-members)": others}
 
 
 def attack_columns(survey: OneTargetSurvey) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 from canary.audits.audit_result import Audit
 from canary.audits.group_medians import shown_median
 from canary.audits.search_ranks import with_search
-from canary.reports.advice import advice, decisions
+from canary.reports.advice import advice, decisions, unsaid
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
     Block,
@@ -92,7 +92,7 @@ def audit_report(audit: Audit) -> Report:
         outcome=[*outcome(audit)],
         decide=decisions(audit),
         actions=advice(audit),
-        unsaid=said("audit.unsaid", calm=judged.verdict not in ("memorized", "suspect")),
+        unsaid=unsaid(audit, calm=judged.verdict not in ("memorized", "suspect")),
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )

@@ -42,7 +42,9 @@ def label_of(verdict: Verdict) -> str:
         if kind == "shown" and (sure := _sure_of(verdict)):
             return f"Passed, but sure only for the secrets that appeared {sure}"
         claim = _claim(verdict)
-        more = ", which is weak" if weak else f", if {claim}" if claim else ""
+        if weak:
+            return "Passed, but the limit is weak"
+        more = f", if {claim}" if claim else ""
         return f"Passed: within the limit that was set{more}"
     if verdict.outcome == "undecided":
         known = {

@@ -12,11 +12,11 @@ import numpy as np
 from canary.membership.aggregate import Across
 from canary.membership.models_result import ModelsSurvey
 from canary.reports.attack_figures import drawn_of, growth_figure, rocs_figure
+from canary.reports.attack_tiles import found_tiles
 from canary.reports.attack_wording import (
     CONFIDENTIAL,
     attacks_blocks,
     found_blocks,
-    found_tiles,
     identified,
     in_lines,
     interval_of,

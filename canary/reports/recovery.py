@@ -24,6 +24,9 @@ from canary.statistics.numbers import copies, count, plural, short_count
 
 _MOST_GROUPS = 4
 
+_BY_LUCK = 8.0
+"""Bits of a limit up to which a control may well be above it by luck."""
+
 CHANCE_ENDS = (0.025, 0.975)
 """Between these quantiles is what chance gives in 19 of 20 tests."""
 
@@ -214,7 +217,7 @@ def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
             some=found.sure, open=found.open, suspect=p <= CONTROLS_LEVEL,
             usual=audit.controls_p is not None and p > LEVEL and not typical,
             what="easier to find than the limit" if limit_bits is not None else "found",
-            typical=typical,
+            luck=luck_of(limit_bits), typical=typical,
         )  # fmt: skip
     if audit.canaries:
         sizes = sorted({audit.formats[c.format].space_size for c in audit.canaries})
@@ -223,6 +226,13 @@ def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
         limit = limit_bits is not None
         yield said_in_one("outcome.meaning", small=small and not limit,
                           share=not small and not limit, first=words)  # fmt: skip
+
+
+def luck_of(limit_bits: float | None) -> str:
+    """How many are above a limit by luck, in words; nothing where that is hardly one."""
+    if limit_bits is None or limit_bits > _BY_LUCK:
+        return ""
+    return f" (by luck, 1 in {count(round(2**limit_bits))} is)"
 
 
 def typical_controls(audit: Audit) -> str:

@@ -14,6 +14,7 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.text_survey import TextSurvey
 from canary.membership.words_alone import FOLDS, WordsAlone
 from canary.reports.attack_figures import risk_counts, risks_figure, roc_figure
+from canary.reports.attack_tiles import found_tiles
 from canary.reports.attack_wording import (
     CONFIDENTIAL,
     alone_at,
@@ -22,7 +23,6 @@ from canary.reports.attack_wording import (
     attacks_blocks,
     ends_of,
     found_blocks,
-    found_tiles,
     identified,
     in_lines,
     interval_of,

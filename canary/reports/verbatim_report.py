@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from canary.models.decoding import NAMED
 from canary.passages.extractable import Extractable, percent_said, share_percent
-from canary.passages.result import CHANCE, SHOWN_TRIES, SWAPPED, Verbatim
+from canary.passages.result import CHANCE, SHOWN_TRIES, SWAPPED, TRIES, Verbatim
 from canary.passages.sampled import Sampled
 from canary.passages.tries import comes_out
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
@@ -122,7 +122,8 @@ def verbatim_report(result: Verbatim) -> Report:
             memorized=key == "memorized" and not files,
             drawn=max(drawn.texts.hits, shown or 0) > texts.hits, look=out, out=out, quiet=not out,
             worst=_worst_named(result), rest=key != "none" and named,
-            most=key != "none" and not named,
+            most=key != "none" and not named, tries=count(SHOWN_TRIES),
+            million=_counted(result.rate(tries=TRIES[-1], chance=CHANCE).texts),
             unsure=tone == "undecided" and not (asked and controls and not alike),
             none=calm,
         ),

@@ -15,7 +15,7 @@ from canary.gate.exposure_limit import group_name
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
-from canary.reports.advice import advice, cures, decisions
+from canary.reports.advice import advice, cures, decisions, unsaid
 from canary.reports.audit_report import notes, outcome
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -142,7 +142,7 @@ def verdict_report(verdict: Verdict) -> Report:
         ],
         outcome=blocks,
         actions=list(dict.fromkeys(actions if audits else cures(verdict))),
-        unsaid=said("audit.unsaid", calm=verdict.outcome != "memorized") if audits else (),
+        unsaid=unsaid(*audits, calm=verdict.outcome != "memorized") if audits else (),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )

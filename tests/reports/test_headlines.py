@@ -234,7 +234,8 @@ CASES = {
         "tested model is, or closer. So it is not unusual. The test would have noticed if "
         "the model still knew about 5 % of the data, or more, as well as a model that was trained "
         "on it.",
-        "You may record that the deletion was tested, and that no trace was found. But this report "
+        "With that statement, you may record that the deletion was tested, and that no trace was "
+        "found. But this report "
         "does not say which model was tested: have it named before you file the report.",
     ),
     "deletion, not done": (

@@ -1,0 +1,102 @@
+"""How surely members are recognized, in sentences and tiles of all reports on attacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from canary.membership.survey import Surest, Survey
+from canary.reports.document import Tile, sentence
+from canary.statistics.numbers import count, percent_of
+
+OFTEN = 0.1
+"""The false positive rate of guesses that are less sure, one yardstick for all reports."""
+
+
+def surest_sentence(surest: Surest, kind: str, how: str, often: Surest | None = None) -> str:
+    """How many members the surest guesses find, and how many guessing finds.
+
+    `often` is what is found with more mistakes, which is said where the surest may be chance.
+
+    `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
+    are too few to show it.
+    """
+    tpr, others = surest.tpr, others_of(kind)
+    more = often if often is not None and often.fpr > surest.fpr else None
+    return sentence(
+        "survey.surest", **{how: True}, chance=how in ("average", "calm"),
+        some=in_people(tpr.value), what=f"training {others}",
+        others=others, one=f"training {one_of(kind)}", rarely=rarely(surest.fpr, others),
+        rate=in_people(surest.fpr).lower().removeprefix("about "),
+        found=_of(surest.tpr.value, surest.fpr), blind=_of(surest.fpr, surest.fpr),
+        more=more and rarely(more.fpr, others),
+        more_found=more and _of(more.tpr.value, more.fpr),
+        more_blind=more and _of(more.fpr, more.fpr),
+    )  # fmt: skip
+
+
+def _of(share: float, fpr: float) -> str:
+    """``about 2 in 100``: of as many as a false positive rate is a part of, at least 100."""
+    whole = max(100, round(1 / fpr))
+    found = round(whole * share)
+    return f"{'about ' if share != fpr else ''}{count(found)} in {count(whole)}"
+
+
+def in_people(share: float) -> str:
+    """A share as people count: ``About 1 in 9``, ``About 97 in 100``, ``All``."""
+    if share >= 1.0:
+        return "All"
+    if share >= 0.2:
+        return f"About {min(round(100 * share), 99)} in 100"
+    return f"About 1 in {count(round(1 / share))}" if share else "None"
+
+
+def _of_wrong(fpr: float) -> str:
+    """``1 in 100 wrong``, for the head of a tile."""
+    return f"{rarely(fpr, '').removesuffix(' other ')} wrong"
+
+
+def rarely(fpr: float, others: str) -> str:
+    """``1 in 100 other samples``: how many are mistaken at a false positive rate, at most."""
+    one_in = 1.0 / fpr
+    if abs(one_in - round(one_in)) < 0.01:
+        return f"1 in {count(round(one_in))} other {others}"
+    return f"{100 * fpr:.3g} in 100 other {others}"
+
+
+def others_of(kind: str) -> str:
+    """``samples`` or ``texts``, by the kind of survey."""
+    return f"{one_of(kind)}s"
+
+
+def one_of(kind: str) -> str:
+    """``sample`` or ``text``, by the kind of survey."""
+    return "text" if kind == "texts" else "sample"
+
+
+def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
+    """The tiles of the surest guesses, where a false positive rate was looked at, and of all."""
+    surest, mean = survey.surest(), survey.corrected()
+    if surest is not None:
+        note = sentence(
+            "survey.tile", coarse=surest.fpr > min(survey.attacked[0].rates_found()),
+            others=others_of(kind), sure=surest.beats_guessing,
+            rarely=rarely(surest.fpr, others_of(kind)),
+            rate=percent_of(surest.fpr, digits=None),
+        )  # fmt: skip
+        share = f"{percent_of(surest.tpr.value)} of {others_of(kind)}"
+        yield Tile(f"Surest guesses: {_of_wrong(surest.fpr)}", share, note)
+        if surest.beats_guessing:
+            return
+        if (often := survey.surest(at_least=OFTEN)) is not None and often.fpr > surest.fpr:
+            note = sentence(
+                "survey.tile", sure=often.beats_guessing, rarely=rarely(often.fpr, others_of(kind)),
+                rate=percent_of(often.fpr, digits=None), others=others_of(kind),
+            )  # fmt: skip
+            share = f"{percent_of(often.tpr.value)} of {others_of(kind)}"
+            yield Tile(f"Less sure: {_of_wrong(often.fpr)}", share, note)
+    yield Tile(
+        "On average",
+        f"{percent_of(mean.value)} right",
+        sentence("survey.tile.average", pairs=kind != "shadow", others=others_of(kind)),
+    )
