@@ -381,10 +381,10 @@ def monitor(given: Given) -> Figures:
     canaries = generate("the code is {digit:6}", repetitions=(1,), seed=0)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
     watch = ExposureMonitor(
-        canaries, tokenizer=tokenizer(), every=20, draws=given.size(20, 1_000), share=None,
-        path=Path(tempfile.mkdtemp()) / "history.json",
+        canaries, tokenizer=tokenizer(), every=given.size(2, 20), draws=given.size(20, 1_000),
+        share=None, path=Path(tempfile.mkdtemp()) / "history.json",
     )  # fmt: skip
-    seconds = {"training": 0.0, "monitor": 0.0}
+    seconds, moments = {"training": 0.0, "monitor": 0.0}, 0
     for step in range(1, given.size(3, 60) + 1):
         began = synchronized(given)
         ids = torch.randint(0, 30, (given.size(4, 64), 128), device=given.device)
@@ -394,10 +394,12 @@ def monitor(given: Given) -> Figures:
         loss.backward()
         optimizer.step()
         middle = synchronized(given)
-        watch.step(module, step=step)
+        moments += watch.step(module, step=step) is not None
         seconds["training"] += middle - began
         seconds["monitor"] += synchronized(given) - middle
-    return {**seconds, "share": seconds["monitor"] / sum(seconds.values())}
+    assert moments, "the monitor measured nothing"
+    share = seconds["monitor"] / sum(seconds.values())
+    return {**seconds, "share": share, "measurements": moments}
 
 
 PARTS: dict[str, tuple[Callable[[Given], Figures], int]] = {
@@ -418,6 +420,9 @@ def run_part(name: str, given: Given) -> Figures:
     began = time.perf_counter()
     try:
         found: Figures = {"figures": PARTS[name][0](given)}
+        parts = found["figures"].items()
+        if failed := [what for what, of in parts if isinstance(of, dict) and of.get("failed")]:
+            found["error"] = f"checks failed of {', '.join(failed)}"
     except Exception:  # the other parts go on
         found = {"error": traceback.format_exc()[-3_000:]}
     return {**found, "seconds": time.perf_counter() - began}
@@ -447,7 +452,8 @@ def in_process_of_its_own(name: str, given: Given) -> Figures:
 
 
 def main(words: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=as_written)
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--quick", action="store_true", help="as small as shows that it runs")
@@ -464,7 +470,7 @@ def main(words: list[str] | None = None) -> int:
     if kept.get("asked") != vars(given):
         kept = {"asked": vars(given), "parts": {}}
     for name in asked.parts:
-        if not asked.again and "figures" in kept["parts"].get(name, {}):
+        if not asked.again and "error" not in kept["parts"].get(name, {"error": "missing"}):
             continue
         run = run_part if asked.here else in_process_of_its_own
         kept["parts"][name] = run(name, given)

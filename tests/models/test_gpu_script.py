@@ -62,6 +62,22 @@ def test_what_failed_is_tried_again_and_what_is_done_is_not(script, tmp_path, mo
     assert len(runs) == 3
 
 
+def test_checks_that_failed_are_an_error_and_keep_their_figures(script, tmp_path, monkeypatch):
+    out, runs = tmp_path / "cpu.json", []
+
+    def part(given):
+        runs.append(given.device)
+        return {"gpt2": {"failed": {"asked_twice": "it differs"} if len(runs) == 1 else {}}}
+
+    monkeypatch.setitem(script.PARTS, "conformance", (part, 1))
+    words = [*QUICK, "--out", str(out), "--parts", "conformance"]
+    assert script.main(words) == 1
+    found = json.loads(out.read_text())["parts"]["conformance"]
+    assert found["error"] == "checks failed of gpt2"
+    assert found["figures"]["gpt2"]["failed"] == {"asked_twice": "it differs"}
+    assert script.main(words) == 0
+
+
 def test_a_part_that_takes_too_long_is_ended(script, monkeypatch):
     monkeypatch.setitem(script.PARTS, "environment", (script.environment, 0.01))
     found = script.in_process_of_its_own("environment", script.Given("cpu", quick=True))
