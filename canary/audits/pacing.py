@@ -6,6 +6,7 @@ whole rows. The later part of the probe gives the pace, when the batch size has 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -105,10 +106,11 @@ class Probes:
     def extraction(self, cost: Cost, *, top: int, budget: int) -> Pace:
         """What searching the `top` most likely candidates takes, if the budget is spent.
 
-        Its first batches are small, so that they say nothing of the later ones: they are counted
-        as they are, and the rest has the pace of the search for ranks.
+        Its batches are small at first, and grow. So the first of it is done and counted as it is;
+        the rest has the pace of the search for ranks, and what the last doubling of the queries
+        took beyond that pace is added for each doubling to come.
         """
-        limit, first = _EARLY * self._seconds, Pace()
+        limit, taken = _EARLY * self._seconds, [Pace()]
         with self._question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
             if pricer.tree is not None and pricer.walks:
                 began = clocks()
@@ -116,11 +118,24 @@ class Probes:
                     pricer.tree, pricer.walker, self._batcher(), top=top, most_open=MOST_OPEN
                 )
                 while len(walk.open) and walk.step(budget - walk.queries):
-                    first = since(began, walk.queries)
-                    if first.processor >= limit or first.seconds >= _BUSY * limit:
+                    taken.append(since(began, walk.queries))
+                    if taken[-1].processor >= limit or taken[-1].seconds >= _BUSY * limit:
                         break
-        rest = budget - first.queries
-        return first + self.pace("search", cost).of(rest) if rest else first
+        first = taken[-1]
+        if first.queries == budget:
+            return first
+        pace = self.pace("search", cost)
+        found = first + pace.of(budget - first.queries)
+        half = next(p for p in reversed(taken) if 2 * p.queries <= first.queries)
+        if not half.queries:
+            return found
+        usual = pace.of(first.queries - half.queries)
+        doublings = math.log2(budget / first.queries) / math.log2(first.queries / half.queries)
+        return found + Pace(
+            0,
+            doublings * max(first.seconds - half.seconds - usual.seconds, 0.0),
+            doublings * max(first.processor - half.processor - usual.processor, 0.0),
+        )
 
     def rows(self, number: int) -> Pace:
         """What scoring this number of candidates as rows takes, their common beginning once."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from small_models import character_tokenizer, recurrent_module
@@ -114,11 +115,18 @@ def test_the_first_batches_of_an_extraction_are_timed_and_the_rest_has_the_pace_
         return done
 
     monkeypatch.setattr(pacing.ShortestWalk, "step", counted)
-    slow = pacing.Pace(queries=1, seconds=100.0, processor=100.0)
-    monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost, soon=0.0: slow)
-    said = pacing.Probes(question, 3.0).extraction(cost, top=50, budget=5_000)
-    assert len(spent) == 6  # twice the seconds of a probe
-    assert said == pacing.Pace(5_000, *[6 + 100.0 * (5_000 - spent[-1])] * 2)
+    for each, more in ((1e-3, 1.0), (100.0, 0.0)):  # seconds of a query in the search for ranks
+        pace = pacing.Pace(queries=1, seconds=each, processor=each)
+        monkeypatch.setattr(pacing.Probes, "pace", lambda *_, pace=pace: pace)
+        spent.clear()
+        said = pacing.Probes(question, 3.0).extraction(cost, top=50, budget=5_000)
+        assert len(spent) == 6  # twice the seconds of a probe
+        last, half = spent[-1], max(n for n in spent if 2 * n <= spent[-1])
+        took = 6 - (1 + spent.index(half)) - each * (last - half)
+        doublings = np.log2(5_000 / last) / np.log2(last / half)
+        wanted = 6 + each * (5_000 - last) + more * doublings * took
+        assert said.queries == 5_000
+        assert (said.seconds, said.processor) == pytest.approx((wanted, wanted))
     spent.clear()
     said = pacing.Probes(question, 30.0).extraction(cost, top=50, budget=20)
     *_, last, none = spent  # what is left is too little for another batch

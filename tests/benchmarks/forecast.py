@@ -34,11 +34,11 @@ from canary.passages.passages_forecast import passages_forecast
 from canary.passages.verbatim import verbatim
 
 WHOLE = "The random number is {digit:9}"
-SPENT, TOP = 10_000, 48  # queries of the extraction, and the candidates that it searches
+TOP = 48  # candidates that the extraction searches
 METHOD = {"audit": "uniform draws", "extraction": "extraction"}
 
 
-def one(step: str, folder: str, start: str) -> None:
+def one(step: str, folder: str, start: str, spent: int) -> None:
     """A forecast, or what was forecast, in this process alone."""
     torch.set_num_threads(1)
     model, found = load(folder), {}
@@ -49,14 +49,14 @@ def one(step: str, folder: str, start: str) -> None:
     with Clock() as clock:
         if step == "said":
             options = AuditOptions(draws=200, start_token=start)
-            said = forecast(model, canaries, options, extraction_budget=SPENT)
+            said = forecast(model, canaries, options, extraction_budget=spent)
             found = {m.method: vars(m) for m in said.parts if not m.reason}
             found["checks"] = said.check_seconds
         elif step == "audit":
             made = audit(model, canaries, draws=200, method="sampling", start_token=start)
             found["queries"] = made.formats[0].queries
         elif step == "extraction":
-            asked = {"budget": SPENT, "top": TOP, "start_token": start}
+            asked = {"budget": spent, "top": TOP, "start_token": start}
             found["queries"] = extract(model, WHOLE, **asked).queries
         else:
             found["windows"] = len(verbatim(model, texts, start_token=start).texts)
@@ -64,10 +64,11 @@ def one(step: str, folder: str, start: str) -> None:
     print(json.dumps(found))
 
 
-def whole(folder: str, start: str) -> None:
+def whole(folder: str, start: str, spent: int) -> None:
     found = {}
     for step in ("said", "audit", "extraction", "verbatim"):
         command = [sys.executable, __file__, "--model", folder, "--start-token", start]
+        command += ["--spent", str(spent)]
         done = subprocess.run([*command, "--step", step], stdout=subprocess.PIPE, check=True)
         found[step] = json.loads(done.stdout.splitlines()[-1])
     figures = {}
@@ -98,13 +99,14 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=1_200_000)
     parser.add_argument("--draws", type=int, default=20_000)
     parser.add_argument("--start-token")
+    parser.add_argument("--spent", type=int, default=10_000)  # queries of the extraction
     parser.add_argument("--whole", action="store_true")
     parser.add_argument("--step")
     asked = parser.parse_args()
     if asked.step:
-        one(asked.step, asked.model, asked.start_token)
+        one(asked.step, asked.model, asked.start_token, asked.spent)
     elif asked.whole:
-        whole(asked.model, asked.start_token)
+        whole(asked.model, asked.start_token, asked.spent)
     else:
         alone(asked)
 
