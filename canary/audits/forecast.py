@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,7 +18,7 @@ from canary.audits.start_search import started, work_of_check
 from canary.corpus.canaries import Canary, CanarySet
 from canary.formats.format import Format
 from canary.models.english import note_on_english
-from canary.models.language_model import LanguageModel
+from canary.models.language_model import peak_memory
 from canary.models.loading import load
 from canary.records.record import Record
 from canary.records.sealing import sealed
@@ -265,7 +263,7 @@ def _of_method(method: Method, question: Question, probes: Probes) -> MethodFore
         queries=taken.queries,
         seconds=taken.seconds,
         processor_seconds=taken.processor,
-        bytes=peak_bytes(question.model) + held,
+        bytes=peak_memory(question.model) + held,
         at_most=any(stage.at_most for stage in stages),
     )
 
@@ -282,7 +280,7 @@ def _of_search(question: Question, probes: Probes, budget: int) -> MethodForecas
         queries=budget,
         seconds=taken.seconds,
         processor_seconds=taken.processor,
-        bytes=peak_bytes(question.model) + min(held, walk_memory(question.model)),
+        bytes=peak_memory(question.model) + min(held, walk_memory(question.model)),
         at_most=True,
     )
 
@@ -300,11 +298,3 @@ def _together(found: Sequence[MethodForecast], checks: Pace) -> MethodForecast:
         bytes=max(each.bytes for each in found),
         at_most=any(each.at_most for each in found),
     )
-
-
-def peak_bytes(model: LanguageModel) -> int:
-    """The most memory that was in use so far: of the model's devices, or of this process."""
-    told = getattr(model, "peak_device_bytes", None)
-    on_device: int = told() if told else 0
-    unit = 1 if sys.platform == "darwin" else 1024
-    return on_device or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

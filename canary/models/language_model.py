@@ -7,6 +7,8 @@ Adapters compute logits and log-softmax in float32, callers sum in float64.
 
 from __future__ import annotations
 
+import resource
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
@@ -333,3 +335,11 @@ class Spread(Protocol):
 
     def moments_each(self, batches: Sequence[Rows]) -> list[Moments]:
         """What `TellsMoments.moments` gives, likewise, if the model has it."""
+
+
+def peak_memory(model: LanguageModel) -> int:
+    """Bytes of the most memory in use so far: of the model's devices, or of this process."""
+    told = getattr(model, "peak_device_bytes", None)
+    on_device: int = told() if told else 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return on_device or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

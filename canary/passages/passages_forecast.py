@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import Any, Unpack
 
 from canary.models.decoding import Scheme
+from canary.models.language_model import peak_memory
 from canary.models.loading import load
 from canary.passages.text_places import identified
 from canary.passages.time_expected import Announced
@@ -18,7 +19,7 @@ from canary.records.sealing import sealed
 from canary.records.validation import AUTO, built
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions, Scoring
-from canary.statistics.numbers import duration, plural
+from canary.statistics.numbers import duration, gigabytes, plural
 
 _MOST_WINDOWS = 2_048  # of the probe
 
@@ -33,19 +34,22 @@ class PassagesForecast(Record):
         What was given, the passages in it, and the tokens that are scored.
     seconds : float
         On the clock. Finding the start token is counted, loading the model is not.
+    bytes : int
+        Peak memory so far: of this process on a CPU, of the model's devices elsewhere.
     """
 
     texts: int
     windows: int
     tokens: int
     seconds: float
+    bytes: int
 
     def summary(self) -> str:
         """The forecast in a sentence."""
         what = f"{plural(self.windows, 'window')} of {plural(self.texts, 'text')}"
         return (
-            f"canary verbatim takes about {duration(self.seconds)} here for {what}, "
-            f"{self.tokens:,} tokens; controls come on top, as many tokens as they have"
+            f"canary verbatim takes about {duration(self.seconds)} and {gigabytes(self.bytes)} "
+            f"here for {what}, {self.tokens:,} tokens; controls come on top"
         )
 
 
@@ -104,4 +108,5 @@ def passages_forecast(
     passes = announced.seconds
     if passes is None:  # the part was done before
         passes = (perf_counter() - ready) * len(windows) / len(part)
-    return PassagesForecast(len(given), len(windows), tokens, ready - began + passes)
+    passes += ready - began
+    return PassagesForecast(len(given), len(windows), tokens, passes, peak_memory(seam))

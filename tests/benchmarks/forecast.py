@@ -25,10 +25,11 @@ from figures import Clock, show
 from canary.audits.auditing import audit
 from canary.audits.choosing import METHODS
 from canary.audits.extracting import extract
-from canary.audits.forecast import forecast, peak_bytes
+from canary.audits.forecast import forecast
 from canary.audits.method import Cost
 from canary.audits.question import AuditOptions, questions_of
 from canary.corpus.canaries import generate
+from canary.models.language_model import peak_memory
 from canary.models.loading import load
 from canary.passages.passages_forecast import passages_forecast
 from canary.passages.verbatim import verbatim
@@ -60,7 +61,7 @@ def one(step: str, folder: str, start: str, spent: int) -> None:
             found["queries"] = extract(model, WHOLE, **asked).queries
         else:
             found["windows"] = len(verbatim(model, texts, start_token=start).texts)
-    found |= {"clock": clock.wall, "processor": clock.cpu, "bytes": peak_bytes(model)}
+    found |= {"clock": clock.wall, "processor": clock.cpu, "bytes": peak_memory(model)}
     print(json.dumps(found))
 
 
@@ -135,7 +136,7 @@ def alone(asked: argparse.Namespace) -> None:
                 "queries": round(was.queries / found.queries, 2),
                 "processor": round((was.processor_seconds - checks) / max(taken.cpu, 1e-9), 2),
                 "clock": round((was.seconds - checks) / max(taken.wall, 1e-9), 2),
-                "megabytes": [round(was.bytes / 1e6), round(peak_bytes(model) / 1e6)],
+                "megabytes": [round(was.bytes / 1e6), round(peak_memory(model) / 1e6)],
             }
     show("forecast", said_over_taken=ratios)
 

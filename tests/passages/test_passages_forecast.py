@@ -32,6 +32,7 @@ def test_windows_and_tokens_are_those_that_are_scored_afterwards(model):
     assert (said.texts, said.windows) == (9, len(found.texts))
     assert said.tokens == sum(tokens)
     assert said.seconds > 0
+    assert said.bytes > 10_000_000  # Python itself takes more
     assert f"{said.windows} windows of 9 texts" in said.summary()
     assert said.from_dict(said.to_dict()) == said
 
