@@ -35,10 +35,11 @@ _TEXTS = "A JSONL file, with one JSON object on each line, of texts"
 
 
 def exit_code(result: Survey[Any]) -> int:
-    """3 of a test that decides nothing: undecided or void."""
+    """3 of a test that decides nothing: undecided, void, or of files that look wrong."""
     from canary.gate.verdict import EXIT_CODES
 
-    return EXIT_CODES["undecided"] if result.outcome() in ("undecided", "void") else 0
+    nothing = result.outcome() in ("undecided", "void") or result.doubts
+    return EXIT_CODES["undecided"] if nothing else 0
 
 
 @command(
@@ -70,7 +71,7 @@ def attack(
     were in the training data, so protect them like the data. The guide is
     docs/guides/membership.md.
 
-    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided or void.
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided, void or doubtful files.
     """
     from canary.membership.attacks import ATTACKS
     from canary.membership.shadow_survey import KIND, survey
@@ -115,8 +116,12 @@ def risk(
     The score is the chance that the sample is a member. The table has a row for each sample
     of the target, in the same order. Its columns are sample, id (if the target has it), label,
     member, modified_entropy and risk; without --smooth also support, the number of shadow samples
-    that a score rests on, and thin, which is 1 if these are fewer than ten.
+    that a score rests on, and thin, which is 1 if these are fewer than ten. A low score clears
+    nobody: attacks with many models may recognize the same sample.
+
+    Exit codes: 0 written, 2 wrong input, 3 written, but the files look wrong.
     """
+    from canary.gate.verdict import EXIT_CODES
     from canary.membership.analysis import overstated, possible_class_risks
     from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
@@ -131,7 +136,8 @@ def risk(
     ours, theirs = (measure(place) for place in (target, shadow))
     for table in (ours, theirs):
         check_members(table.member, table.source)
-    notes = [*check_shadow(ours, theirs), *doubts_of_pair(ours, theirs)]
+    doubts = doubts_of_pair(ours, theirs)
+    notes = [*check_shadow(ours, theirs), *doubts]
     scored = risk_scores(ours, shadow=theirs, **asked)
     if thin := int(scored.thin.sum()):
         notes.append(
@@ -139,14 +145,17 @@ def risk(
             "ten shadow samples, and mean little: give a larger shadow, fewer --bins, or --smooth"
         )
     members = ours.member[0]
-    notes += overstated(scored, members, confidence=_SURE)
+    notes += [] if doubts else overstated(scored, members, confidence=_SURE)
     trust = reliability(scored, members, confidence=_SURE)
     of_classes = possible_class_risks(ours, scored)
     write_table(out, scored)
     for note in notes:
         show(f"{note}.")
     show(f"The risk scores of {plural(ours.samples, 'sample')} are in {out}")
-    show(calibration_sentence(trust, confidence=_SURE))
+    if doubts:
+        show("Do not use the scores before the input is checked: see above.")
+    else:
+        show(calibration_sentence(trust, confidence=_SURE))
     if of_classes is not None:
         show(of_classes.summary())
     body = {
@@ -162,7 +171,8 @@ def risk(
         "class_generalization": class_risk_fields(of_classes),
         "notes": notes,
     }
-    return Result("canary membership risk", body)
+    code = EXIT_CODES["undecided"] if doubts else 0
+    return Result("canary membership risk", body, code=code)
 
 
 @command(
@@ -207,7 +217,7 @@ def models(
     in training data, so protect them like the data. The attacks D and L need extra models for each
     target and run only from Python. The guide is docs/guides/many-models.md.
 
-    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided or void.
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided, void or doubtful files.
     """
     from canary.membership.counterfactual import counterfactual as effects
     from canary.membership.models_result import KIND
@@ -332,7 +342,7 @@ def text(
     nothing about the model. Run the same command again to resume a run that was stopped;
     FOLDER/parts keeps what is finished until then. The guide is docs/guides/membership-text.md.
 
-    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided or void.
+    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided, void or doubtful files.
     """
     from canary.membership.survey import SCHEMA, rates_of
     from canary.membership.text_survey import KIND, survey_texts

@@ -18,6 +18,11 @@ _CHANGED = (
     "check that the calibration models were trained on as many samples as the target; then "
     "compare with models that were trained again without the query set (--retrained)",
 )
+_UNTRIED = (
+    "no trace was found, and nobody tried to pick the query set out: a model that was only pushed "
+    "away from it passes this, too",
+    "give the target's outputs on samples of the same kind that it never saw (--unseen)",
+)
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 
 
@@ -144,6 +149,8 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
         told, cure = _CHANGED
     else:
         outcome, told, cure = "passed", "the query set is forgotten", ""
+    if outcome == "passed" and found.auc is None:
+        outcome, (told, cure) = "undecided", _UNTRIED
     return Finding(
         *("forgetting", "query set", outcome, f"{told}: {rho}", cure),
         limit=asked, value=found.rho, lower=found.lower, upper=found.upper,

@@ -18,8 +18,9 @@ _GAP = 0.1
 """Least difference of two shares that is noted: models that were trained alike are closer."""
 
 _WHY = (
-    "what is learned on so different a model may not fit, and the figures may be too low. Train "
-    "the {} as the target was, on as many samples of the same source"
+    "what is learned on so different a model may not fit, and the figures may be too low. First "
+    "make sure that labels and flags are those of this model's own samples, in the same order. If "
+    "they are, train the {} as the target was, on as many samples of the same source"
 )
 
 

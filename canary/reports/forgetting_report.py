@@ -61,6 +61,10 @@ NEVER_SAW = "the models for comparison never saw the data"
 """What every answer of this test rests on, and nobody checks."""
 
 
+UNTRIED = "No trace was found, but nobody tried to pick the data out"
+"""The label where no attack was made on what looks forgotten."""
+
+
 def remainder(left: float | None, samples: int, queries: int, outcome: str) -> list[str]:
     """What a test that found no trace would have noticed; nothing of other tests."""
     if left is None or outcome not in ("alike", "forgotten"):
@@ -81,6 +85,8 @@ def forgetting_report(result: Forgetting) -> Report:
     """What there is to say about whether a query set was forgotten."""
     kind = result.outcome
     label, tone = if_claimed(*_LABELS[kind], NEVER_SAW)
+    if kind in ("alike", "forgotten") and result.auc is None:
+        label = UNTRIED
     models, auc = len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
@@ -103,10 +109,9 @@ def forgetting_report(result: Forgetting) -> Report:
         needed=needed,
     )
     print_ = result.fingerprint[:12]
-    known, done = (
-        kind in ("surpasses", "remembered", "not_forgotten"),
-        kind in ("alike", "forgotten"),
-    )
+    known = kind in ("surpasses", "remembered", "not_forgotten")
+    untried = kind in ("alike", "forgotten") and auc is None
+    done = kind in ("alike", "forgotten") and not untried
     return Report(
         title=f"Has {called(result.model_name)} forgotten the data?",
         label=label,
@@ -124,9 +129,10 @@ def forgetting_report(result: Forgetting) -> Report:
         decide=said(
             "forgetting.decide",
             unshown=not (known or done),
+            untried=untried,
             known=known,
             done=done,
-            again=not done,
+            again=not (done or untried),
             named=done and result.model_name,
             nameless=done and not result.model_name,
             samples=result.samples,
@@ -157,7 +163,7 @@ def forgetting_report(result: Forgetting) -> Report:
             "forgetting.unsaid",
             samples=result.samples,
             known=kind == "not_forgotten",
-            done=done,
+            done=done or untried,
         ),
         notes=ended(result.notes),
         sections=sections_of(result),

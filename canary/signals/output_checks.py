@@ -15,6 +15,8 @@ from canary.statistics.number_checks import softmaxed
 
 _SUM_TOLERANCE = 1e-3
 _SHOWN = 3
+_FEW = 20  # rows that may sum to 1 or 100 by accident
+_ROUNDED = 0.05  # how far sums of rounded numbers are from their whole, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +175,34 @@ def _check_logits(logits: NDArray[Any], refusing: _Refusing) -> None:
         "have logits that are probabilities: all are within 0 and 1, and each row sums to 1",
         'give them the name probs (outputs="probs"), or take the softmax out',
     )
+    if (unit := _rounded(logits)) is not None:
+        refusing.samples(
+            np.ones(len(logits), np.bool_),
+            f"have logits that look like rounded {unit}: none is negative, and each row sums to "
+            f"about {100 if unit == 'percentages' else 1}",
+            "save the logits, or probabilities as float32 with all digits "
+            '(outputs="probs"): rounding hides what attacks look for',
+        )
+
+
+def _rounded(logits: NDArray[Any]) -> str | None:
+    """``percentages`` or ``probabilities``, if all rows are such, rounded to few digits."""
+    if logits.dtype.kind not in "fiu" or len(logits) < _FEW or not (logits >= 0).all():
+        return None
+    total = logits.sum(axis=1, dtype=np.float64)
+    for unit, whole in (("percentages", 100.0), ("probabilities", 1.0)):
+        off = np.abs(total / whole - 1.0)
+        # Exact probabilities have an error of their own.
+        if off.max() <= _ROUNDED and logits.max() <= whole and (whole > 1.0 or np.median(off) > 0):
+            return unit
+    return None
 
 
 def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], refusing: _Refusing) -> None:
     with np.errstate(invalid="ignore"):
         total = probs.sum(axis=1, dtype=np.float64)
     percent = bool((np.abs(total - 100.0) <= 100 * _SUM_TOLERANCE).all())
+    rounded = bool(((probs >= 0) & (probs <= 1)).all() and (np.abs(total - 1.0) <= 0.05).all())
     refusing.samples(np.isnan(total), "have NaN probabilities", "look for a diverged model")
     # NaN and the infinities are out by here or by the next two.
     bad = ~(np.abs(total - 1.0) <= _SUM_TOLERANCE)
@@ -187,6 +211,8 @@ def _check_probs(probs: NDArray[Any], labels: NDArray[np.int64], refusing: _Refu
         f"have probabilities that do not sum to one (the first to {total[bad.argmax()]:.6g})",
         "divide them by 100: they are percentages"
         if percent
+        else "give them with all digits, if they are rounded"
+        if rounded
         else "give them the name logits if they are, or apply the softmax",
     )
     refusing.samples(probs.min(axis=1) < 0, "have negative probabilities", "apply the softmax")

@@ -322,7 +322,10 @@ def test_both_limits_of_an_audit_are_listed_the_failing_one_first(tmp_path):
 
 def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
     losses = np.random.default_rng(0).exponential(1.0, (21, 400))
-    found = canary.forgotten([losses[0] / 9], losses[1], list(losses[2:]), resamples=9)
+    unseen = np.random.default_rng(1).exponential(1.0, 400)
+    found = canary.forgotten(
+        [losses[0] / 9], losses[1], list(losses[2:]), unseen=unseen, resamples=9
+    )
     found = found.named(model_name="net")
     page = markdown_of(report_of(found))
     verdict = check(found, forgotten=True)

@@ -226,8 +226,16 @@ CASES = {
         "None of 2 attacks recognizes training samples better than guessing does.",
         "Keep this report with the model",
     ),
-    "deletion, alike": (
+    "deletion, untried": (
         lambda: of_deletion(losses(0.0, 3)),
+        "No trace was found, but nobody tried to pick the data out",
+        "The tested model answers on the data like models that never saw it.",
+        "Do not record the deletion as done: this test does not show it. If the model is in use "
+        "already, treat the data as still in it until a test shows the contrary. Ask the engineers "
+        "for the second test below",
+    ),
+    "deletion, alike": (
+        lambda: of_deletion(losses(0.0, 3), unseen=losses(0.0, 4)),
         "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "

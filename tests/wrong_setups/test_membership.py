@@ -297,6 +297,22 @@ def _flags_of_the_next_model(desk):
     return compared(desk, each, "--attacks", "P,S")
 
 
+@made("M23")
+def _rounded_percentages(desk):
+    return attacked(desk, trained(1) | {"logits": np.round(100 * probs(trained(1)), 1)})
+
+
+@made("M24")
+def _classes_exchanged_in_all_files(desk):
+    both = [trained(row) for row in (1, 2)]
+    swap = {0: 1, 1: 0}
+    both = [
+        one | {"labels": np.array([swap.get(label, label) for label in one["labels"].tolist()])}
+        for one in both
+    ]
+    return attacked(desk, *both)
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
