@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import InputError
-from canary.models.english import note_on_english, note_on_vocabulary
+from canary.models.english import (
+    above_chance,
+    note_on_english,
+    note_on_vocabulary,
+    reads_no_english,
+)
 from canary.models.language_model import LanguageModel, TellsMoments
 from canary.models.loading import load
 from canary.records.progress import Progress, shows_progress
@@ -232,8 +237,8 @@ def measure_texts(
         priced = PricedTexts(chosen, prices.of(kept), share, passes.ask, passes.rewrite)
         values = {name: TEXT_SIGNALS[name].value(priced)[None, :] for name in names}
     notes += _notes(pricer, windowed, priced.totals)
-    asking = product(filter(None, (seam, second)), (note_on_vocabulary, note_on_english))
-    doubts = [doubt for of, note_on in asking if (doubt := note_on(of, results="attacks"))]
+    doubts, known = _doubts(seam, second, priced, flags[kept])
+    notes += known
     return TextTable(
         table=SignalTable(
             values=values,
@@ -257,6 +262,28 @@ def measure_texts(
         doubts=tuple(doubts),
         beside=None if second is None else priced.reference / priced.prices.counts,
     )
+
+
+def _doubts(
+    seam: LanguageModel,
+    second: LanguageModel | None,
+    priced: PricedTexts,
+    member: NDArray[np.bool_],
+) -> tuple[list[str], list[str]]:
+    """Why a model or its tokenizer may be the wrong one, and what its members disprove of that.
+
+    A model that knows the members is trained and reads them with its own tokenizer, though it
+    may know no English.
+    """
+    bits = float(priced.totals[member].sum() / priced.prices.counts[member].sum() / np.log(2.0))
+    knows_members = above_chance(bits, float(np.log2(seam.facts.vocabulary)))
+    doubts, disproved = list[str](), list[str]()
+    asking = product(filter(None, (seam, second)), (note_on_vocabulary, note_on_english))
+    for of, note_on in asking:
+        if doubt := note_on(of, results="attacks"):
+            known = of is seam and knows_members and reads_no_english([doubt])
+            (disproved if known else doubts).append(doubt)
+    return doubts, disproved
 
 
 def _identity(
