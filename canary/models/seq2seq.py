@@ -20,6 +20,7 @@ from canary.models.causal import CausalModel
 from canary.models.key_values import KeysAndValues
 from canary.models.language_model import IntArray
 from canary.models.torch_support import inference
+from canary.tokens.fast import FastTokenizer
 from canary.tokens.tokenizer import Encoding, Tokenizer
 
 
@@ -41,6 +42,38 @@ class TargetTokenizer:
         """The text of token ids, special tokens left out."""
         ids = list(ids)
         return self._inner.decode(ids[1:] if ids[:1] == [self._start] else ids)
+
+
+class FastTargetTokenizer(FastTokenizer):
+    """The same of a tokenizer that shows its rules, so that token trees follow them."""
+
+    def __init__(self, inner: FastTokenizer, start: int) -> None:
+        vars(self).update(vars(inner))
+        self._start = start
+
+    def template(self, text: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The special tokens before a text, the start token first, and after it."""
+        before, after = super().template(text)
+        return (self._start, *before), after
+
+    def encode(self, texts: Sequence[str]) -> list[Encoding]:
+        """Each text as tokens, the start token with an empty span before them."""
+        return [
+            Encoding((self._start, *e.ids), ((0, 0), *(e.spans or ())))
+            for e in super().encode(texts)
+        ]
+
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of token ids, without the start token."""
+        ids = list(ids)
+        return super().decode(ids[1:] if ids[:1] == [self._start] else ids, special=special)
+
+
+def target_tokenizer(inner: Tokenizer, start: int) -> Tokenizer:
+    """The `inner` tokenizer with the decoder's `start` token before every text."""
+    kind = FastTargetTokenizer if isinstance(inner, FastTokenizer) else TargetTokenizer
+    made: Tokenizer = kind(inner, start)  # type: ignore[arg-type]
+    return made
 
 
 class Seq2SeqModel(CausalModel):
@@ -86,7 +119,7 @@ class Seq2SeqModel(CausalModel):
             problem = f"the source text has {len(self._source)} tokens, the encoder takes {limit}"
             raise InputError(problem, cure="give a shorter source text")
         self._held: tuple[torch.Tensor, KeysAndValues]
-        super().__init__(module, TargetTokenizer(tokenizer, int(start)), name=name)
+        super().__init__(module, target_tokenizer(tokenizer, int(start)), name=name)
 
     def logits(self, ids: torch.Tensor, skipped: int = 0) -> torch.Tensor:
         """See `canary.models.torch_model.TorchModel.logits`."""

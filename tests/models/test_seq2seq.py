@@ -10,6 +10,7 @@ import torch
 import transformers
 from small_models import CHARACTERS, _spread, build, causal_module, character_tokenizer, conforms
 from small_models import loaded as load_over_characters
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import canary
 from canary.errors import InputError, ModelError, UnsupportedError
@@ -119,3 +120,41 @@ def test_seq2seq_input() -> None:
             load_over_characters(wrong, source_text=source)
     with pytest.raises(UnsupportedError, match="reads no source"):
         build("gpt2").open(Context(np.array([1]), source=np.array([1])), memory_bytes=2**20)
+
+
+def subword_tokenizer() -> Tokenizer:
+    """Byte-pair encoding with merged words, and pairs of digits."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    special = ["<pad>", "</s>"]
+    trainer = trainers.BpeTrainer(vocab_size=150, special_tokens=special, show_progress=False)
+    rng = np.random.default_rng(0)
+    texts = [f"the pin is {number:03}" for number in rng.integers(0, 60, 200)]
+    made.train_from_iterator([*texts, "0123456789"], trainer)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_targets_of_subwords_are_ranked_by_the_rules_of_their_tokenizer_oracle(kind: str) -> None:
+    tokenizer = subword_tokenizer()
+    name, config, size = _KINDS[kind]
+    tokens = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+    torch.manual_seed(5)
+    settings = getattr(transformers, config)(
+        vocab_size=tokenizer.get_vocab_size(), forced_eos_token_id=None, **tokens, **size
+    )
+    trained = _spread(getattr(transformers, name)(settings))
+    model = load(trained, tokenizer=tokenizer, source_text="the pin", device="cpu")
+    format = canary.Format("the pin is {digit:3}")
+    assert any(len(tokenizer.encode(text).ids) < len(tokenizer.encode("the pin is 999").ids)
+               for text in ("the pin is 011", "the pin is 022", "the pin is 033"))  # fmt: skip
+    canaries = canary.generate(format, repetitions=[1], per_repetition=6, controls=2, seed=4)
+    every = canary.score(model, [format.candidate(fill) for fill in format])
+    own = canary.score(model, [canaries.text(one) for one in canaries])
+    expected = [int((every < px).sum()) + 1 for px in own]
+    found = canary.exposure(model, canaries, method="rank")
+    assert [one.exposure.rank_lower for one in found] == pytest.approx(expected, abs=1)
+    large = canary.generate("the pin is {digit:9}", repetitions=[1], per_repetition=1, seed=4)
+    (wide, *_) = canary.exposure(model, large, method="importance", draws=30, seed=0)
+    assert wide.exposure.space_bits == pytest.approx(np.log2(10**9))
