@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from canary.signals.signal_table import SignalTable
 
 _SURE = 0.95  # confidence of the interval beside risk scores
-_HELD = 1 << 30  # bytes of a file whose outputs are held though no named attack reads them
 _TEXTS = "A JSONL file, with one JSON object on each line, of texts"
 
 
@@ -76,11 +75,11 @@ def attack(
     from canary.membership.attacks import ATTACKS
     from canary.membership.shadow_survey import KIND, survey
     from canary.membership.survey import SCHEMA
-    from canary.signals.measuring import measure
+    from canary.signals.measuring import HELD, measure
 
     asked = {**judged.checked(), **scored.checked()}
     pair = [target, shadow]
-    small = all(place.stat().st_size <= _HELD for place in pair if place.is_file())
+    small = all(place.stat().st_size <= HELD for place in pair if place.is_file())
     named = [] if attacks.strip() == "all" else ATTACKS.names(attacks, where="attacks")
     keep = any(ATTACKS[name].signal == "outputs" for name in named) or (small and not named)
     with report_folder(out, KIND, "membership.json", inputs=pair, force=force) as folder:

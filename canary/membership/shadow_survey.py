@@ -40,6 +40,7 @@ from canary.membership.survey import (
 )
 from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.definitions import SIGNALS
+from canary.signals.measuring import TableOrPath, table_of
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable
 from canary.statistics.epsilon import Mechanism
@@ -171,8 +172,8 @@ class ShadowSurvey(OneTargetSurvey):
 
 @shows_progress
 def survey(
-    target: SignalTable,
-    shadow: SignalTable,
+    target: TableOrPath,
+    shadow: TableOrPath,
     *,
     attacks: str = "all",
     fprs: Sequence[float] | None = None,
@@ -196,8 +197,8 @@ def survey(
 
     Parameters
     ----------
-    target, shadow : SignalTable
-        Of one model; of one or several.
+    target, shadow : SignalTable or path
+        Of one model; of one or several. A path is measured first.
     attacks : str
         Names with commas between them, or ``all`` that the signals allow.
     fprs : sequence of float, optional
@@ -227,11 +228,11 @@ def survey(
 
     Examples
     --------
-    >>> target, shadow = measure("target.npz"), measure("shadow.npz")  # doctest: +SKIP
-    >>> survey(target, shadow).told_apart()  # doctest: +SKIP
+    >>> survey("target.npz", "shadow.npz").told_apart()  # doctest: +SKIP
     True
     """
     check_confidence(confidence, "survey")
+    target, shadow = table_of(target, "target"), table_of(shadow, "shadow")
     for table in (target, shadow):
         check_members(table.member, table.source)
     member = target.member[0]

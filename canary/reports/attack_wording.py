@@ -33,6 +33,7 @@ from canary.reports.document import (
     words_of,
 )
 from canary.reports.wording import ended, facts_blocks, software
+from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import count, percent_of
 from canary.statistics.roc import Estimate, OperatingPoint, Roc
 
@@ -130,6 +131,7 @@ def survey_report(
             calm=calm,
             open=outcome in ("void", "undecided"),
             what=others_of(kind),
+            blind_to_source=kind == "shadow" and _without_inputs(survey),
             targets=len(each) or 1,
             one=kind != "texts" and not each,
             low=each and percent_of(min(one.value for one in each)),
@@ -137,6 +139,11 @@ def survey_report(
         ),
         **fields,
     )
+
+
+def _without_inputs(survey: Survey[Any]) -> bool:
+    target = getattr(survey, "target", None)
+    return isinstance(target, SignalTable) and target.inputs is None
 
 
 def _on_average(survey: Survey[Any]) -> tuple[str, str]:

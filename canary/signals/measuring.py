@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.models.classifier import as_classifier
 from canary.records.progress import Progress, shows_progress, stage
+from canary.records.validation import file_path
 from canary.scoring.samples import class_log_probs
 from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_of, working
 from canary.signals.gradients import gradient_features
@@ -27,6 +28,21 @@ Measurable = Any
 
 _WHERE = "measure"
 _BATCH = 4096
+
+
+HELD = 1 << 30
+"""Bytes of a file whose outputs of all classes are held though no named attack reads them."""
+
+
+TableOrPath = SignalTable | str | os.PathLike[str]
+
+
+def table_of(given: TableOrPath, name: str) -> SignalTable:
+    """A table, measured if it is a path; outputs of all classes are kept of files up to `HELD`."""
+    if isinstance(given, SignalTable):
+        return given
+    path = file_path(given, name, cure="give a table of measure(...), or the path of a file")
+    return measure(path, keep_outputs=path.is_file() and path.stat().st_size <= HELD)
 
 
 @shows_progress
