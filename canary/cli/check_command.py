@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -127,6 +127,7 @@ class Limits:
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
+    limit_by='TEXT: Who set the limit, and when, for the report: "R. Roe, 2026-11-01".',
     verbose="Also print the tables, the method and the advice of the report.",
 )
 def check(
@@ -143,6 +144,7 @@ def check(
     junit: Path | None = None,
     markdown: Path | None = None,
     names: Names,
+    limit_by: str | None = None,
     verbose: bool = False,
 ) -> Result:
     """Compare an audit, or a test of another kind, with limits, and give a verdict.
@@ -178,6 +180,7 @@ def check(
             "report": report,
             "junit": junit,
             "markdown": markdown,
+            "limit_by": limit_by,
         }
         of_a_verdict = {**files, "markdown": markdown, "repetitions": repetitions, **limits.details}
         if useless := [flag_of(name) for name, given in of_a_verdict.items() if given]:
@@ -221,6 +224,7 @@ def check(
             history=history,
             **limits.arguments,
         )
+        verdict = replace(verdict, limit_by=(limit_by or "").strip())
         pages = {report: partial(write_report, force=True, **vars(names))}
         said += _written(verdict, pages | {junit: write_junit, markdown: write_markdown})
     if made is not None and new is not None:

@@ -141,7 +141,7 @@ PANELS: Mapping[str, str] = {
     "Statistics": "exposure_bits power fpr statistic confidence resamples undecided tries chance",
     "Risk scores": "prior bins scale least smooth",
     "Privacy bound": "coin_flips max_epsilon delta guesses mechanism",
-    "Names in the report": "model_name corpus_name auditor",
+    "Names in the report": "model_name corpus_name auditor limit_by",
     "Model": "start_token start_texts context chat_template revision tokenizer factory dtype "
     "device batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "

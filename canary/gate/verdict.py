@@ -154,6 +154,9 @@ class Verdict(Shown):
         That of the positive control among them, 0 without one.
     date : str
         When the limits were given, ``YYYY-MM-DD``, or empty; for reports.
+    limit_by : str
+        Who set the limits, and when, as the user says (``canary check --limit-by``); for reports.
+        In Python, `dataclasses.replace` sets it.
     """
 
     findings: tuple[Finding, ...]
@@ -169,6 +172,7 @@ class Verdict(Shown):
     left_out: tuple[int, ...] = field(default=(), compare=False)
     control: int = field(default=0, compare=False)
     date: str = field(default_factory=lambda: About.today().date, compare=False)
+    limit_by: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
@@ -278,6 +282,7 @@ class Verdict(Shown):
             "control": self.control,
             "rests_on": self.rests_on,
             "date": self.date,
+            **({"limit_by": self.limit_by} if self.limit_by else {}),
             **limit,
         }
 

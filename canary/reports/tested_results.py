@@ -46,7 +46,7 @@ from canary.reports.limits import (
 )
 from canary.reports.recovery import of_injected
 from canary.reports.searched_tests import other_test
-from canary.reports.wording import ended
+from canary.reports.wording import ended, limit_given
 from canary.statistics.numbers import plural
 
 
@@ -201,6 +201,7 @@ class _Verdict(Part):
     rests_on: str = ""
     limit: str = ""
     date: str = ""
+    limit_by: str = ""
     undecided: Policy = "fail"
 
     def on(self, test: Evidence) -> Verdict:
@@ -210,6 +211,7 @@ class _Verdict(Part):
             self.findings, notes=self.notes, audits=test.audits, rests_on=rests_on,
             left_out=self.left_out, control=self.control, about={"Limit": self.limit},
             tested=test.tested, date=self.date, undecided=self.undecided,
+            limit_by=self.limit_by,
         )  # fmt: skip
 
 
@@ -269,7 +271,7 @@ def _limits(verdicts: Sequence[Verdict]) -> str:
         )
         limit = limit_words(verdict) or verdict.about["Limit"] or "; ".join(words)
         limits.append(
-            f"{limit or 'not recorded'}; {sentence('limit.set', date=verdict.date)}. "
+            f"{limit or 'not recorded'}; {limit_given(verdict.date, verdict.limit_by)}. "
             f"Outcome: {_came_out(verdict)}"
         )
     if len(limits) == 1:

@@ -27,7 +27,6 @@ from canary.reports.document import (
     Table,
     Text,
     said,
-    sentence,
     words_of,
 )
 from canary.reports.limits import (
@@ -40,7 +39,7 @@ from canary.reports.limits import (
 )
 from canary.reports.markdown import markdown_of
 from canary.reports.saved_tests import label_of_test
-from canary.reports.wording import about_of, called, ended, folded
+from canary.reports.wording import about_of, called, ended, folded, limit_given
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
 _MOST_ROWS = 25
@@ -107,7 +106,7 @@ def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits, bits_allowed = verdict.audits, limit_bits(verdict)
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
-    about, given = dict(verdict.about), sentence("limit.set", date=verdict.date)
+    about, given = dict(verdict.about), limit_given(verdict.date, verdict.limit_by)
     if audits:
         about = about_of(*audits) | {"Limit": f"{limit_words(verdict, bits=False)}; {given}"}
     elif verdict.tested is not None:

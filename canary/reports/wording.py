@@ -22,6 +22,7 @@ from canary.reports.document import (
     Table,
     paragraphs_of,
     said,
+    sentence,
     words_of,
 )
 from canary.statistics.exposures import Exposure
@@ -130,6 +131,11 @@ def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> d
         "Date": joined((one.date for one in about), "not recorded"),
         "Tested by": joined((one.auditor for one in about), "not named"),
     }
+
+
+def limit_given(date: str, by: str) -> str:
+    """Who set a limit and when, as far as that is known."""
+    return sentence("limit.set", by=by, date=not by and date, unknown=not (by or date))
 
 
 def software() -> str:

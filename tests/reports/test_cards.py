@@ -177,6 +177,11 @@ def test_limits_come_from_verdicts_on_the_results_that_are_given(tmp_path, files
     given = f"given as an option of the check on {date.today().isoformat()}; it is not recorded who"
     assert f"AUC of at most 51 %; {given} set it. Outcome: not" in text
     assert "(limit not passed: easier to find than the limit allows)" in text
+    named = replace(verdicts[0], limit_by="R. Roe, 2026-11-01")
+    dump_document(places[0], "canary verdict", 1, named.to_dict())
+    text_named = write_annex([*places, *files], tmp_path / "named.md").read_text()
+    assert "set by R. Roe, 2026-11-01, as the person who ran the check says" in text_named
+    assert "set by R. Roe, 2026-11-01" in markdown_of(report_of(named))
     for finding in (one for one in verdicts[0].findings if one.outcome != "passed"):
         assert finding.sentence[-20:].split("(")[0] in text
     # An earlier version did not write when it was given.
