@@ -10,7 +10,7 @@ from canary.audits.audit_result import Audit, CanaryResult
 from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.versioned_json import digest_of
-from canary.statistics.numbers import Shown, clean, picked, plural
+from canary.statistics.numbers import Shown, clean, copies, picked, plural
 
 KIND = "canary verdict"
 SCHEMA = 1
@@ -246,6 +246,10 @@ class Verdict(Shown):
     def in_short(self) -> str:
         """The outcome and its reason, in a line."""
         allowed = ", which passes here" if self.outcome == "undecided" and self else ""
+        if self.outcome == "passed" and (spared := sorted({*self.left_out, self.control} - {0})):
+            which = " and ".join(map(copies, spared))
+            control = " (positive control)" if spared == [self.control] else ""
+            allowed = f", with no limit for what appears {which}{control}"
         return f"{self.outcome}{allowed}: {self.reason}"
 
     def __repr__(self) -> str:

@@ -100,7 +100,8 @@ def _start_in_batches(audit: Audit, given: History | str | os.PathLike[str] | No
         return ""
     ((shown, number),) = seen.items()
     who = plural(number, "canary", "canaries")
-    return f"In the batches of the training, {shown} came before {who}, as in the audit"
+    token = "no start token" if shown == shown_start(None) else f"the start token {shown}"
+    return f"In the batches of the training, {token} came before {who}, as in the audit"
 
 
 def still_open(

@@ -183,9 +183,8 @@ def preflight(
     findings = [replace(judge(reading), check=check) for check, judge in _CHECKS.items()]
     findings.append(replace(trains(reading, model), check="the model trains on their tokens"))
     judged: dict[str, Finding | None] = {}
-    if trainer is not None:
-        judged["every batch is trained on"] = long_enough(trainer.args, reading.length)
     if settings is not None:
+        judged["every batch is trained on"] = long_enough(settings.args, reading.length)
         judged["the learning rate is above 0"] = learning_rate(settings, reading.length)
     findings += [replace(each, check=name) for name, each in judged.items() if each is not None]
     return Preflight(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from canary.audits.group_medians import median_bits
-from canary.audits.history import AT_THE_END, History, Moment, WatchedFormat
+from canary.audits.history import AT_THE_END, MOST_COUNTED, History, Moment, WatchedFormat
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limit_choice import choice_of
 from canary.reports.limits import asked_guesses
@@ -207,7 +207,9 @@ def basis_of(history: History, values: Mapping[str, Any]) -> Text:
     """Whether the model read the planted secrets, where it did not show that it did."""
     if not history.measured or values["learned"] or values["faded"]:
         return ""
-    read = "watched" if history.batches.get("canaries") else "unknown"
+    planned = sum(n * len(places) for n, places in history.groups().items())
+    counted = history.batches.get("canaries", 0)
+    read = "watched" if planned and counted >= min(planned, MOST_COUNTED) else "unknown"
     return basis(read, "the planted secrets were in the training data", "this result")
 
 

@@ -290,7 +290,8 @@ class GroupLine:
     """Exposure of the canaries with one number of copies, at each moment in bits.
 
     `bounds` says of each median whether it may be higher: it is a lower bound, or more than all
-    draws but one. The band goes from `least` to `most` of the estimates and bounds.
+    draws but one. The band goes from `least` to `most` of the estimates and bounds. `heights` are
+    what is drawn of them: of a lower bound the estimate, so that groups keep their order.
     """
 
     copies: int
@@ -299,6 +300,7 @@ class GroupLine:
     bounds: tuple[bool, ...]
     least: tuple[float, ...]
     most: tuple[float, ...]
+    heights: tuple[float, ...]
 
 
 def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list[GroupLine]:
@@ -309,7 +311,7 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     """
     lines = []
     for copies, places in history.groups(at).items():
-        rows: list[tuple[int, float, bool, float, float]] = []
+        rows: list[tuple[int, float, bool, float, float, float]] = []
         for moment in history.measured:
             group = [moment.exposures[place] for place in places]
             curve = [moment.curve_bits[place] for place in places]
@@ -319,9 +321,11 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
                 continue
             told = (statistics.median(known), False) if skew_normal else median_bits(group)
             bound = told[1] or (not skew_normal and at_the_edge(history.formats[at], told[0]))
-            ends = min(*known, told[0]), max(*known, told[0])
-            rows.append((moment.step, told[0], bound, *ends))
-        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 5)))
+            height = statistics.median(e.place_bits for e in group) if bound else told[0]
+            height = told[0] if skew_normal else max(height, told[0])
+            ends = min(*known, told[0]), max(*known, height)
+            rows.append((moment.step, told[0], bound, *ends, height))
+        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 6)))
     return lines
 
 
@@ -330,12 +334,12 @@ def _line_marks(group: GroupLine, colour: str, top: float, *, band: bool) -> Ite
     between = group.steps, group.least, group.most
     if band:
         yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
-    yield line(group.steps, group.medians, colour, 1.8, **style)
+    yield line(group.steps, group.heights, colour, 1.8, **style)
     if len(group.steps) > _MOST_MARKERS:
         return
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
         some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
-        points = [group.steps[i] for i in some], [group.medians[i] for i in some]
+        points = [group.steps[i] for i in some], [group.heights[i] for i in some]
         if bound:  # open upwards
             open_ended: dict[str, Any] = {"linewidth": 1.1, "linestyle": SPARSE}
             yield mark("vlines", *points, top, color=colour, **open_ended)

@@ -247,11 +247,14 @@ def typical_controls(audit: Audit) -> str:
     ends = [max(end * size, 1.0) for end in special.betaincinv(middle, middle, CHANCE_ENDS)]
     low, high = (count(guesses_of(math.log2(end))) for end in ends)
     exposures = [c.exposure for c in audit.controls]
-    guesses = guesses_of(math.log2(size) - median_bits(exposures)[0])
+    middle_bits, bound = median_bits(exposures)
+    guesses = guesses_of(math.log2(size) - middle_bits)
+    apart = not guesses_of(math.log2(ends[0])) <= guesses <= guesses_of(math.log2(ends[1]))
+    known = not bound and all(e.upper_bits - e.lower_bits <= 1.0 for e in exposures)
     return sentence(
         "outcome.typical", number=len(audit.controls), low=low, high=high,
         typical=median_guesses(exposures),
-        outside=not guesses_of(math.log2(ends[0])) <= guesses <= guesses_of(math.log2(ends[1])),
+        outside=apart and known,
     )  # fmt: skip
 
 

@@ -398,7 +398,8 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
         batches = {**seen.batches, "after": after}
         verdict = check(audit, max_exposure_bits=10, history=replace(seen, batches=batches))
         assert verdict.outcome == outcome
-        answered = "In the batches of the training, <s> came before 40 canaries, as in the audit"
+        answered = "In the batches of the training, the start token <s> came before 40 canaries, "
+        answered += "as in the audit"
         assert (answered in verdict.notes) == (outcome == "passed")
         assert any("depends on the start token" in n for n in verdict.notes) != (
             answered in verdict.notes

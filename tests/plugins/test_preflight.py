@@ -362,7 +362,9 @@ def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path
     _, tokenizer = causal()
     ends = []
     for folder, preflight in (("with", True), ("without", False)):
-        trainer = build_trainer(tmp_path / folder, data=rows(tokenizer, small_set()), model=None)
+        trainer = build_trainer(
+            tmp_path / folder, steps=9, data=rows(tokenizer, small_set()), model=None
+        )
         attached(trainer, preflight=preflight)
         trainer.train()
         ends.append(trainer.state.log_history[-2]["loss"])
@@ -370,15 +372,19 @@ def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path
         ends.append(state)
     assert ends[0] == ends[2]
     assert all((ends[1][name] == ends[3][name]).all() for name in ends[1])
-    trainer = build_trainer(tmp_path / "none", data=rows(tokenizer))
+    trainer = build_trainer(tmp_path / "none", steps=9, data=rows(tokenizer))
     attached(trainer, preflight=True)
     with pytest.raises(InputError, match="0 of 4 seen whole.*canary inject wrote"):
         trainer.train()
     assert trainer.state.global_step == 0
     data = rows(tokenizer, small_set())
-    trainer = build_trainer(tmp_path / "still", data=data, learning_rate=0.0)
+    trainer = build_trainer(tmp_path / "still", steps=9, data=data, learning_rate=0.0)
     attached(trainer, preflight=True)
     with pytest.raises(InputError, match="it is 0, so nothing is learned"):
+        trainer.train()
+    trainer = build_trainer(tmp_path / "short", steps=4, data=data)
+    attached(trainer, preflight=True)
+    with pytest.raises(InputError, match="4 of 9 batches in an epoch; raise max_steps"):
         trainer.train()
 
 

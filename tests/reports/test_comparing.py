@@ -235,8 +235,8 @@ def test_the_answer_golden(audits, made, plain):
     learned, nothing = "A (checkpoint-1200, audit 1)", "B (checkpoint-1200, audit 2)"
     for words in (
         f"B memorizes least, A predicts new text best {nothing} memorizes least, and {learned} "
-        "predicts new text best. On average over all planted secrets, however often they "
-        "appeared, an attacker of B needs about ",
+        "predicts new text best. Over all planted secrets, however often they appeared, an "
+        "attacker of B typically needs about ",
         f"choose {nothing} if its predictions are good enough for you",
         f"Choose {learned} only if it passes your limit.",
         "times as many guesses as an attacker of A. With 95 % confidence, the factor is between ",

@@ -348,8 +348,9 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, HIGHER),
         "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 3 models. In B no memorization was found; in A and C it was. "
-        "On average over all planted secrets, however often they appeared, an attacker of B needs "
-        "about 500,000,000 of 1,000,000,000 guesses, and an attacker of A 245,000.",
+        "Over all planted secrets, however often they appeared, an attacker of B typically needs "
+        "about 500,000,000 of 1,000,000,000 guesses, and an attacker of A 245,000 (geometric "
+        "means).",
         "Compare the utility, too",
     ),
     "comparison of equals": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -104,7 +105,18 @@ def test_bounds_are_drawn_where_the_table_has_them():
     line = group_lines(history := make_history(), 0)[2]
     marks = history_figure(history, 0).panels[0].marks
     open_ended = [m.data for m in marks if m.call == "vlines"]
-    assert open_ended[-1][1][-1] == line.medians[-1]
+    assert open_ended[-1][1][-1] == line.heights[-1] >= line.medians[-1]
+
+
+def test_groups_that_are_above_all_draws_are_drawn_in_their_order():
+    """A bound at 95 % below the estimate of a group with fewer copies is no fall."""
+    history = make_history()
+    for line in group_lines(history, 0):
+        places = history.groups(0)[line.copies]
+        for at, (bound, height) in enumerate(zip(line.bounds, line.heights, strict=True)):
+            exposures = [history.measured[at].exposures[place] for place in places]
+            middle = statistics.median(e.place_bits for e in exposures)
+            assert height == (pytest.approx(middle) if bound else line.medians[at])
 
 
 def test_a_metric_never_falls_while_memorization_rises():
@@ -173,7 +185,7 @@ def test_the_figure_on_axes_of_ones_own():
     assert loss.get_xlabel() == "training steps (40 per epoch)"
     labelled = {line.get_label(): line for line in main.get_lines()}
     drawn = labelled["16 copies"].get_ydata().tolist()
-    assert drawn == list(group_lines(history, 0)[2].medians)
+    assert drawn == list(group_lines(history, 0)[2].heights)
     assert loss.get_lines()[0].get_ydata().tolist() == [x.value for x in history.losses]
     upright = [line.get_xdata() for line in main.get_lines() if len({*line.get_xdata()}) == 1]
     assert {1.0, 41.0, 60.0} <= {float(x[0]) for x in upright}
@@ -211,8 +223,11 @@ def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
     mixed = replace(last, exposures=(found,) * len(last.exposures))
     alarm = report_of(replace(make_history(), settings={}, moments=(mixed,)))
     assert (alarm.label, alarm.tone) == ("Do not rely on this measurement", "suspect")
-    read = replace(make_history(learned=False), settings={}, batches={"canaries": 6})
+    unlearned = replace(make_history(learned=False), settings={})
+    planned = sum(n * len(places) for n, places in unlearned.groups().items())
+    read, part = (replace(unlearned, batches={"canaries": n}) for n in (planned, planned - 1))
     assert "counted the planted secrets in what the model read" in str(report_of(read).basis)
+    assert "this result is no all-clear" in str(report_of(part).basis)
     shown = str([learned.label, learned.sentences, learned.basis])
     assert not any(word in shown for word in ("bits", "exposure", "Watched"))
 
