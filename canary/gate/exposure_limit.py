@@ -320,10 +320,14 @@ def _cure(
     side = "above" if above > below else "within"
     space_bits = max(e.space_bits for e in exposures)
     ranks = _ranks(model, space_bits, limit) if miss else ""
+    # Exact ranks need fewer that agree, and move none whose interval is on one side.
+    fewest = agreeing((number,), (0.0,), confidence=confidence)
+    first = ranks and fewest is not None and most + unknown >= fewest
     return (
-        (f"{ranks} may decide with fewer canaries; with draws, " if ranks else "")
+        (f"{ranks} may decide with fewer canaries; with draws, " if first else "")
         + f"about {plural(more, 'canary', 'canaries')} in place of {number} would decide, if the "
         f"same share of them is {side} the limit"
+        + ("; fewer, if their ranks are exact" if ranks and not first else "")
     )
 
 
