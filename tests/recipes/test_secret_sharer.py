@@ -12,6 +12,7 @@ import pytest
 from recipe_scripts import RECIPES, ScriptError, modules, run_script
 from safetensors.numpy import load_file
 
+import canary
 from canary import CanarySet
 
 pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
@@ -154,6 +155,29 @@ def test_the_page_has_the_numbers_of_the_mailboxes():
     assert [*sorted(row["queries"] for row in found)[-2:]] == [5425, 20_000]
     beside = [one for row in rows for one in row["control_bits"]]
     assert f"up to {max(beside):.1f} bits at the same places, {np.median(beside):.1f} in" in page
+
+
+def test_translations_are_scored_as_the_library_does_and_no_secret_is_kept(tmp_path):
+    of_it = ("--quick", "--work", tmp_path)
+    shown = run_script(RECIPE / "translation.py", *of_it)
+    kept = (tmp_path / "translation.json").read_text()
+    rows = json.loads(kept)["trainings"]["0"]["canaries"]
+    assert sorted(row["copies"] for row in rows) == sorted([0, 0, 1, 2, 4, 8] * 2 + [0] * 4)
+    assert not re.search(r"\d{3}-\d{2}|le \d|au \d", kept + shown)
+    with modules(RECIPE) as loaded:
+        recipe = loaded["translation"]
+        texts = recipe.split(recipe.upper_case(), recipe.QUICK)
+        model, tokenizer, losses = recipe.trained(recipe.QUICK, texts, 0, tmp_path / "seed-0")
+        assert len(losses) == recipe.QUICK.epochs  # nothing was trained again
+        one = recipe.planted(recipe.QUICK, 0)[-1]
+        pairs = [one.pair(each.fill) for each in one.canaries]
+        sums, _ = recipe.nats(model, tokenizer, pairs, end=False)
+    whole = canary.load(tmp_path / "seed-0" / "model", source_text=one.source, dtype="float32")
+    bits = canary.score(whole, [target for _, target in pairs])
+    assert bits == pytest.approx(sums / np.log(2), rel=1e-5)
+    # Goes on after a kill: what was trained is not trained again, and the numbers are the same.
+    (tmp_path / "translation.json").unlink()
+    assert run_script(RECIPE / "translation.py", *of_it) == shown
 
 
 def run_study(name, work):
