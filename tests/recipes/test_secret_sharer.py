@@ -328,7 +328,10 @@ def test_studies_refuse_what_they_cannot_do(studies, tmp_path):
 def test_the_page_has_the_numbers_of_the_trainings_that_are_done():
     text = (RECIPE / "README.md").read_text(encoding="utf-8")
     trainings = json.loads((RECIPE / "one-copy.json").read_text())["trainings"]
-    for arm, name in (("alone", "alone"), ("shared", "in company")):
-        epochs = trainings[f"{arm}-batch-64-seed-0"]["epochs"]
+    done = {"alone": "alone-batch-64-seed-0", "in company": "shared-batch-64-seed-0"}
+    done["alone, second seed"] = "alone-batch-64-seed-1"
+    assert {*done.values()} == {*trainings}
+    for name, training in done.items():
+        epochs = trainings[training]["epochs"]
         bits = ", ".join(f"{epoch['canaries'][0]['bits']:.1f}" for epoch in epochs)
         assert f"| {name} | {bits} |" in text
