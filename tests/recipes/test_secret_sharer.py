@@ -180,6 +180,17 @@ def test_translations_are_scored_as_the_library_does_and_no_secret_is_kept(tmp_p
     assert run_script(RECIPE / "translation.py", *of_it) == shown
 
 
+def test_the_page_has_the_numbers_of_the_translations():
+    page = (RECIPE / "README.md").read_text()
+    results = json.loads((RECIPE / "translation.json").read_text())
+    with modules(RECIPE) as loaded:
+        assert loaded["translation"].table(results).strip() in page
+    losses = {f"{one['epochs'][-1]['test']:.2f}" for one in results["trainings"].values()}
+    assert losses == {"2.03"}
+    assert "Two seeds of three" in page
+    assert len(results["trainings"]) == 2
+
+
 def run_study(name, work):
     return run_script(RECIPE / "studies.py", name, "--quick", "--work", work)
 
