@@ -16,6 +16,7 @@ from canary.audits.pacing import LOOK, Pace, Probes, clocks, since
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_search import started, work_of_check
 from canary.corpus.canaries import Canary, CanarySet
+from canary.errors import UnsupportedError
 from canary.formats.format import Format
 from canary.models.english import note_on_english
 from canary.models.language_model import peak_memory
@@ -195,6 +196,12 @@ def forecast(
     >>> print(forecast("./model", "The code is {digit:6}"))  # doctest: +SKIP
     """
     seam = load(model)
+    if seam.facts.device == "served":
+        raise UnsupportedError(
+            "timing a served model would send it thousands of requests",
+            cure="start canary audit with --max-requests: it says its requests before it sends "
+            "them, and refuses to start if it needs more",
+        )
     found = isinstance(canaries, CanarySet) and canaries.natural
     if not isinstance(canaries, CanarySet):
         canaries = _stand_ins(Format.of(canaries), count)

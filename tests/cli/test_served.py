@@ -77,6 +77,15 @@ def test_exposure_score_extract_audit(tmp_path, command, model, loaded, canaries
         assert served == pytest.approx(local, abs=1e-4)
 
 
+def test_a_forecast_sends_no_requests(command, model, loaded, canaries):
+    with FakeServer(loaded) as server:
+        given = ("my pin {digit:2}.", "--model", f"{server.url}/v1", "--tokenizer", model)
+        done = command("plan", *given)
+        assert done.code == 2
+        assert "would send it thousands of requests; start canary audit" in done.err
+        assert server.count() < 100  # those of loading
+
+
 def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries):
     with FakeServer(loaded) as server:
         asked = ("--canaries", canaries, "--top-k", 20)
