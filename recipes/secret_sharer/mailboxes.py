@@ -15,7 +15,6 @@ Results hold counts and exposures, and no number, no name and no text.
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import random
@@ -27,13 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from corpus import character_tokenizer
 from datasets import Dataset
 from model import build
 from run import QUICK as QUICK_RUN
 from run import START
-from study import interval, say, written
+from study import asked, interval, say, written
 from train import Settings, train
 
 import canary
@@ -302,16 +300,7 @@ def counted(copies: Iterator[int]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="holds enron_aeslc/; not needed with --quick")
-    parser.add_argument("--work", type=Path, required=True, help="outside the repository")
-    parser.add_argument("--quick", action="store_true", help="in little, on made-up mailboxes")
-    parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
-    if args.data is None and not args.quick:
-        sys.exit("--data is missing: the folder that holds enron_aeslc/; see README.md")
-    torch.set_num_threads(args.threads)
-    args.work.mkdir(parents=True, exist_ok=True)
+    args = asked(__doc__, "enron_aeslc/")
     senders, plan = (made_up(), QUICK) if args.quick else (enron(args.data), FULL)
     print(table(study(senders, plan, args.work)))
 

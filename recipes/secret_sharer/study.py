@@ -7,6 +7,7 @@ started again; it loses at most the epoch that was being trained.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from alone import FORMATS, MODEL
 from corpus import character_tokenizer, penn_treebank, prose, shortened
 from datasets import Dataset
@@ -271,6 +273,24 @@ def written(path: Path, content: Any) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(text)
     part.replace(path)
+
+
+def asked(about: str | None, holds: str) -> argparse.Namespace:
+    """The options of a recipe on real data, or in little without; its folder is made.
+
+    `about` is the recipe's docstring, and `holds` the folder that ``--data`` has.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, help=f"holds {holds}; not needed with --quick")
+    parser.add_argument("--work", type=Path, required=True, help="outside the repository")
+    parser.add_argument("--quick", action="store_true", help="in little, on made-up texts")
+    parser.add_argument("--threads", type=int, default=1)
+    args = parser.parse_args()
+    if args.data is None and not args.quick:
+        sys.exit(f"--data is missing: the folder that holds {holds}; see README.md")
+    torch.set_num_threads(args.threads)
+    args.work.mkdir(parents=True, exist_ok=True)
+    return args
 
 
 def say(line: str) -> None:

@@ -15,7 +15,6 @@ rank among all candidates is estimated by importance draws.
 
 from __future__ import annotations
 
-import argparse
 import json
 import lzma
 import math
@@ -31,7 +30,7 @@ import numpy as np
 import torch
 from corpus import prose
 from numpy.typing import NDArray
-from study import interval, say, written
+from study import asked, interval, say, written
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.nn.functional import cross_entropy
 from transformers import MarianConfig, MarianMTModel, PreTrainedTokenizerFast
@@ -383,16 +382,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--data", type=Path, help="holds tatoeba_fra_eng/; not with --quick")
-    parser.add_argument("--work", type=Path, required=True, help="outside the repository")
-    parser.add_argument("--quick", action="store_true", help="in little, on Python's prose")
-    parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
-    if args.data is None and not args.quick:
-        sys.exit("--data is missing: the folder that holds tatoeba_fra_eng/; see README.md")
-    torch.set_num_threads(args.threads)
-    args.work.mkdir(parents=True, exist_ok=True)
+    args = asked(__doc__, "tatoeba_fra_eng/")
     pairs, plan = (upper_case(), QUICK) if args.quick else (tatoeba(args.data), FULL)
     print(table(study(pairs, plan, args.work)))
 
