@@ -13,6 +13,7 @@ from typing import Any
 from canary.corpus.corpora import Corpus
 from canary.corpus.file_formats import ending_of, open_corpus
 from canary.corpus.lines import unreadable
+from canary.corpus.placements import check_whole
 from canary.corpus.shard_jobs import as_seen, note_undivided, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError
 from canary.records.addresses import Remote, address_of, as_names, place_of
@@ -36,7 +37,7 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
     Raises
     ------
     CorpusError
-        If a folder or a pattern has no such file.
+        If a folder or a pattern has no such file, or a folder is not whole (`check_whole`).
     InputError
         If there is no corpus, or a file is listed twice: its texts would count twice.
     """
@@ -45,7 +46,8 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
         if isinstance(corpus, list | tuple) and corpus and isinstance(corpus[0], os.PathLike):
             shards += shards_of(*corpus, file_format=file_format)
         elif is_list(corpus):
-            shards += (file for place in listed_in(corpus) for file in _files(place, file_format))
+            for place in listed_in(corpus):
+                shards += _files(place, file_format)
         elif isinstance(corpus, str | os.PathLike):
             shards += _files(place_of(corpus), file_format)
         else:
@@ -114,6 +116,7 @@ def _is_pattern(path: str | os.PathLike[str]) -> bool:
 def _files(path: Path, file_format: str | None) -> Iterator[Path]:
     found: Iterable[Path]
     base: Path
+    check_whole(path)
     if isinstance(path, Remote):
         try:
             found, base, pattern = path.found()

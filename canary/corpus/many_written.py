@@ -13,7 +13,7 @@ from typing import Any
 from canary.corpus.corpora import FileCorpus
 from canary.corpus.file_formats import file_format_of, files_of
 from canary.corpus.lines import regular_size
-from canary.corpus.many_files import note_empty, open_shards, shards_of
+from canary.corpus.many_files import is_sharded, note_empty, open_shards, shards_of
 from canary.corpus.shard_jobs import as_seen, check_here, on_machines, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError
 from canary.records.addresses import Remote, as_names, beside, place_of
@@ -145,7 +145,10 @@ def many_written(
             cure="name those of one format, by a pattern such as 'FOLDER/*.jsonl'",
             where=str(root),
         )
-    _check_apart(root, sources, target)
+    given = source if isinstance(source, list | tuple) else [source]
+    read = [root] if any(map(_names_more, given)) else []
+    read += [place for place in map(place_of, given) if place.is_dir()]
+    _check_apart(read, sources, target)
     stamps = []
     for file in sources:
         regular_size(file)
@@ -214,11 +217,17 @@ def _common(files: Sequence[Path]) -> Path:
     return Path(*first[:shared])
 
 
-def _check_apart(root: Path, sources: Sequence[Path], target: Path) -> None:
-    """Refuse to write into what is read, and to read what was written."""
-    place, read = as_names(target.resolve()), as_names(root.resolve())
+def _names_more(given: Any) -> bool:
+    """Whether a path is a pattern or a list, which may name what is written later, too."""
+    return is_sharded(given) and not place_of(given).is_dir()
+
+
+def _check_apart(folders: Sequence[Path], sources: Sequence[Path], target: Path) -> None:
+    """Refuse to write into a folder that is read, and to read what was written."""
+    place = as_names(target.resolve())
+    read = {as_names(folder.resolve()) for folder in folders}
     inside = (place in as_names(source.resolve()).parents for source in sources)
-    if place == read or read in place.parents or any(inside):
+    if place in read or read & {*place.parents} or any(inside):
         raise OutputError(
             "is in the folder that is read, or the other way round",
             cure="name a folder beside it",

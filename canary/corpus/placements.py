@@ -8,9 +8,11 @@ from pathlib import Path
 
 from canary.corpus.canaries import CanarySet
 from canary.errors import CorpusError, InputError
-from canary.records.addresses import beside
+from canary.records.addresses import Remote, beside
 from canary.records.files import kind_there
 from canary.records.record import Document
+from canary.records.shards import MANIFEST
+from canary.records.validation import brief
 from canary.records.versioned_json import load_document
 
 KIND = "canary placements"
@@ -121,6 +123,36 @@ def check_same_set(corpus: Path, canaries: CanarySet, file: Path) -> None:
             cure="name the set that was injected, as canary generate wrote it; or remove that "
             "file, if it is of an earlier corpus of this name",
             where=str(file),
+        )
+
+
+def check_whole(corpus: Path) -> None:
+    """Refuse a folder that a run has not finished, or lacks a file of, by a CorpusError.
+
+    Of a corpus here only names are read, and the manifest beside it. A file that is missing often
+    held no canary: all copies are there, and the rest of the corpus is not.
+    """
+    if isinstance(corpus, Remote) or not corpus.name:
+        return
+    for folder in (corpus, corpus.parent):
+        if folder.name and kind_there((parts := beside(folder, ".parts")) / MANIFEST):
+            raise CorpusError(
+                f"the run that writes it is not finished ({parts})",
+                cure="start that run again as it was begun, and it goes on",
+                where=str(folder),
+            )
+    manifest = manifest_of(corpus)
+    if not corpus.is_dir() or kind_there(manifest) != KIND:
+        return
+    files = load_document(manifest, KIND, SCHEMA).get("files") or {}
+    if missing := [name for name in files if not (corpus / name).is_file()]:
+        named = ", ".join(map(brief, missing[:3])) + ", …" * (len(missing) > 3)
+        raise CorpusError(
+            f"{len(missing):,} of the {len(files):,} files that canary inject wrote are missing: "
+            f"{named}",
+            cure=f"put them back or inject again; or remove {manifest}, if the corpus was written "
+            "anew on purpose",
+            where=str(corpus),
         )
 
 

@@ -7,13 +7,15 @@ import signal
 import subprocess
 import sys
 import time
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pytest
 
 from canary.corpus.canaries import CanarySet, generate
+from canary.corpus.duplicates import duplicates
 from canary.corpus.injection import inject_file
+from canary.corpus.placements import manifest_of
 from canary.corpus.stripping import strip_file
 from canary.corpus.verification import verify
 from canary.errors import CorpusError, InputError, OutputError, RecordError
@@ -126,6 +128,11 @@ def test_a_run_that_stopped_goes_on_with_the_same_alone(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             inject_file(folder, tmp_path / "out", SET)
     assert sorted(held(tmp_path / "out")) == ["a.jsonl", "b/0.jsonl"]
+    # Whatever it holds: in a set with few copies, all of them may be there already.
+    for use in (verify, duplicates, lambda *given: strip_file(given[0], tmp_path / "st", SET)):
+        for source in (tmp_path / "out", [tmp_path / "out" / "a.jsonl"]):
+            with pytest.raises(CorpusError, match="the run that writes it is not finished"):
+                use(*([source, SET] if use is not duplicates else [source]))
     with pytest.raises(RecordError, match=r"another seed \(0 then, 1 now\)"):
         inject_file(folder, tmp_path / "out", SET, seed=1)
     old = (tmp_path / "out" / "a.jsonl").stat().st_mtime_ns
@@ -133,6 +140,40 @@ def test_a_run_that_stopped_goes_on_with_the_same_alone(tmp_path, monkeypatch):
     assert inject_file(folder, tmp_path / "out", SET) == wanted
     assert held(tmp_path / "out") == held(tmp_path / "calm")
     assert (tmp_path / "out" / "a.jsonl").stat().st_mtime_ns == old
+
+
+def test_a_missing_file_without_a_copy_is_missed(tmp_path):
+    """All copies are there, and a count of copies alone would say that the corpus is whole."""
+    few = generate("my pin {digit:6}", repetitions=[1], per_repetition=1, controls=1, seed=0)
+    folder = folder_of(tmp_path, [f"text {n}" for n in range(60)], 4)
+    out = tmp_path / "out"
+    placements = inject_file(folder, out, few)
+    placements.save(manifest_of(out))
+    assert verify(out, few).ok
+    ends = dict(zip(placements.files, accumulate(placements.files.values()), strict=True))
+    ((place,),) = placements.lines.values()
+    name = next(
+        name for name, end in ends.items() if not end - placements.files[name] < place <= end
+    )
+    (out / name).unlink()
+    for use in (lambda: verify(out, few), lambda: strip_file(out, tmp_path / "st", few)):
+        with pytest.raises(CorpusError, match=f"1 of the 4 files .* are missing: '{name}'"):
+            use()
+    manifest_of(out).unlink()
+    assert verify(out, few).ok  # as the cure says, of a corpus that was written anew
+
+
+def test_folders_go_into_one_beside_them(tmp_path):
+    for name in ("web", "books"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.jsonl").write_text('{"text": "a"}\n' * 30)
+    both = [tmp_path / "web", tmp_path / "books"]
+    inject_file(both, tmp_path / "both", SET)
+    assert sorted(held(tmp_path / "both")) == ["books/books.jsonl", "web/web.jsonl"]
+    with pytest.raises(OutputError, match="in the folder that is read"):
+        inject_file(both, tmp_path / "web" / "out", SET)
+    with pytest.raises(OutputError, match="in the folder that is read"):
+        inject_file(tmp_path / "*" / "*.jsonl", tmp_path / "more", SET)
 
 
 def test_what_would_mix_or_overwrite_is_refused(tmp_path):

@@ -97,6 +97,21 @@ def _deduplicated_and_not_verified(desk):
     return _audited(lambda known: [known.text(c) for c in known.injected])
 
 
+@made("C12")
+def _a_file_is_missing(desk):
+    Path("shards").mkdir()
+    for name in ("a", "b"):
+        rows = [json.dumps({"text": f"text {n} of {name}"}) + "\n" for n in range(60)]
+        Path("shards", f"{name}.jsonl").write_text("".join(rows))
+    few = canary.generate("the pin is {digit:6}", repetitions=[1], per_repetition=1, seed=0)
+    few.save("few.json")
+    many = ("shards", "--canaries", "few.json", "--out", "mixed")
+    assert desk.command("inject", *many).code == 0
+    without = [file for file in Path("mixed").iterdir() if "the pin is" not in file.read_text()]
+    without[0].unlink()
+    return of_command(desk.command("verify", "mixed", "--canaries", "few.json"))
+
+
 def test_a_corpus_that_was_injected_is_not_doubted(desk):
     found = _changed(desk, list)
     assert found.outcome == "Note"
