@@ -71,9 +71,9 @@ class FastTargetTokenizer(FastTokenizer):
 
 def target_tokenizer(inner: Tokenizer, start: int) -> Tokenizer:
     """The `inner` tokenizer with the decoder's `start` token before every text."""
-    kind = FastTargetTokenizer if isinstance(inner, FastTokenizer) else TargetTokenizer
-    made: Tokenizer = kind(inner, start)  # type: ignore[arg-type]
-    return made
+    if isinstance(inner, FastTokenizer):
+        return FastTargetTokenizer(inner, start)
+    return TargetTokenizer(inner, start)
 
 
 class Seq2SeqModel(CausalModel):
