@@ -187,7 +187,7 @@ class Survey(Named, Shown, Generic[One]):
 
     @cached_property
     def _corrected(self) -> Estimate:
-        return self.average_of(self.strongest, self._each)
+        return self.average_found_by(self.strongest)
 
     def corrected_of(self, one: One) -> dict[str, Any]:
         """What an attack reaches as plain data, its intervals widened for the choice (Bonferroni).
@@ -208,6 +208,10 @@ class Survey(Named, Shown, Generic[One]):
     def average_of(self, one: One, confidence: float) -> Estimate:
         """What an attack reaches on average: the (mean) AUC, or what the class has in its place."""
         return one.auc_at(confidence)
+
+    def average_found_by(self, one: One) -> Estimate:
+        """What an attack reaches on average, its interval widened for the choice (Bonferroni)."""
+        return self.average_of(one, self._each)
 
     def found_by(self, one: One, fpr: float) -> Estimate:
         """The share of the members that an attack finds, with the interval of `corrected_of`."""

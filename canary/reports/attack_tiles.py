@@ -16,10 +16,8 @@ OFTEN = 0.1
 def surest_sentence(surest: Surest, kind: str, how: str, often: Surest | None = None) -> str:
     """How many members the surest guesses find, and how many guessing finds.
 
-    `often` is what is found with more mistakes, which is said where the surest may be chance.
-
     `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
-    are too few to show it.
+    are too few to show it. `often` is what is found with more mistakes, if that is said, too.
     """
     tpr, others = surest.tpr, others_of(kind)
     more = often if often is not None and often.fpr > surest.fpr else None

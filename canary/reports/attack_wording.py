@@ -240,7 +240,7 @@ def found_blocks(
         surest = None  # the answer is the average then
     reached = []
     for one in survey.attacked:
-        mean = survey.average_of(one, survey.confidence)
+        mean = survey.average_found_by(one)
         found = mean if surest is None else survey.found_by(one, surest.fpr)
         reached.append(Reach(one.name, found, percent_of(mean.value)))
     for name, alone in beside.items():

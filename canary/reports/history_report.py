@@ -208,10 +208,18 @@ def plotted(history: History, options: PlotOptions) -> Figure:
             cure="leave kind and repetitions out",
         )
     check_format(history, options.format)
-    return history_figure(history, options.format, skew_normal=options.skew_normal)
+    if options.skew_normal and options.axis == "guesses":
+        raise InputError(
+            "skew-normal estimates are in bits: they have no limit, and guesses have one",
+            cure="leave axis or skew_normal out",
+        )
+    in_bits = options.skew_normal or options.axis == "bits"
+    return history_figure(history, options.format, skew_normal=options.skew_normal, in_bits=in_bits)
 
 
-def history_figure(history: History, at: int, *, skew_normal: bool = False) -> Figure:
+def history_figure(
+    history: History, at: int, *, skew_normal: bool = False, in_bits: bool = False
+) -> Figure:
     """Exposure against training steps, a line for each number of copies; below it the loss."""
     lines = group_lines(history, at, skew_normal=skew_normal)
     highest = max((value for group in lines for value in group.most), default=0.0)
@@ -224,11 +232,11 @@ def history_figure(history: History, at: int, *, skew_normal: bool = False) -> F
     marks, y = exposure_axis(most, label, highest=highest, words=words and (words, ""))
     if skew_normal:  # no exposure can be up there
         marks.append(mark("axhspan", space_bits, y.limits[1], color=BAND, linewidth=0))
-    else:
+    elif not in_bits:
         y = in_guesses(y, space_bits)
     if limit is not None:
         asked = f"{count(asked_guesses(about.space_size, limit))} guesses or more"
-        name = f"limit: {f'{limit:g} bits' if skew_normal else asked}"
+        name = f"limit: {f'{limit:g} bits' if skew_normal or in_bits else asked}"
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
     told = []
     banded = max(lines, key=lambda group: (group.medians[-1:], group.copies))
@@ -340,8 +348,9 @@ def _line_marks(group: GroupLine, colour: str, top: float, *, band: bool) -> Ite
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
         some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
         points = [group.steps[i] for i in some], [group.heights[i] for i in some]
-        if bound:  # open upwards
+        if bound:  # from what is certain, and open upwards
+            certain = points[0], [group.medians[i] for i in some]
             open_ended: dict[str, Any] = {"linewidth": 1.1, "linestyle": SPARSE}
-            yield mark("vlines", *points, top, color=colour, **open_ended)
+            yield mark("vlines", *certain, top, color=colour, **open_ended)
         hollow = bound or not group.copies
         yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)

@@ -209,7 +209,8 @@ def plot(
         Of several audits or a history, draw the estimates off the skew-normal curves, which
         are numbers where draws give only bounds.
     axis : {"bits", "guesses"}, optional
-        The unit of exposure: bits for one audit and guesses for several, unless given.
+        The unit of exposure: bits for one audit, and guesses for several and for a history,
+        unless given.
     labels, test_losses : sequence, optional
         As in `canary.report`, for several audits.
     path : path-like, optional

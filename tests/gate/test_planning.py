@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +69,21 @@ def test_many_canaries_share_few_draws_theory():
     assert asked.memorized == pytest.approx(outcomes(16.0, 300, **gate)["memorized"], abs=0.06)
     low = plan(SIZE, exposure_bits=8.2, **options)
     assert low.passed == pytest.approx(outcomes(8.2, 200, **gate)["passed"], abs=0.07)
+
+
+def test_the_guide_says_what_a_strict_limit_takes():
+    """README's draws and form; the figures of docs/guides/gate.md."""
+    passed = [
+        canary.plan(
+            "The random number is {digit:9}",
+            repetitions=[1, 4, 16], per_repetition=number, draws=20_000, max_exposure_bits=4,
+        ).passed_bits
+        for number in (8, 16, 32)
+    ]  # fmt: skip
+    eight, more, most = (f"{bits:.1f}" for bits in passed)
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "gate.md").read_text()
+    assert f"a group of eight passes up to a median of {eight} bits" in page
+    assert f"A group of 16 passes up to {more}, and one of 32 up to {most}." in page
 
 
 def test_how_many_canaries_theory():

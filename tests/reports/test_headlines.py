@@ -23,7 +23,7 @@ from canary.membership.text_survey import survey_texts
 from canary.records.about import About
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
-from canary.reports.document import Table, words_of
+from canary.reports.document import Figure, Table, words_of
 from canary.reports.pages import report
 from canary.reports.wording import folded
 from canary.signals.measuring import measure
@@ -77,7 +77,7 @@ def of_classifiers(*, swapped=False, shared=False, shuffled=False):
     return found
 
 
-def of_losses_on_average():
+def of_losses_on_average(attacks="loss"):
     """Members have lower losses in the middle, and none below all those of others."""
     rng = np.random.default_rng(0)
 
@@ -86,7 +86,7 @@ def of_losses_on_average():
         loss = np.where(member, rng.uniform(1.0, 2.0, 2000), rng.uniform(1.0, 3.0, 2000))
         return measure(loss, y=np.zeros(2000, int), member=member, outputs="losses")
 
-    return survey(table(), table(), attacks="loss", fprs=[0.01])
+    return survey(table(), table(), attacks=attacks, fprs=[0.01])
 
 
 def of_models(gap):
@@ -467,6 +467,17 @@ def test_a_page_of_several_models_says_which_it_is_about():
     varies = "Between the 8 models the number varies from .* one draw"
     assert re.search(varies, words_of(made.unsaid[0]))
     assert "one draw" in words_of(report_of(of_classifiers()).unsaid[0])
+
+
+def test_intervals_of_averages_allow_for_the_choice_of_attacks_as_their_caption_says():
+    survey = of_losses_on_average("loss,loss-one-threshold")
+    wide, alone = survey.corrected(), survey.average_of(survey.strongest, survey.confidence)
+    assert wide.upper - wide.lower > alone.upper - alone.lower
+    figure = next(block for block in report_of(survey).outcome if isinstance(block, Figure))
+    assert "intervals that allow for the choice among 2 attacks" in words_of(figure.caption)
+    rows = {row[0]: row[2] for row in figure.table.rows}
+    ends = f"{100 * wide.lower:.1f} to {100 * wide.upper:.1f} %"
+    assert rows[survey.strongest.name] == ends
 
 
 def test_claims_are_in_the_headline_of_a_pass_too():

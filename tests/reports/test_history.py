@@ -105,7 +105,19 @@ def test_bounds_are_drawn_where_the_table_has_them():
     line = group_lines(history := make_history(), 0)[2]
     marks = history_figure(history, 0).panels[0].marks
     open_ended = [m.data for m in marks if m.call == "vlines"]
-    assert open_ended[-1][1][-1] == line.heights[-1] >= line.medians[-1]
+    # A bound is certain from the median of the lower ends on; its triangle is at the estimate.
+    assert open_ended[-1][1][-1] == line.medians[-1] < line.heights[-1]
+
+
+def test_a_history_is_drawn_in_the_unit_that_is_asked_for():
+    history = make_history(losses=False)
+    labels = []
+    for options in ({}, {"axis": "guesses"}, {"axis": "bits"}):
+        axes = canary.plot(history, Figure().subplots(), **options)
+        labels.append(next(iter(axes.child_axes or [axes])).get_ylabel().split()[0])
+    assert labels == ["guesses", "guesses", "exposure"]
+    with pytest.raises(InputError, match="skew-normal estimates are in bits"):
+        canary.plot(history, axis="guesses", skew_normal=True)
 
 
 def test_groups_that_are_above_all_draws_are_drawn_in_their_order():
