@@ -42,6 +42,9 @@ _TRAIN = (
     "differential privacy), and repeat the attacks on the new model"
 )
 
+_SHADOW = 100
+"""Members, and non-members, of a shadow from which attacks learn something to judge by."""
+
 _RESTS_ON_FLAGS = (
     "A pass rests on the flags: where a third of the members were never trained on, about a third "
     "less is found. Make a positive control: train a model for many epochs on a few samples, and "
@@ -188,7 +191,8 @@ def check_attacks(
         doubted, there = _doubted(found), _nonmembers(document)
         within = [] if largest is None else [_auc_within(found, largest)]
         within += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
-        findings += doubted or [*within, *([] if trust_members else _unseen(found))]
+        unseen = [] if trust_members else _unseen(found)
+        findings += doubted or [*within, *_little_learned(document), *unseen]
     words = [] if level is None else [f"p-value of all members at once above {level:g}"]
     words += [] if largest is None else [f"AUC of at most {percent(largest)}"]
     words += [
@@ -262,6 +266,20 @@ def _unseen(found: Attacks) -> list[Finding]:
         "in Python trust_members"
     )
     return [Finding("membership", "members", "undecided", told, cure)]
+
+
+def _little_learned(document: Mapping[str, Any]) -> list[Finding]:
+    """A doubt where a shadow is so small that its attacks find little, whatever there is."""
+    shadow = document.get("shadow") or {}
+    fewest = min((shadow.get(kind, _SHADOW) for kind in ("members", "nonmembers")), default=_SHADOW)
+    if fewest >= _SHADOW:
+        return []
+    told = (
+        f"the shadow has only {plural(fewest, 'sample')} of a kind, from which attacks learn so "
+        "little that they find few members of any model"
+    )
+    cure = f"give a shadow with {_SHADOW} members and {_SHADOW} non-members or more"
+    return [Finding("membership", "shadow", "undecided", told, cure)]
 
 
 def _auc_within(found: Attacks, limit: float) -> Finding:

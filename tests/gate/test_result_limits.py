@@ -189,6 +189,18 @@ def test_too_few_non_members_for_a_limit_are_counted(attacked, ends):
     assert "it takes" not in str(enough)
 
 
+@pytest.mark.parametrize("kind", ["members", "nonmembers"])
+def test_a_small_shadow_passes_nothing_and_clears_no_failure(attacked, kind):
+    document = attacked.to_dict()
+    for size, outcome in ((99, "undecided"), (100, "passed")):
+        document["shadow"][kind] = size
+        verdict = check(_Written(attacked, document), max_auc=0.999)
+        assert verdict.outcome == outcome
+        assert ("the shadow has only 99 samples of a kind" in str(verdict)) == (size == 99)
+    document["shadow"][kind] = 99
+    assert check(_Written(attacked, document), max_auc=0.5).outcome == "failed"
+
+
 HARDNESS = np.random.default_rng(0).normal(size=400)
 
 
