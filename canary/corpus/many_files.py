@@ -93,7 +93,7 @@ def is_list(corpus: Any) -> bool:
 
 
 def listed_in(corpus: str | os.PathLike[str]) -> list[Path]:
-    """What the lines of a list name; paths are relative to the list."""
+    """What the lines of a list name, but for comments (#); paths are relative to the list."""
     if not is_list(corpus):
         return [place_of(corpus)]
     file = Path(os.fspath(corpus)[1:])
@@ -103,7 +103,8 @@ def listed_in(corpus: str | os.PathLike[str]) -> list[Path]:
         reason = getattr(error, "strerror", None) or error
         cure = "after @ name a text file with a path on each line"
         raise CorpusError(f"cannot be read ({reason})", cure=cure, where=str(file)) from error
-    named = [place_of(line) for line in map(str.strip, lines) if line]
+    written = (line for line in map(str.strip, lines) if line and not line.startswith("#"))
+    named = [place_of(line) for line in written]
     if not named:
         raise CorpusError("names no file", cure="write a path on each line", where=str(file))
     return [place if isinstance(place, Remote) else file.parent / place for place in named]

@@ -56,7 +56,7 @@ def memory(folder):
 
 
 def write_list(folder, name="shards.txt"):
-    lines = f"in/a.jsonl\n\n{folder / 'b'}\n"
+    lines = f"# two of them\nin/a.jsonl\n\n  # no/such.jsonl\n{folder / 'b'}\n"
     (folder.parent / name).write_text(lines)
     return f"@{folder.parent / name}"
 
@@ -116,7 +116,7 @@ def test_what_cannot_be_read(folder, memory, tmp_path):
         verify([f"{memory}/a.jsonl"], SET)
     with pytest.raises(CorpusError, match="name a text file with a path on each line"):
         verify("@missing.txt", SET)
-    (tmp_path / "none.txt").write_text("\n")
+    (tmp_path / "none.txt").write_text("\n# a.jsonl\n")
     with pytest.raises(CorpusError, match="names no file"):
         verify(f"@{tmp_path / 'none.txt'}", SET)
 
