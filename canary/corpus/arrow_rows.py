@@ -22,7 +22,7 @@ from canary.corpus.columns import (
     refuse_chat,
     slots_of,
 )
-from canary.corpus.corpora import Corpus, Edits, FileCorpus, Position
+from canary.corpus.corpora import Corpus, Edits, FileCorpus, Position, Specials
 from canary.corpus.lines import unreadable
 from canary.corpus.token_columns import TokenColumn, is_token_column
 from canary.errors import CorpusError, EmptyCorpusError, OutputError
@@ -61,6 +61,13 @@ class TableRows(FileCorpus):
         with self._opened() as file:
             (first,) = file.sample().slice(0, 1).to_pylist()
         return empty_texts(first, self.shape)
+
+    def specials(self) -> Specials:
+        assert self.tokens is not None
+        if self.tokens.has_pad:
+            return {repr(self.pad): 1}
+        with self._opened() as file:
+            return self.tokens.specials(file.parts(self.names))
 
     def check_texts(self, texts: Sequence[str]) -> None:
         if self.tokens is not None:

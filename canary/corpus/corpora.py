@@ -22,6 +22,9 @@ from canary.records.progress import Advance, Progress, stage
 Position = int | bytes
 """Of a record: its number from 0, or in a stream a digest of its content."""
 
+Specials = Mapping[str, int]
+"""How often each special token of a tokenizer is in a corpus, by its name in quotes."""
+
 Decide = Callable[
     [Position, list[Slot], Callable[[Position], Mapping[str, Any]]], list[Edit] | None
 ]
@@ -188,6 +191,10 @@ class FileCorpus(Corpus):
     @abstractmethod
     def look(self) -> None:
         """Find out `shape`; a CorpusError if there is no record or no such text."""
+
+    def specials(self) -> Specials:
+        """Of blocks of token ids: which special tokens they have, `pad` alone if it is there."""
+        return {}
 
     @cached_property
     def stamp(self) -> tuple[int, ...]:

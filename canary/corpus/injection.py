@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
-from canary.corpus.corpora import Corpus
+from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.dataset_rows import StreamRows
 from canary.corpus.file_formats import SPLIT, new_file, open_corpus, replace_split
 from canary.corpus.lines import regular_size
@@ -25,6 +25,7 @@ from canary.corpus.places import (
 )
 from canary.corpus.placing import Placing
 from canary.corpus.shard_jobs import note_undivided, workers_of
+from canary.corpus.token_columns import check_pad
 from canary.errors import InputError
 from canary.records.addresses import Remote, place_of
 from canary.records.progress import Progress, shows_progress
@@ -261,6 +262,8 @@ def inject_file(
             passes=2,
         )
         between = check_separators(separators, opened.separators) if mode == "splice" else None
+        if isinstance(opened, FileCorpus) and pad is not None:
+            check_pad(pad, [opened.specials()], opened.source, progress)
         _, guests = _put_in(opened, canaries.written, between, seed=seed, check=check, out=out)
     lines: dict[str, list[int]] = {canary.id: [] for canary in canaries.injected}
     copies = 0

@@ -21,6 +21,7 @@ from canary.corpus.many_written import many_written, open_unchanged
 from canary.corpus.placements import Placements
 from canary.corpus.places import Between, Guests, Homes, by_place, check_separators, choose_homes
 from canary.corpus.placing import Placing
+from canary.corpus.token_columns import check_pad
 from canary.corpus.token_documents import identity_of
 from canary.records.addresses import place_of
 from canary.workers.jobs import Plain
@@ -67,6 +68,9 @@ def inject_files(
         seen = many.each("surveyed", survey, shared, files)
         many.note_empty([number for number, one in enumerate(seen) if not one["rows"]])
         full = [one for one in seen if one["rows"]]
+        if given["pad"] is not None:
+            found = [one["specials"] for one in full]
+            check_pad(given["pad"], found, str(many.sources[0].parent), running.get("progress"))
         spread = iter((_spliced if between else _between)(full, owners, seed))
         guests: list[Guests] = [next(spread) if one["rows"] else {} for one in seen]
         kept = many.run.series("surveyed")
@@ -118,6 +122,8 @@ def survey(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
         else:
             opened.count()
         answer = {"rows": opened.rows, "last": opened.last, "empty": list(opened.empty())}
+        if opened.pad is not None:
+            answer["specials"] = dict(opened.specials())
         if isinstance(pool, Homes):
             homes = pool.homes
             answer["homes"] = len(homes)

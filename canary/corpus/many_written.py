@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -17,11 +17,13 @@ from canary.corpus.many_files import is_sharded, note_empty, open_shards, shards
 from canary.corpus.shard_jobs import as_seen, check_here, on_machines, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError
 from canary.records.addresses import Remote, as_names, beside, place_of
-from canary.records.files import make_folder
+from canary.records.files import folder_made
 from canary.records.progress import Progress, stage
 from canary.records.shards import Run, open_run
 from canary.workers.jobs import Plain, Task, Workers
 
+_WRITE = ("written", "stripped")
+"""The series whose tasks write files."""
 _TOGETHER = "name files of one storage, and those of another in a run of their own"
 
 
@@ -157,23 +159,21 @@ def many_written(
     whole = {**identity, "files": len(names), "corpus": sha256(listed).hexdigest()}
     if isinstance(target, Remote):
         whole["output"] = target.resolve().address
-    with open_run(beside(target, ".parts"), whole) as run:
-        make_folder(target)
+    with ExitStack() as made, open_run(beside(target, ".parts"), whole) as run:
+        made.enter_context(folder_made(target))
         written = [target / name for name in names]
         known = {_name_in(target, other) for one in written for other in files_of(one)}
         _check_free(target, known)
         if not isinstance(target, Remote):
             for folder in {one.parent for one in written}:
-                make_folder(folder)
-        yield ManyWritten(
-            names,
-            sources,
-            tuple(written),
-            tuple(stamps),
-            run,
-            crew,
-            progress,
-        )
+                made.enter_context(folder_made(folder))
+        many = ManyWritten(names, sources, tuple(written), tuple(stamps), run, crew, progress)
+        try:
+            yield many
+        except InputError:  # the right call is another one, and must not find this one begun
+            if not any(len(run.series(name)) for name in _WRITE):
+                run.discard()
+            raise
         run.discard()
 
 

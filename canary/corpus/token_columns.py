@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from canary.corpus.columns import Edit, Slot
+from canary.corpus.corpora import Specials
 from canary.corpus.token_documents import ALIKE, TokenTexts
 from canary.errors import CorpusError, InputError
+from canary.records.progress import Progress, note
 
 
 def is_token_column(schema: Any, names: Sequence[str]) -> bool:
@@ -47,7 +49,11 @@ class TokenColumn:
     ----------
     length : int or None
         Of the blocks; None for documents.
+    has_pad : bool
+        Whether the sample has `pad`.
     """
+
+    has_pad = False
 
     def __init__(
         self, sample: Any, name: str, tokenizer: Any, pad: str | None, source: str
@@ -81,6 +87,7 @@ class TokenColumn:
             int(ids[at + 1]) for ids in rows for at in np.flatnonzero(ids[:-1] == token)
         )
         del after[token]
+        self.has_pad = any((ids == token).any() for ids in rows)
         first, often = (after.most_common(1) or [(token, 0)])[0]
         begins = self.texts.is_special(first) and often >= ALIKE * after.total() > 0
         return token, [first] * begins
@@ -108,6 +115,14 @@ class TokenColumn:
             else:
                 foreign.append(field.name)
         return follow, foreign
+
+    def specials(self, tables: Iterable[Any]) -> Specials:
+        """How often each special token is there, by its name as messages show it."""
+        counts = Counter[int]()
+        for table in tables:
+            for ids in filter(lambda ids: ids is not None, _lists(table, self.name)):
+                counts.update(ids[self.texts.are_special(ids)].tolist())
+        return {self.texts.shown(token): number for token, number in counts.items()}
 
     def slots(self, table: Any) -> Iterator[list[Slot]]:
         """The text of each row of a table; none of a row without ids."""
@@ -197,6 +212,33 @@ class TokenColumn:
             )
         more = {name: ids if v is None else [v] * len(ids) for name, v in self._follow.items()}
         return {self.name: ids, **more}
+
+
+def check_pad(pad: str, files: Iterable[Specials], where: str, progress: Progress) -> None:
+    """Refuse a `pad` that no block has while other special tokens are there; note if none is.
+
+    `files` has what `FileCorpus.specials` found in each file of a corpus of blocks.
+    """
+    counts = Counter[str]()
+    for one in files:
+        counts.update(one)
+    if counts[repr(pad)]:
+        return
+    if not counts:
+        note(
+            progress,
+            f"note: no block has {pad!r} or another special token, so the texts in them follow one "
+            "another without any; the model sees it (--pad) after canaries alone",
+        )
+        return
+    there = ", ".join(f"{name} ({number:,} times)" for name, number in counts.most_common(3))
+    raise InputError(
+        f"no block has {pad!r}, with which blocks of canaries would be filled up; the special "
+        f"tokens there are {there}",
+        cure=f"name the one that ends texts or fills up blocks there with pad (--pad "
+        f"{counts.most_common(1)[0][0]})",
+        where=where,
+    )
 
 
 def _lists(table: Any, name: str) -> list[Any]:

@@ -101,7 +101,7 @@ class TokenTexts:
     def span(self, ids: Ids) -> tuple[int, int]:
         """Where the text of a document begins and ends."""
         if self._packed:
-            words = np.flatnonzero(~np.isin(ids, [*self._special]))
+            words = np.flatnonzero(~self.are_special(ids))
             return (int(words[0]), int(words[-1]) + 1) if len(words) else (0, 0)
         head, tail, begin, end = len(self.head), len(self.tail), 0, len(ids)
         if head and tuple(ids[:head].tolist()) == self.head:
@@ -113,6 +113,10 @@ class TokenTexts:
     def is_special(self, token: int) -> bool:
         """Whether no text has this token."""
         return token in self._special
+
+    def are_special(self, ids: Ids) -> NDArray[np.bool_]:
+        """Which of some tokens no text has."""
+        return np.isin(ids, [*self._special])
 
     def special_id(self, name: str) -> int:
         """The id of a special token; an InputError if there is none of this name."""

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import datasets
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from texts_and_models import trained_on
 from toys import START, canaries
+from trained import trained
 from wrong_setups import Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
 import canary
@@ -110,6 +113,19 @@ def _a_file_is_missing(desk):
     without = [file for file in Path("mixed").iterdir() if "the pin is" not in file.read_text()]
     without[0].unlink()
     return of_command(desk.command("verify", "mixed", "--canaries", "few.json"))
+
+
+@made("C13")
+def _another_pad(desk):
+    tokenizer = trained("gpt2").from_str(trained("gpt2").to_str())
+    tokenizer.add_special_tokens(["<pad>"])
+    tokenizer.save("tokenizer.json")
+    ids = tokenizer.encode("<s>".join(f"It rains {n}." for n in range(200))).ids
+    rows = [ids[at : at + 32] for at in range(0, len(ids) - 31, 32)]
+    pq.write_table(pa.table({"input_ids": rows}), "packed.parquet")
+    words = ("--column", "input_ids", "--tokenizer", "tokenizer.json", "--pad", "<pad>")
+    more = ("--canaries", "canaries.json", "--out", "mixed.parquet")
+    return of_command(desk.command("inject", "packed.parquet", *words, *more))
 
 
 def test_a_corpus_that_was_injected_is_not_doubted(desk):
