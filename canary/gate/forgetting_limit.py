@@ -9,7 +9,7 @@ from canary.errors import InputError
 from canary.gate.check_result import Interval, Part, document_of, read_part
 from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
-from canary.membership.forgetting_result import ANSWERS, LEVEL, Answer
+from canary.membership.forgetting_result import ANSWERS, ENOUGH, LEVEL, Answer
 from canary.records.about import About, Named
 
 _CHANGED = (
@@ -22,6 +22,14 @@ _UNTRIED = (
     "no trace was found, and nobody tried to pick the query set out: a model that was only pushed "
     "away from it passes this, too",
     "give the target's outputs on samples of the same kind that it never saw (--unseen)",
+)
+_FEW_MODELS = (
+    f"give {ENOUGH} calibration models or more, with which a target that never saw the query set "
+    "can pass by its p-value, or more samples of the query set"
+)
+_CONTRADICTED = (
+    "give more samples of the query set, or several query models: a p-value speaks against the "
+    "target, and the interval of rho does not"
 )
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 
@@ -37,6 +45,7 @@ class Compared(Named, Part):
     upper: float | None
     confidence: float
     p_unlike: float | None
+    calibration: tuple[float, ...]
     auc: Interval | None
     notes: tuple[str, ...]
     answer: Answer
@@ -104,6 +113,7 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
     limit = "" if asked is None else f", and the limit is {asked:g}"
     rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}){limit}"
     attacked = found.auc is not None and found.auc.lower > 0.5
+    few = len(found.calibration) < ENOUGH
     known = found.surpasses or highest < least
     known |= found.answer == "not forgotten" and found.rho < least
     outcome: Outcome = "undecided"
@@ -133,17 +143,14 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
         outcome, told, cure = "passed", "no trace of the query set was found", ""
     elif asked is None and found.lower < least:
         told = "the interval of rho contains 1"
-        cure = (
-            "give 19 calibration models or more, with which a target that never saw the query set "
-            "can pass by its p-value, or more samples of the query set"
-        )
+        cure = _FEW_MODELS if few else _CONTRADICTED
     elif found.lower < least:
         told = "the interval of rho contains the limit"
         cure = (
             "give more samples of the query set, or several query models; a target that never saw "
             "it has a rho of about 1, so no limit on rho near 1 can be passed with certainty; ask "
-            "for the answer of the test in place of a limit (--forgotten, with 19 calibration "
-            "models or more)"
+            "for the answer of the test in place of a limit (--forgotten"
+            f"{f', with {ENOUGH} calibration models or more' * few})"
         )
     elif found.p_unlike is not None and found.p_unlike <= LEVEL:
         told, cure = _CHANGED

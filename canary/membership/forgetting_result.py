@@ -25,6 +25,9 @@ Floats = NDArray[np.float64]
 LEVEL = 0.05
 """At and below which a p-value counts."""
 
+ENOUGH = math.ceil(1 / LEVEL - 1 - 1e-9)
+"""Calibration models with which a p-value can count."""
+
 ANSWERS: dict[str, Answer] = {
     "void": "undecided",
     "unproven": "undecided",
@@ -132,18 +135,20 @@ class Forgetting(Named, Shown):
         return sha256(np.ascontiguousarray(self.losses["target"]).tobytes()).hexdigest()
 
     @property
-    def least_remainder(self) -> float | None:
-        """The smallest share of the query set that p would show, if the target still knew it.
+    def most_remainder(self) -> float | None:
+        """The largest share of the query set that the target may still know; a bound at `LEVEL`.
 
-        Were a random share s of its losses those of the query models, its distance from these
-        would be ``1 - s`` of what it is, and p be `LEVEL` or less from some s on. None with too few
-        calibration models, or of a target as close as its query models are.
+        A target that never saw the query set has the distance of a calibration model. With a share
+        s of its losses those of the query models, it has ``1 - s`` of that. So s is at most what
+        would bring the farthest of these models to the target. No target is shown to know
+        less than a typical one that never saw the set. None with too few calibration models.
         """
         allowed = int(LEVEL * (len(self.calibration) + 1) + 1e-9)
-        if not allowed or not self.target:
+        if not allowed:
             return None
-        nearest = float(np.sort(self.calibration)[allowed - 1])
-        return max(0.0, 1.0 - nearest / self.target)
+        farthest = float(np.sort(self.calibration)[-allowed])
+        nearer = min(self.target, float(np.median(self.calibration)))
+        return max(0.0, 1.0 - nearer / farthest)
 
     @property
     def forgotten(self) -> bool:
@@ -284,7 +289,7 @@ class Forgetting(Named, Shown):
             "upper": self.upper if math.isfinite(self.upper) else None,
             "forgotten_by_the_rule": self.forgotten,
             "chance_distance": self.chance,
-            "least_remainder": self.least_remainder,
+            "most_remainder": self.most_remainder,
             "target_source": self.source,
             "target_fingerprint": self.fingerprint,
             "query_models": len(self.losses["query"]),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.membership.forgetting_result import LEVEL, Forgetting
+from canary.membership.forgetting_result import ENOUGH, LEVEL, Forgetting
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
     Axis,
@@ -34,6 +34,7 @@ from canary.reports.wording import about_of, called, ended, software
 from canary.statistics.numbers import count, percent_of, plural, probability
 
 _MOST_POINTS = 150
+_NEAR = 4 * LEVEL
 _LEAST_LOSS = 1e-6
 _DRAWN = {
     "calibration": ("calibration models", CONTROL),
@@ -66,13 +67,11 @@ UNTRIED = "No trace was found, but nobody tried to pick the data out"
 
 
 def remainder(left: float | None, samples: int, queries: int, outcome: str) -> list[str]:
-    """What a test that found no trace would have noticed; nothing of other tests."""
+    """How much a test that found no trace cannot exclude; nothing of other tests."""
     if left is None or outcome not in ("alike", "forgotten"):
         return []
-    most = math.ceil(left * samples) - 1
-    part = f": up to about {most} of these {count(samples)} samples may still be known"
-    shown = percent_of(left, digits=0)
-    return [sentence("forgetting.remainder", left=shown, part=part * (most > 0), queries=queries)]
+    most = math.ceil(left * samples)
+    return [sentence("forgetting.remainder", most=most, of=count(samples), queries=queries)]
 
 
 def claim_of(outcome: str) -> Text:
@@ -90,7 +89,8 @@ def forgetting_report(result: Forgetting) -> Report:
     models, auc = len(result.calibration), result.auc
     few, closer = 1 / (models + 1) > LEVEL, int((result.calibration <= result.target).sum())
     calm = kind in ("alike", "forgotten", "undecided")
-    needed = math.ceil(1 / LEVEL - 1 - 1e-9)
+    near = LEVEL < result.p <= _NEAR and not few
+    far = result.p > _NEAR and not few
     level = sentence(
         "forgetting.level",
         queries=len(result.losses["query"]),
@@ -101,12 +101,13 @@ def forgetting_report(result: Forgetting) -> Report:
         closer=closer,
         cases=closer + 1,
         of=count(models + 1),
-        usual=result.p > LEVEL and not few and calm,
-        apart=result.p > LEVEL and not few and not calm,
+        usual=far and calm,
+        apart=far and not calm,
         few=few,
-        rare=not (result.p > LEVEL and not few),
-        enough=needed + 1,
-        needed=needed,
+        near=near,
+        rare=not far,
+        enough=ENOUGH + 1,
+        needed=ENOUGH,
     )
     print_ = result.fingerprint[:12]
     known = kind in ("surpasses", "remembered", "not_forgotten")
@@ -123,7 +124,7 @@ def forgetting_report(result: Forgetting) -> Report:
                 place=f"{100 * result.rho:.0f}",
             ),
             *([] if kind == "void" else [level]),
-            *remainder(result.least_remainder, result.samples, len(result.losses["query"]), kind),
+            *remainder(result.most_remainder, result.samples, len(result.losses["query"]), kind),
         ],
         basis=claim_of(kind),
         decide=said(
@@ -144,7 +145,7 @@ def forgetting_report(result: Forgetting) -> Report:
             unproven=kind == "unproven",
             void=kind == "void",
             few=few,
-            needed=needed,
+            needed=ENOUGH,
             wide=kind == "undecided",
             no_attack=auc is None,
             done=done,

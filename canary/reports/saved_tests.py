@@ -60,8 +60,7 @@ class _Forgetting(Compared):
     p: float
     samples: int
     query_models: int
-    calibration: tuple[float, ...]
-    least_remainder: float | None = None
+    most_remainder: float | None = None
     target_source: str = ""
     target_fingerprint: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -206,7 +205,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
     measured = (
         [] if found.void else said("trial.forgetting.result", rho=rho, p=probability(found.p))
     )
-    left = remainder(found.least_remainder, found.samples, found.query_models, kind)
+    left = remainder(found.most_remainder, found.samples, found.query_models, kind)
     results: list[Text] = [*more, *left, *measured]
     sizes = {
         "samples": found.samples,

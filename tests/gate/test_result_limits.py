@@ -275,6 +275,17 @@ def test_forgetting(name):
     assert (verdict.reason.value, verdict.reason.lower) == (result.rho, result.lower)
 
 
+def test_calibration_models_are_asked_for_where_they_lack():
+    """With 19 of them and a small p, only samples and query models can narrow the interval."""
+    cures = [
+        check(compared(losses(0.04, 3), OTHERS[:number]), forgotten=True).reason.cure
+        for number in (9, len(OTHERS))
+    ]
+    assert "give 19 calibration models or more" in cures[0]
+    assert "calibration models" not in cures[1]
+    assert all("more samples of the query set" in cure for cure in cures)
+
+
 def test_a_limit_below_one_can_be_passed():
     """A target that never saw the query set has a rho of about 1, and is only undecided there."""
     never = compared(losses(0.0, 3), unseen=losses(0.0, 4))

@@ -42,19 +42,22 @@ def test_golden_by_hand():
     assert found.p == 0.5
 
 
-def test_a_remainder_is_noticed_from_some_size_on_theory():
-    """Of a share s of its losses that are the query model's: p is small from that s on."""
-    far = max((losses(0.0, seed) for seed in range(3, 30)), key=lambda one: compared(one).target)
-    found, order = compared(far), np.random.default_rng(0).permutation(400)
-    least = found.least_remainder
-    assert 0.05 < least < 0.3
-    for share, noticed in ((least - 0.04, False), (least + 0.04, True)):
-        mixed, known = far.copy(), order[: round(400 * share)]
-        mixed[known] = QUERY[known]
-        assert (compared(mixed).p <= 0.05) is noticed
-    assert compared(far, OTHERS[:18]).least_remainder is None
-    assert found.to_dict()["least_remainder"] == least
-    assert found.fingerprint == compared(far).fingerprint != compared(mixed).fingerprint
+def test_the_remainder_that_is_not_excluded_grows_with_what_is_known_theory():
+    """With a share s of its losses the query model's: the bound is at least s, until p shows it."""
+    never, order, bounds = losses(0.0, 3), np.random.default_rng(0).permutation(400), []
+    clean = compared(never)
+    for known in range(0, 160, 8):
+        mixed = never.copy()
+        mixed[order[:known]] = QUERY[order[:known]]
+        found = compared(mixed, resamples=20)
+        bounds.append(found.most_remainder)
+        assert bounds[-1] >= known / 400
+    assert found.p <= 0.05
+    assert bounds == sorted(bounds)
+    assert 0.0 < bounds[0] < 0.1 < bounds[-1]
+    assert compared(never, OTHERS[:18]).most_remainder is None
+    assert clean.to_dict()["most_remainder"] == clean.most_remainder == bounds[0]
+    assert clean.fingerprint == compared(never).fingerprint != found.fingerprint
 
 
 @pytest.mark.parametrize("knows", [1.0, 0.2])

@@ -239,9 +239,9 @@ CASES = {
         "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
-        "tested model is, or closer. So it is not unusual. The test would have noticed if "
-        "the model still knew about 5 % of the data, or more, as well as a model that was trained "
-        "on it.",
+        "tested model is, or closer. So it is not unusual. The test cannot exclude "
+        "that the model still knows 11 of these 400 samples as well as the model that was trained "
+        "on them.",
         "With that statement, you may record that the deletion was tested, and that no trace was "
         "found. But this report "
         "does not say which model was tested: have it named before you file the report.",
