@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from canary.plugins.preflight import preflight as preflight
     from canary.reports.pages import plot as plot
     from canary.reports.pages import report as report
+    from canary.reports.seeds_compared import compare as compare
     from canary.scoring.texts import score as score
     from canary.signals.measuring import measure as measure
 
@@ -52,6 +53,7 @@ _HOMES = {
     "attack": "canary.membership.attacking",
     "audit": "canary.audits.auditing",
     "check": "canary.gate.check_audit",
+    "compare": "canary.reports.seeds_compared",
     "discover": "canary.corpus.discovery",
     "doctor": "canary.models.doctor",
     "duplicates": "canary.corpus.duplicates",
@@ -85,9 +87,6 @@ def __getattr__(name: str) -> object:
 
         near = " or ".join(near_names(name, _HOMES))
         meant = f"; did you mean {near}?" if near else ""
-        if name.startswith("compar"):
-            meant = "; audits are compared by report([a, b], path), plot([a, b]) and "
-            meant += "check(a, baseline=b)"
         raise AttributeError(f"module 'canary' has no attribute {name!r}{meant}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value

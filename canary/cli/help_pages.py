@@ -67,7 +67,9 @@ class CommandPage(TyperCommand):
         """The arguments, and the options that are required."""
         params = self.get_params(ctx)
         needed = [f"{p.opts[0]} {p.metavar}" for p in params if _is_option(p) and p.required]
-        return [*(p.metavar for p in params if not _is_option(p)), *needed, "[OPTIONS]"]
+        named = [p for p in params if not _is_option(p)]
+        words = [p.metavar if p.required else f"[{p.metavar}]" for p in named]
+        return [*words, *needed, "[OPTIONS]"]
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
         """Write what the command does; no name of an option is broken."""

@@ -62,6 +62,8 @@ HELP: Mapping[str, str] = {
     "each audit, in order.",
     "test_scores": "FILE: What canary score wrote for the same test text with each model, instead "
     "of --test-loss.",
+    "group": "NAME=AUDIT,AUDIT,...: A way of training and the audits of its seeds; repeat it for "
+    "each way. A folder means the audits in its folders, and a quoted pattern all that it matches.",
     # Membership.
     "target": "FILE: Outputs of the attacked model: an .npz, Parquet or CSV file with logits (or "
     "probs, or losses), labels and member (0 or 1).",
@@ -129,7 +131,7 @@ PANELS: Mapping[str, str] = {
     "Corpus": "file_format separators beside pad check",
     "Prose": "kind words",
     "Pool": "temperature band tokens",
-    "Comparison": "label test_loss test_scores",
+    "Comparison": "label test_loss test_scores group",
     "Measurement": "method budget extraction_budget seconds draws against_base",
     "Search": "known stop",
     "Attacks": "reference reference_start_token masked neighbours masked_share share rule alphas",

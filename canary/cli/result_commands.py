@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from canary.cli.console import Bars, show, show_report, show_tables
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
+from canary.records.validation import brief
 
 _UNANSWERED = 3
 """The exit code where nothing was decided."""
@@ -25,13 +27,37 @@ class Compared:
     label: list[str] | None = None
     test_loss: list[float] | None = None
     test_scores: list[Path] | None = None
+    group: list[str] | None = None
 
     def read(self, audit_files: list[Path]) -> list[Path]:
         """The files that a command with these options reads."""
-        return [*map(audit_in, audit_files), *(self.test_scores or [])]
+        if bool(audit_files) == bool(self.group):
+            raise InputError(
+                "audits are given as files and by --group" if self.group else "there is no audit",
+                cure="give files such as audit/audit.json, or groups by --group NAME=FILES",
+            )
+        grouped = [place for places in self.groups().values() for place in places]
+        return [*map(audit_in, audit_files), *grouped, *(self.test_scores or [])]
+
+    def groups(self) -> dict[str, list[Path]]:
+        """The audits of each ``--group NAME=PATH,PATH``; paths may be folders and patterns."""
+        found: dict[str, list[Path]] = {}
+        for words in self.group or []:
+            name, equals, paths = words.partition("=")
+            places = [place for path in paths.split(",") for place in _audits_at(path.strip())]
+            if not (name.strip() and equals and places):
+                raise InputError(
+                    f"{brief(words)} names no audits" if equals else f"{brief(words)} has no =",
+                    cure="give NAME=FILE,FILE or NAME=FOLDER, where canary audit wrote audit.json",
+                    where="--group",
+                )
+            found[name.strip()] = [*dict.fromkeys([*found.get(name.strip(), []), *places])]
+        return found
 
     def results(self, files: list[Path]) -> tuple[Any, dict[str, Any]]:
         """The audits in some files, or what a single one holds; what to call it.
+
+        Of groups the audits of each by its name.
 
         Membership tests are compared by their files.
 
@@ -48,6 +74,14 @@ class Compared:
             raise InputError(
                 "--test-loss and --test-scores are both given", cure="give one of them"
             )
+        if self.group:
+            if self.label or self.test_loss or self.test_scores:
+                raise InputError(
+                    "--label, --test-loss and --test-scores are not for groups", cure="omit them"
+                )
+            groups = self.groups()
+            only_audits(place for places in groups.values() for place in places)
+            return {n: [Audit.load(place) for place in places] for n, places in groups.items()}, {}
         losses = measured_losses(self.test_scores) if self.test_scores else self.test_loss or None
         places = [audit_in(file) for file in files]
         histories = [place for place in places if kind_of(place) == KIND]
@@ -72,12 +106,26 @@ class Compared:
         return audits, {"labels": labels, "test_losses": losses}
 
 
+def _audits_at(path: str) -> list[Path]:
+    """The audits that a path names: a file, a pattern, or a folder with folders of audits."""
+    if not path:
+        return []
+    matched = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207
+    found: list[Path] = []
+    for one in map(Path, matched):
+        home = audit_in(one)
+        inside = sorted(one.glob("*/audit.json")) if home.is_dir() else []
+        found += inside or ([] if home.is_dir() else [home])
+    return found
+
+
 @command(
     "report audit/audit.json --out report.html",
     'report a/audit.json b/audit.json --label "dropout 0" --label "dropout 0.5" '
     "--test-loss 4.31 --test-loss 4.36 --out comparison.html",
     "report a/audit.json b/audit.json --test-scores a/scores.jsonl "
     "--test-scores b/scores.jsonl --out comparison.html --force",
+    "report --group with=a --group without=b --out seeds.html",
     "report output/canary_history.json --out training.html",
     "report a/membership.json b/membership.json --out leaks.html",
     "report audit/audit.json membership/membership.json --model-name net --annex annex.md "
@@ -96,7 +144,7 @@ class Compared:
     "section on the tests, and their numbers as metadata. All else in it stays.",
 )
 def report(
-    audit_files: list[Path],
+    audit_files: list[Path] | None = None,
     *,
     out: Path | None = None,
     annex: Path | None = None,
@@ -108,7 +156,8 @@ def report(
     """Write the report of a result, compare several audits, or write an annex or a model card.
 
     The comparison shows exposure and utility (test loss) side by side, with the Pareto front, and
-    says which audits cannot be compared. The report of a monitored training shows exposure against
+    says which audits cannot be compared. With --group, ways of training are compared over their
+    seeds. The report of a monitored training shows exposure against
     training steps. The guide is docs/guides/reports.md.
     """
     from canary.records.files import PAGES
@@ -136,18 +185,22 @@ def report(
     kinds = {"out": PAGES, "model_card": ()}
     if annex is not None:
         kinds["annex"] = ENDINGS[check_ending(annex)]
-    inputs = compared.read(audit_files)
+    files = audit_files or []
+    inputs = compared.read(files)
+    if compared.group and len(written) > (out is not None):
+        raise InputError("groups have a page only", cure="give --out alone, or single audits")
     outputs = [(file, kinds[name]) for name, file in written.items()]
     check_outputs(outputs, inputs=inputs, force=True)
     check_outputs([pair for pair in outputs if pair[0] != model_card], inputs=inputs, force=force)
     if model_card is not None:
         check_card(model_card, replace=force)
     if out is not None:
-        results, called = compared.results(audit_files)
+        results, called = compared.results(files)
         page = write_report(results, out, **called, **vars(names), force=True)
-        show(f"{report_of(shown(results, **called)).label}.")
+        found = shown(results, **called)
+        show(found.summary() if compared.group else f"{report_of(found).label}.")
         show(f"The report is {page}")
-    tests = [*map(audit_in, audit_files)]
+    tests = [*map(audit_in, files)]
     if out is None:
         for test in read_evidence(tests):
             show(f"{test.report.label}.")
@@ -174,7 +227,7 @@ def report(
     "where draws give only bounds.",
 )
 def plot(
-    audit_files: list[Path],
+    audit_files: list[Path] | None = None,
     *,
     out: Path,
     kind: Literal["exposure", "histogram", "utility"] = "exposure",
@@ -188,8 +241,9 @@ def plot(
     from canary.records.files import FIGURES
     from canary.reports.pages import plot_file
 
-    check_outputs([(out, FIGURES)], inputs=compared.read(audit_files), force=force)
-    results, called = compared.results(audit_files)
+    files = audit_files or []
+    check_outputs([(out, FIGURES)], inputs=compared.read(files), force=force)
+    results, called = compared.results(files)
     figure = plot_file(
         results,
         out,

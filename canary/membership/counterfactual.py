@@ -23,6 +23,7 @@ from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, count, plural
+from canary.statistics.welch import welch_half
 
 Floats = NDArray[np.float64]
 
@@ -135,7 +136,8 @@ def counterfactual(
     if np.isin(scores, (0.0, 1.0)).all():
         ends = _newcombe(means, models, confidence)
     else:
-        ends = _welch(variances, models, confidence)
+        half, _ = welch_half(variances, models, confidence)
+        ends = half, half
     lower, upper = value - ends[0], value + ends[1]
     return Counterfactual(signal, value, lower, upper, trained, untrained, confidence)
 
@@ -146,18 +148,6 @@ def _moments(scores: Floats, of: NDArray[np.bool_]) -> tuple[Floats, Floats, NDA
     mean = np.where(of, scores, 0.0).sum(axis=0) / np.maximum(models, 1)
     squares = (np.where(of, scores - mean, 0.0) ** 2).sum(axis=0)
     return mean, squares / np.maximum(models - 1, 1), models
-
-
-def _welch(variances: Any, models: Any, confidence: float) -> tuple[Floats, Floats]:
-    """What goes off either side of a difference of means."""
-    from scipy.special import stdtrit
-
-    parts = [v / np.maximum(n, 1) for v, n in zip(variances, models, strict=True)]
-    total, least = sum(parts), np.maximum(np.minimum(*models) - 1, 1)
-    below = sum(p**2 / np.maximum(n - 1, 1) for p, n in zip(parts, models, strict=True))
-    freedom = np.where(below > 0, total**2 / np.where(below > 0, below, 1.0), least)
-    half = stdtrit(np.maximum(freedom, least), (1 + confidence) / 2) * np.sqrt(total)
-    return half, half
 
 
 def _newcombe(means: Any, models: Any, confidence: float) -> tuple[Floats, Floats]:

@@ -26,6 +26,7 @@ _HOMES = {
     "survey_reports": ("ShadowSurvey", "TextSurvey"),
     "order_report": ("Order",),
     "samples_report": ("Sampled",),
+    "seeds_report": ("SeedsCompared",),
     "verbatim_report": ("Verbatim",),
     "verdicts": ("Verdict",),
     "attacks_compared": ("AttacksCompared",),

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -99,19 +99,25 @@ def compare(
         if home is None:
             groups.append(home := [])
         home.append(strategy)
-    for one, other in chain.from_iterable(combinations(group, 2) for group in groups):
-        weights = one.audit.model.get("fingerprint")
-        if weights and weights == other.audit.model.get("fingerprint"):
-            raise InputError(
-                f"{brief(one.label)} and {brief(other.label)} are audits of the same weights",
-                cure="give one audit of each model, and train a model for each way of training",
-            )
+    for group in groups:
+        check_weights(group)
     reasons = (
         f"{names_of(group)} cannot be compared with {names_of(groups[0])}: "
         f"{'; '.join(next(why for one in groups[0] if (why := _apart(group[0], one))))}."
         for group in groups[1:]
     )
     return Comparison(strategies, tuple(map(tuple, groups)), tuple(reasons), tuple(_notes(groups)))
+
+
+def check_weights(group: Sequence[Strategy]) -> None:
+    """Refuse two audits of the same weights, as far as their fingerprints are known."""
+    for one, other in combinations(group, 2):
+        weights = one.audit.model.get("fingerprint")
+        if weights and weights == other.audit.model.get("fingerprint"):
+            raise InputError(
+                f"{brief(one.label)} and {brief(other.label)} are audits of the same weights",
+                cure="give one audit of each model, and train a model for each way of training",
+            )
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from canary.reports.builders import Kind, PlotOptions, Unit, figure_of, report_o
 from canary.reports.document import Figure, Report, Text
 from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib, svg_of
 from canary.reports.palette import DARK, LIGHT
+from canary.reports.seeds_compared import compare, grouped
 from canary.statistics.numbers import Shown, clean
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def report(
     ----------
     result : a result, or a sequence of Audit
         What a function of canary returned, or several audits to compare; of a dict of them, the
-        keys are labels.
+        keys are labels. A dict of lists compares ways of training over seeds, as `canary.compare`.
     path : path-like
         The file to write; its folder must exist. One that ends in ``.md`` is Markdown, for the
         summary of a CI job: without the sections for specialists.
@@ -109,7 +110,7 @@ def report(
 
 def _labelled(result: Any, labels: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
     """The audits of a dict, and its keys as labels."""
-    if labels is None and isinstance(result, Mapping) and result:
+    if labels is None and isinstance(result, Mapping) and result and not grouped(result):
         return [*result.values()], [*map(str, result)] if len(result) > 1 else None
     return result, labels
 
@@ -123,6 +124,8 @@ def _named(result: Any, names: Mapping[str, str | None]) -> Any:
     """A result, or each of several, with the names that were given for its report."""
     if _several(result):
         return [_named(one, names) for one in result]
+    if grouped(result):
+        return {label: _named(some, names) for label, some in result.items()}
     if isinstance(result, Verdict) and (result.audits or result.tested):
         tested = result.tested and result.tested.named(**names)
         return replace(result, audits=tuple(_named(result.audits, names)), tested=tested)
@@ -144,6 +147,13 @@ def shown(
     test_losses: Sequence[float | None] | None = None,
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
+    if grouped(result):
+        if labels is not None or test_losses is not None:
+            raise InputError(
+                "labels and test losses are not for groups of seeds",
+                cure="omit them; the keys of the mapping are the labels",
+            )
+        return compare(result)
     if _several(result):
         from canary.gate.subjects import are_surveys, only_audits
 
@@ -158,9 +168,9 @@ def shown(
         cure = "give what canary.audit or Audit.load returned"
         several = one_or_more(result, Audit, "a result, or several audits", cure=cure)
         if len(several) > 1:
-            from canary.reports.comparison import compare
+            from canary.reports.comparison import compare as side_by_side
 
-            return compare(several, labels=labels, test_losses=test_losses)
+            return side_by_side(several, labels=labels, test_losses=test_losses)
         result = several[0]
     if labels is not None or test_losses is not None:
         raise InputError(
@@ -305,6 +315,8 @@ def _figure(
     one_of(options.axis or "bits", "axis", get_args(Unit))
     result, labels = _labelled(result, labels)
     items = result if _several(result) else [result]
+    if grouped(result):
+        result = shown(result, labels, test_losses)
     audits = all(isinstance(item, Audit) for item in items)
     if audits or labels is not None or test_losses is not None:
         result = shown(result, labels, test_losses)

@@ -120,7 +120,10 @@ def test_help_has_panels_and_fits(command, monkeypatch, name, columns):
     for written, sentence in chain(*rows.values()):
         assert re.match(r"[A-Za-z(].*[.\])]$", sentence, re.DOTALL), written
     usage = " ".join(page.partition("\n\n")[0].split())
+    optional = [f"[{written}]" for written, words in rows.get("Arguments", ())
+                if not words.endswith("[required]")]  # fmt: skip
     needed = [w for w, words in chain(*rows.values()) if words.endswith("[required]")]
+    needed = [*optional, *needed]
     assert usage == " ".join(["Usage: canary", name, *needed, "[OPTIONS]"])
 
 

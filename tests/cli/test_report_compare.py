@@ -104,3 +104,35 @@ def test_words_that_do_not_fit_leave_every_file_input(command, audited, words, m
     assert done.code == 2
     assert message in done.err
     assert files(Path()) == before
+
+
+def test_groups_of_seeds(command, tmp_path, monkeypatch):
+    """By folders, by a pattern and by files; the answer is printed."""
+    monkeypatch.chdir(tmp_path)
+    for way, more in (("with", 0.0), ("plain", 5.0)):
+        for seed in range(3):
+            Path(way, str(seed)).mkdir(parents=True)
+            exact(
+                {4: [2.0 + more + 0.1 * seed] * 4, 0: [1.0] * 4}, fingerprint=f"{way}{seed}"
+            ).save(Path(way, str(seed), "audit.json"))
+    files = ",".join(f"plain/{seed}/audit.json" for seed in range(3))
+    for others in ("plain", "plain/*", "plain/?/audit.json", files):
+        words = ("--group", "with=with", "--group", f"no decay={others}")
+        done = command("report", *words, "--out", "seeds.html", "--force")
+        assert done.code == 0, done.err
+        assert done.out.startswith("'with' memorizes less")
+        assert "4 copies: with 2.1 bits (1.9 to 2.3), no decay 7.1 bits (6.9 to 7.3)" in done.out
+    assert "no decay" in Path("seeds.html").read_text()
+    assert command("plot", *words, "--out", "seeds.svg").code == 0
+    for wrong, message in {
+        ("--group", "with"): "--group: 'with' has no =",
+        ("--group", "with=nothing/*"): "names no audits",
+        ("with/0", *words): "audits are given as files and by --group",
+        (): "there is no audit",
+        (*words, "--label", "a"): "are not for groups",
+        (*words, "--annex", "annex.md"): "groups have a page only",
+    }.items():
+        done = command("report", *wrong, "--out", "wrong.html")
+        assert done.code == 2
+        assert message in done.err
+    assert not Path("wrong.html").exists()

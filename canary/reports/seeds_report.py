@@ -1,0 +1,257 @@
+"""The page and the figure of ways of training that are compared over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from canary.errors import InputError
+from canary.gate.regression import SEEDS
+from canary.records.validation import brief
+from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
+from canary.reports.comparison import View
+from canary.reports.document import (
+    Block,
+    Figure,
+    Heading,
+    Mark,
+    Panel,
+    Report,
+    Table,
+    Text,
+    mark,
+    prose,
+    said,
+    said_in_one,
+    sentence,
+)
+from canary.reports.exposure_figures import (
+    check_format,
+    copies_axis,
+    exposure_axis,
+    in_guesses,
+    places_of,
+)
+from canary.reports.limits import basis_of, planting, weakest
+from canary.reports.palette import MUTED, SERIES, dots, line
+from canary.reports.seeds_compared import (
+    Cell,
+    SeedsCompared,
+    difference,
+    ends_of,
+    estimate,
+    listed,
+    mean_words,
+)
+from canary.reports.sentences import answer
+from canary.reports.wording import about_of
+from canary.statistics.numbers import bits, count, percent_of, plural, probability
+
+_MARKERS = "osDvPX*"
+_VERSIONS = "Version of the weights"  # each audit has one, in a table of its own
+
+
+@report_of.register
+def seeds_report(found: SeedsCompared) -> Report:
+    """What there is to say about ways of training, each by several seeds."""
+    decided, suspect = len(found.least) < len(found.labels), "suspect" in found.why_not
+    weak = weakest(found.audits)
+    basis: Text = ""
+    if weak is not None and planting(weak) != "shown" and not suspect:
+        basis = basis_of(weak)
+    values: dict[str, Any] = {
+        "level": _level(found),
+        "least_seeds": SEEDS,
+        "sound": not found.why_not,
+        "decided": decided,
+        "chance": not (decided or found.why_not),
+        "few": "fewer than" in found.why_not,
+        "sets": found.mixed_sets,
+        "bounded": any(cell.bounded for cell in found.cells),
+    }
+    gaps = [_gap_sentence(found, at) for at in range(len(found.pairs))]
+    return Report(
+        title=f"Comparison of {plural(len(found.labels), 'way')} of training",
+        label=found.answer if decided else _shorter(found),
+        tone="" if decided else "suspect" if suspect else "undecided",
+        sentences=[*([] if decided else [f"{found.answer}."]), *gaps],
+        basis=basis,
+        decide=said("seeds.decide", **values),
+        actions=said("seeds.actions", **values),
+        about={
+            **{
+                label: plural(len(group), "seed")
+                for label, group in zip(found.labels, found.groups, strict=True)
+            },
+            **{name: fact for name, fact in about_of(*found.audits).items() if name != _VERSIONS},
+            "Limit": "none was set",
+        },
+        outcome=[said_in_one("comparison.canaries"), seeds_figure(found, 0)],
+        unsaid=said("seeds.unsaid", **values),
+        sections=sections_of(found),
+    )
+
+
+def _shorter(found: SeedsCompared) -> str:
+    return "Not enough seeds to rank" if "fewer than" in found.why_not else "Cannot be ranked"
+
+
+def _level(found: SeedsCompared) -> str:
+    return percent_of(found.confidence, digits=None)
+
+
+def _gap_sentence(found: SeedsCompared, at: int) -> str:
+    """How much more one group of a pair is exposed, in bits and as a factor of guesses."""
+    pair = found.pairs[at]
+    values: dict[str, Any] = {
+        "more": brief(pair.more),
+        "less": brief(pair.less),
+        "used": listed([*dict.fromkeys(count(cell.repetitions) for cell in found.usable)]),
+        "gap": bits(pair.bits.value),
+        "ends": ends_of(pair.bits),
+        "level": _level(found),
+        "times": f"{2.0**pair.bits.value:.2g}",
+        "known": pair.bits.lower is not None,
+    }
+    return sentence("seeds.gap", **values)
+
+
+@figure_of.register
+def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
+    """That of `canary.plot`."""
+    check_format(found.audits[0], options.format)
+    if options.kind != "exposure" or options.repetitions is not None or options.skew_normal:
+        raise InputError(
+            "groups of seeds have one figure: exposure by number of copies",
+            cure="leave kind, repetitions and skew_normal out",
+        )
+    return seeds_figure(found, options.format, in_bits=options.axis == "bits")
+
+
+def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Figure:
+    """Exposure by number of copies: a colour for each group, a faint point for each seed."""
+    cells = [cell for cell in found.cells if cell.format == at]
+    copies = [cell.repetitions for cell in cells]
+    view = View([one for group in found.groups for one in group], at)
+    places, widths = places_of(copies)
+    marks: list[Mark] = []
+    for group in range(len(found.labels)):
+        shift = 0.8 * ((group + 0.5) / len(found.labels) - 0.5)
+        x = [place + shift * width for place, width in zip(places, widths, strict=True)]
+        marks += _group_marks(
+            found, cells, group, x, [0.16 * width / len(found.labels) for width in widths]
+        )
+    highest = 1.06 * max(value for cell in cells for some in cell.medians for value in some)
+    words = None if in_bits else ("found at the first guess", "")
+    limits, y = exposure_axis(view.space_bits, "median exposure (bits)", highest, words=words)
+    if not in_bits:
+        y = in_guesses(y, view.space_bits)
+    ends = places[0] - max(0.7 * widths[0], 0.2), places[-1] + max(0.7 * widths[-1], 0.2)
+    x_axis, level = copies_axis(found.audits[0], copies, places, limits=ends), _level(found)
+    x_axis = replace(x_axis, label=f"{x_axis.label}; mean over seeds with {level} interval")
+    key = [(_colour(group), label) for group, label in enumerate(found.labels)]
+    key.append((MUTED, "faint: one seed"))
+    panel = Panel(limits + marks, x_axis, y, grid="y", legend="above", key=key)
+    told = [
+        f"{label}, {count(cell.repetitions) if cell.repetitions else 'controls'}: "
+        f"{mean_words(cell, group, found.confidence)}"
+        for cell in cells
+        for group, label in enumerate(found.labels)
+    ]
+    return Figure(
+        f"seeds {at}",
+        f"Median exposure against number of copies, as a mean over seeds. {'; '.join(told)}.",
+        [panel],
+        said_in_one("seeds.caption", level=level, bounded=any(cell.bounded for cell in cells)),
+        _by_copies(found, cells),
+    )
+
+
+def _group_marks(
+    found: SeedsCompared, cells: list[Cell], group: int, x: list[float], spread: list[float]
+) -> Iterator[Mark]:
+    """A group's seeds, its means with their intervals, and a line through these."""
+    colour, marker = _colour(group), _MARKERS[group % len(_MARKERS)]
+    means = [estimate(cell, group, found.confidence) for cell in cells]
+    yield line(x, [mean.value for mean in means], colour, 1.4, alpha=0.75)
+    for cell, mean, place, wide in zip(cells, means, x, spread, strict=True):
+        seeds, bounds = cell.medians[group], cell.bounds[group]
+        step, left = wide / max(len(seeds) - 1, 1), 0.7 * wide  # the mean is beside them
+        for sort in {*bounds}:
+            some = [i for i, bound in enumerate(bounds) if bound == sort]
+            at = [place - left - step * i for i in some]
+            style = {"marker": "^" if sort else marker, "alpha": 0.35, "zorder": 2}
+            yield dots(at, [seeds[i] for i in some], 16, colour, hollow=sort, **style)
+        if mean.lower is not None and mean.upper is not None:
+            yield mark("vlines", place, mean.lower, mean.upper, color=colour, linewidth=2.2,
+                       zorder=3)  # fmt: skip
+        bound = any(bounds)
+        style = {"marker": "^" if bound else marker, "zorder": 3.5}
+        yield dots(place, mean.value, 52, colour, hollow=bound, **style)
+
+
+def _colour(group: int) -> str:
+    return SERIES[group % len(SERIES)]
+
+
+def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
+    """A row for each number of copies and group, with the difference to the first group."""
+    rows = []
+    for cell in cells:
+        for at, label in enumerate(found.labels):
+            mean = estimate(cell, at, found.confidence)
+            gap: tuple[str, str, str] = ("–", "–", "–")
+            if known := difference(cell, at, found.confidence):
+                gap = f"{known.value:+.1f}", ends_of(known), probability(known.p_value)
+            rows.append(
+                (
+                    count(cell.repetitions) if cell.repetitions else "0 (controls)",
+                    label,
+                    count(len(cell.medians[at])),
+                    ("≥ " if any(cell.bounds[at]) else "") + bits(mean.value),
+                    ends_of(mean),
+                    *gap,
+                )
+            )
+    level = _level(found)
+    columns = (
+        *("Copies", "Group", "Seeds", "Mean of medians", f"{level} interval"),
+        *(f"Difference to {found.labels[0]}", f"{level} interval (Welch)", "p"),
+    )
+    return Table("Median exposure by number of copies, over seeds, in bits", columns, rows)
+
+
+@section(SeedsCompared, "How sure the ranking is", specialist=True)
+def certainty(found: SeedsCompared) -> Iterator[Block]:
+    """Every pair of groups, over the numbers of copies that were measured in all audits."""
+    used = listed([*dict.fromkeys(count(cell.repetitions) for cell in found.usable)] or ["none"])
+    yield said_in_one("seeds.certainty", level=_level(found), used=used, pairs=len(found.pairs))
+    rows = [
+        (pair.less, pair.more, bits(pair.bits.value), ends_of(pair.bits),
+         probability(pair.bits.p_value), "yes" if pair.shown else "no")
+        for pair in found.pairs
+    ]  # fmt: skip
+    columns = ("Less exposed", "More exposed", "Difference, bits", "Interval", "p", "Ranked")
+    if rows:
+        yield Table("Differences between the groups, in pairs", columns, rows)
+
+
+@section(SeedsCompared, "Exposure of the other formats", specialist=True)
+def others(found: SeedsCompared) -> Iterator[Block]:
+    """The figures of all formats but the first."""
+    for at, priced in [*enumerate(found.audits[0].formats)][1:]:
+        yield Heading(prose(f"Format {at + 1}: `{{format}}`", format=priced.masked))
+        yield seeds_figure(found, at)
+
+
+@section(SeedsCompared, "The audits", specialist=True)
+def audits(found: SeedsCompared) -> Iterator[Block]:
+    """Which audits each group has, and what their own reports say."""
+    rows = [
+        (label, one.label, one.audit.model_version or "–", answer(one.audit).label)
+        for label, group in zip(found.labels, found.groups, strict=True)
+        for one in group
+    ]
+    yield Table("The audits", ("Group", "Audit", "Weights", "What its report says"), rows,
+                style="words")  # fmt: skip

@@ -1,0 +1,159 @@
+"""Ways of training over seeds: intervals, what is ranked, the page and the figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from drawing import figures
+from gate_audits import exact
+from html_pages import Page, check_page, render
+from scipy.stats import t, ttest_ind
+
+import canary
+from canary.audits.audit_result import CANARY_SET
+from canary.errors import InputError
+from canary.reports.builders import PlotOptions, figure_of, report_of
+from canary.reports.seeds_compared import compare
+from canary.statistics.welch import difference_of, mean_of
+
+
+def seeds(name, medians, *, copies=(1, 4), **settings):
+    """Audits whose canaries of each number of copies all have the median that is given."""
+    return [
+        replace(audit, settings={**audit.settings, **settings})
+        for i, row in enumerate(medians)
+        for audit in [
+            exact(
+                {**{n: [float(x)] * 3 for n, x in zip(copies, row, strict=True)}, 0: [1.0] * 4},
+                fingerprint=f"{name}{i}",
+            )
+        ]
+    ]
+
+
+def drawn(name, *means, number=5, spread=0.3, **more):
+    rng = np.random.default_rng(sum(map(ord, name)))
+    return seeds(name, np.abs(rng.normal(means, spread, (number, len(means)))), **more)
+
+
+def test_intervals_are_those_of_scipy_oracle():
+    rng = np.random.default_rng(1)
+    one, other = rng.normal(5, 1, 5).tolist(), rng.normal(3, 2, 4).tolist()
+    found = difference_of(one, other, 0.9)
+    known = ttest_ind(one, other, equal_var=False)
+    ends = known.confidence_interval(0.9)
+    assert (found.lower, found.upper) == pytest.approx((ends.low, ends.high))
+    assert found.p_value == pytest.approx(known.pvalue)
+    mean = mean_of(one, 0.9)
+    half = t.ppf(0.95, 4) * np.std(one, ddof=1) / np.sqrt(5)
+    assert mean.upper - mean.value == pytest.approx(half)
+    for same in ([2.0, 2.0], [2.0]):
+        assert mean_of(same, 0.9).lower is None
+        assert difference_of(same, same, 0.9).p_value is None
+
+
+def test_the_frame_has_each_group_and_number_of_copies():
+    found = canary.compare({"with": drawn("w", 2.0, 3.0), "without": drawn("o", 2.0, 8.0)})
+    frame = found.to_frame()
+    assert [*frame.repetitions] == [0, 0, 1, 1, 4, 4]
+    assert [*frame.group] == ["with", "without"] * 3
+    medians = [
+        [np.median([c.exposure.bits for c in audit.by_repetitions()[4]]) for audit in group]
+        for group in ([one.audit for one in some] for some in found.groups)
+    ]
+    ends = ttest_ind(medians[1], medians[0], equal_var=False).confidence_interval(0.9)
+    last = frame.iloc[-1]
+    assert last.seeds == 5
+    assert last.mean_bits == pytest.approx(np.mean(medians[1]))
+    assert (last.difference_lower, last.difference_upper) == pytest.approx((ends.low, ends.high))
+    assert frame.difference_bits[4] != frame.difference_bits[4]  # of the first group there is none
+
+
+def test_what_is_ranked():
+    plain, decayed, near = drawn("o", 2.0, 8.0), drawn("w", 2.0, 3.0), drawn("n", 2.0, 3.1)
+    assert compare({"w": decayed, "o": plain}).answer == "'w' memorizes less"
+    assert compare({"o": plain, "w": decayed}).least == ("w",)
+    alike = compare({"w": decayed, "n": near})
+    assert alike.least == ("w", "n")
+    assert alike.answer.endswith("cannot be ranked: the difference may be chance")
+    three = compare({"w": decayed, "n": near, "o": plain})
+    assert three.answer == "'o' memorizes more; 'w' and 'n' cannot be ranked"
+    few = compare({"w": decayed, "o": plain[:2]})
+    assert few.answer.endswith("'o' has fewer than 3 seeds")
+    assert not any(pair.shown for pair in few.pairs)
+    own = compare({"w": drawn("w", 2, 3, **{CANARY_SET: "a"}), "o": plain})
+    assert "canary sets of its own" in own.answer
+    each = [replace(a, settings={**a.settings, CANARY_SET: str(i)}) for i, a in enumerate(plain)]
+    mine = [replace(a, settings={**a.settings, CANARY_SET: f"w{i}"}) for i, a in enumerate(decayed)]
+    assert compare({"w": mine, "o": each}).least == ("w",)
+
+
+def test_groups_that_memorize_equally_are_rarely_ranked():
+    """Of 200 pairs of groups from one distribution at most 5 % are."""
+    rng = np.random.default_rng(0)
+    ranked = 0
+    for _ in range(200):
+        bits = np.abs(rng.normal(5, 1, (2, 5)))
+        one, other = ([mean_of(some.tolist(), 0.9), some.tolist()] for some in bits)
+        gap = difference_of(one[1], other[1], 0.9)
+        apart = one[0].lower > other[0].upper or other[0].lower > one[0].upper
+        ranked += apart and gap.p_value <= 0.05
+    assert ranked <= 10
+
+
+def test_bounds_and_ceilings_rank_nothing(audits):
+    rng = np.random.default_rng(0)
+    bounded = [
+        replace(audits["draws"], model=audits["draws"].model | {"fingerprint": str(i)})
+        for i in range(6)
+    ]
+    found = compare({"a": bounded[:3], "b": bounded[3:]})
+    frame = found.to_frame()
+    assert frame.bound.any()
+    assert frame[frame.bound].lower_bits.isna().all()
+    assert "at least" in found.summary()
+    assert [cell for cell in found.cells if cell.bounded and cell.usable] == []
+    full = 30.0 - rng.random((3, 2)) * 1e-3
+    assert "as high as it can be" in compare({"a": seeds("a", full), "b": seeds("b", full)}).answer
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda g: g["with"], "two groups of audits or more"),
+        (lambda g: {"with": g["with"]}, "two groups of audits"),
+        (lambda g: {**g, " with": g["with"]}, "labels of the groups"),
+        (lambda g: {**g, "third": []}, "expected audits in the group 'third'"),
+        (lambda g: {**g, "third": g["with"]}, "audits of the same weights"),
+        (lambda g: {**g, "third": [exact({1: [1.0]}, fingerprint="x")]}, "cannot be compared with"),
+    ],
+)
+def test_groups_that_do_not_fit_input(change, message):
+    groups = {"with": drawn("w", 1.0, 2.0), "without": drawn("o", 1.0, 2.0)}
+    with pytest.raises(InputError, match=message):
+        compare(change(groups))
+
+
+def test_the_page_and_the_figure(tmp_path):
+    groups = {"<with>": drawn("w", 2.0, 3.0), "without": drawn("o", 2.0, 8.0)}
+    with figures(drawn=True):
+        html = render(groups)
+    page = Page(html)
+    check_page(page)
+    text = page.text("style")
+    assert "'<with>' memorizes less" in text
+    assert "90 % interval" in text
+    assert "How sure the ranking is" in text
+    made = report_of(compare(groups))
+    assert made.tone == ""
+    figure = figure_of(compare(groups), PlotOptions())
+    assert [name for _, name in figure.panels[0].key] == ["<with>", "without", "faint: one seed"]
+    points = [m for m in figure.panels[0].marks if m.call == "scatter" and m.style["zorder"] == 2]
+    assert sum(np.size(m.data[0]) for m in points) == 2 * 5 * 3
+    canary.plot(groups, path=tmp_path / "f.svg", axis="bits")
+    assert (tmp_path / "f.svg").stat().st_size > 1000
+    for wrong in ({"kind": "utility"}, {"skew_normal": True}, {"labels": ["a", "b"]}):
+        with pytest.raises(InputError):
+            canary.plot(groups, **wrong)
