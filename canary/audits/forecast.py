@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.audit_setup import with_controls
 from canary.audits.by_draws import UniformDraws
 from canary.audits.choosing import METHODS, choose
 from canary.audits.cut_secrets import rows_compared
@@ -206,6 +207,8 @@ def forecast(
     if not isinstance(canaries, CanarySet):
         canaries = _stand_ins(Format.of(canaries), count)
     options = options or AuditOptions()
+    if found:
+        canaries = with_controls(canaries, options.seed)
     began = clocks()
     options, start = started(seam, canaries.formats, options, canaries=None, draws=options.draws)
     checks = since(began, 0)

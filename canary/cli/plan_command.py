@@ -24,14 +24,16 @@ _CONTROLS = 16  # as canary generate is usually asked for
     'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 10',
     'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
     'plan "The random number is {digit:9}" --model ./model --start-token none',
-    'plan "The random number is {digit:9}" --model ./model --passages train.jsonl',
-    formats="FORMAT...: Text with holes, such as {digit:9}, as for canary generate.",
+    "plan --canaries canaries.json --model ./model --passages train.jsonl",
+    formats="FORMAT...: Text with holes, such as {digit:9}, as for canary generate. Not needed "
+    "with --canaries.",
     repetitions=GROUPS,
+    per_repetition="N: The number of canaries in each group.  [default: 8]",
     model="MODEL: Also time a few batches of this model here, and show what an audit would take: "
     "a folder, or a hub id, or with --factory your own.",
     draws="N: Candidates that canaries will be compared with.  [default: exact ranks]",
-    canaries="FILE: The canary set that --model is audited with, in place of candidates drawn "
-    "from FORMAT.",
+    canaries="FILE: A canary set that was drawn already: its formats, canaries and numbers of "
+    "copies are planned with.",
     passages="[Long texts] FILE: Also say how long canary verbatim takes on --model for the texts "
     "of this JSON Lines file.",
     column="[Long texts] NAME: The field of --passages that holds the text.",
@@ -45,10 +47,10 @@ _CONTROLS = 16  # as canary generate is usually asked for
     power="P: The chance wanted of detecting that exposure.",
 )
 def plan(
-    formats: list[str],
+    formats: list[str] | None = None,
     *,
     repetitions: list[str] | None = None,
-    per_repetition: Count = 8,
+    per_repetition: Count | None = None,
     draws: Count | None = None,
     max_p: float = 0.001,
     max_exposure_bits: float | None = None,
@@ -68,45 +70,69 @@ def plan(
 
     It also shows how many canaries a limit takes. Nothing is trained, and nothing loaded without
     --model. With it, the table has the queries, the time and the memory of each method, and
-    --passages adds the time of canary verbatim.
+    --passages adds the time of canary verbatim. Tests of membership, fleets of classifiers and
+    served models are not timed.
     """
-    from canary.corpus.canaries import CanarySet, generate
+    from canary.corpus.canaries import generate
     from canary.gate.planning import plan as planned
 
-    spaces = groups_of(formats, repetitions, per_repetition)
-    planning = planned(
-        spaces,
-        per_repetition=per_repetition,
-        draws=draws,
-        max_p=max_p,
-        max_exposure_bits=max_exposure_bits,
-        exposure_bits=exposure_bits,
-        confidence=confidence,
-        power=power,
-    )
-    for line in planning.summary().splitlines():
-        show(line)
+    drawn: CanarySet | None = None
+    if canaries is not None:
+        drawn = _set_in(canaries, formats or [], repetitions, per_repetition)
+    elif not formats:
+        raise InputError("no format", cure="give FORMAT, or a canary set with --canaries")
+    each = per_repetition or 8
+    spaces = groups_of(formats or [], repetitions, each)
+    limits = max_exposure_bits is not None or exposure_bits is not None
+    found: dict[str, Any] = {}
+    if drawn and drawn.natural and model is not None and not limits:
+        show("These secrets were found and not drawn, so no test of them is planned")
+    else:
+        planning = planned(
+            drawn or spaces,
+            per_repetition=each,
+            draws=draws,
+            max_p=max_p,
+            max_exposure_bits=max_exposure_bits,
+            exposure_bits=exposure_bits,
+            confidence=confidence,
+            power=power,
+        )
+        found = planning.to_dict()
+        for line in planning.summary().splitlines():
+            show(line)
     if model is None:
         if passages is not None:
             cure = "give the model with --model"
             raise InputError("--passages are timed on a model, and there is none", cure=cure)
-        return Result("canary plan", planning.to_dict())
-    count = planning.per_format + _CONTROLS
-    whose: str | CanarySet = formats[0]
-    if canaries is not None:
-        whose = CanarySet.load(canaries)
-    elif len(formats) > 1:
-        whose = generate(spaces, per_repetition=per_repetition, controls=_CONTROLS, seed=0)
+        return Result("canary plan", found)
+    whose = drawn or generate(spaces, per_repetition=each, controls=_CONTROLS, seed=0)
     asked = {"budget": budget, **({} if draws is None else {"draws": draws})}
     texts = called_texts_in({"texts": passages}, column, None).get("texts")
     loaded, running = options.load(model), options.running()
-    found = _forecast(loaded, whose, count, {**running, **asked})
-    told = {"forecast": found.to_dict()}
+    found["forecast"] = _forecast(loaded, whose, {**running, **asked}).to_dict()
     if texts is not None:
         cut = {"prefix": prefix, "suffix": suffix}
         cut |= {name: running[name] for name in ("start_token", "batch_size")}
-        told["passages"] = _passages(loaded, texts, cut)
-    return Result("canary plan", {**planning.to_dict(), **told})
+        found["passages"] = _passages(loaded, texts, cut)
+    return Result("canary plan", found)
+
+
+def _set_in(
+    file: Path, formats: list[str], repetitions: list[str] | None, per_repetition: int | None
+) -> CanarySet:
+    """The set of a file; an InputError if what it says is asked for otherwise besides."""
+    from canary.corpus.canaries import CanarySet
+
+    drawn = CanarySet.load(file)
+    options = {"--repetitions": repetitions, "--per-repetition": per_repetition}
+    if given := [option for option, value in options.items() if value is not None]:
+        problem = f"{' and '.join(given)} given, and the canaries are drawn already"
+        raise InputError(problem, cure=f"leave out {' and '.join(given)}", where=str(file))
+    if formats and sorted(formats) != sorted(format.text for format in drawn.formats):
+        problem = "the set has other formats than those given"
+        raise InputError(problem, cure="leave FORMAT out: the set has its own", where=str(file))
+    return drawn
 
 
 def _passages(
@@ -122,18 +148,14 @@ def _passages(
     return found.to_dict()
 
 
-def _forecast(
-    loaded: LanguageModel, whose: str | CanarySet, count: int, asked: dict[str, Any]
-) -> Forecast:
+def _forecast(loaded: LanguageModel, whose: CanarySet, asked: dict[str, Any]) -> Forecast:
     """What an audit takes, with a table of it shown."""
     from canary.audits.forecast import forecast
     from canary.audits.question import AuditOptions
 
     with Bars() as bars:
         bars.phase("Timing a few batches")
-        found = forecast(
-            loaded, whose, AuditOptions(**asked), count=count, extraction_budget=EXTRACTION_BUDGET
-        )
+        found = forecast(loaded, whose, AuditOptions(**asked), extraction_budget=EXTRACTION_BUDGET)
     about, *_ = found.summary().splitlines()
     show(f"An audit of {about}:")
     show_table(("method", "queries", "time", "processor time", "peak memory"), found.rows())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,6 +11,7 @@ from typing import Any, SupportsIndex
 
 from canary.audits.group_medians import ceiling
 from canary.audits.question import AuditOptions
+from canary.corpus.canaries import CanarySet
 from canary.corpus.consistency import REPETITIONS, Groups, asked_of, check_counts
 from canary.errors import InputError
 from canary.formats.format import Format
@@ -186,7 +187,12 @@ class GatePlan(Shown, Record):
 
 @sealed
 def plan(
-    space: Format | str | SupportsIndex | Sequence[Format | str] | Mapping[Format | str, Groups],
+    space: CanarySet
+    | Format
+    | str
+    | SupportsIndex
+    | Sequence[Format | str]
+    | Mapping[Format | str, Groups],
     *,
     repetitions: Groups = REPETITIONS,
     per_repetition: int = 8,
@@ -201,8 +207,9 @@ def plan(
 
     Parameters
     ----------
-    space : Format, str, int, sequence of formats, or mapping of them to `repetitions`
-        The formats of the canaries as for `canary.generate`, or the size of a space.
+    space : CanarySet, Format, str, int, sequence of formats, or mapping of them to `repetitions`
+        Canaries that were drawn, their formats as for `canary.generate`, or the size of a space.
+        A set has its own numbers of copies and of canaries.
     repetitions : sequence of int, or mapping of int to int
         Numbers of copies; a mapping gives the canaries of each.
     per_repetition : int
@@ -227,7 +234,7 @@ def plan(
     Raises
     ------
     InputError
-        If a number does not serve.
+        If a number does not serve, or the secrets of a set were found and not drawn.
 
     Notes
     -----
@@ -245,6 +252,8 @@ def plan(
     (4.7, 0.031)
     """
     formats: list[Format] = []
+    if isinstance(space, CanarySet):
+        space = _groups(space)
     if isinstance(space, SupportsIndex):
         size, each = exact_size(space, "plan"), [check_counts(repetitions, per_repetition, 0)]
     else:
@@ -334,6 +343,20 @@ def plan(
     side = 0 if asked > limit else 1
     enough = canaries_for(lambda n: verdicts(asked, n)[side], power)
     return replace(planned, memorized=memorized, passed=passed, canaries_for_verdict=enough)
+
+
+def _groups(canaries: CanarySet) -> dict[Format | str, Groups]:
+    """How many canaries of each format there are with each number of copies."""
+    if canaries.natural:
+        raise InputError(
+            "these secrets were found and not drawn, so they have no p-values and nothing to plan",
+            cure="give a set that canary generate drew",
+            where="plan",
+        )
+    found: dict[Format | str, Counter[int]] = defaultdict(Counter)
+    for canary in canaries.injected:
+        found[canaries.formats[canary.format]][canary.repetitions] += 1
+    return {**found}
 
 
 def _queries(format: Format) -> int:

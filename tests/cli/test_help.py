@@ -173,6 +173,10 @@ def test_defaults_are_those_of_the_functions(cli, api):
         default = ours[name].default
         if name == "repetitions" and default is None and cli is not check_command.check:
             default = re.search(r"default: ([\d,]+)", GROUPS)[1]
+        if name == "per_repetition" and default is None:  # of a set it is not asked
+            default = int(
+                re.search(r"group\. +\[default: (\d+)", COMMANDS["plan"].params[2].help)[1]
+            )
         if name in ("repetitions", "alphas") and default is not None:
             default = tuple(map(float, default.split(",")))
         if name == "prefix" and isinstance(default, str):

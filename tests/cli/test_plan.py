@@ -41,10 +41,40 @@ def test_plan_with_a_model_says_what_an_audit_takes(command, model, workplace, m
     assert re.search(r" [\d.]+ [MG]B", line)
     assert re.search(r"extraction +up to 10,000 ", outcome.out)
     assert "The extraction comes after any of them." in outcome.out
-    outcome = command(*words, "none", "--canaries", "canaries.json", "--budget", "40", "--json")
+    words = ("plan", "--model", model, "--draws", "30", "--start-token", "none")
+    outcome = command(*words, "--canaries", "canaries.json", "--budget", "40", "--json")
     found = json.loads(outcome.out)["forecast"]
     assert (found["canaries"], found["budget"], found["draws"]) == (8, 40, 30)
     assert any("the budget is 40" in method["reason"] for method in found["methods"])
+
+
+def test_plan_of_a_set_counts_its_canaries_and_nothing_else(command, model, workplace, monkeypatch):
+    monkeypatch.setattr("canary.audits.forecast.LOOK", 0.01)
+    words = ("plan", "--canaries", "canaries.json")
+    planned = json.loads(command(*words, "--json").out)
+    told = [planned[n] for n in ("formats", "repetitions", "per_repetition", "per_format")]
+    assert told == [1, [1, 8], 2, 4]
+    same = ("--repetitions", "1,8", "--per-repetition", "2")
+    assert planned == json.loads(command("plan", "The code is {digit:9}", *same, "--json").out)
+    assert command(*words, "The code is {digit:9}").code == 0
+    for wrong, told in (
+        (("code {digit:9}",), "canaries.json: the set has other formats"),
+        (same, "canaries.json: --repetitions and --per-repetition given"),
+    ):
+        refused = command(*words, *wrong)
+        assert refused.code == 2
+        assert told in " ".join(refused.err.split())
+    refused = command("plan")
+    assert (refused.code, "with --canaries" in refused.err) == (2, True)
+    CanarySet.from_fills("The code is {digit:9}", ["123456789"]).save("found.json")
+    words = ("plan", "--canaries", "found.json", "--draws", "30")
+    refused = command(*words)
+    assert refused.code == 2
+    assert "found and not drawn" in " ".join(refused.err.split())
+    outcome = command(*words, "--model", model, "--start-token", "none", "--budget", "40", "--json")
+    found = json.loads(outcome.out)
+    assert sorted(found) == ["forecast", "kind", "schema"]
+    assert found["forecast"]["canaries"] == 17  # and 16 controls
 
 
 def test_plan_with_passages_says_what_a_run_on_them_takes(command, model, tmp_path, monkeypatch):
