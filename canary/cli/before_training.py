@@ -245,11 +245,12 @@ def inject(
                 where=str(places),
             ) from error
     copies = sum(map(len, placements.lines.values()))
-    now = f"now {plural(placements.total_lines, 'record')}" if mode == "record" else ""
+    files = f" in {plural(len(placements.files), 'file')}" if placements.files else ""
+    now = f"now {plural(placements.total_lines, 'record')}{files}"
     show(
         f"{plural(copies, 'copy', 'copies')} of "
         f"{plural(len(placements.lines), 'canary', 'canaries')} went into {out}, "
-        f"{now or 'within its texts'}"
+        f"{now if mode == 'record' else f'within its texts{files}'}"
     )
     show(f"{out} holds the secrets, and everyone who can read {listed(corpora)} can read it")
     show(f"The place of each copy is in {places}, which only you can read")
@@ -272,6 +273,7 @@ def inject(
         )
     facts = placements.to_dict()
     body = {name: facts[name] for name in ("column", "total_lines", "mode", "separators")}
+    body |= {"files": len(placements.files) or 1}
     body |= {"copies": copies, "empty_columns": list(placements.empty)}
     return Result("canary inject", {"out": str(out), "placements": str(places), **body})
 
@@ -370,9 +372,11 @@ def strip(
     chosen = _planted(canaries, corpora)
     with Bars() as bars:
         gone = strip_file(source, out, chosen, **options.reading(), progress=bars.stage)
+    files = f" from {plural(gone.files, 'file')}" if gone.files > 1 else ""
     show(
         f"Removed {plural(gone.records, 'record')} and "
-        f"{plural(gone.cuts, 'spliced copy', 'spliced copies')}; {out} has no canary of this set"
+        f"{plural(gone.cuts, 'spliced copy', 'spliced copies')}{files}; {out} has no canary of "
+        "this set"
     )
     if gone.missing:
         side = "fewer" if gone.missing > 0 else "more"
@@ -381,4 +385,5 @@ def strip(
             "has, so the corpus has changed since canary inject wrote it"
         )
     body = {"records": gone.records, "cuts": gone.cuts, "missing": gone.missing}
+    body["files"] = gone.files
     return Result("canary strip", {"out": str(out), **body})

@@ -12,10 +12,10 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import Column
 from canary.corpus.consistency import check_not_empty
 from canary.corpus.file_formats import SPLIT
-from canary.corpus.many_files import open_shards, read_in_parts, shards_of
+from canary.corpus.many_files import by_format, in_files, open_shards, read_in_parts, shards_of
 from canary.errors import CorpusError, InputError
 from canary.formats.format import Format
-from canary.records.progress import Progress, shows_progress
+from canary.records.progress import Progress, remark, shows_progress
 from canary.records.sealing import sealed
 from canary.workers.jobs import Workers
 
@@ -82,7 +82,9 @@ def discover(
     for space in spaces:
         check_not_empty(space)
     given = {"column": column, "split": split, "file_format": file_format, "tokenizer": tokenizer}
-    shards = shards_of(corpus, file_format=file_format)
+    shards = shards_of(corpus, file_format=file_format, progress=progress)
+    if numbers := by_format(corpus, shards, file_format):
+        remark(progress, f"searching{in_files(numbers)}")
     shared = {"spaces": spaces, "given": given}
     found = read_in_parts(find_fills, shared, shards, workers=workers, progress=progress)
     counts = [Counter[str]() for _ in spaces]

@@ -200,7 +200,7 @@ def duplicates(
     >>> found.of(["a b"])
     [2]
     """
-    shards = shards_of(*corpora, file_format=file_format)
+    shards = shards_of(*corpora, file_format=file_format, progress=progress)
     wanted = None if texts is None else _wanted(texts)
     given = {"column": column, "split": split, "file_format": file_format, "tokenizer": tokenizer}
     parts = read_in_parts(

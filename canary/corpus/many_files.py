@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
 from canary.corpus.corpora import Corpus
-from canary.corpus.file_formats import ending_of, open_corpus
+from canary.corpus.file_formats import ending_of, files_of, open_corpus
 from canary.corpus.lines import unreadable
-from canary.corpus.placements import check_whole
+from canary.corpus.placements import ENDING, check_whole
 from canary.corpus.shard_jobs import as_seen, note_undivided, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError
 from canary.records.addresses import Remote, address_of, as_names, place_of
 from canary.records.progress import Progress, note, stage
+from canary.statistics.numbers import plural
 from canary.workers.jobs import Plain, Task, Workers
 from canary.workers.processes import Processes
 
@@ -25,14 +28,17 @@ _PARTS = 4
 """Of a corpus for each worker, so that they end at about the same time."""
 
 
-def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
+def shards_of(
+    *corpora: Any, file_format: str | None = None, progress: Progress = None
+) -> list[Any]:
     """The corpora with the files of each folder, pattern and list in its place, in order of name.
 
     A list is several paths, or ``@FILE``, a text file with a path on each line.
 
     Of a folder those of a known format count, in folders within it as well, and all if
     `file_format` is said; names that begin with a dot or an underscore do not. What is no path,
-    such as a dataset, stays as it is.
+    such as a dataset, stays as it is. Notes say which files are left out, beside those of a pattern
+    or in a folder.
 
     Raises
     ------
@@ -41,10 +47,27 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
     InputError
         If there is no corpus, or a file is listed twice: its texts would count twice.
     """
+    shards = _shards_of(corpora, file_format)
+    if not shards:
+        raise InputError("there is no corpus", cure="name at least one file", where="corpora")
+    paths = [shard for shard in shards if isinstance(shard, Path)]
+    known = set()
+    for path in paths:
+        place = path
+        with suppress(OSError, RuntimeError, ValueError):  # who opens it says what is wrong
+            place = path.resolve()
+        if place in known:
+            raise InputError("is listed twice", cure="name each file once", where=str(path))
+        known.add(place)
+    _note_left_out(corpora, paths, file_format, progress)
+    return shards
+
+
+def _shards_of(corpora: Sequence[Any], file_format: str | None) -> list[Any]:
     shards: list[Any] = []
     for corpus in corpora:
         if isinstance(corpus, list | tuple) and corpus and isinstance(corpus[0], os.PathLike):
-            shards += shards_of(*corpus, file_format=file_format)
+            shards += _shards_of(corpus, file_format)
         elif is_list(corpus):
             for place in listed_in(corpus):
                 shards += _files(place, file_format)
@@ -57,18 +80,71 @@ def shards_of(*corpora: Any, file_format: str | None = None) -> list[Any]:
                 cure = "give each file as a pathlib.Path, or name their folder"
                 raise InputError("a list holds texts, and this one files", cure=cure)
             shards.append(corpus)
-    if not shards:
-        raise InputError("there is no corpus", cure="name at least one file", where="corpora")
-    paths = [shard for shard in shards if isinstance(shard, Path)]
-    known = set()
-    for path in paths:
-        place = path
-        with suppress(OSError, RuntimeError, ValueError):  # who opens it says what is wrong
-            place = path.resolve()
-        if place in known:
-            raise InputError("is listed twice", cure="name each file once", where=str(path))
-        known.add(place)
     return shards
+
+
+def by_format(corpus: Any, shards: Sequence[Any], file_format: str | None = None) -> dict[str, int]:
+    """How many files of each format are read; none of a single file that was named as one."""
+    paths = [shard for shard in shards if isinstance(shard, Path)]
+    given = corpus[0] if isinstance(corpus, list | tuple) and len(corpus) == 1 else corpus
+    if len(paths) < len(shards) or (len(paths) == 1 and not is_sharded(given)):
+        return {}
+    return dict(Counter(sorted(file_format or str(ending_of(path)) for path in paths)))
+
+
+def in_files(numbers: Mapping[str, int]) -> str:
+    """What `by_format` found, as a sentence ends with it."""
+    each = ", ".join(f"{number:,} {name}" for name, number in numbers.items())
+    each = f" ({each})" if len(numbers) > 1 else ""
+    return f" in {plural(sum(numbers.values()), 'file')}{each}" if numbers else ""
+
+
+def _note_left_out(
+    corpora: Sequence[Any], read: Sequence[Path], file_format: str | None, progress: Progress
+) -> None:
+    """Name in notes what is beside the files of a pattern or list, or in a folder, and not read."""
+    given = [one for c in corpora for one in (c if isinstance(c, list | tuple) else [c])]
+    places = [place_of(one) for one in given if isinstance(one, str | os.PathLike)]
+    if not read or (len(given) == 1 and (not is_sharded(given[0]) or is_list(given[0]))):
+        return  # one file, and a list that somebody wrote, are what they say
+    whole = len(places) == len(given) and all(place.is_dir() for place in places)
+    known = {as_names(file) for path in read for file in files_of(path)}
+    formats = {file_format or ending_of(path) for path in read}
+    stems, endings = {_stem(path) for path in read}, {path.suffix for path in read}
+    alike, others = [], []
+    for folder in sorted({path.parent for path in read}):
+        for file in sorted(folder.iterdir()):
+            if as_names(file) in known or file.name[0] in "._" or not file.is_file():
+                continue
+            if file.name.endswith(ENDING):
+                continue
+            within = {ending_of(Path(part)) for part in accumulate(file.name.split("."), _joined)}
+            if formats & (within - {None}) or (file_format and file.suffix in endings):
+                # Other numbers, or compressed in another way: no other corpus in this folder.
+                if _stem(file) in stems or file.suffix not in endings | {".json"}:
+                    alike.append(file)
+            elif whole:
+                others.append(file)
+    for files, what, cure in (
+        (alike, "of the same format beside those that are read", "name their folder or a pattern"),
+        (others, "of no known format", "say with file_format (--file-format) what they are"),
+    ):
+        if files:
+            number, are = plural(len(files), "file"), "is" if len(files) == 1 else "are"
+            note(
+                progress,
+                f"note: {number} {what} {are} left out, such as {files[0]}; if the corpus has more "
+                f"files than those read, {cure}",
+            )
+
+
+def _stem(file: Path) -> str:
+    """What the names of the files of one corpus share."""
+    return re.sub(r"\d+", "0", file.name.partition(".")[0])
+
+
+def _joined(name: str, more: str) -> str:
+    return f"{name}.{more}"
 
 
 def is_sharded(corpus: Any) -> bool:
@@ -143,7 +219,7 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
                 or not any(part[0] in "._" for part in as_names(file).relative_to(base_names).parts)
             )
             and (pattern or file_format is not None or ending_of(file) is not None)
-            and not file.name.endswith(".placements.json")
+            and not file.name.endswith(ENDING)
             and file.is_file()
         ),
         key=lambda file: file.as_posix(),

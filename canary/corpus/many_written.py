@@ -126,7 +126,7 @@ def many_written(
     """
     crew = workers_of(workers)
     target = as_seen(target, crew)
-    shards = shards_of(source, file_format=file_format)
+    shards = shards_of(source, file_format=file_format, progress=progress)
     files = [as_seen(_at_home(file), crew) for file in shards]
     root = Path() if isinstance(source, list | tuple) else as_seen(_at_home(source), crew)
     if isinstance(source, list | tuple) or not root.is_dir():

@@ -17,6 +17,8 @@ from canary.records.versioned_json import load_document
 
 KIND = "canary placements"
 SCHEMA = 1
+ENDING = ".placements.json"
+"""Of the name of the file with the places, beside the corpus."""
 _TRIAL = 50  # fewer records are no corpus that somebody trains on
 
 
@@ -76,7 +78,7 @@ class Placements(
 
 def manifest_of(corpus: Path) -> Path:
     """Where `canary inject` says where the copies in a corpus are."""
-    return beside(corpus, ".placements.json")
+    return beside(corpus, ENDING)
 
 
 def injected_by(corpus: Path) -> Path | None:

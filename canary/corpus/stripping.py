@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,11 +48,14 @@ class Stripped:
         Copies cut out of other texts; a copy in a pair counts as two.
     missing : int
         Copies of the set that were not there; negative if there were more.
+    files : int
+        How many files were read.
     """
 
     records: int
     cuts: int
     missing: int = 0
+    files: int = 1
 
 
 @sealed
@@ -240,7 +243,8 @@ def _strip_files(
         many.note_empty([number for number, one in enumerate(done) if one["empty"]])
         if not records + cuts:
             raise _nothing(str(many.sources[0].parent))
-    return _stripped(canaries, records, cuts, len(column_names(given["column"])))
+    gone = _stripped(canaries, records, cuts, len(column_names(given["column"])))
+    return replace(gone, files=len(done))
 
 
 def strip_each(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> list[Any]:

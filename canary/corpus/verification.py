@@ -10,7 +10,7 @@ from typing import Any
 from canary.corpus.canaries import Canary, CanarySet
 from canary.corpus.columns import Column, column_names, copies_in
 from canary.corpus.file_formats import SPLIT
-from canary.corpus.many_files import open_shards, read_in_parts, shards_of
+from canary.corpus.many_files import by_format, in_files, open_shards, read_in_parts, shards_of
 from canary.corpus.placements import note_on_share
 from canary.corpus.surroundings import MOST_OTHERS, Changed, Others, Surroundings, likely_cause
 from canary.errors import InputError
@@ -70,6 +70,7 @@ class Verification(
     kind=KIND,
     schema=SCHEMA,
     written=("ok", ...),
+    sparse=("files",),
     cure="run canary verify --json again",
 ):
     """Occurrences of every canary of a set in a corpus.
@@ -94,6 +95,8 @@ class Verification(
         chat template puts before it.
     others : int
         Different texts of the same formats that are not of this set; counted up to 1,000.
+    files : mapping of str to int
+        Of a corpus in many files: how many of each format were read.
     """
 
     canaries: tuple[Count, ...]
@@ -106,6 +109,7 @@ class Verification(
     follows: str = ""
     messages: bool = False
     others: int = 0
+    files: Mapping[str, int] = field(default_factory=dict)
     file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:
@@ -128,13 +132,15 @@ class Verification(
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""
         if self.ok:
-            return "\n".join([f"{plural(self.records, 'record')}: {self._found()}", *self._notes()])
+            where = plural(self.records, "record") + in_files(self.files)
+            return "\n".join([f"{where}: {self._found()}", *self._notes()])
         departures = self.departures
         what = "not found as often as expected"
         if all(count.found == count.expected for count in departures):
             what = "found with other tokens than their own"
         lines = [
-            f"{len(self.canaries):,} canaries and controls in {self.records:,} records: "
+            f"{len(self.canaries):,} canaries and controls in {self.records:,} records"
+            f"{in_files(self.files)}: "
             f"{len(departures):,} {what}"
         ]
         shown = departures[:_SHOWN]
@@ -255,7 +261,7 @@ def verify(
     context, role = context or "", role_asked(chat_template, canaries.role)
     if chats := bool(role) and tokenizer is not None and not context:
         context = context_before(as_tokenizer(tokenizer), canaries.formats, role)
-    shards = shards_of(corpus, file_format=file_format)
+    shards = shards_of(corpus, file_format=file_format, progress=progress)
     given: dict[str, Any] = {"column": column, "split": split, "file_format": file_format}
     given["tokenizer"] = tokenizer
     whole, canaries = canaries, canaries.written
@@ -293,6 +299,7 @@ def verify(
         ),
         column=", ".join(column_names(column)),
         records=records,
+        files=by_format(corpus, shards, file_format),
         formats=tuple(format.text for format in whole.formats),
         causes=(cause,) if cause else (),
         fingerprint=canaries.fingerprint or "",

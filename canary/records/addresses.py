@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from glob import has_magic
 from hashlib import sha256
@@ -105,6 +105,12 @@ class Remote(PosixPath):
         with _asked(self.address) as (there, place):
             there.invalidate_cache()
             names = there.find(place)
+        return (Remote(there.unstrip_protocol(name)) for name in names)
+
+    def iterdir(self) -> Generator[Remote, None, None]:
+        """What is in it, without what is in folders there."""
+        with _asked(self.address) as (there, place):
+            names = there.ls(place, detail=False)
         return (Remote(there.unstrip_protocol(name)) for name in names)
 
     def found(self) -> tuple[list[Remote], Remote, bool]:

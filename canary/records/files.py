@@ -233,6 +233,9 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
 @contextmanager
 def folder_made(path: str | os.PathLike[str]) -> Iterator[Path]:
     """`make_folder` for a block of work; empty folders that it made go if the block raises."""
+    if isinstance(path, Remote):
+        yield make_folder(path)
+        return
     folder = Path(path)
     chain = (folder, *folder.parents)  # the innermost first
     missing = list(takewhile(lambda place: not os.path.exists(place), chain))  # noqa: PTH110

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -50,3 +52,45 @@ def test_a_token_that_no_block_has_fills_up_none(command, workplace):
     assert noted.err.count("note: no block has '<pad>' or another special token") == 1
     assert command("strip", "more", *words, "--out", "back").code == 0
     assert pq.read_table("back").equals(pq.read_table("endless"))
+
+
+def shards(folder, count=4):
+    """Files of JSON lines."""
+    Path(folder).mkdir()
+    for number in range(count):
+        rows = [{"text": f"text {n} of {number}. And more.", "id": n} for n in range(60)]
+        Path(folder, f"{number}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+
+
+def test_files_are_counted_and_those_left_out_are_named(command, workplace):
+    shards("s")
+    for number in (1, 3):
+        file = Path("s", f"{number}.jsonl")
+        Path(f"{file}.gz").write_bytes(gzip.compress(file.read_bytes()))
+        file.unlink()
+    Path("s/README.md").write_text("about\n")
+    left = "note: 2 files of the same format beside those that are read are left out, such as "
+    half = command("inject", "s/*.jsonl", *CANARIES, "--out", "half")
+    assert half.err.count(left + "s/1.jsonl.gz; ") == 1
+    assert "now 138 records in 2 files" in half.out
+    assert "README" not in half.err
+    whole = command("inject", "s", *CANARIES, "--out", "out", "--json")
+    assert whole.document["files"] == 4
+    assert "left out, such as s/README.md; " in whole.err
+    assert "of the same format" not in whole.err
+    for names in (("out/*.jsonl",), ("out/0.jsonl", "out/2.jsonl")):
+        verified = command("verify", *names, *CANARIES)
+        assert left + "out/1.jsonl.gz; " in verified.err
+        assert "in 2 files: " in verified.out
+    assert "258 records in 4 files: " in command("verify", "out", *CANARIES).out
+    found = command("discover", "s/*.gz", "text {digit:2}", "--out", "found.json")
+    assert "searching in 2 files" in found.err
+    assert left + "s/0.jsonl; " in found.err
+    counted = command("duplicates", "s/*.gz", "--out", "copies.json")
+    assert "in 2 files" in counted.out
+    assert left in counted.err
+    assert " from 4 files; " in command("strip", "out", *CANARIES, "--out", "back").out
+    assert "left out" not in command("inject", "s/0.jsonl", *CANARIES, "--out", "o.jsonl").err
+    for name in ("valid-0.jsonl", "audit.json"):
+        Path("out", name).write_text(Path("out", "0.jsonl").read_text())
+    assert left in command("verify", "out/[0-9].jsonl", *CANARIES).err
