@@ -18,6 +18,7 @@ from canary.cli import (  # noqa: F401
     extract_command,
     kinds_commands,
     membership_commands,
+    membership_models,
     membership_plan,
     model_commands,
     order_command,

@@ -1,16 +1,15 @@
-"""The commands of membership: attacks on a classifier, by many models, on texts; risk scores."""
+"""The commands of membership: attacks on a classifier, on texts; risk scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from canary.cli.command import command
-from canary.cli.console import Bars, say, show
+from canary.cli.console import say, show
 from canary.cli.model_options import Count, ModelOptions
-from canary.cli.options import RatesOptions, RiskOptions, rates
+from canary.cli.options import RatesOptions, RiskOptions
 from canary.cli.outputs import (
     Names,
     Result,
@@ -20,14 +19,10 @@ from canary.cli.outputs import (
     report_folder,
     write_table,
 )
-from canary.errors import InputError
-from canary.records.validation import brief
-from canary.registry import name_cure
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
     from canary.membership.survey import Survey
-    from canary.signals.signal_table import SignalTable
 
 _SURE = 0.95  # confidence of the interval beside risk scores
 _TEXTS = "A JSONL file, with one JSON object on each line, of texts"
@@ -172,121 +167,6 @@ def risk(
     }
     code = EXIT_CODES["undecided"] if doubts else 0
     return Result("canary membership risk", body, code=code)
-
-
-@command(
-    "membership models model0.npz model1.npz model2.npz model3.npz model4.npz model5.npz "
-    "--attacks all --out models/ --json",
-    "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out fleet-models/",
-    outputs="MODEL...: An .npz, Parquet or CSV file for each model, with logits (or probs, or "
-    "losses), labels and member (0 or 1). All have the same samples in the same order. Or the "
-    "folder of a fleet's results.",
-    out="FOLDER: Where models.json and report.html go.",
-    attacks="NAME,NAME,...: The attacks: MODEL-ATTACKS; or all, which is S, P, R, both kinds of "
-    "LiRA (fixed below 64 models) and rmia. S, P and R compare the loss of a sample with those of "
-    "shadow models, of other samples, and of other models on the sample.",
-    target="MODEL: The attacked model, by its file or its number from 0; it is compared with the "
-    "others. Repeat it for more.  [default: each model]",
-    least="[Attacks] N: Judge only samples that at least N models were trained without and, if the "
-    "attack needs those, at least N were trained on.  [default: all samples]",
-    rule="The rule for the quantile of losses, for S, P and R.",
-    counterfactual="FILE: Also write the counterfactual memorization of each sample: its mean loss "
-    "under the models without it less that under the models with it, and an interval. A CSV or "
-    "Parquet file.",
-    alphas="LEVEL,LEVEL,...: The levels of the decisions: shares of non-members that may be called "
-    "members.",
-)
-def models(
-    outputs: list[Path],
-    *,
-    out: Path,
-    attacks: str = "all",
-    target: list[str] | None = None,
-    least: Count | None = None,
-    rule: Literal["empirical", "linear", "gaussian"] = "empirical",
-    alphas: str = "0.01,0.1,0.3",
-    counterfactual: Path | None = None,
-    judged: RatesOptions,
-    called: Names,
-    force: bool = False,
-) -> Result:
-    """Attack classifiers by comparing many: LiRA, RMIA and more.
-
-    FOLDER/report.html is for people, FOLDER/models.json for machines. Both name samples that were
-    in training data, so protect them like the data. The attacks D and L need extra models for each
-    target and run only from Python. The guide is docs/guides/many-models.md.
-
-    Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided, void or doubtful files.
-    """
-    from canary.membership.counterfactual import counterfactual as effects
-    from canary.membership.models_result import KIND
-    from canary.membership.models_survey import survey_models
-    from canary.membership.survey import SCHEMA
-
-    asked, levels = judged.checked(), rates(alphas, "--alphas")
-    if counterfactual is not None:
-        check_table(counterfactual, inputs=outputs, force=force)
-    with report_folder(out, KIND, "models.json", inputs=outputs, force=force) as folder:
-        with folder.running() as bars:
-            table, names = _measured(outputs, bars)
-            found = None
-            if counterfactual is not None:
-                found = effects(table, confidence=judged.confidence)
-            result = survey_models(
-                table,
-                names=names,
-                attacks=attacks,
-                targets=None if target is None else [_row(one, names, table) for one in target],
-                alphas=levels,
-                rule=rule,
-                least=least,
-                progress=bars.stage,
-                **asked,
-            )
-        if counterfactual is not None and found is not None:
-            write_table(counterfactual, found)
-            show(found.summary())
-        return folder.finish(called.on(result), SCHEMA, code=exit_code(result))
-
-
-def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[str]]:
-    """The table of all models, and their names."""
-    from canary.fleet.store import table_of_folder
-    from canary.membership.attacks import with_many_models
-    from canary.signals.measuring import table_of_files
-
-    signals = {"loss", "correctness", *(kind.signal for kind in with_many_models().values())}
-    folder = next((place for place in outputs if place.is_dir()), None)
-    if folder and len(outputs) > 1:
-        raise InputError(
-            "is a folder, and more than one path was given",
-            cure="give only the folder of one fleet, or a file for each model",
-            where=str(folder),
-        )
-    if folder:
-        read = bars.stage("models", 0, "models")
-        table = table_of_folder(folder, outputs="outputs" in signals, done=read)
-        return table, [f"model {number}" for number in table.numbers]
-    read = bars.stage("models", len(outputs), "models")
-    return table_of_files(outputs, signals=signals, done=read), [str(place) for place in outputs]
-
-
-def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:
-    """The row of a model that is named by its file, or by its number."""
-    if asked in names:
-        return names.index(asked)
-    short = [Path(name).name for name in names]
-    if short.count(asked) == 1:
-        return short.index(asked)
-    number = int(asked) if asked.isascii() and asked.isdigit() else -1
-    if number in table.numbers:
-        return table.numbers.index(number)
-    if number in table.missing:
-        why = f"model {number} is missing: {table.missing[number]}"
-        raise InputError(why, cure="attack another model", where="--target")
-    last = max([*table.numbers, *table.missing])
-    cure = f"{name_cure(asked, short)}, or a number from 0 to {last}"
-    raise InputError(f"unknown model {brief(asked)}", cure=cure, where="--target")
 
 
 @command(

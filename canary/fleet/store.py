@@ -143,6 +143,11 @@ class Kept:
             series.append(about, _packed({"member": fleet.member, "label": fleet.label}))
 
 
+def is_fleet(folder: Path) -> bool:
+    """Whether a fleet keeps its results in a folder."""
+    return (folder / MANIFEST).is_file()
+
+
 def table_of_folder(
     folder: str | os.PathLike[str],
     *,
@@ -166,7 +171,7 @@ def table_of_folder(
         If no fleet was run to its end there, or a file is missing or damaged.
     """
     place = Path(folder)
-    if not (place / MANIFEST).is_file():
+    if not is_fleet(place):
         problem = "is no folder in which a fleet keeps its results"
         cure = "give the folder of canary.Fleet(...).run(folder=...)"
         raise RecordError(problem, cure=cure, where=str(place))

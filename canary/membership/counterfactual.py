@@ -46,6 +46,8 @@ class Counterfactual(Shown):
         Models with the sample, and without it.
     confidence : float
         Of the interval of each sample alone: of many samples some intervals miss.
+    ids : ndarray of shape (samples,) or None
+        Your names of the samples.
     """
 
     signal: str
@@ -55,6 +57,7 @@ class Counterfactual(Shown):
     trained: NDArray[np.int64]
     untrained: NDArray[np.int64]
     confidence: float
+    ids: NDArray[Any] | None = None
 
     def summary(self) -> str:
         """The mean, and how many samples are memorized."""
@@ -76,6 +79,7 @@ class Counterfactual(Shown):
     def _table(self) -> dict[str, Any]:
         return {
             "sample": np.arange(len(self.value)),
+            **({} if self.ids is None else {"id": self.ids}),
             "memorization": self.value,
             "lower": self.lower,
             "upper": self.upper,
@@ -139,7 +143,8 @@ def counterfactual(
         half, _ = welch_half(variances, models, confidence)
         ends = half, half
     lower, upper = value - ends[0], value + ends[1]
-    return Counterfactual(signal, value, lower, upper, trained, untrained, confidence)
+    found = (value, lower, upper, trained, untrained)
+    return Counterfactual(signal, *found, confidence, table.ids)
 
 
 def _moments(scores: Floats, of: NDArray[np.bool_]) -> tuple[Floats, Floats, NDArray[np.int64]]:

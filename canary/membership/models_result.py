@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +27,7 @@ from canary.membership.many import ManyScores
 from canary.membership.survey import Survey, plain, point_fields, rows_of, table_facts
 from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable
-from canary.statistics.numbers import picked
+from canary.statistics.numbers import Shown, count, picked
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.shares import nonmembers_for_lower_end
 from canary.statistics.tails import Rule
@@ -141,6 +142,27 @@ class AttackedModels:
         }
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SampleScores(Shown):
+    """The score of each judged sample under each target by each attack: one row for each pair.
+
+    `columns` are model, sample (its number among those that were given), id (where samples have
+    names), label, member, and the scores of each attack, as `ManyScores` says what they are.
+    """
+
+    columns: Mapping[str, NDArray[Any]]
+
+    def summary(self) -> str:
+        """How many scores, and by which attacks."""
+        first = list(self.columns).index("member") + 1
+        return (
+            f"{count(len(self.columns['sample']))} scores by {', '.join([*self.columns][first:])}"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return dict(self.columns)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class ModelsSurvey(Survey[AttackedModels]):
     """What attacks on models by each other found; see `Survey`.
@@ -210,7 +232,7 @@ class ModelsSurvey(Survey[AttackedModels]):
             return []
         chosen = self.exposed.most_vulnerable(most)
         places = np.searchsorted(self.exposed.samples, chosen)
-        named = {"sample": self.samples[chosen], "label": self.table.label[chosen]}
+        named = self._named(chosen)
         found = picked(self.exposed, "auc", "members", "nonmembers")
         return rows_of(named | {name: column[places] for name, column in found.items()})
 
@@ -237,12 +259,26 @@ class ModelsSurvey(Survey[AttackedModels]):
         order = inside[np.argsort(-scores[inside], kind="stable")][:most]
         others = np.sort(scores[~member & lead.judged])
         columns = {
-            "sample": self.samples[order],
-            "label": self.table.label[order],
+            **self._named(order),
             "score": scores[order],
             "nonmembers_as_high": len(others) - np.searchsorted(others, scores[order]),
         }
         return rows_of(columns)
+
+    def _named(self, places: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        """Number, id (if there are any) and class of judged samples."""
+        ids = {} if self.table.ids is None else {"id": self.table.ids[places]}
+        return {"sample": self.samples[places], **ids, "label": self.table.label[places]}
+
+    def sample_scores(self) -> SampleScores:
+        """Of every judged sample under every target, by every attack; `to_frame` is its table."""
+        targets, samples = len(self.targets), self.table.samples
+        columns = {"model": np.repeat([self.names[row] for row in self.targets], samples)}
+        columns |= self._named(np.tile(np.arange(samples), targets))
+        columns["member"] = self.table.member[list(self.targets)].ravel()
+        return SampleScores(
+            columns | {one.name: one.scores.scores.ravel() for one in self.attacked}
+        )
 
     def perfect_samples(self) -> tuple[int, float]:
         """How many samples have an AUC of 1, and how many would at most by chance.

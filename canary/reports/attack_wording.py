@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,9 +32,9 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.wording import ended, facts_blocks, software
+from canary.reports.wording import ended, facts_blocks, folded, software
 from canary.signals.signal_table import SignalTable
-from canary.statistics.numbers import count, percent_of
+from canary.statistics.numbers import clean, count, percent_of
 from canary.statistics.roc import Estimate, OperatingPoint, Roc
 
 CONFIDENTIAL = "Show the list (confidential: it names training samples)"
@@ -332,3 +332,19 @@ def in_lines(estimate: Estimate, *, fpr: float | None = None) -> str:
 def short_of(value: float | str) -> str:
     """A number with three digits, or the word for an infinite one."""
     return value if isinstance(value, str) else f"{value:.3g}"
+
+
+def listed(
+    title: str, rows: Sequence[Mapping[str, Any]], **more: tuple[str, Callable[[Any], str]]
+) -> Iterator[Block]:
+    """A closed table of samples by number, id (where they have some), class and `more` columns."""
+    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
+        "sample": ("Sample", count),
+        "id": ("Id", lambda name: clean(str(name))),
+        "label": ("Class", count),
+        **more,
+    }
+    there = [name for name in shown if rows and name in rows[0]]
+    cells = [tuple(shown[name][1](row[name]) for name in there) for row in rows]
+    columns = tuple(shown[name][0] for name in there)
+    yield from folded(Table(title, columns, cells, closed=CONFIDENTIAL))

@@ -14,12 +14,12 @@ from canary.membership.models_result import ModelsSurvey
 from canary.reports.attack_figures import drawn_of, growth_figure, rocs_figure
 from canary.reports.attack_tiles import found_tiles
 from canary.reports.attack_wording import (
-    CONFIDENTIAL,
     attacks_blocks,
     found_blocks,
     identified,
     in_lines,
     interval_of,
+    listed,
     measured_blocks,
     named,
     not_identified,
@@ -228,10 +228,12 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
         given=plural(given, "sample"),
         few="fewer than one" if chance < 1 else f"up to {count(math.ceil(chance))}",
     )
-    keys = ("sample", "label", "members", "nonmembers")
-    rows = [(*(count(row[key]) for key in keys), f"{row['auc']:.3f}") for row in samples]
-    columns = ("Sample", "Class", "Trained on it", "Trained without", "AUC")
-    yield from folded(Table("Most vulnerable samples", columns, rows, closed=CONFIDENTIAL))
+    yield from listed(
+        *("Most vulnerable samples", samples),
+        members=("Trained on it", count),
+        nonmembers=("Trained without", count),
+        auc=("AUC", "{:.3f}".format),
+    )
 
 
 def _single(survey: ModelsSurvey) -> Iterator[Block]:
@@ -248,11 +250,11 @@ def _single(survey: ModelsSurvey) -> Iterator[Block]:
         yield Table("Classes most at risk", ("Samples", "Members", "Non-members", "AUC"), rows)
     yield Heading("Members")
     yield said_in_one("models.members", attack=named(survey.lead.name))
-    keys = ("sample", "label", "nonmembers_as_high")
-    members = survey.most_member_like()
-    rows = [(*(count(row[key]) for key in keys), short_of(row["score"])) for row in members]
-    columns = ("Sample", "Class", "Others as high", "Score")
-    yield from folded(Table("Members most at risk", columns, rows, closed=CONFIDENTIAL))
+    yield from listed(
+        *("Members most at risk", survey.most_member_like()),
+        nonmembers_as_high=("Others as high", count),
+        score=("Score", short_of),
+    )
 
 
 @section(ModelsSurvey, "How it was measured", specialist=True)

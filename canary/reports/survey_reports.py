@@ -26,6 +26,7 @@ from canary.reports.attack_wording import (
     identified,
     in_lines,
     interval_of,
+    listed,
     measured_blocks,
     named,
     not_identified,
@@ -159,18 +160,12 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
         most=most,
         rests="support" in members[0],
     )
-    shown: dict[str, tuple[str, Callable[[Any], str]]] = {
-        "sample": ("Sample", count),
-        "id": ("Id", lambda name: clean(str(name))),
-        "label": ("Class", count),
-        "modified_entropy": ("Modified entropy", short_of),
-        "risk": ("Risk score", "{:.3f}".format),
-        "support": ("Shadow samples", count),
-    }
-    there = [name for name in shown if name in members[0]]
-    rows = [tuple(shown[name][1](row[name]) for name in there) for row in members]
-    columns = tuple(shown[name][0] for name in there)
-    yield from folded(Table("Members most at risk", columns, rows, closed=CONFIDENTIAL))
+    yield from listed(
+        *("Members most at risk", members),
+        modified_entropy=("Modified entropy", short_of),
+        risk=("Risk score", "{:.3f}".format),
+        support=("Shadow samples", count),
+    )
 
 
 @section(ShadowSurvey, "Attacks", specialist=True)

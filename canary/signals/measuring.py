@@ -285,6 +285,10 @@ def _check_alike(table: SignalTable, first: SignalTable) -> None:
     # Of losses only the classes that occur are known.
     elif table.classes != first.classes and all("correctness" in t.values for t in (table, first)):
         problem = f"has outputs of {table.classes} classes, and {first.source} of {first.classes}"
+    elif (
+        table.ids is not None and first.ids is not None and not np.array_equal(table.ids, first.ids)
+    ):
+        problem = f"has other ids of samples than {first.source}"
     else:
         return
     cure = "ask every model for the same samples, in the same order, and of the same classes"
@@ -302,7 +306,7 @@ def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
         label=first.label,
         classes=max(table.classes for table in tables),
         group=first.group,
-        ids=first.ids,
+        ids=next((table.ids for table in tables if table.ids is not None), None),
         source=source,
         outputs=np.concatenate(outputs) if outputs else None,
         inputs=first.inputs,

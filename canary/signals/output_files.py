@@ -32,6 +32,9 @@ KINDS: tuple[Outputs, ...] = ("logits", "probs", "losses")
 BESIDE = ("group", "id")
 """Names of what else may be there."""
 
+ENDINGS = (".npz", ".parquet", ".csv")
+"""Of files of outputs."""
+
 Names = tuple[str, ...]
 
 _LAST_CHARACTER = 0x10FFFF
@@ -65,7 +68,7 @@ def pieces_of(
         are never loaded). Damage may show only while the pieces are read.
     """
     place = Path(path)
-    reader = {".npz": _npz, ".parquet": _parquet, ".csv": _csv}.get(place.suffix.lower())
+    reader = dict(zip(ENDINGS, (_npz, _parquet, _csv), strict=True)).get(place.suffix.lower())
     if reader is None:
         problem = "is a folder" if place.is_dir() else f"has the ending {place.suffix!r}"
         cure = "save the outputs as .npz, .parquet or .csv"

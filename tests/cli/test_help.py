@@ -20,6 +20,7 @@ from canary.cli import (
     corpus_contents,
     extract_command,
     membership_commands,
+    membership_models,
     model_commands,
     order_command,
     plan_command,
@@ -80,7 +81,7 @@ SHARED = [
     (result_commands.forgotten, forgotten),
     (verbatim_command.verbatim, verbatim),
     (sample_command.sample, sample),
-    (membership_commands.models, survey_models),
+    (membership_models.models, survey_models),
     (membership_commands.text, measure_texts),
     (membership_commands.text, survey_texts),
     (membership_commands.text, read_texts),
@@ -198,7 +199,7 @@ def test_choices_are_those_of_the_functions(command):
         (check_command.check, "statistic", get_args(Statistic)),
         (check_command.check, "undecided", get_args(Policy)),
         (membership_commands.attack, "scale", get_args(Scale)),
-        (membership_commands.models, "rule", get_args(Rule)),
+        (membership_models.models, "rule", get_args(Rule)),
     ):
         assert get_args(get_type_hints(cli)[name]) == choices
     able = [name for name, kind in with_many_models().items() if not kind.own]

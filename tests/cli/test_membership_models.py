@@ -8,6 +8,7 @@ from pathlib import Path
 
 import fleets
 import numpy as np
+import pandas as pd
 import pytest
 from classifiers import save_models
 
@@ -162,8 +163,9 @@ BAD = {
     FILES[0]: "1 file: one model, and attacks compare it",
     f"{ALL} model2.npz": "model2.npz: is given twice",
     " ".join(FILES[:2]): "attack R: 236 of 300 samples (0, 2, 3, 4, 7 and 231 more) are members",
-    f". {ALL}": ".: is a folder, and more than one path was given",
-    ".": ".: is no folder in which a fleet keeps its results",
+    f". {ALL}": "model0.npz: is given twice",
+    "empty": "empty: is a folder without outputs of models and without a fleet's results",
+    f"{ALL} --scores a.csv --counterfactual a.csv": "a.csv",
     f"{ALL} model9.npz": "model9.npz: cannot be read",
     f"{ALL} link.npz": "link.npz: is model1.npz, too",
     f"{ALL} copy.npz": "copy.npz: says of every sample what model1.npz says",
@@ -180,8 +182,10 @@ BAD = {
 
 @pytest.mark.parametrize("words", BAD)
 def test_bad_words_leave_nothing_behind(words, attack, place):
-    Path("link.npz").symlink_to(FILES[1])
-    shutil.copy(FILES[1], "copy.npz")
+    Path("empty").mkdir()
+    if " ." not in f" {words}":
+        Path("link.npz").symlink_to(FILES[1])
+        shutil.copy(FILES[1], "copy.npz")
     outcome = attack(*words.split())
     assert outcome.code == 2
     assert BAD[words] in outcome.err
@@ -251,6 +255,38 @@ def test_few_models_have_intervals_over_samples(attack, place):
     assert found["auc"]["lower"] == pytest.approx(np.mean(lower))
     assert attack(*words, "--least", "3").document["intervals_over"] == "fleets"
     assert "for that give 4 models or more" in attack(*FILES[:3], "--attacks", "P").err
+
+
+def test_a_folder_is_what_it_holds_and_scores_of_samples_are_written_with_ids(attack, place, table):
+    """The target beside the folder of the others, whose model10 comes after its model2."""
+    names = np.array([f"person-{number}" for number in range(table.samples)])
+    for name in FILES:
+        with np.load(name) as held:
+            np.savez(name, **held, id=names)
+    Path("others").mkdir()
+    for name in FILES[1:]:
+        Path(name).rename(Path("others") / name)
+    Path("others/model7.npz").rename("others/model10.npz")
+    Path("others/notes.txt").touch()
+    words = (FILES[0], "others", "--attacks", "R,rmia")
+    found = attack(*words, "--scores", "scores.parquet", "--counterfactual", "effects.csv")
+    assert found.code == 0, found.err
+    called = [model["name"] for model in found.document["models"]]
+    assert called[-2:] == ["others/model6.npz", "others/model10.npz"]
+    assert found.document["most_vulnerable_samples"][0]["id"].startswith("person-")
+    assert "person-" in Path("report/report.html").read_text()
+    assert Path("effects.csv").read_text().splitlines()[1].startswith('0,"person-0"')
+    frame = pd.read_parquet("scores.parquet")
+    assert list(frame) == ["model", "sample", "id", "label", "member", "R", "rmia"]
+    wanted = attack_models(table, "rmia").scores
+    assert frame["rmia"].to_numpy() == pytest.approx(wanted.ravel(), abs=1e-6)
+    assert frame[frame["model"] == called[2]]["id"].tolist() == names.tolist()
+    assert (frame["member"] == table.member.ravel()).all()
+    assert attack(*words, "--target", "3", "--scores", "one.csv").code == 0
+    assert pd.read_csv("one.csv")["model"].tolist() == [called[3]] * table.samples
+    with np.load(FILES[0]) as held:
+        np.savez(FILES[0], **{**held, "id": names[::-1]})
+    assert "has other ids of samples than model0.npz" in attack(*words).err
 
 
 def test_what_each_sample_does_to_its_own_loss_is_written(attack, place, table):

@@ -30,6 +30,7 @@ from canary.membership.aggregate import evaluate_models
 from canary.membership.analysis import ClassRisks, class_risks
 from canary.membership.counterfactual import counterfactual
 from canary.membership.many import attack_models
+from canary.membership.models_result import SampleScores
 from canary.membership.models_survey import survey_models
 from canary.membership.order_result import Order, Preference
 from canary.membership.privacy import AttackEpsilon
@@ -48,7 +49,16 @@ from canary.statistics.numbers import Shown
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
-WITHOUT_FIGURE = (Duplicates, AttackPlan, Examination, Preflight, ClassRisks, Forecast, Pool)
+WITHOUT_FIGURE = (
+    Duplicates,
+    AttackPlan,
+    Examination,
+    Preflight,
+    ClassRisks,
+    Forecast,
+    Pool,
+    SampleScores,
+)
 BOUND = {"epsilon": 1.5, "delta": 0.0, "confidence": 0.95, "coins": 9, "guesses": 9, "correct": 8}
 
 
@@ -160,6 +170,12 @@ RESULTS = {
     "models survey": (
         lambda: survey_models(random_table(np.random.default_rng(0), 8, 60), attacks="R,P"),
         2,
+    ),
+    "scores of samples": (
+        lambda: survey_models(
+            random_table(np.random.default_rng(0), 8, 60), attacks="R,P"
+        ).sample_scores(),
+        480,
     ),
     "counterfactual": (
         lambda: counterfactual(random_table(np.random.default_rng(0), 8, 60)),

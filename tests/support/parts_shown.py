@@ -148,7 +148,7 @@ PACKAGES = {
         "membership.order_result: Order Preference",
         "membership.shuffles: preference",
         "membership.models_survey: survey_models",
-        "membership.models_result: ModelsSurvey AttackedModels",
+        "membership.models_result: ModelsSurvey AttackedModels SampleScores",
         "membership.survey: Survey Attacked Surest FPRS",
         "membership.attacking: Thresholds learn_thresholds",
         "membership.risk: RiskScores risk_scores Reliability reliability",
