@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     counterfactual="FILE: Also write the counterfactual memorization of each sample: its mean loss "
     "under the models without it less that under the models with it, and an interval. A CSV or "
     "Parquet file.",
-    scores="FILE: Also write the score of each sample under each target by each attack: the higher, "
-    "the more it looks like a training sample. A CSV or Parquet file.",
+    scores="FILE: Also write the score of each sample under each target by each attack: the "
+    "higher, the more it looks like a training sample. A CSV or Parquet file.",
     alphas="LEVEL,LEVEL,...: The levels of the decisions: shares of non-members that may be called "
     "members.",
 )

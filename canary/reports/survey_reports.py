@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from canary.membership.analysis import HIGH_RISK
 from canary.membership.evaluation import Evaluation, Part
@@ -48,7 +47,7 @@ from canary.reports.document import (
 from canary.reports.wording import about_of, called, folded
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
-from canary.statistics.numbers import clean, count, percent_of, plural, probability
+from canary.statistics.numbers import count, percent_of, plural, probability
 
 _MOST_ROWS = 20
 
