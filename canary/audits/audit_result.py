@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from canary.audits.extraction import Extraction
@@ -303,9 +304,10 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         return pd.DataFrame(group_rows(with_search(self).canaries, confidence=confidence))
 
     def summary(self) -> str:
-        """A few lines for a terminal: p-values, one per number of copies, methods, notes."""
+        """A few lines for a terminal: the verdict, p-values, medians, methods, notes."""
         planned = "" if self.canaries_in_corpus else " planned"
-        lines: list[tuple[str, str]] = []
+        verdict = import_module("canary.reports.sentences").answer(self).label  # it is above
+        lines: list[tuple[str, str]] = [("verdict", verdict)]
         injected = "injected" if self.canaries_in_corpus else "not injected"
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:

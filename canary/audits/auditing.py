@@ -230,6 +230,7 @@ def audit(
     --------
     >>> canaries = canary.CanarySet.load("canaries.json")  # doctest: +SKIP
     >>> print(canary.audit("./model", canaries))  # doctest: +SKIP
+         verdict: The model memorized planted secrets
         injected: p = 1.1e-08 (Fisher)
         controls: p = 0.52 (Fisher)
           1 copy: 8 canaries, median 4.17 bits

@@ -159,18 +159,25 @@ def group_rows(canaries: Iterable[_Canary], *, confidence: float) -> list[dict[s
     EstimationError
         If the confidence is not between 0 and 1.
     """
+    return [
+        {"repetitions": copies}
+        | group_row([c.exposure for c in group], [c.format for c in group], confidence=confidence)
+        for copies, group in by_copies(canaries).items()
+    ]
+
+
+def group_row(
+    exposures: Sequence[Exposure], formats: Sequence[int], *, confidence: float
+) -> dict[str, Any]:
+    """The row of `group_rows` of some exposures, without the number of copies."""
     check_confidence(confidence, "groups")
-    rows = []
-    for copies, group in by_copies(canaries).items():
-        exposures, formats = [c.exposure for c in group], [c.format for c in group]
-        median, bound = median_bits(exposures)
-        found = interval_of_median(exposures, (1.0 + confidence) / 2.0, formats=formats)
-        rows.append(
-            {"repetitions": copies, "canaries": len(group), "median_bits": median, "bound": bound}
-            | {"lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
-            | {"confidence": confidence, "needed": found.needed}
-        )
-    return rows
+    median, bound = median_bits(exposures)
+    found = interval_of_median(exposures, (1.0 + confidence) / 2.0, formats=formats)
+    return (
+        {"canaries": len(exposures), "median_bits": median, "bound": bound}
+        | {"lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
+        | {"confidence": confidence, "needed": found.needed}
+    )
 
 
 def interval_of_median(

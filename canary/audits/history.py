@@ -12,7 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from canary.audits.group_medians import median_bits, median_metrics
+from canary.audits.group_medians import (
+    MEDIAN_CONFIDENCE,
+    group_row,
+    median_bits,
+    median_metrics,
+)
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.about import About, Named
@@ -191,7 +196,7 @@ class History(
         return f"step {count(moment.step)}: {told} ({moment.seconds:.2g} s)"
 
     def _medians(self, moment: Moment) -> Iterator[tuple[str, str]]:
-        for copies, places in self.groups().items() if moment.exposures else ():
+        for copies, places in self.places().items() if moment.exposures else ():
             median, bound = median_bits([moment.exposures[at] for at in places])
             name = plural(copies, "copy", "copies") if copies else "controls"
             yield name, f"{'at least ' if bound else ''}{bits(median)} bits"
@@ -211,7 +216,7 @@ class History(
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         """Of the last moment that has numbers."""
         for last in self.measured[-1:]:
-            places = self.groups().items()
+            places = self.places().items()
             yield from median_metrics(
                 {n: [last.exposures[at] for at in mine] for n, mine in places}
             )
@@ -246,7 +251,23 @@ class History(
         """The monitor's time as a share of the training's; None before there was any."""
         return self.own_seconds / self.training_seconds if self.training_seconds else None
 
-    def groups(self, format: int | None = None) -> dict[int, tuple[int, ...]]:
+    def groups(self, *, confidence: float = MEDIAN_CONFIDENCE) -> Any:
+        """The median exposure by step and number of copies, a `pandas.DataFrame`.
+
+        Its columns are ``step`` and those of `canary.audits.group_medians.group_rows`, in bits.
+        """
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = []
+        for moment in self.measured:
+            for copies, places in self.places().items():
+                exposures = [moment.exposures[at] for at in places]
+                formats = [self.canaries[at].format for at in places]
+                row = group_row(exposures, formats, confidence=confidence)
+                rows.append({"step": moment.step, "repetitions": copies} | row)
+        return pd.DataFrame(rows)
+
+    def places(self, format: int | None = None) -> dict[int, tuple[int, ...]]:
         """Places of the canaries by number of copies, ascending; 0 holds the controls."""
         mine = [
             (canary.repetitions, at)

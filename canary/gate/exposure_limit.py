@@ -17,7 +17,7 @@ from canary.audits.coarse import coarsest
 from canary.audits.group_medians import interval_of_median, median_bits, misses_of
 from canary.errors import EstimationError, InputError
 from canary.gate.subjects import limit_checked
-from canary.gate.verdict import Finding, Outcome, Standing, standings
+from canary.gate.verdict import Finding, Outcome, Standing, group_name, standings
 from canary.records.validation import as_real
 from canary.statistics.exposures import Exposure
 from canary.statistics.medians import agreeing, canaries_to_decide
@@ -239,11 +239,6 @@ def check_level(level: float) -> float:
 def exceeding(limit: float, canaries: int) -> float:
     """Probability that one or more of so many unlearned canaries exceed a limit in bits."""
     return -math.expm1(canaries * math.log1p(-(2.0**-limit)))
-
-
-def group_name(repetitions: int) -> str:
-    """``canaries with 4 copies``."""
-    return f"canaries with {plural(repetitions, 'copy', 'copies')}"
 
 
 def share(chance: float) -> str:

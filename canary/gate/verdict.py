@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from canary.audits.audit_result import Audit, CanaryResult
+from canary.audits.group_medians import median_bits
 from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.versioned_json import digest_of
@@ -55,6 +56,11 @@ def standings(canaries: Iterable[CanaryResult]) -> tuple[Standing, ...]:
         Standing(c.id, c.repetitions, c.exposure.bits, c.exposure.lower_bits, c.exposure.upper_bits)
         for c in canaries
     )
+
+
+def group_name(repetitions: int) -> str:
+    """``canaries with 4 copies``: the subject of a finding."""
+    return f"canaries with {plural(repetitions, 'copy', 'copies')}"
 
 
 def measured(limit: float, share: Any, confidence: float) -> dict[str, Any]:
@@ -176,7 +182,23 @@ class Verdict(Shown):
 
     def _table(self) -> list[dict[str, Any]]:
         names = ("outcome", "check", "subject", "limit", "value", "lower", "upper")
-        return [picked(finding, *names) for finding in self.findings]
+        exposed = dict(self._exposed())
+        return [
+            picked(finding, *names)
+            | dict(zip(("median_bits", "bound"), exposed.get(finding.subject, (None, None)),
+                       strict=True))
+            for finding in self.findings
+        ]  # fmt: skip
+
+    def _exposed(self) -> Iterator[tuple[str, tuple[float, bool]]]:
+        """The median exposure of the canaries of a subject, in bits, and if it is only a bound."""
+        for audit in self.audits if len(self.audits) == 1 else ():
+            for number, group in audit.by_repetitions().items():
+                name = group_name(number) if number else "controls"
+                yield name, median_bits([c.exposure for c in group])
+            if audit.injected:
+                exposures = [c.exposure for c in audit.injected]
+                yield "all injected canaries", median_bits(exposures)
 
     @property
     def results(self) -> list[str]:
@@ -257,8 +279,9 @@ class Verdict(Shown):
         return f"<Verdict {self.outcome}: {clean(self.reason.sentence)}>"
 
     def summary(self) -> str:
-        """A line for each finding, the worst first, and one for each note."""
-        lines = self.lines(self.ordered)
+        """The outcome with its reason, a line for each other finding, and one for each note."""
+        rest = [finding for finding in self.ordered if finding is not self.reason]
+        lines = [clean(self.in_short), *self.lines(rest, said=[self.reason.cure])]
         return "\n".join([*lines, *(f"note: {clean(note)}" for note in self.notes)])
 
     def lines(self, findings: Sequence[Finding], *, said: Iterable[str] = ()) -> list[str]:

@@ -184,7 +184,7 @@ class StopRule:
         if bits is None:
             return None
         bits = real_number(bits, "stop_above_bits", cure="give bits, or leave it out")
-        groups = {copies: places for copies, places in history.groups().items() if copies}
+        groups = {copies: places for copies, places in history.places().items() if copies}
         if not groups:
             raise InputError(
                 "stop_above_bits was given, and the set has no injected canary, so nothing could "

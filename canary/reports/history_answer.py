@@ -133,7 +133,7 @@ def _lower_ends(
     history: History, moment: Moment
 ) -> tuple[dict[int, list[Exposure]], dict[int, float]]:
     """The exposures by number of copies at a moment, and the median of their lower ends."""
-    groups = {n: [moment.exposures[at] for at in mine] for n, mine in history.groups().items()}
+    groups = {n: [moment.exposures[at] for at in mine] for n, mine in history.places().items()}
     return groups, {n: statistics.median(e.lower_bits for e in each) for n, each in groups.items()}
 
 
@@ -207,7 +207,7 @@ def basis_of(history: History, values: Mapping[str, Any]) -> Text:
     """Whether the model read the planted secrets, where it did not show that it did."""
     if not history.measured or values["learned"] or values["faded"]:
         return ""
-    planned = sum(n * len(places) for n, places in history.groups().items())
+    planned = sum(n * len(places) for n, places in history.places().items())
     counted = history.batches.get("canaries", 0)
     read = "watched" if planned and counted >= min(planned, MOST_COUNTED) else "unknown"
     return basis(read, "the planted secrets were in the training data", "this result")
@@ -223,7 +223,7 @@ def _around(history: History, limit: float) -> dict[str, Any]:
             break
         medians = (
             median_bits([moment.exposures[at] for at in places])
-            for copies, places in history.groups().items()
+            for copies, places in history.places().items()
             if copies
         )
         open_ended = any(bound or median > limit for median, bound in medians)

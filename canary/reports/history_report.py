@@ -318,7 +318,7 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     estimates has no point then.
     """
     lines = []
-    for copies, places in history.groups(at).items():
+    for copies, places in history.places(at).items():
         rows: list[tuple[int, float, bool, float, float, float]] = []
         for moment in history.measured:
             group = [moment.exposures[place] for place in places]

@@ -335,7 +335,7 @@ def compare(groups: Mapping[str, Sequence[Audit]]) -> SeedsCompared:
     <SeedsCompared: with memorizes less>
     """
     cure = 'give a mapping such as {"with": [audit, audit], "without": [audit, audit]}; single '
-    cure += "audits are compared by report([a, b], path) and plot([a, b])"
+    cure += "audits are compared by report([a, b], path), plot([a, b]) and check(a, baseline=b)"
     if not isinstance(groups, Mapping) or len(groups) < 2:
         raise InputError("two groups of audits or more are compared", cure=cure, where="groups")
     labels = tuple(clean(str(label)).strip() for label in groups)

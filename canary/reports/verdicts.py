@@ -11,9 +11,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from canary.gate.check_result import Attacks
-from canary.gate.exposure_limit import group_name
 from canary.gate.forgetting_limit import Compared
-from canary.gate.verdict import Finding, Verdict
+from canary.gate.verdict import Finding, Verdict, group_name
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.advice import advice, cures, decisions, unsaid
 from canary.reports.audit_report import notes, outcome

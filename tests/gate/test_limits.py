@@ -91,7 +91,13 @@ def test_the_worst_group_counts():
     assert "with 16 copies" in str(verdict)
     lines = verdict.summary().splitlines()
     assert [line.split(":")[0] for line in lines] == ["memorized", "undecided", "passed"]
+    assert lines[0] == verdict.in_short
     assert check(exact({1: LOW, 16: HIGH}), max_exposure_bits=10, repetitions=[1])
+    frame = check(exact({1: LOW, 16: HIGH, 0: [1.0] * 12}), max_p=0.001).to_frame()
+    rows = frame.set_index("subject")
+    assert rows.median_bits["canaries with 16 copies"] == pytest.approx(np.median(HIGH), abs=0.01)
+    assert rows.median_bits["controls"] == pytest.approx(1.0)
+    assert not frame.bound.any()
     # The line names the group that is nearest to the limit, or highest above it.
     passed = check(exact({1: LOW, 4: [5.0] * 4, 16: [4.0] * 4}), max_exposure_bits=10)
     assert "with 4 copies" in str(passed)

@@ -176,7 +176,7 @@ def test_memorized_canaries_pass_the_limit_and_others_do_not():
         if watch.exceeded:
             break
     assert watch.history.stopped_at == moment.step < 200
-    groups = watch.history.groups()
+    groups = watch.history.places()
     lower = {n: np.median([moment.exposures[i].lower_bits for i in g]) for n, g in groups.items()}
     assert lower[8] > 5.0 > max(lower[0], lower[1])
     # At none of three moments before it was exceeded.

@@ -71,7 +71,7 @@ def test_a_training_below_the_limit_ends_quietly_also_without_controls(caplog):
     watch.start(module)
     watch.step(module)
     history = watch.finish()
-    assert history.groups().keys() == {1, 8}
+    assert history.places().keys() == {1, 8}
     assert len(history.measured) == 1
     assert history.stopped_at is None
     assert "stopped" not in caplog.text

@@ -124,7 +124,7 @@ def test_groups_that_are_above_all_draws_are_drawn_in_their_order():
     """A bound at 95 % below the estimate of a group with fewer copies is no fall."""
     history = make_history()
     for line in group_lines(history, 0):
-        places = history.groups(0)[line.copies]
+        places = history.places(0)[line.copies]
         for at, (bound, height) in enumerate(zip(line.bounds, line.heights, strict=True)):
             exposures = [history.measured[at].exposures[place] for place in places]
             middle = statistics.median(e.place_bits for e in exposures)
@@ -236,7 +236,7 @@ def test_the_headline_says_what_was_learned_and_not_that_it_was_watched():
     alarm = report_of(replace(make_history(), settings={}, moments=(mixed,)))
     assert (alarm.label, alarm.tone) == ("Do not rely on this measurement", "suspect")
     unlearned = replace(make_history(learned=False), settings={})
-    planned = sum(n * len(places) for n, places in unlearned.groups().items())
+    planned = sum(n * len(places) for n, places in unlearned.places().items())
     read, part = (replace(unlearned, batches={"canaries": n}) for n in (planned, planned - 1))
     assert "counted the planted secrets in what the model read" in str(report_of(read).basis)
     assert "this result is no all-clear" in str(report_of(part).basis)
@@ -307,3 +307,16 @@ def test_many_measurements_alone_pick_out_no_step():
     """The level is shared by all steps of a training that learned nothing."""
     seen = [answer_of(make_history(learned=False, seed=seed, losses=False)) for seed in range(20)]
     assert not any(values["faded"] or values["more"] for _, _, values in seen)
+
+
+def test_groups_are_a_frame_like_those_of_an_audit():
+    history = make_history()
+    frame = history.groups(confidence=0.8)
+    assert [*frame.columns] == [
+        *("step", "repetitions", "canaries", "median_bits", "bound"),
+        *("lower_bits", "upper_bits", "confidence", "needed"),
+    ]
+    assert len(frame) == len(history.measured) * len(history.places())
+    last = frame[frame.step == history.measured[-1].step].set_index("repetitions")
+    for line in group_lines(history, 0):
+        assert last.median_bits[line.copies] == pytest.approx(line.medians[-1])

@@ -140,6 +140,15 @@ RESULTS = {
         lambda: compare_attacks([survey(*TABLES, attacks="loss")] * 2, [EVIL, "b"]),
         None,
     ),
+    "seeds compared": (
+        lambda: canary.compare(
+            {
+                label: [exact({4: [b, b + i]}, fingerprint=f"{label}{i}") for i in range(3)]
+                for label, b in ((EVIL, 3.0), ("b", 9.0))
+            }
+        ),
+        2,
+    ),
     "pool": (
         lambda: Pool((EVIL, "b"), (1.0, 2.0), (0.5, 2.5), 1.0, 4, "", None, "m", "a" * 64, 0),
         2,

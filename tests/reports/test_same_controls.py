@@ -109,8 +109,8 @@ def test_several_audits_in_python_words(tmp_path):
     a, b = (
         exact({16: [bits] * 8}, fingerprint=name * 64) for bits, name in ((3.0, "a"), (9.0, "b"))
     )
-    with pytest.raises(AttributeError, match=r"report\(\[a, b\], path\).*baseline=b"):
-        canary.compare  # noqa: B018
+    with pytest.raises(InputError, match=r"report\(\[a, b\], path\).*baseline=b"):
+        canary.compare([a, b])
     with pytest.raises(AttributeError, match="its table is to_frame"):
         a.to_dataframe()
     a.save(tmp_path / "a.json", force=True)

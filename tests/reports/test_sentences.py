@@ -257,15 +257,16 @@ def test_what_stands_after_at_least_is_a_bound_golden(hits, smallest, median, la
 
 def test_summary_golden():
     audit = audit_of({0: [500_000], 1: [250_000], 2: [1, 1]})
-    assert audit.summary().splitlines()[:5] == [
+    assert audit.summary().splitlines()[:6] == [
+        "     verdict: The model memorized planted secrets",
         "    injected: p = 1.1e-10 (Fisher)",
         "    controls: p = 0.5 (Fisher)",
         "    2 copies: 2 canaries, median 19.93 bits",
         "      1 copy: 1 canary, median 2.00 bits",
         "    controls: 1 canary, median 1.00 bits",
     ]
-    assert dry(audit).summary().splitlines()[0] == "not injected: p = 1.1e-10 (Fisher)"
-    assert dry(audit).summary().splitlines()[2:4] == [
+    assert dry(audit).summary().splitlines()[1] == "not injected: p = 1.1e-10 (Fisher)"
+    assert dry(audit).summary().splitlines()[3:5] == [
         "2 copies planned: 2 canaries, median 19.93 bits",
         "1 copy planned: 1 canary, median 2.00 bits",
     ]
