@@ -13,7 +13,7 @@ from canary.audits.by_draws import UniformDraws
 from canary.audits.choosing import METHODS, choose
 from canary.audits.cut_secrets import rows_compared
 from canary.audits.method import Method, Unfit
-from canary.audits.pacing import LOOK, Pace, Probes, clocks, since
+from canary.audits.pacing import LOOK, Pace, Probes, clocks, say_probing, since
 from canary.audits.question import AuditOptions, Question, questions_of
 from canary.audits.start_search import started, work_of_check
 from canary.corpus.canaries import Canary, CanarySet
@@ -132,7 +132,7 @@ class Forecast(Shown, Record):
             for name, queries, clock, processor, memory in map(tuple, self.rows())
         ]
         unfit = [f"{m.method}: not possible, {m.reason}" for m in self.parts if m.reason]
-        return "\n".join([about, *told, *unfit, self.part(), *self.total()])
+        return "\n".join([about, *self.total(), *told, *unfit, self.part()])
 
     def total(self) -> list[str]:
         """What an audit with its defaults takes in all, in a sentence; none if it cannot be had."""
@@ -142,9 +142,10 @@ class Forecast(Shown, Record):
         (auto,), draws = chosen, [m for m in self.methods if m.method == UniformDraws.name]
         more = self.extraction.seconds if self.extraction and not self.extraction.reason else 0.0
         most = "at most" if auto.at_most or more else "about"
-        told = f"In all, canary audit takes {most} {duration(auto.seconds + more)} here"
+        whole = "In all, with its extraction," if more else "In all,"
+        told = f"{whole} canary audit takes {most} {duration(auto.seconds + more)} here"
         if auto.at_most and draws and not draws[0].reason:
-            told += f", and about {duration(draws[0].seconds)} if little was learned"
+            told += f", and about {duration(draws[0].seconds + more)} if little was learned"
         bounded = "; --seconds and --budget bound the search" if auto.at_most else ""
         return [f"{told}{bounded}. Loading the model comes before"]
 
@@ -215,10 +216,15 @@ def forecast(
     methods = [m for m in METHODS.values() if m.has_p_values]
     parts: dict[str, list[MethodForecast]] = {method.name: [] for method in methods}
     searches: list[MethodForecast] = []
+    known: dict[Any, list[Pace]] = {}
+    look = LOOK if probe_seconds is None else probe_seconds
     auto, reading, english, cuts = "", 0.0, Pace(), Pace()
-    for question in questions_of(seam, canaries, replace(options, method="auto")):
+    questions = questions_of(seam, canaries, replace(options, method="auto"))
+    probed = [Probes(question, look, known) for question in questions]
+    for question in questions:
         question.format.check_prefix_free()
-        probes = Probes(question, LOOK if probe_seconds is None else probe_seconds)
+    say_probing(probed, look, extraction=bool(extraction_budget))
+    for question, probes in zip(questions, probed, strict=True):
         if question.prices_rows:
             if not question.number:
                 work = work_of_check(seam, canaries, start, options, options.draws)

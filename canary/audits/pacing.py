@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from canary.audits.method import Cost, Method
-from canary.audits.question import Question
+from canary.audits.question import Question, Sizes
 from canary.errors import CanaryError
 from canary.records.clocks import seconds
 from canary.records.progress import phase, remark
@@ -38,7 +39,10 @@ _GLANCE = 0.25  # seconds of a probe of whether it takes that long
 _BUSY = 3.0  # times a probe's seconds on the clock, where other work takes the processors
 _STEPS, _LONGER = 24, 4.0  # fewer batches than these are given as many times the seconds
 _EARLY = 2.0  # times the seconds of other probes for the first batches of an extraction
+_OVER = 1.5  # times its seconds a probe takes, as its last batch is the largest
+_PART, _AGREE = 0.25, 0.85  # two parts of a probe this long, at paces this near, are enough
 _LATER = 0.4  # of a probe's time has passed when its pace is taken
+_FIRST = 16  # canaries that are priced to see what all take
 _SEARCHED = 8  # candidates that the probe of a search ranks
 _FEWEST = 64  # queries of the first step of that probe
 _STREAM = 0x666F7265
@@ -66,24 +70,63 @@ class Pace:
 
 
 class Probes:
-    """How fast a model does each kind of work for a question, measured when it is first asked."""
+    """How fast a model does each kind of work for a question, measured when it is first asked.
 
-    def __init__(self, question: Question, seconds: float) -> None:
-        self._question, self._seconds = question, seconds
-        self._paces: dict[tuple[str, bool], Pace] = {}
+    Parameters
+    ----------
+    question : Question
+    seconds : float
+        Of the processors, for each probe.
+    known : dict, optional
+        What was measured for questions of the same model before; formats whose candidates,
+        contexts and spaces are alike share it.
+    """
+
+    def __init__(
+        self, question: Question, seconds: float, known: dict[Any, list[Pace]] | None = None
+    ) -> None:
+        self.question, self._seconds = question, seconds
+        self._known = {} if known is None else known
         self._canaries: Pace | None = None
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        tree = self.question.certified_tree
+        return self.question.sizes(None if isinstance(tree, Exception) else tree)
+
+    @property
+    def _cost(self) -> Cost:
+        return Cost("", 0, 0, self._sizes)
+
+    @property
+    def alike(self) -> tuple[int, ...]:
+        """What questions of one pace have in common: tokens, and powers of two."""
+        sizes, space = self._sizes, self.question.format.size
+        return sizes.below, (sizes.tokens - sizes.below).bit_length(), space.bit_length()
+
+    def _measured(
+        self, kind: str, *, walked: bool, measure: Callable[[], list[Pace]]
+    ) -> list[Pace]:
+        """What is known of one kind of work, for questions like this one."""
+        key = (kind, walked, *self.alike)
+        if key not in self._known:
+            phase("Timing the model")
+            self._known[key] = measure()
+        return self._known[key]
 
     @property
     def canaries(self) -> Pace:
         """What reading the context and pricing the canaries take."""
         if self._canaries is None:
-            question = self._question
-            tree = question.certified_tree
-            sizes = question.sizes(None if isinstance(tree, Exception) else tree)
+            question, sizes = self.question, self._sizes
+            phase("Timing the model")
             began = clocks()
             with question.pricer(sizes.tree, sizes.noise_bits) as pricer:
-                _, queries = pricer.canaries(self._batcher(), question.fills)
-            self._canaries = since(began, queries)
+                _, queries = pricer.canaries(self._batcher(), question.fills[:_FIRST])
+            taken = since(began, queries)
+            if (more := len(question.fills) - _FIRST) > 0:
+                taken += self.pace("draws", self._cost).of(round(queries * more / _FIRST))
+            self._canaries = taken
         return self._canaries
 
     def pace(self, kind: str, cost: Cost, *, soon: float = 0.0) -> Pace:
@@ -91,17 +134,23 @@ class Probes:
 
         A probe ends early where a query takes less than `soon` seconds.
         """
-        key = (kind, cost.sizes.tree is None)
-        if key not in self._paces:
-            with self._question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
+
+        def measure() -> list[Pace]:
+            with self.question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
                 if not pricer.walks:
                     steps = self._rows()
                 elif kind == "search":
                     steps = self._searched(pricer)
                 else:
                     steps = self._walked(pricer, drawn=kind == "draws")
-                self._paces[key] = _pace(steps, self._seconds, soon)
-        return self._paces[key]
+                return [_pace(steps, self._seconds, soon)]
+
+        return self._measured(kind, walked=cost.sizes.tree is not None, measure=measure)[0]
+
+    @property
+    def leaves(self) -> Pace:
+        """How fast it walks over all leaves."""
+        return self.pace("leaves", self._cost)
 
     def extraction(self, cost: Cost, *, top: int, budget: int) -> Pace:
         """What searching the `top` most likely candidates takes, if the budget is spent.
@@ -110,17 +159,24 @@ class Probes:
         the rest has the pace of the search for ranks, and what the last doubling of the queries
         took beyond that pace is added for each doubling to come.
         """
-        limit, taken = _EARLY * self._seconds, [Pace()]
-        with self._question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
-            if pricer.tree is not None and pricer.walks:
+        limit = _EARLY * self._seconds
+
+        def measure() -> list[Pace]:
+            taken = [Pace()]
+            with self.question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
+                if pricer.tree is None or not pricer.walks:
+                    return taken
                 began = clocks()
                 walk = ShortestWalk(
                     pricer.tree, pricer.walker, self._batcher(), top=top, most_open=MOST_OPEN
                 )
                 while len(walk.open) and walk.step(budget - walk.queries):
                     taken.append(since(began, walk.queries))
-                    if taken[-1].processor >= limit or taken[-1].seconds >= _BUSY * limit:
+                    if _spent(taken[-1]) >= limit:
                         break
+            return taken
+
+        taken = self._measured("extraction", walked=True, measure=measure)
         first = taken[-1]
         if first.queries == budget:
             return first
@@ -139,37 +195,37 @@ class Probes:
 
     def rows(self, number: int) -> Pace:
         """What scoring this number of candidates as rows takes, their common beginning once."""
-        sizes = self._question.sizes()
+        sizes = self.question.sizes()
         context, tokens = sizes.tokens - sizes.below, number * sizes.tokens
-        if worth_sharing(self._question.model, context, number):
+        if worth_sharing(self.question.model, context, number):
             tokens = 2 * context + number * sizes.below  # one row is a whole one, to compare
         return self._whole_rows.of(tokens)
 
     def beginnings(self, walked: int, rows: int) -> Pace:
         """What comparing beginnings takes: tokens of walks, and of whole rows."""
-        question = self._question
-        tree = question.certified_tree
-        sizes = question.sizes(None if isinstance(tree, Exception) else tree)
-        found = self.pace("draws", Cost("", 0, 0, sizes)).of(walked) if walked else Pace()
+        found = self.pace("draws", self._cost).of(walked) if walked else Pace()
         if rows:
             found += self._whole_rows.of(rows)
         return found
 
-    @cached_property
+    @property
     def _whole_rows(self) -> Pace:
-        return _pace(self._rows(whole=True), self._seconds, 0.0)
+        def measure() -> list[Pace]:
+            return [_pace(self._rows(whole=True), self._seconds, 0.0)]
+
+        return self._measured("rows", walked=False, measure=measure)[0]
 
     def _batcher(self) -> Batcher:
-        return Batcher(self._question.model, batch_size=self._question.options.batch_size)
+        return Batcher(self.question.model, batch_size=self.question.options.batch_size)
 
     def _fills(self, most: int) -> list[str]:
-        format = self._question.format
-        rng = np.random.default_rng([_STREAM, self._question.options.seed])
+        format = self.question.format
+        rng = np.random.default_rng([_STREAM, self.question.options.seed])
         return format.sample(min(most, format.size), rng=rng)
 
     def _rows(self, *, whole: bool = False) -> Iterator[int]:
         """Tokens below the contexts, which are read once; or all, of rows that are read apart."""
-        question, batcher = self._question, self._batcher()
+        question, batcher = self.question, self._batcher()
         size = min(8, rows_compared(question.sizes().tokens)) if whole else 8
         for _ in range(30):
             fills = self._fills(min(size, FILLS_AT_ONCE))
@@ -185,7 +241,7 @@ class Probes:
         assert tree is not None
         if drawn:
             # One block of the draws, which share their beginnings as those of an audit do.
-            fills = sorted(self._fills(self._question.draws))[:FILLS_AT_ONCE]
+            fills = sorted(self._fills(self.question.draws))[:FILLS_AT_ONCE]
             chosen = np.unique(np.asarray(pricer.leaves(fills), tree.leaves.dtype))
             tree = replace(branches(tree, chosen), canonical=True)
         for _, spent in enumerate_leaves(tree, pricer.walker, self._batcher()):
@@ -222,12 +278,11 @@ def _pace(steps: Iterator[int], limit: float, soon: float) -> Pace:
     began, taken = clocks(), [Pace()]
     for queries in steps:
         taken.append(replace(since(began, queries), queries=taken[-1].queries + queries))
-        # On a busy machine the clock says little of what was done; of a large model, few batches
-        # have not found their size.
-        few = _LONGER if len(taken) <= _STEPS else 1.0
+        # Of a large model, few batches have not found their size, unless two parts agree.
+        few = _LONGER if len(taken) <= _STEPS and not _agree(taken, _PART * limit) else 1.0
         if taken[-1].seconds < soon * taken[-1].queries:
             return taken[-1]
-        if taken[-1].processor >= few * limit or taken[-1].seconds >= few * _BUSY * limit:
+        if _spent(taken[-1]) >= few * limit:
             break
     else:
         return taken[-1]
@@ -238,6 +293,24 @@ def _pace(steps: Iterator[int], limit: float, soon: float) -> Pace:
         last.seconds - first.seconds,
         last.processor - first.processor,
     )
+
+
+def _spent(pace: Pace) -> float:
+    """Seconds of the processors, as on a busy machine the clock says little of what was done."""
+    return max(pace.processor, pace.seconds / _BUSY)
+
+
+def _agree(taken: Sequence[Pace], part: float) -> bool:
+    """Whether the last two parts of a probe, of so many seconds at least, have the same pace."""
+    end, paces = taken[-1], list[float]()
+    for pace in reversed(taken[:-1]):
+        lasted = _spent(end) - _spent(pace)
+        if lasted >= part:
+            paces.append((end.queries - pace.queries) / lasted)
+            end = pace
+        if len(paces) == 2:
+            return min(paces) >= _AGREE * max(paces)
+    return False
 
 
 def clocks() -> tuple[float, float]:
@@ -259,16 +332,25 @@ def expected(work: Work, limit: float, *, soon: float = 0.0) -> tuple[Pace, bool
 
     A stage that takes less than `soon` seconds by its first queries is not looked at further.
     """
-    total, at_most = Pace(), False
+    total, at_most, known = Pace(), False, dict[Any, list[Pace]]()
     for question, method, cost in work:
         kept = question.series()
         left = 1.0 - sum(piece.state["share"] for piece in kept) if kept else 1.0
-        probes = Probes(question, limit)
+        probes = Probes(question, limit, known)
         for stage in method.stages(question, cost):
             at_most = at_most or stage.at_most
             queries = round(left * stage.queries)
             total += probes.pace(stage.kind, cost, soon=soon / max(queries, 1)).of(queries)
     return total, at_most
+
+
+def say_probing(probes: Sequence[Probes], seconds: float, *, extraction: bool) -> None:
+    """Say about how long the probes of a forecast take, where progress is shown."""
+    question = probes[0].question
+    kinds = 1.0 + 2.0 * ("reuse" in question.model.facts.capabilities) + _EARLY * extraction
+    took = _OVER * seconds * kinds * len({each.alike for each in probes})
+    told = f"Timing a few batches takes about {duration(took)} of processor time"
+    remark(question.options.progress, told)
 
 
 def say_expected(questions: Sequence[Question], work: Callable[[], Work]) -> None:
@@ -305,10 +387,7 @@ def within_seconds(question: Question, run: Run | None) -> Question:
     if kept:
         budget = int(kept[0].state["queries"])
     else:
-        tree = question.certified_tree
-        sizes = question.sizes(None if isinstance(tree, Exception) else tree)
-        probes = Probes(question, min(LOOK, options.seconds / 4))
-        pace = probes.pace("leaves", Cost("", 0, 0, sizes))
+        pace = Probes(question, min(LOOK, options.seconds / 4)).leaves
         budget = max(int(options.seconds * pace.queries / max(pace.seconds, 1e-9)), 1)
         budget = min(options.budget, budget)
         if kept is not None:

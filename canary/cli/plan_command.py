@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,11 +111,11 @@ def plan(
     asked = {"budget": budget, **({} if draws is None else {"draws": draws})}
     texts = called_texts_in({"texts": passages}, column, None).get("texts")
     loaded, running = options.load(model), options.running()
-    found["forecast"] = _forecast(loaded, whose, {**running, **asked}).to_dict()
-    if texts is not None:
+    if texts is not None:  # first, as texts may be too short
         cut = {"prefix": prefix, "suffix": suffix}
         cut |= {name: running[name] for name in ("start_token", "batch_size")}
-        found["passages"] = _passages(loaded, texts, cut)
+        found["passages"] = _passages(loaded, texts, cut, str(passages))
+    found["forecast"] = _forecast(loaded, whose, {**running, **asked}).to_dict()
     return Result("canary plan", found)
 
 
@@ -136,14 +137,25 @@ def _set_in(
 
 
 def _passages(
-    loaded: LanguageModel, texts: list[str] | dict[str, str], asked: dict[str, Any]
+    loaded: LanguageModel, texts: list[str] | dict[str, str], asked: dict[str, Any], file: str
 ) -> dict[str, Any]:
-    """What a run on passages takes, with a sentence of it shown."""
+    """What a run on passages takes, with a sentence of it shown; errors name line and file."""
     from canary.passages.passages_forecast import passages_forecast
 
     with Bars() as bars:
         bars.phase("Timing a few passages")
-        found = passages_forecast(loaded, texts, **asked)
+        try:
+            found = passages_forecast(loaded, texts, **asked)
+        except InputError as error:
+            if error.where == "texts":
+                lines = [*texts] if isinstance(texts, dict) else []
+                error.problem = re.sub(
+                    r"(?<=, )text (\d+)",
+                    lambda found: lines[int(found[1]) - 1] if lines else f"line {found[1]}",
+                    error.problem,
+                )
+                error.where = file
+            raise
     show(found.summary())
     return found.to_dict()
 
@@ -154,13 +166,14 @@ def _forecast(loaded: LanguageModel, whose: CanarySet, asked: dict[str, Any]) ->
     from canary.audits.question import AuditOptions
 
     with Bars() as bars:
-        bars.phase("Timing a few batches")
-        found = forecast(loaded, whose, AuditOptions(**asked), extraction_budget=EXTRACTION_BUDGET)
+        options = AuditOptions(**asked, progress=bars.stage)
+        found = forecast(loaded, whose, options, extraction_budget=EXTRACTION_BUDGET)
     about, *_ = found.summary().splitlines()
     show(f"An audit of {about}:")
-    show_table(("method", "queries", "time", "processor time", "peak memory"), found.rows())
-    for line in (found.part(), *found.total()):
+    for line in found.total():
         show(line)
+    show_table(("method", "queries", "time", "processor time", "peak memory"), found.rows())
+    show(found.part())
     for part in found.parts:
         if part.reason:
             show(f"{part.method} is not possible: {part.reason}")

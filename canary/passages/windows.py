@@ -243,9 +243,10 @@ def refuse_overlap(texts: Windows, controls: Windows) -> None:
 def too_short(name: str, lengths: Iterable[int], passage: str) -> InputError:
     """The error where no text has a passage, from the texts' lengths and what one takes."""
     found = [*lengths]
+    most = max(found, default=0)
+    which = f", text {found.index(most) + 1}," if len(found) > 1 else ""
     return InputError(
-        f"none of {plural(len(found), 'text')} has the {passage} (the longest has "
-        f"{max(found, default=0)})",
+        f"none of {plural(len(found), 'text')} has the {passage} (the longest{which} has {most})",
         cure="give longer texts, or a shorter prefix and suffix",
         where=name,
     )

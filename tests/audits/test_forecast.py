@@ -65,7 +65,7 @@ def test_a_search_has_a_bound_and_auto_is_marked(said):
     (auto,) = (method for method in said.methods if method.chosen)
     (total,) = said.total()
     assert total.startswith(f"In all, canary audit takes about {duration(auto.seconds)} here")
-    assert said.summary().endswith(total)
+    assert said.summary().splitlines()[1] == total
     searched = replace(auto, at_most=True)
     slow = replace(said, methods=(*(m for m in said.methods if m is not auto), searched))
     assert "takes at most" in slow.total()[0]
@@ -80,6 +80,15 @@ def test_an_extraction_has_a_bound_for_each_format(model, canaries):
     assert 0 < part.seconds < next(m for m in found.methods if m.method == "rank").seconds
     assert found.rows()[-1][:2] == ("extraction", "up to 300")
     assert "that no secret was cut" in found.summary()
+    (auto,) = (method for method in found.methods if method.chosen)
+    told = duration(auto.seconds + part.seconds)
+    (total,) = found.total()
+    assert total.startswith(f"In all, with its extraction, canary audit takes at most {told} here")
+    searched = (*(m for m in found.methods if m is not auto), replace(auto, at_most=True))
+    draws = next(m for m in found.methods if m.method == "uniform draws")
+    told = duration(draws.seconds + part.seconds)
+    (total,) = replace(found, methods=searched).total()
+    assert f"and about {told} if little was learned" in total
     assert found.from_dict(found.to_dict()) == found
     search = extract(model, FORMAT, budget=300, top=50, start_token=None)
     assert search.queries <= part.queries
@@ -180,6 +189,63 @@ def test_pace_is_that_of_the_later_part(monkeypatch):
     assert pacing._pace(iter([1, 2, 3]), 5.0, 0.0).queries == 6  # it ended: all of it
     clock = iter([0.0, *(0.1 * n for n in range(1, 100))])
     assert pacing._pace(iter([1, 2, 3, 4]), 5.0, 0.07).queries == 3  # fast enough: no more is asked
+
+
+def test_a_probe_of_few_batches_ends_when_two_parts_have_one_pace(monkeypatch):
+    monkeypatch.setattr(pacing, "_BUSY", 1.0)
+    for steps, done in (
+        ([10, 10, 10, 10, 10], 3),  # seconds of batches: parts of a second or more agree at once
+        ([1, 2, 4, 8, 8, 8], 5),  # or when batches no longer grow
+        ([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096], 12),  # or never, to the end
+    ):
+        clock = iter([(float(n), float(n)) for n in range(99)])
+        monkeypatch.setattr(pacing, "clocks", lambda clock=clock: next(clock))
+        walked = iter(steps)
+        pace = pacing._pace(walked, 3.0, 0.0)
+        assert pace.queries / pace.seconds <= steps[done - 1]
+        assert len(list(walked)) == len(steps) - done
+
+
+def test_many_canaries_are_not_all_priced(model):
+    several = generate(FORMAT, repetitions=(1,), per_repetition=60, controls=4, seed=0)
+    (question,) = questions_of(model, several, OPTIONS)
+    probes = pacing.Probes(question, 0.01)
+    said = probes.canaries
+    first = pacing.Probes(replace(question, fills=question.fills[:16]), 0.01).canaries
+    assert said.queries == 4 * first.queries
+    assert said.seconds > 0
+
+
+def test_formats_that_are_alike_are_timed_once_and_said_before(model, monkeypatch):
+    made, heard = [], []
+    measure = pacing._pace
+
+    def counted(*args):
+        made.append(1)
+        return measure(*args)
+
+    class Listener:
+        say = staticmethod(heard.append)
+
+        def stage(self, name, total, unit):
+            return lambda done: None
+
+    monkeypatch.setattr(pacing, "_pace", counted)
+    options = replace(OPTIONS, progress=Listener().stage)
+    times = []
+    for formats in (
+        ["12 {digit:5}"],
+        ["12 {digit:5}", "34 {digit:5}"],
+        ["12 {digit:5}", "3 {digit:3}"],
+    ):
+        several = generate(formats, repetitions=(1,), per_repetition=4, controls=4, seed=0)
+        made.clear()
+        found = forecast(model, several, options, extraction_budget=300, probe_seconds=0.01)
+        assert found.extraction.queries == 300 * len(formats)
+        times.append(len(made))
+    assert times[0] == times[1] < times[2] <= 2 * times[0]
+    told = [float(line.split("about ")[1].split(" s of processor")[0]) for line in heard]
+    assert told[0] == told[1] == told[2] / 2 > 0
 
 
 def test_seconds_make_the_budget_smaller_and_a_run_keeps_it(model, canaries, tmp_path, monkeypatch):

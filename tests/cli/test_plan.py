@@ -89,6 +89,14 @@ def test_plan_with_passages_says_what_a_run_on_them_takes(command, model, tmp_pa
     words += ("--model", model, "--start-token", "none")
     outcome = command(*words)
     assert "a window of 100 tokens" in " ".join(outcome.err.split())
+    whole = texts.read_text()
+    texts.write_text('{"body": "short"}\n\n{"body": "no more"}\n')
+    refused = command(*words)
+    assert refused.code == 2
+    told = f"{texts}: none of 2 texts has the 100 tokens of a window (the longest, line 3, has 7)"
+    assert "".join(told.split()) in "".join(refused.err.split())
+    assert "An audit of" not in refused.out  # nothing was timed before
+    texts.write_text(whole)
     outcome = command(*words, "--prefix", "20", "--suffix", "30", "--json")
     assert outcome.code == 0, outcome.err
     found = json.loads(outcome.out)["passages"]

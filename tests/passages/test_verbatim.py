@@ -307,7 +307,7 @@ LONG = strings(2, (30, 31), 5)
     [
         ([], {}, "texts"),
         ("one text", {}, "texts"),
-        (["short", ""], {}, r"none of 2 texts has the 9 tokens of a window \(the longest has 5\)"),
+        (["short", ""], {}, r"none of 2 texts has the 9 tokens.*\(the longest, text 1, has 5\)"),
         ([1], {}, "text 1 must be text"),
         (LONG, {"prefix": 0}, "prefix"),
         (LONG, {"prefix": [5, 0]}, "prefix"),
