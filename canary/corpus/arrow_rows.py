@@ -39,6 +39,7 @@ class TableRows(FileCorpus):
     def look(self) -> None:
         with self._opened() as file:
             self.rows = self.last = file.count()
+            self.columns = tuple(file.schema.names)
             if not self.rows:
                 raise EmptyCorpusError.of(self.source)
             if is_token_column(file.schema, self.names):

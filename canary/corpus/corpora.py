@@ -166,6 +166,8 @@ class FileCorpus(Corpus):
     companion: ClassVar[str] = ""
     """The ending of a second file that goes with it; `rewrite` gets both to write then."""
 
+    columns: tuple[str, ...] = ()
+    """Those of the first record, as far as it has names for them."""
     tokenizer: Any = None
     """The one that made a corpus of token ids."""
     pad: str | None = None

@@ -107,13 +107,13 @@ def find_fills(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> 
     answers = []
     for job in jobs:
         counts = [(Search(space), Counter[str]()) for space in shared["spaces"]]
-        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        opened, about = open_shards(job["shards"], shared["given"], shared.get("progress"))
         for shard in filter(None, opened):
             for _, _, slots in shard.iterate():
                 for slot in slots:
                     for search, count in counts:
                         count.update(search(slot.text))
-        answers.append({"empty": empty, "counts": [count for _, count in counts]})
+        answers.append({**about, "counts": [count for _, count in counts]})
     return answers
 
 

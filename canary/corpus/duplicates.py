@@ -252,7 +252,7 @@ def digest_texts(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
     answers = []
     for job in jobs:
         digests, rows, sizes = bytearray(), array("q"), []
-        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        opened, about = open_shards(job["shards"], shared["given"], shared.get("progress"))
         for shard in opened:
             before = len(rows)
             for _, row, slots in shard.iterate() if shard else ():
@@ -260,7 +260,7 @@ def digest_texts(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
                     digests += _digest(slot.text)
                     rows.append(row)
             sizes.append(len(rows) - before)
-        answers.append({"digests": digests, "rows": rows, "sizes": sizes, "empty": empty})
+        answers.append({"digests": digests, "rows": rows, "sizes": sizes, **about})
     return answers
 
 

@@ -6,13 +6,13 @@ import glob
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
-from canary.corpus.corpora import Corpus
+from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.file_formats import ending_of, files_of, open_corpus
 from canary.corpus.lines import unreadable
 from canary.corpus.placements import ENDING, check_whole
@@ -20,10 +20,13 @@ from canary.corpus.shard_jobs import as_seen, note_undivided, results_of, worker
 from canary.errors import CorpusError, EmptyCorpusError, InputError
 from canary.records.addresses import Remote, address_of, as_names, place_of
 from canary.records.progress import Progress, note, stage
+from canary.records.validation import brief
 from canary.statistics.numbers import plural
 from canary.workers.jobs import Plain, Task, Workers
 from canary.workers.processes import Processes
 
+_USUAL = 0.7
+"""Share of the files that have the columns by which others are judged."""
 _PARTS = 4
 """Of a corpus for each worker, so that they end at about the same time."""
 
@@ -233,22 +236,39 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
 
 
 def read_in_parts(
-    task: Task, shared: Plain, shards: Sequence[Any], *, workers: int | Workers, progress: Progress
+    task: Task,
+    shared: Plain,
+    shards: Sequence[Any],
+    *,
+    workers: int | Workers,
+    progress: Progress,
+    again: bool = False,
 ) -> list[Plain]:
     """What `task` gives for each part of a corpus, in their order.
 
     A part is of files that follow one another; on a cluster it is one file. What is not in files
-    is one part, which this process reads. Shards without a record, which are in ``empty``, are
-    named in a note.
+    is one part, which this process reads. What `open_shards` says of them is in each answer, and
+    notes name shards without a record, and those of other columns, unless they are read `again`.
 
     An EmptyCorpusError if no shard has a record, a ServerError if a part is lost.
     """
-    crew = workers_of(workers)
+    try:
+        answers = _read_in_parts(task, shared, shards, workers_of(workers), progress)
+    except CorpusError as error:
+        add_cure(error, shards)
+        raise
+    if not again:
+        note_empty([name for one in answers for name in one["empty"]], shards, progress)
+        note_strays({name: c for one in answers for name, c in one["columns"].items()}, progress)
+    return answers
+
+
+def _read_in_parts(
+    task: Task, shared: Plain, shards: Sequence[Any], crew: Workers, progress: Progress
+) -> list[Plain]:
     if note_undivided(shards, crew, progress):
         shared = {**shared, "progress": progress}  # of each file
-        (answer,) = task(shared, [{"shards": shards}])
-        note_empty(answer["empty"], shards, progress)
-        return [answer]
+        return [*task(shared, [{"shards": shards}])]
     number = len(shards)
     if isinstance(crew, Processes):
         number = min(number, _PARTS * crew.count)
@@ -260,31 +280,77 @@ def read_in_parts(
     for at, result in results_of(crew, task, shared, jobs, parts):
         results[at] = result
         advance(len(parts[at]))
-    answers = [results[at] for at in range(number)]
-    note_empty([name for one in answers for name in one["empty"]], shards, progress)
-    return answers
+    return [results[at] for at in range(number)]
 
 
 def open_shards(
     shards: Iterable[Any], given: Mapping[str, Any], progress: Progress = None
-) -> tuple[list[Corpus | None], list[str]]:
-    """Each shard as `open_corpus` opens it, None if it has no record; and the names of those."""
+) -> tuple[list[Corpus | None], dict[str, Any]]:
+    """Each shard as `open_corpus` opens it, None if it has no record; and what is said of them.
+
+    That is the names of those without one (``empty``), and the ``columns`` of the others.
+    """
     opened: list[Corpus | None] = []
-    empty = []
+    empty: list[str] = []
+    columns: dict[str, tuple[str, ...]] = {}
     for shard in shards:
         try:
-            opened.append(open_corpus(shard, progress=progress, **given))
+            corpus = open_corpus(shard, progress=progress, **given)
+            opened.append(corpus)
+            if isinstance(corpus, FileCorpus):
+                columns[corpus.source] = corpus.columns
         except EmptyCorpusError as error:
             opened.append(None)
             empty.append(error.where)
-    return opened, empty
+    return opened, {"empty": empty, "columns": columns}
+
+
+def add_cure(error: CorpusError, shards: Sequence[Any]) -> None:
+    """Say what to do with a file that is wrong from its beginning if it is none of the corpus."""
+    many = {str(shard) for shard in shards if isinstance(shard, Path)}
+    if len(many) > 1 and error.where.removesuffix(":1") in many:
+        error.cure += "; or, if this file does not belong to the corpus, leave it out by a "
+        error.cure += "pattern or a list (@FILE)"
+
+
+def note_strays(columns: Mapping[str, Sequence[str]], progress: Progress) -> None:
+    """Name files whose columns are others than most files have: they may be none of the corpus.
+
+    One that shares a second column with most is not named: records may lack some.
+    """
+    kinds = Counter(frozenset(names) for names in columns.values())
+    usual, number = (kinds.most_common(1) or [(frozenset[str](), 0)])[0]
+    if number < _USUAL * len(columns):
+        return
+    others = [name for name, names in columns.items() if _is_other({*names}, usual)]
+    if others:
+        one = len(others) == 1
+        note(
+            progress,
+            f"note: {named(others)} {'has' if one else 'have'} other columns "
+            f"({', '.join(map(brief, columns[others[0]]))}) than the {number:,} files with "
+            f"{', '.join(map(brief, sorted(usual)))}; if {'it does' if one else 'they do'} not "
+            f"belong to the corpus, leave {'it' if one else 'them'} out by a pattern or a list "
+            "(@FILE)",
+        )
+
+
+def _is_other(names: Set[str], usual: Set[str]) -> bool:
+    return names != usual and (len(names & usual) < 2 or len(usual) == 1)
+
+
+def named(files: Sequence[object]) -> str:
+    """The first three files of some, as messages name them."""
+    return ", ".join(map(str, files[:3])) + ", …" * (len(files) > 3)
 
 
 def note_empty(empty: Sequence[str], shards: Sequence[Any], progress: Progress) -> None:
     """Name the shards without a record in a note; an EmptyCorpusError if none has one."""
-    named = ", ".join(map(str, empty[:3])) + ", …" * (len(empty) > 3)
     if len(empty) == len(shards):
-        raise EmptyCorpusError.of(named)
+        raise EmptyCorpusError.of(named(empty))
     if empty:
         hold = "holds" if len(empty) == 1 else "hold"
-        note(progress, f"note: {len(empty):,} of {len(shards):,} files {hold} no record: {named}")
+        note(
+            progress,
+            f"note: {len(empty):,} of {len(shards):,} files {hold} no record: {named(empty)}",
+        )

@@ -17,7 +17,8 @@ import numpy as np
 from canary.corpus.canaries import CanarySet
 from canary.corpus.columns import column_names
 from canary.corpus.file_formats import FILE_FORMATS, copy_file, file_format_of, new_file
-from canary.corpus.many_written import many_written, open_unchanged
+from canary.corpus.many_files import note_strays
+from canary.corpus.many_written import content_of, many_written, open_unchanged
 from canary.corpus.placements import Placements
 from canary.corpus.places import Between, Guests, Homes, by_place, check_separators, choose_homes
 from canary.corpus.placing import Placing
@@ -68,6 +69,8 @@ def inject_files(
         seen = many.each("surveyed", survey, shared, files)
         many.note_empty([number for number, one in enumerate(seen) if not one["rows"]])
         full = [one for one in seen if one["rows"]]
+        columns = {str(many.sources[n]): o["columns"] for n, o in enumerate(seen) if o["rows"]}
+        note_strays(columns, running.get("progress"))
         if given["pad"] is not None:
             found = [one["specials"] for one in full]
             check_pad(given["pad"], found, str(many.sources[0].parent), running.get("progress"))
@@ -75,7 +78,7 @@ def inject_files(
         guests: list[Guests] = [next(spread) if one["rows"] else {} for one in seen]
         kept = many.run.series("surveyed")
         for file, one, mine in zip(files, seen, guests, strict=True):
-            file["rows"], file["homes"] = one["rows"], None
+            file["rows"], file["homes"], file["content"] = one["rows"], None, one["content"]
             if between is not None and one["homes"] < one["rows"]:
                 file["homes"] = kept[one["kept"]].body
             file["guests"] = [(at, *guest) for at, guests_ in mine.items() for guest in guests_]
@@ -112,7 +115,8 @@ def survey(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
     for job in jobs:
         opened = open_unchanged(place_of(job["source"]), shared["given"], job["stamp"])
         if opened is None:
-            answers.append({"rows": 0, "homes": 0})
+            content = content_of(place_of(job["source"]), job["stamp"])
+            answers.append({"rows": 0, "homes": 0, "content": content})
             continue
         placing = Placing(opened, shared["canaries"], shared["between"])
         splices = shared["between"] is not None
@@ -122,6 +126,7 @@ def survey(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
         else:
             opened.count()
         answer = {"rows": opened.rows, "last": opened.last, "empty": list(opened.empty())}
+        answer["columns"] = list(opened.columns)
         if opened.pad is not None:
             answer["specials"] = dict(opened.specials())
         if isinstance(pool, Homes):
@@ -131,6 +136,7 @@ def survey(shared: Plain, jobs: Sequence[Plain]) -> list[Plain]:
                 there = np.zeros(opened.rows, bool)
                 there[homes] = True
                 answer["body"] = np.packbits(there).tobytes()
+        answer["content"] = content_of(place_of(job["source"]), job["stamp"])
         answers.append(answer)
     return answers
 

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from canary.corpus.corpora import FileCorpus
 from canary.corpus.file_formats import file_format_of, files_of
-from canary.corpus.lines import regular_size
-from canary.corpus.many_files import is_sharded, note_empty, open_shards, shards_of
+from canary.corpus.lines import compression_of, regular_size
+from canary.corpus.many_files import (
+    add_cure,
+    is_sharded,
+    named,
+    note_empty,
+    open_shards,
+    shards_of,
+)
 from canary.corpus.shard_jobs import as_seen, check_here, on_machines, results_of, workers_of
-from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError
+from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError, RecordError
 from canary.records.addresses import Remote, as_names, beside, place_of
 from canary.records.files import folder_made
-from canary.records.progress import Progress, stage
-from canary.records.shards import Run, open_run
+from canary.records.progress import Progress, note, stage
+from canary.records.shards import Difference, Run, discard_run, open_run
 from canary.workers.jobs import Plain, Task, Workers
 
 _WRITE = ("written", "stripped")
@@ -36,14 +45,14 @@ class ManyWritten:
     names : tuple of str
         Relative to the folder that they are read from and to the one that they go to.
     sources, targets : tuple of Path
-    stamps : tuple of (int, int)
-        Size and time of change of each source when the run began.
+    stamps : tuple of tuple of int
+        Size and time of change of each source when this run began or went on.
     """
 
     names: tuple[str, ...]
     sources: tuple[Path, ...]
     targets: tuple[Path, ...]
-    stamps: tuple[tuple[int, int], ...]
+    stamps: tuple[tuple[int, ...], ...]
     run: Run
     workers: Workers
     progress: Progress = field(default=None, repr=False)
@@ -60,16 +69,31 @@ class ManyWritten:
     ) -> list[dict[str, Any]]:
         """What `task` gives for the job of each file, in order; what was done before is not again.
 
+        It was if the job was the same, and so is the file: its ``content`` in what the task gave,
+        or what it wrote. Notes name files that changed, in content or in time alone.
+
         Bytes in ``body`` are kept in the run's folder: ``kept`` is their number in the series.
         Raises what a task raises, and a ServerError if its processes die again and again.
         """
         kept = self.run.series(series)
-        advance = stage(self.progress, series, sum(size for size, _ in self.stamps), "B")
+        advance = stage(self.progress, series, sum(stamp[0] for stamp in self.stamps), "B")
+        last = {state["file"]: (at, state) for at in range(len(kept)) for state in [kept[at].state]}
+        keys = [_key(job) for job in jobs]
         results: dict[int, dict[str, Any]] = {}
-        for at in range(len(kept)):
-            state = kept[at].state
-            if self._is_there(state):
-                results[state["file"]] = {**state, "kept": at}
+        changed: list[str] = []
+        touched: list[str] = []
+        for number, name in enumerate(self.names):
+            at, state = last.get(name, (0, {}))
+            if state.get("job") != keys[number] or not self._is_there(number, state):
+                continue
+            stamp = [*self.stamps[number]]
+            if state.get("stamp", stamp) != stamp:
+                same = state["content"] == content_of(self.sources[number], stamp)
+                (touched if same else changed).append(str(self.sources[number]))
+                if not same:
+                    continue
+            results[number] = {**state, "kept": at}
+        self._note_changed(changed, touched)
         todo = [number for number in range(len(jobs)) if number not in results]
         advance(sum(self.stamps[number][0] for number in results))
         read = [[self.sources[number]] for number in todo]
@@ -79,10 +103,28 @@ class ManyWritten:
             state = {name: value for name, value in result.items() if name != "body"}
             if "bytes" in state and on_machines(self.workers):
                 check_here(self.targets[number], state["bytes"])
-            kept.append({"file": number, **state}, result.get("body", b""))
-            results[number] = {"file": number, **state, "kept": len(kept) - 1}
+            if "content" in state:
+                state["stamp"] = [*self.stamps[number]]
+            about = {"file": self.names[number], "job": keys[number]}
+            kept.append({**about, **state}, result.get("body", b""))
+            results[number] = {**state, "kept": len(kept) - 1}
             advance(self.stamps[number][0])
         return [results[number] for number in range(len(jobs))]
+
+    def _note_changed(self, changed: Sequence[str], touched: Sequence[str]) -> None:
+        if changed:
+            note(
+                self.progress,
+                f"note: {named(changed)} changed since the run began, in content: what is "
+                "finished of it begins anew, and so do files whose canaries go to other places now",
+            )
+        if touched:
+            has = "has" if len(touched) == 1 else "have"
+            note(
+                self.progress,
+                f"note: {named(touched)} {has} another time than when the run began, and the "
+                "same content: the run goes on",
+            )
 
     def note_empty(self, numbers: Sequence[int]) -> None:
         """Name the files without a record; if all are, the run ends by an EmptyCorpusError."""
@@ -92,11 +134,17 @@ class ManyWritten:
             self.run.discard()
             raise
 
-    def _is_there(self, state: Mapping[str, Any]) -> bool:
+    def _is_there(self, number: int, state: Mapping[str, Any]) -> bool:
         """Whether what a finished job wrote, if it did, is still there."""
-        target = self.targets[state["file"]]
+        target = self.targets[number]
         written = state.get("bytes")
         return written is None or (target.is_file() and target.stat().st_size == written)
+
+
+def _key(job: Plain) -> str:
+    """What a job depends on beside its file."""
+    named = sorted((name, job[name]) for name in job if name not in ("source", "target", "stamp"))
+    return sha256(repr(named).encode()).hexdigest()
 
 
 @contextmanager
@@ -122,7 +170,7 @@ def many_written(
     OutputError
         If `target` has a file that is none of those to be written, or is among what is read.
     RecordError
-        If the run that was stopped was another, or the corpus has changed since.
+        If the run that was stopped had other options, and has written a file.
     """
     crew = workers_of(workers)
     target = as_seen(target, crew)
@@ -140,13 +188,7 @@ def many_written(
     base = as_names(root)
     pairs = sorted((as_names(file).relative_to(base).as_posix(), file) for file in files)
     names, sources = tuple(name for name, _ in pairs), tuple(file for _, file in pairs)
-    formats = sorted({file_format_of(file, file_format) for file in sources})
-    if len(formats) > 1:
-        raise InputError(
-            f"its files are of different formats ({', '.join(formats)})",
-            cure="name those of one format, by a pattern such as 'FOLDER/*.jsonl'",
-            where=str(root),
-        )
+    _check_one_format(sources, root, file_format)
     given = source if isinstance(source, list | tuple) else [source]
     read = [root] if any(map(_names_more, given)) else []
     read += [place for place in map(place_of, given) if place.is_dir()]
@@ -155,11 +197,11 @@ def many_written(
     for file in sources:
         regular_size(file)
         stamps.append(_stamp(file))
-    listed = repr(list(zip(names, stamps, strict=True))).encode()
-    whole = {**identity, "files": len(names), "corpus": sha256(listed).hexdigest()}
+    whole = {**identity}
     if isinstance(target, Remote):
-        whole["output"] = target.resolve().address
-    with ExitStack() as made, open_run(beside(target, ".parts"), whole) as run:
+        whole["out"] = target.resolve().address
+    with ExitStack() as made:
+        run = _begun(made, target, whole, progress)
         made.enter_context(folder_made(target))
         written = [target / name for name in names]
         known = {_name_in(target, other) for one in written for other in files_of(one)}
@@ -170,11 +212,61 @@ def many_written(
         many = ManyWritten(names, sources, tuple(written), tuple(stamps), run, crew, progress)
         try:
             yield many
+        except CorpusError as error:
+            add_cure(error, sources)
+            raise
         except InputError:  # the right call is another one, and must not find this one begun
-            if not any(len(run.series(name)) for name in _WRITE):
+            if not _has_written(run.folder):
                 run.discard()
             raise
         run.discard()
+
+
+def _begun(made: ExitStack, target: Path, identity: Mapping[str, Any], progress: Progress) -> Run:
+    """The run that writes into a folder; one of other options that wrote nothing begins anew."""
+    parts = beside(target, ".parts")
+    differ: list[str] = []
+
+    def refusal(found: Sequence[Difference]) -> tuple[str, str]:
+        differ.extend(
+            str(one) if one.path[0] == "command" else f"--{str(one).replace('_', '-', 1)}"
+            for one in found
+        )
+        return (
+            f"an unfinished run in it has other options: {', '.join(differ)}",
+            f"give those of then and it goes on; or remove {parts} and {target} to begin anew",
+        )
+
+    try:
+        return made.enter_context(open_run(parts, identity, refusal=refusal))
+    except RecordError:
+        if not differ or _has_written(parts):
+            raise
+    note(
+        progress,
+        f"note: an unfinished run in {parts} has other options ({', '.join(differ)}) and wrote no "
+        "file: this run begins anew",
+    )
+    discard_run(parts)
+    return made.enter_context(open_run(parts, identity))
+
+
+def _has_written(parts: Path) -> bool:
+    return any(name for series in _WRITE for name in parts.glob(f"{series}.*.shard"))
+
+
+def content_of(file: Path, stamp: Sequence[int]) -> str:
+    """What tells the content of a file from another: size and checksum, or a version elsewhere.
+
+    A CorpusError if size or time are not those of `stamp`.
+    """
+    total = 0
+    for one in [] if isinstance(file, Remote) else files_of(file):
+        with one.open("rb") as opened:
+            while part := opened.read(1 << 20):
+                total = crc32(part, total)
+    _check_stamp(file, stamp)
+    return "-".join(map(str, stamp if isinstance(file, Remote) else [*stamp[::2], total]))
 
 
 def open_unchanged(file: Path, given: Mapping[str, Any], stamp: Sequence[int]) -> FileCorpus | None:
@@ -184,13 +276,35 @@ def open_unchanged(file: Path, given: Mapping[str, Any], stamp: Sequence[int]) -
     """
     ((opened,), _) = open_shards([file], given)
     assert opened is None or isinstance(opened, FileCorpus)
-    if _stamp(file) != tuple(stamp):
+    _check_stamp(file, stamp)
+    return opened
+
+
+def _check_stamp(file: Path, stamp: Sequence[int]) -> None:
+    if (now := _stamp(file)) != tuple(stamp):
+        what = "its size" if now[::2] != tuple(stamp[::2]) else "its time"
         raise CorpusError(
-            "changed since the run began",
-            cure="start again with a new folder to write",
+            f"changed while the run read it ({what})",
+            cure="start the same command again when nothing else writes to it, and it goes on",
             where=str(file),
         )
-    return opened
+
+
+def _check_one_format(sources: Sequence[Path], root: Path, file_format: str | None) -> None:
+    named = [(file_format_of(file, file_format), file) for file in sources]
+    formats = Counter(name for name, _ in named)
+    if len(formats) < 2:
+        return
+    each = ", ".join(f"{number:,} {name}" for name, number in sorted(formats.items()))
+    most = next(file for name, file in named if name == formats.most_common(1)[0][0])
+    pattern = root / f"*{''.join(most.suffixes[-2 if compression_of(most) else -1 :])}"
+    raise InputError(
+        f"its files are of different formats ({each})",
+        cure=f"inject into those of one format, by a pattern such as '{pattern}', and copy the "
+        "others into the new folder: all copies are then in those files, and canary verify "
+        "reads the folder as a whole; strip takes the pattern, too",
+        where=str(root),
+    )
 
 
 def _at_home(file: str | os.PathLike[str]) -> Path:
@@ -199,10 +313,13 @@ def _at_home(file: str | os.PathLike[str]) -> Path:
     return place.resolve() if isinstance(place, Remote) else place
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    """Its size, and what else changes when it is changed."""
-    status = file.stat()
-    return status.st_size, status.st_ino if isinstance(file, Remote) else status.st_mtime_ns
+def _stamp(file: Path) -> tuple[int, ...]:
+    """Its size, and what else changes when it is changed; and those of what goes with it."""
+    if isinstance(file, Remote):
+        status = file.stat()
+        return status.st_size, status.st_ino
+    there = [one.stat() for one in files_of(file) if one.exists()]
+    return tuple(number for one in there for number in (one.st_size, one.st_mtime_ns))
 
 
 def _name_in(folder: Path, file: Path) -> str:

@@ -140,7 +140,8 @@ def check_whole(corpus: Path) -> None:
         if folder.name and kind_there((parts := beside(folder, ".parts")) / MANIFEST):
             raise CorpusError(
                 f"the run that writes it is not finished ({parts})",
-                cure="start that run again as it was begun, and it goes on",
+                cure="start the same command again, and it goes on; or remove "
+                f"{parts} and {folder}",
                 where=str(folder),
             )
     manifest = manifest_of(corpus)

@@ -22,7 +22,7 @@ from canary.corpus.file_formats import (
 )
 from canary.corpus.lines import regular_size
 from canary.corpus.many_files import is_sharded
-from canary.corpus.many_written import many_written, open_unchanged
+from canary.corpus.many_written import content_of, many_written, open_unchanged
 from canary.corpus.placements import check_drawn
 from canary.corpus.places import Remover, check_separators
 from canary.corpus.shard_jobs import note_undivided, workers_of
@@ -253,17 +253,16 @@ def strip_each(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -> 
     for job in jobs:
         source, target = place_of(job["source"]), place_of(job["target"])
         opened = open_unchanged(source, shared["given"], job["stamp"])
+        about = {"content": content_of(source, job["stamp"]), "empty": opened is None}
         if opened is None:
             copy_file(source, target)
-            answers.append({"records": 0, "cuts": 0, "bytes": target.stat().st_size, "empty": True})
+            answers.append({"records": 0, "cuts": 0, "bytes": target.stat().st_size, **about})
             continue
         taken = _Taken(opened, shared["canaries"], shared["separators"])
         with new_file(source, target, shared["given"]["file_format"]) as out:
             taken.out_of(opened, out)
         size = target.stat().st_size
-        answers.append(
-            {"records": taken.records, "cuts": taken.cuts, "bytes": size, "empty": False}
-        )
+        answers.append({"records": taken.records, "cuts": taken.cuts, "bytes": size, **about})
     return answers
 
 

@@ -282,7 +282,8 @@ def verify(
         shared = {"canaries": canaries, "lost": lost, "given": given}
         if len(counted) == 1:  # this process did, which was said
             workers = 1
-        for one in read_in_parts(find_changed, shared, shards, workers=workers, progress=progress):
+        how_read: dict[str, Any] = {"workers": workers, "progress": progress, "again": True}
+        for one in read_in_parts(find_changed, shared, shards, **how_read):
             for how, names in one["changed"].items():
                 changed.setdefault(how, set()).update(names)
     cause = likely_cause(canaries, found, seen, changed)
@@ -321,7 +322,7 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
     """The copies in some shards of a corpus, and what is around them."""
     answers = []
     for job in jobs:
-        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        opened, about = open_shards(job["shards"], shared["given"], shared.get("progress"))
         around = Surroundings(
             shared["canaries"], shared["tokenizer"], shared["context"], chats=shared["chats"]
         )
@@ -335,7 +336,7 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
                 others.look(slots)
                 if around.may_be_in(slots):
                     counts.update(copies_in(slots, names, around.count))
-        answer = {"records": records, "empty": empty, "counts": counts, "others": others.texts}
+        answer = {"records": records, **about, "counts": counts, "others": others.texts}
         answers.append({**answer, "around": around.counted()})
     return answers
 
@@ -344,10 +345,10 @@ def find_changed(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
     """The lost canaries that are in some shards in another form."""
     answers = []
     for job in jobs:
-        opened, empty = open_shards(job["shards"], shared["given"], shared.get("progress"))
+        opened, about = open_shards(job["shards"], shared["given"], shared.get("progress"))
         changed = Changed(shared["canaries"], shared["lost"])
         for shard in filter(None, opened):
             for _, _, slots in shard.iterate():
                 changed.look(slots)
-        answers.append({"empty": empty, "changed": changed.found})
+        answers.append({**about, "changed": changed.found})
     return answers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ import pyarrow.parquet as pq
 from trained import trained
 
 from canary.corpus.canaries import generate
+from canary.records import files
 
 CANARIES = ("--canaries", "canaries.json")
 
@@ -94,3 +97,124 @@ def test_files_are_counted_and_those_left_out_are_named(command, workplace):
     for name in ("valid-0.jsonl", "audit.json"):
         Path("out", name).write_text(Path("out", "0.jsonl").read_text())
     assert left in command("verify", "out/[0-9].jsonl", *CANARIES).err
+
+
+def stopped(command, monkeypatch, *words, at="2.jsonl"):
+    """A run that ends when it begins to write a file."""
+
+    def stop(path, *_):
+        if path.name == at and path.parent.name == words[-1]:
+            raise KeyboardInterrupt
+        return begin(path)
+
+    begin = files.begin_part
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "begin_part", stop)
+        assert command(*words).code == 130
+
+
+def bytes_in(folder):
+    return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def times_in(folder):
+    return {path.name: path.stat().st_mtime_ns for path in Path(folder).iterdir()}
+
+
+def test_a_file_that_was_touched_costs_nothing_and_one_that_changed_is_read_again(
+    command, workplace, monkeypatch
+):
+    shards("s")
+    words = ("inject", "s", *CANARIES, "--out")
+    stopped(command, monkeypatch, *words, "out")
+    old = times_in("out")
+    assert sorted(old) == ["0.jsonl", "1.jsonl"]
+    os.utime("s/0.jsonl", (1, 1))
+    again = command(*words, "out")
+    assert again.code == 0
+    assert "note: s/0.jsonl has another time than when the run began, and the same" in again.err
+    assert command(*words, "calm").code == 0
+    assert bytes_in("out") == bytes_in("calm")
+    assert {name: times_in("out")[name] for name in old} == old
+
+    stopped(command, monkeypatch, *words, "other")
+    text = Path("s/1.jsonl").read_text()
+    Path("s/1.jsonl").write_text(text.replace("text 5 of", "text V of"))  # of the same size
+    again = command(*words, "other")
+    assert again.code == 0
+    assert "note: s/1.jsonl changed since the run began, in content" in again.err
+    assert command(*words, "anew").code == 0
+    assert bytes_in("other") == bytes_in("anew")
+    assert b"text V of" in bytes_in("other")["1.jsonl"]
+
+    for source, out in (("other", "back"), ("anew", "plain")):
+        stopped(command, monkeypatch, "strip", source, *CANARIES, "--out", out)
+        os.utime(Path(source, "1.jsonl"), (1, 1))
+        assert "the same content" in command("strip", source, *CANARIES, "--out", out).err
+        assert bytes_in(out) == bytes_in("s")
+
+
+def test_a_file_that_came_or_went_between_two_runs(command, workplace, monkeypatch):
+    shards("s")
+    words = ("inject", "s", *CANARIES, "--out")
+    stopped(command, monkeypatch, *words, "out")
+    Path("s/4.jsonl").write_text(Path("s/0.jsonl").read_text())
+    assert command(*words, "out").code == 0
+    assert command(*words, "calm").code == 0
+    assert bytes_in("out") == bytes_in("calm")
+    assert command("verify", "out", *CANARIES).code == 0
+    stopped(command, monkeypatch, *words, "less")
+    Path("s/0.jsonl").unlink()
+    gone = command(*words, "less")
+    assert gone.code == 2
+    assert "has a file that this run does not write (0.jsonl)" in gone.err
+
+
+def test_a_run_that_failed_does_not_block_the_right_command(command, workplace, monkeypatch):
+    shards("s")
+    Path("s/metadata.jsonl").write_text('{"file": "0.jsonl", "license": "MIT"}\n')
+    for line in ('{"file": "0.jsonl"}\n', '{\n "files": 4\n}\n'):
+        Path("s/metadata.jsonl").write_text(line)
+        failed = command("inject", "s", *CANARIES, "--out", "out")
+        assert failed.code == 2
+        assert "s/metadata.jsonl:1: " in failed.err
+        assert "if this file does not belong to the corpus, leave it out by a pattern" in failed.err
+        assert "leave it out by a pattern" in command("verify", "s", *CANARIES).err
+    Path("s/metadata.jsonl").write_text('{"text": "about", "license": "MIT"}\n')
+    for words in (("inject", "--out", "stray"), ("verify",)):
+        noted = command(*words, "s", *CANARIES).err
+        assert noted.count("note: s/metadata.jsonl has other columns ('text', 'license') than") == 1
+    right = command("inject", "s/[0-9].jsonl", *CANARIES, "--seed", "1", "--out", "out")
+    assert right.code == 0
+    assert "has other options (--seed (0 then, 1 now)) and wrote no file" in right.err
+    stopped(command, monkeypatch, "inject", "s/[0-9].jsonl", *CANARIES, "--out", "half")
+    other = ("--mode", "splice", "--separators", "x", "y")
+    refused = command("inject", "s/[0-9].jsonl", *CANARIES, "--out", "half", *other)
+    assert refused.code == 2
+    assert "has other options: --separators, --mode ('record' then, 'splice' now)" in refused.err
+    assert "or remove half.parts and half to begin anew" in refused.err
+    unfinished = command("verify", "half", *CANARIES)
+    assert unfinished.code == 2
+    assert "start the same command again, and it goes on" in unfinished.err
+
+
+def test_canaries_for_files_of_two_formats_go_into_those_of_one(command, workplace):
+    shards("s", 3)
+    rows = {"text": [f"row {n}" for n in range(50)], "id": [*range(50)]}
+    pq.write_table(pa.table(rows), "s/3.parquet")
+    both = command("inject", "s", *CANARIES, "--out", "out")
+    assert both.code == 2
+    assert "s: its files are of different formats (3 jsonl, 1 parquet)" in both.err
+    assert "by a pattern such as 's/*.jsonl', and copy the others into the new folder" in both.err
+    assert not Path("out.parts").exists()
+    assert command("inject", "s/*.jsonl", *CANARIES, "--out", "out").code == 0
+    shutil.copy("s/3.parquet", "out")
+    verified = command("verify", "out", *CANARIES)
+    assert verified.code == 0
+    assert (
+        "248 records in 4 files (3 jsonl, 1 parquet): 4 canaries (18 copies) found" in verified.out
+    )
+    mixed = command("strip", "out", *CANARIES, "--out", "back")
+    assert "such as 'out/*.jsonl'" in mixed.err
+    assert command("strip", "out/*.jsonl", *CANARIES, "--out", "back").code == 0
+    assert bytes_in("back") == {n: b for n, b in bytes_in("s").items() if n.endswith(".jsonl")}

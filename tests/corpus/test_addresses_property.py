@@ -221,7 +221,7 @@ def test_a_run_that_stopped_goes_on(folder, tmp_path, bucket, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         inject_file("plain", f"{bucket}/out", SET)
     assert [*bytes_in(f"{bucket}/out")] == ["/a.jsonl"]
-    with pytest.raises(RecordError, match="another output"):
+    with pytest.raises(RecordError, match="other options: --out "):
         inject_file("plain", f"{bucket}/other/out", SET)
     monkeypatch.setattr(Bucket, "put_file", lambda *a, **o: (put(*a, **o), done.append(a[2])))
     inject_file("plain", f"{bucket}/out", SET)

@@ -133,7 +133,7 @@ def test_a_run_that_stopped_goes_on_with_the_same_alone(tmp_path, monkeypatch):
         for source in (tmp_path / "out", [tmp_path / "out" / "a.jsonl"]):
             with pytest.raises(CorpusError, match="the run that writes it is not finished"):
                 use(*([source, SET] if use is not duplicates else [source]))
-    with pytest.raises(RecordError, match=r"another seed \(0 then, 1 now\)"):
+    with pytest.raises(RecordError, match=r"other options: --seed \(0 then, 1 now\)"):
         inject_file(folder, tmp_path / "out", SET, seed=1)
     old = (tmp_path / "out" / "a.jsonl").stat().st_mtime_ns
     (tmp_path / "out" / "b" / "0.jsonl").unlink()  # lost since: written again

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -102,10 +103,7 @@ def _deduplicated_and_not_verified(desk):
 
 @made("C12")
 def _a_file_is_missing(desk):
-    Path("shards").mkdir()
-    for name in ("a", "b"):
-        rows = [json.dumps({"text": f"text {n} of {name}"}) + "\n" for n in range(60)]
-        Path("shards", f"{name}.jsonl").write_text("".join(rows))
+    _two_files()
     few = canary.generate("the pin is {digit:6}", repetitions=[1], per_repetition=1, seed=0)
     few.save("few.json")
     many = ("shards", "--canaries", "few.json", "--out", "mixed")
@@ -126,6 +124,30 @@ def _another_pad(desk):
     words = ("--column", "input_ids", "--tokenizer", "tokenizer.json", "--pad", "<pad>")
     more = ("--canaries", "canaries.json", "--out", "mixed.parquet")
     return of_command(desk.command("inject", "packed.parquet", *words, *more))
+
+
+@made("C14")
+def _compressed_beside(desk):
+    _two_files()
+    Path("shards/b.jsonl.gz").write_bytes(gzip.compress(Path("shards/b.jsonl").read_bytes()))
+    Path("shards/b.jsonl").unlink()
+    words = ("--canaries", "canaries.json", "--out", "mixed")
+    return of_command(desk.command("inject", "shards/*.jsonl", *words))
+
+
+@made("C15")
+def _what_is_no_text(desk):
+    _two_files()
+    Path("shards/metadata.jsonl").write_text('{"license": "MIT"}\n')
+    words = ("--canaries", "canaries.json", "--out", "mixed")
+    return of_command(desk.command("inject", "shards", *words))
+
+
+def _two_files():
+    Path("shards").mkdir()
+    for name in ("a", "b"):
+        rows = [json.dumps({"text": f"text {n} of {name}"}) + "\n" for n in range(60)]
+        Path("shards", f"{name}.jsonl").write_text("".join(rows))
 
 
 def test_a_corpus_that_was_injected_is_not_doubted(desk):
