@@ -105,6 +105,7 @@ def forgetting_report(result: Forgetting) -> Report:
         apart=far and not calm,
         few=few,
         near=near,
+        counts=kind == "not_forgotten" and not (far or near or few),
         rare=not far,
         enough=ENOUGH + 1,
         needed=ENOUGH,

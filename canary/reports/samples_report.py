@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -71,6 +72,7 @@ def samples_report(result: Sampled) -> Report:
                 upper=share_percent(result.interval(0)[1]), ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
                 greedy=result.greedy,
+                rare=key == "luck" and result.chance and math.ceil(1_000 * result.chance.p_value),
             ),
             *_by_copies_said(result),
         ],

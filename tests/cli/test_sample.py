@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from fake_server import FakeServer
@@ -52,6 +53,13 @@ def test_it_writes_counts_and_a_report_without_text(command, folder, words, labe
     assert isinstance(found, Sampled)
     page = (folder / "s" / "report.html").read_text()
     assert label in page
+    counts = re.search(
+        r"write as many in ([\d,]+) of 1,000 tests\. Only 1 of 1,000 counts as", page
+    )
+    assert (counts is not None) is ("a warning" in label)
+    if counts:
+        p = int(counts[1].replace(",", "")) / 1_000
+        assert found.chance.p_value <= p < found.chance.p_value + 0.001
     assert f"{server.url}/v1" in page
     fills = [c.fill for c in canary.CanarySet.load("canaries.json")]
     rows = found.to_frame().to_dict("records")

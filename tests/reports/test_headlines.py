@@ -253,7 +253,7 @@ CASES = {
         "to 100 (models that never saw it), it is at 10. It is closer to the model that was "
         "trained on the data than all 19 models that never saw the data. A model that really "
         "forgot "
-        "would be as close in 1 test of 20.",
+        "would be as close in 1 test of 20. That counts as evidence here",
         "Do not record the deletion as done. If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (

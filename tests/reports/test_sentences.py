@@ -108,7 +108,7 @@ CASES = {
         "undecided",
         "no proof: of the planted secrets, the one that appeared 8 times in the training data is "
         "found within the first 30,000 guesses, where blind guessing takes 500,000, and luck alone "
-        "makes them look so in 3 of 100 audits, while",
+        "makes them look so in 3 of 100 audits (1 of 100 would count as evidence), while",
     ),
     "one stands out": (
         # p = 10^-6 once among 40 is 4 * 10^-5 by Bonferroni; Fisher dilutes it.
