@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
@@ -19,6 +19,7 @@ from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import Running
 from canary.search.completion import complete
 from canary.search.shortest import MOST_OPEN, STOPS, Stop
+from canary.statistics.numbers import plural
 
 BEAM = 10
 """Width of a beam unless one is given."""
@@ -46,6 +47,16 @@ class SearchOptions:
             cure = "leave it out for no limit"
             seconds = real_number(self.seconds, "seconds", above=0, cure=cure)
             object.__setattr__(self, "seconds", seconds)
+
+    def told(self, queries: int) -> Callable[[str], str] | None:
+        """What is said of how long a search takes, given the time; None if that was limited."""
+        if self.seconds is not None:
+            return None
+        return lambda time: (
+            f"The search takes at most {time} here, for at most "
+            f"{plural(queries, 'query', 'queries')}; less with a smaller budget, or if the most "
+            "likely candidates were learned"
+        )
 
     def secrets_of(self, format: Format, canaries: CanarySet | None) -> dict[str, str]:
         """The ids of the canaries of a format, by fill.

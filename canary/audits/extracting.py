@@ -153,10 +153,10 @@ def extract(
     read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
     result = _search(question, start, own, search)
     copies = {c.id: c.repetitions for c in mine or ()}
-    made = (replace(c, control=copies.get(c.secret) == 0) for c in result.completions)
+    made = tuple(replace(c, control=copies.get(c.secret) == 0) for c in result.completions)
     return replace(
         result, settings={**result.settings, CANARY_SET: canaries and canaries.fingerprint},
-        completions=tuple(made), notes=(*result.notes, *read), canaries=copies,
+        completions=made, notes=(*result.notes, *read), canaries=copies,
         natural=canaries is not None and canaries.natural, about=About.today(),
     )  # fmt: skip
 
@@ -229,10 +229,8 @@ def with_extractions(
             with sharing(seam, len(searched) - place):  # the requests that are left
                 result = _search(question, start, own, replace(search, top=top))
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
-            about = formats[number]
-            note = (
-                f"{about.masked} was not searched for its most likely candidates: {error.problem}."
-            )
+            about, why = formats[number], error.problem
+            note = f"{about.masked} was not searched for its most likely candidates: {why}."
             formats[number] = replace(about, notes=(*about.notes, note))
             continue
         if result.stopped == "interrupted":
@@ -248,9 +246,10 @@ def _search(
     began, deadline = time.perf_counter(), clocks.deadline(search.seconds)
     format, model, budget = question.format, question.model, search.budget
     tree = question.searched_tree
-    tokens = longest(tree)
+    tokens, queries = longest(tree), min(budget, tree.queries())
     noise_bits = model.facts.noise_bits(tokens)
-    batcher = question.batcher(f"extraction from {format.masked}", budget, longest=tokens)
+    name = f"extraction from {format.masked}"
+    batcher = question.batcher(name, queries, longest=tokens, told=search.told(queries))
     announce(model, lambda: 0, at_most=budget)
     with question.pricer(tree) as pricer:
         context_bits = pricer.context_bits

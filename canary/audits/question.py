@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from canary.records.shards import Run, Series
 from canary.records.validation import real_number, versions
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions
+from canary.scoring.time_expected import Announced
 from canary.search.pricing import Pricer
 from canary.search.rank_counter import tokens_below
 from canary.statistics.pvalues import fisher
@@ -186,15 +187,24 @@ class Question:
         return Sizes(tokens, below, self.model.facts.noise_bits(tokens), tree)
 
     def batcher(
-        self, name: str, tokens: int, *, longest: int = 0, requests: int | None = None
+        self,
+        name: str,
+        tokens: int,
+        *,
+        longest: int = 0,
+        requests: int | None = None,
+        told: Callable[[str], str] | None = None,
     ) -> Batcher:
         """A batcher that reports progress of a stage of at most this many tokens.
 
         Of a served model, of at most this many `requests`: no more than tokens, unless given.
+        Of another one, `told` gives the line that says how long all of it takes, given the time.
         A ModelError is raised if the model does not take a sequence of `longest` tokens.
         """
         requests = tokens if requests is None else requests
         progress = self.options.begin(name, tokens, self.model, requests=requests)
+        if told is not None and self.model.facts.device != "served":
+            progress = Announced(self.options.progress, told, tokens, grows=True).after(progress)
         batcher = Batcher(self.model, batch_size=self.options.batch_size, progress=progress)
         batcher.check_length(longest)
         return batcher

@@ -12,13 +12,13 @@ from canary.models.decoding import Scheme
 from canary.models.language_model import peak_memory
 from canary.models.loading import load
 from canary.passages.text_places import identified
-from canary.passages.time_expected import Announced
 from canary.passages.verbatim import check_fits, cut_texts, grid_of, scored_tokens
 from canary.records.record import Record
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, built
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions, Scoring
+from canary.scoring.time_expected import Announced
 from canary.statistics.numbers import duration, gigabytes, plural
 
 _MOST_WINDOWS = 2_048  # of the probe
@@ -93,7 +93,7 @@ def passages_forecast(
     windows = cut_texts(seam, {"texts": given}, grid, scoring, None)[0]["texts"]
     check_fits(seam, windows)
     tokens, ready = scored_tokens(windows), perf_counter()
-    announced = Announced(None, "", tokens)
+    announced = Announced(None, str, tokens)
     step = announced.after(lambda scored: None)
 
     def advance(scored: int) -> None:

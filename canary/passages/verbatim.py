@@ -19,7 +19,6 @@ from canary.passages.likeness import knows_capitals, likeness
 from canary.passages.near import automata, edits_of, near_masses
 from canary.passages.result import AfterPrefix, Passages, Verbatim
 from canary.passages.text_places import identified
-from canary.passages.time_expected import Announced
 from canary.passages.windows import Grid, Pieces, Windows, cut, refuse_overlap
 from canary.records.progress import Progress, phase, shows_progress, stage
 from canary.records.sealing import sealed
@@ -29,6 +28,7 @@ from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions, ScoreOptions, Scoring, identity_of
 from canary.scoring.start_choice import MOST_TEXTS, choose_start
 from canary.scoring.start_notes import StartChoice
+from canary.scoring.time_expected import announced_passes
 from canary.statistics.number_checks import LN2, check_confidence
 from canary.statistics.numbers import plural
 from canary.tokens.candidates import CandidateEncoder
@@ -182,7 +182,7 @@ def verbatim(
             identity = {"task": "verbatim", **identity_of(seam), **settings, **digests}
             run = held.enter_context(open_run(parts, {**identity, "schemes": written}, layout=1))
 
-        announced = Announced(
+        announced = announced_passes(
             progress,
             f"{plural(sum(map(len, kinds.values())), 'window')} of "
             f"{plural(sum(map(len, given.values())), 'text')}",

@@ -19,6 +19,7 @@ from canary.audits.start_search import started, work_of_check
 from canary.errors import InputError
 from canary.models.loading import load
 from canary.records.progress import Bars, remark
+from canary.scoring import time_expected
 from canary.search.rank_counter import nodes_by_level
 from canary.statistics.numbers import duration
 
@@ -246,6 +247,29 @@ def test_formats_that_are_alike_are_timed_once_and_said_before(model, monkeypatc
     assert times[0] == times[1] < times[2] <= 2 * times[0]
     told = [float(line.split("about ")[1].split(" s of processor")[0]) for line in heard]
     assert told[0] == told[1] == told[2] / 2 > 0
+
+
+def test_a_long_search_says_how_long_it_takes_after_its_first_batches(model, monkeypatch):
+    heard, clock = [], iter(range(10_000))
+
+    class Listener:
+        say = staticmethod(heard.append)
+
+        def stage(self, name, total, unit):
+            return lambda done: None
+
+    monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
+    asked = {"budget": 5_000, "top": 50, "start_token": None, "progress": Listener().stage}
+    found = extract(model, FORMAT, **asked)
+    (line,) = heard
+    assert line.startswith("The search takes at most ")
+    assert " here, for at most 5,000 queries; " in line
+    seconds = 60 * float(line.split("at most ")[1].split(" min")[0])
+    assert seconds > found.batches * 5_000 / found.queries / 2  # a second for each batch
+    extract(model, FORMAT, **asked, seconds=60.0)  # which says it itself
+    assert len(heard) == 1
+    extract(model, "12 {digit:4}", **{**asked, "budget": 50_000})
+    assert " for at most 1,110 queries; " in heard[1]  # no more than there are
 
 
 def test_seconds_make_the_budget_smaller_and_a_run_keeps_it(model, canaries, tmp_path, monkeypatch):

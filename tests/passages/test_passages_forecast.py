@@ -9,8 +9,8 @@ from small_models import character_tokenizer, recurrent_module
 from canary import verbatim
 from canary.errors import InputError
 from canary.models.loading import load
-from canary.passages import time_expected
 from canary.passages.passages_forecast import passages_forecast
+from canary.scoring import time_expected
 
 TEXTS = {f"text {n}": f"{n} apples and {n + 1} pears in a bowl " * 9 for n in range(9)}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from canary.cli.console import Bars
-from canary.passages import time_expected
-from canary.passages.time_expected import Announced
+from canary.scoring import time_expected
+from canary.scoring.time_expected import Announced, announced_passes
 
 
 class Lines:
@@ -24,7 +24,7 @@ class Lines:
 def test_a_long_run_says_once_how_long_it_takes(tokens, said, monkeypatch):
     clock, lines = iter(range(0, 100, 1)), Lines()
     monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
-    announced = Announced(lines.stage, "98 windows of 50 texts", tokens)
+    announced = announced_passes(lines.stage, "98 windows of 50 texts", tokens)
     seen = []
     for _ in range(2):  # of which the second is another pass
         step = announced.after(seen.append)
@@ -34,6 +34,16 @@ def test_a_long_run_says_once_how_long_it_takes(tokens, said, monkeypatch):
     wanted = [f"{line} {time} here" for time in said]
     assert lines.said == wanted
     assert seen == [7, 100, 100, 100, 100] * 2
+
+
+def test_of_batches_that_grow_the_later_ones_count(monkeypatch):
+    clock, lines = iter(range(100)), Lines()
+    monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
+    step = Announced(lines.stage, str, 10_000, grows=True).after(lambda done: None)
+    for done in (1, 1, 2, 4, 100, 100, 100):  # a second for each
+        assert not lines.said
+        step(done)
+    assert lines.said == ["100 s"]
 
 
 def test_its_line_does_not_end_the_stage_that_it_is_about(capsys):
