@@ -323,10 +323,12 @@ def verify(
         emit(KIND, verification.to_dict(), schema=SCHEMA)
     if not verification.ok:
         causes = "".join(f" ({cause})" for cause in verification.causes)
+        mend = "mend that, or " if causes else ""
         raise CorpusError(
             f"{len(verification.departures):,} of {len(verification.canaries):,} canaries and "
             f"controls have the wrong number of copies{causes}",
-            cure="inject into a fresh corpus, and do not de-duplicate or filter it afterwards",
+            cure=f"{mend}inject into a fresh corpus, and do not de-duplicate or filter it "
+            "afterwards",
             where=listed(corpora),
         )
 

@@ -1,4 +1,4 @@
-"""What is around copies of canaries, with which tokens, and why copies are missing."""
+"""What is around copies of canaries, with which tokens, and in which other forms they are there."""
 
 from __future__ import annotations
 
@@ -277,70 +277,3 @@ class Changed:
             plain = self._exact.count([text])
             for how, fold in _FOLDS.items():
                 self.found[how].update(self._finders[how].count([fold(text)]) - plain)
-
-
-def likely_cause(
-    canaries: CanarySet,
-    counts: Mapping[str, int],
-    others: int,
-    changed: Mapping[str, Collection[str]],
-) -> str:
-    """What has probably happened to a corpus: a sentence without secrets, "" if nothing shows.
-
-    `counts` are occurrences by id, `others` the number of texts of the same formats that are not
-    of this set, `changed` the canaries that `Changed` found.
-    """
-    expected = {canary.id: canary.repetitions for canary in canaries.injected}
-    there = {name: counts.get(name, 0) for name in expected}
-    if all(number >= expected[name] for name, number in there.items()):
-        times = {there[name] / number for name, number in expected.items()}
-        often = times.pop() if len(times) == 1 else 0.0
-        if often < 2 or not often.is_integer():
-            return ""
-        return (
-            f"every canary is there {often:.0f} times as often as expected, so the set was "
-            "probably injected into several files that were joined, or the corpus was repeated"
-        )
-    how = max(changed, key=lambda how: len(changed[how]), default="")
-    if how and (found := len(changed[how])):
-        return (
-            f"{plural(found, 'canary is', 'canaries are')} there {how}: something changed the "
-            "texts after inject, so the model was trained on other text than an audit would score"
-        )
-    if not any(there.values()):
-        if not others:
-            return ""
-        return (
-            f"{plural(others, 'text')} of the same format {'is' if others == 1 else 'are'} there "
-            "with fills that are not of this set, so this is probably the canary set of another "
-            "run"
-        )
-    if any(there[name] > expected[name] for name in there):
-        return ""
-    if all(number == 1 for number in there.values()):
-        return "each canary is there once, so the corpus was probably de-duplicated"
-    copies = plural(sum(expected.values()), "copy", "copies")
-    if merged := _merged(canaries, there):
-        return merged
-    return (
-        f"{sum(there.values()):,} of {copies} are there, so the corpus was probably cut, filtered "
-        "or split into several files"
-    )
-
-
-def _merged(canaries: CanarySet, there: Mapping[str, int]) -> str:
-    """That near-de-duplication took the canaries of a format for one text; "" if not."""
-    lost, alone = 0, 0
-    for number in range(len(canaries.formats)):
-        mine = [there[canary.id] for canary in canaries.injected if canary.format == number]
-        if len(mine) >= _CANARIES and sum(mine) == 1:
-            lost, alone = lost + len(mine) - 1, alone + 1
-    if not lost or sum(there.values()) > alone:
-        return ""
-    others = plural(lost, "other canary", "other canaries")
-    return (
-        f"of each format one copy of one canary is there, and {others} are lost: near-"
-        "de-duplication (such as MinHash) took texts that differ only in the secret for copies of "
-        "one text. Splice the canaries (--mode splice), inject them after that step, or draw fuzzy "
-        "copies (canary generate --kind fuzzy)"
-    )

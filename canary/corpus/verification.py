@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from canary.corpus.canaries import Canary, CanarySet
+from canary.corpus.causes import Found, Placed, likely_cause
 from canary.corpus.columns import Column, column_names, copies_in
 from canary.corpus.file_formats import SPLIT
 from canary.corpus.many_files import by_format, in_files, open_shards, read_in_parts, shards_of
 from canary.corpus.placements import note_on_share
-from canary.corpus.surroundings import MOST_OTHERS, Changed, Others, Surroundings, likely_cause
+from canary.corpus.surroundings import MOST_OTHERS, Changed, Others, Surroundings
 from canary.errors import InputError
 from canary.records.progress import Progress, shows_progress
 from canary.records.record import Document, Record
@@ -153,7 +155,9 @@ class Verification(
         ]
         if len(departures) > _SHOWN:
             lines.append(f"  and {len(departures) - _SHOWN:,} more")
-        causes = (f"likely cause: {clean(cause)}" for cause in self.causes)
+        lost = any(count.found != count.expected for count in departures)
+        named = self.causes or ("unknown",) * lost
+        causes = (f"likely cause: {clean(cause)}" for cause in named)
         return "\n".join([*lines, *self._notes(), *causes])
 
     def _found(self) -> str:
@@ -286,7 +290,8 @@ def verify(
         for one in read_in_parts(find_changed, shared, shards, **how_read):
             for how, names in one["changed"].items():
                 changed.setdefault(how, set()).update(names)
-    cause = likely_cause(canaries, found, seen, changed)
+    files = {name: placed for one in counted for name, placed in one["placed"].items()}
+    cause = likely_cause(canaries, Found(found, seen, changed, records, files, shards))
     return Verification(
         canaries=tuple(
             Count(
@@ -330,14 +335,21 @@ def count_copies(shared: Mapping[str, Any], jobs: Sequence[Mapping[str, Any]]) -
         counts: Counter[tuple[str, str]] = Counter()
         records = 0
         names = column_names(shared["given"]["column"])
+        placed: dict[str, Placed] = {}
         for shard in filter(None, opened):
+            before, copies, digest = records, 0, sha256()
             for _, _, slots in shard.iterate():
                 records += 1
                 others.look(slots)
                 if around.may_be_in(slots):
-                    counts.update(copies_in(slots, names, around.count))
+                    hits = copies_in(slots, names, around.count)
+                    counts.update(hits)
+                    mine = [(name, n) for (name, kind), n in hits.items() if kind == "found" and n]
+                    copies += sum(n for _, n in mine)
+                    digest.update(repr((records - before, sorted(mine))).encode() * bool(mine))
+            placed[shard.source] = (records - before, copies, digest.hexdigest())
         answer = {"records": records, **about, "counts": counts, "others": others.texts}
-        answers.append({**answer, "around": around.counted()})
+        answers.append({**answer, "around": around.counted(), "placed": placed})
     return answers
 
 

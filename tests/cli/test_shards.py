@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -218,3 +219,65 @@ def test_canaries_for_files_of_two_formats_go_into_those_of_one(command, workpla
     assert "such as 'out/*.jsonl'" in mixed.err
     assert command("strip", "out/*.jsonl", *CANARIES, "--out", "back").code == 0
     assert bytes_in("back") == {n: b for n, b in bytes_in("s").items() if n.endswith(".jsonl")}
+
+
+def cause_of(command, *words):
+    """What verify says of a corpus that lost or gained copies."""
+    wrong = command("verify", *words, *CANARIES)
+    assert wrong.code == 2
+    (line,) = [line for line in wrong.out.splitlines() if line.startswith("likely cause: ")]
+    return line.removeprefix("likely cause: ")
+
+
+def changed(folder, change, source="out"):
+    """The corpus with other lines in each file."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(source, folder)
+    for path in Path(folder).iterdir():
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for n, line in enumerate(lines) if change(n, line)))
+
+
+def test_the_cause_that_is_named_is_the_real_one(command, workplace):
+    shards("s")
+    assert command("inject", "s", *CANARIES, "--out", "out").code == 0
+    assert "this is probably the corpus that canary inject read" in cause_of(command, "s")
+    Path("far").mkdir()
+    shutil.copytree("s", "far/s")
+    assert cause_of(command, "far/s") == "unknown"
+    assert "the canaries are in out, as" in cause_of(command, "s/0.jsonl")
+
+    shutil.copytree("out", "twice")
+    shutil.copy("twice/1.jsonl", "twice/copy.jsonl")
+    Path("twice/copy.jsonl").write_text(Path("twice/copy.jsonl").read_text().replace("And", "But"))
+    said = cause_of(command, "twice")
+    assert said.startswith("twice/1.jsonl and twice/copy.jsonl have the same ")
+    assert said.endswith("in the same records, so a file is probably there twice")
+
+    changed("filtered", lambda n, _: n % 3)
+    assert "records were dropped after inject, by a filter" in cause_of(command, "filtered")
+    changed("picked", lambda n, line: "The code is" not in line or n % 2)
+    assert "and no more: something removed canaries" in cause_of(command, "picked")
+    changed("far/filtered", lambda n, _: n % 3)
+    assert "probably cut, filtered or split" in cause_of(command, "far/filtered")
+    seen = set()
+    changed("once", lambda _, line: not (line in seen or seen.add(line)))
+    assert "each canary is there once, so the corpus was probably de" in cause_of(command, "once")
+    said = cause_of(command, "out/[01].jsonl")
+    assert said == (
+        "2 of the 4 files that canary inject wrote into out were not read, such as 2.jsonl: name "
+        "the folder"
+    )
+    shutil.copytree("out", "whole")
+    changed("out", lambda n, _: n % 2, "whole")  # in its place
+    assert "records that out.placements.json names are gone" in cause_of(command, "out")
+
+
+def test_the_cause_in_texts_with_canaries_in_them(command, workplace):
+    shards("s")
+    assert command("inject", "s", *CANARIES, "--mode", "splice", "--out", "out").code == 0
+    assert "this is probably the corpus that canary inject read" in cause_of(command, "s")
+    shutil.copytree("out", "cut")
+    text = Path("cut/0.jsonl").read_text()
+    Path("cut/0.jsonl").write_text(re.sub(r"The code is \d+", "", text))
+    assert "there, and so are all 240 records that out.placements.json" in cause_of(command, "cut")

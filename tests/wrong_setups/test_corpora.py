@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import datasets
@@ -141,6 +142,30 @@ def _what_is_no_text(desk):
     Path("shards/metadata.jsonl").write_text('{"license": "MIT"}\n')
     words = ("--canaries", "canaries.json", "--out", "mixed")
     return of_command(desk.command("inject", "shards", *words))
+
+
+@made("C16")
+def _the_folder_that_was_read(desk):
+    _two_files()
+    desk.inject("mixed", corpus="shards")
+    return _verified(desk, "shards")
+
+
+@made("C17")
+def _a_file_twice(desk):
+    _two_files()
+    desk.inject("mixed", corpus="shards")
+    shutil.copy("mixed/a.jsonl", "mixed/again.jsonl")
+    return _verified(desk, "mixed")
+
+
+@made("C18")
+def _filtered(desk):
+    _two_files()
+    desk.inject("mixed", corpus="shards")
+    lines = Path("mixed/a.jsonl").read_text().splitlines(keepends=True)
+    Path("mixed/a.jsonl").write_text("".join(lines[::2]))
+    return _verified(desk, "mixed")
 
 
 def _two_files():
