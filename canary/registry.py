@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from canary.errors import CanaryError, InputError
 
@@ -47,6 +47,42 @@ def name_cure(asked: object, names: Iterable[str], *, written: Iterable[str] = (
     return f"did you mean {', '.join(others)}{' or ' if others else ''}{last}? Use {every}"
 
 
+def called(
+    what: str, function: Callable[..., Any], *given: Any, shape: tuple[int, ...] = (), **named: Any
+) -> Any:
+    """What a function gives; where it is another package's, an error in it names whose it is.
+
+    Parameters
+    ----------
+    what : str
+        ``attack 'mine'``.
+    shape : tuple of int
+        Of the array of numbers that such a function gives; () if it gives none.
+
+    Raises
+    ------
+    InputError
+        If a function of another package fails, or gives something else.
+    """
+    if str(getattr(function, "__module__", "")).startswith("canary."):
+        return function(*given, **named)
+    import numpy as np
+
+    cure = "correct its function; canary only calls it"
+    try:
+        result = function(*given, **named)
+        sound = not shape or np.asarray(result, np.float64).shape == shape
+    except CanaryError:
+        raise
+    except Exception as error:
+        problem = f"the {what} failed ({type(error).__name__}: {error})"
+        raise InputError(problem, cure=cure) from error
+    if not sound:
+        problem = f"the {what} gave an array of shape {np.shape(result)}, not {shape}"
+        raise InputError(problem, cure=cure)
+    return np.asarray(result, np.float64) if shape else result
+
+
 class Registry(Mapping[str, Thing], Generic[Thing]):
     """Things by name, in the order in which they were added.
 
@@ -60,7 +96,9 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
     group : str
         The last part of the entry points' group: ``attacks``.
     error : type
-        Raised where a name is not there, or is there already.
+        Raised where a name is not there, or is there already, or an entry point has no such thing.
+    kind : type, optional
+        The class of the things, by which what entry points load is checked.
 
     Examples
     --------
@@ -75,8 +113,15 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
 
     _modules: Sequence[str] = ()  # whose `BUILT_IN` comes first
 
-    def __init__(self, what: str, *, group: str, error: type[CanaryError] = InputError) -> None:
-        self._what, self._group, self._error = what, group, error
+    def __init__(
+        self,
+        what: str,
+        *,
+        group: str,
+        error: type[CanaryError] = InputError,
+        kind: type | None = None,
+    ) -> None:
+        self._what, self._group, self._error, self._kind = what, group, error, kind
         self._things: dict[str, Thing] = {}
         self._complete = False
 
@@ -131,9 +176,33 @@ class Registry(Mapping[str, Thing], Generic[Thing]):
         return len(self._things)
 
     def _load(self) -> None:
-        if not self._complete:
-            self._complete = True
+        if self._complete:
+            return
+        self._complete = True
+        try:
             for thing in chain(*(import_module(module).BUILT_IN for module in self._modules)):
                 self.add(thing.name, thing)
             for point in entry_points(group=f"canary.{self._group}"):
-                self.add(point.name, point.load())
+                self.add(point.name, self._loaded(point))
+        except BaseException:
+            self._complete = False  # what did not load is missing, and is not to be forgotten
+            raise
+
+    def _loaded(self, point: Any) -> Thing:
+        """What an entry point names, which another package wrote."""
+
+        def wrong(problem: str, cure: str) -> CanaryError:
+            named = f"the {self._what} {point.name!r} (entry point {point.value})"
+            return self._error(f"{named} {problem}", cure=cure)
+
+        try:
+            thing: Thing = point.load()
+        except Exception as error:
+            cure = f"repair or uninstall the package with this entry point in canary.{self._group}"
+            raise wrong(f"cannot be loaded ({type(error).__name__}: {error})", cure) from error
+        if self._kind is not None and not isinstance(thing, self._kind):
+            cure = f"have it name an object of the class {self._kind.__name__}"
+            raise wrong(f"is of the type {type(thing).__name__}", cure)
+        if self._kind is not None and (own := getattr(thing, "name", "")) != point.name:
+            raise wrong(f"calls itself {own!r}", "use one name in both places")
+        return thing

@@ -136,7 +136,7 @@ PANELS: Mapping[str, str] = {
     "Search": "known stop",
     "Attacks": "reference reference_start_token masked neighbours masked_share share rule alphas",
     "Long texts": "window overlap",
-    "Figure": "format skew_normal",
+    "Figure": "format skew_normal axis size",
     "Baseline": "baseline update_baseline",
     "Other tests": "max_auc max_tpr_at_fpr min_rho forgotten max_extractable trust_members",
     "Further evidence": "retrained unseen query_data calibration_data history",

@@ -2,121 +2,20 @@
 
 from __future__ import annotations
 
-import glob
 import shlex
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from canary.cli.command import command
+from canary.cli.compared import Compared, size_of
 from canary.cli.console import Bars, show, show_report, show_tables
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
-from canary.records.validation import brief
 
 _UNANSWERED = 3
 """The exit code where nothing was decided."""
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What several results are called, and how well their models do."""
-
-    label: list[str] | None = None
-    test_loss: list[float] | None = None
-    test_scores: list[Path] | None = None
-    group: list[str] | None = None
-
-    def read(self, audit_files: list[Path]) -> list[Path]:
-        """The files that a command with these options reads."""
-        if bool(audit_files) == bool(self.group):
-            raise InputError(
-                "audits are given as files and by --group" if self.group else "there is no audit",
-                cure="give files such as audit/audit.json, or groups by --group NAME=FILES",
-            )
-        grouped = [place for places in self.groups().values() for place in places]
-        return [*map(audit_in, audit_files), *grouped, *(self.test_scores or [])]
-
-    def groups(self) -> dict[str, list[Path]]:
-        """The audits of each ``--group NAME=PATH,PATH``; paths may be folders and patterns."""
-        found: dict[str, list[Path]] = {}
-        for words in self.group or []:
-            name, equals, paths = words.partition("=")
-            places = [place for path in paths.split(",") for place in _audits_at(path.strip())]
-            if not (name.strip() and equals and places):
-                raise InputError(
-                    f"{brief(words)} names no audits" if equals else f"{brief(words)} has no =",
-                    cure="give NAME=FILE,FILE or NAME=FOLDER, where canary audit wrote audit.json",
-                    where="--group",
-                )
-            found[name.strip()] = [*dict.fromkeys([*found.get(name.strip(), []), *places])]
-        return found
-
-    def results(self, files: list[Path]) -> tuple[Any, dict[str, Any]]:
-        """The audits in some files, or what a single one holds; what to call it.
-
-        Of groups the audits of each by its name.
-
-        Membership tests are compared by their files.
-
-        Without labels they are the files' names where the models do not distinguish the audits.
-        """
-        from canary.audits.audit_result import Audit
-        from canary.audits.history import KIND, History
-        from canary.gate.reading import REPORTED, read
-        from canary.gate.subjects import are_surveys, only_audits
-        from canary.records.versioned_json import kind_of
-        from canary.reports.comparison import measured_losses
-
-        if self.test_loss and self.test_scores:
-            raise InputError(
-                "--test-loss and --test-scores are both given", cure="give one of them"
-            )
-        if self.group:
-            if self.label or self.test_loss or self.test_scores:
-                raise InputError(
-                    "--label, --test-loss and --test-scores are not for groups", cure="omit them"
-                )
-            groups = self.groups()
-            only_audits(place for places in groups.values() for place in places)
-            return {n: [Audit.load(place) for place in places] for n, places in groups.items()}, {}
-        losses = measured_losses(self.test_scores) if self.test_scores else self.test_loss or None
-        places = [audit_in(file) for file in files]
-        histories = [place for place in places if kind_of(place) == KIND]
-        if histories and len(files) > 1:
-            raise InputError(
-                "is the history of a training, which cannot be compared",
-                cure="give it as the only file",
-                where=str(histories[0]),
-            )
-        if histories:
-            return History.load(histories[0]), {"labels": self.label, "test_losses": losses}
-        if len(places) == 1 and kind_of(places[0]) in REPORTED:
-            return read(places[0]), {"labels": self.label, "test_losses": losses}
-        if len(places) > 1 and are_surveys(places):
-            return places, {"labels": self.label, "test_losses": losses}
-        only_audits(places)
-        audits = [Audit.load(place) for place in places]
-        models = {str(audit.model.get("name")) for audit in audits}
-        names = [str(file) for file in files]
-        unclear = len(models) < len(audits) and len(set(names)) == len(names)
-        labels = self.label or (names if unclear else None)
-        return audits, {"labels": labels, "test_losses": losses}
-
-
-def _audits_at(path: str) -> list[Path]:
-    """The audits that a path names: a file, a pattern, or a folder with folders of audits."""
-    if not path:
-        return []
-    matched = sorted(glob.glob(path)) if glob.has_magic(path) else [path]  # noqa: PTH207
-    found: list[Path] = []
-    for one in map(Path, matched):
-        home = audit_in(one)
-        inside = sorted(one.glob("*/audit.json")) if home.is_dir() else []
-        found += inside or ([] if home.is_dir() else [home])
-    return found
 
 
 @command(
@@ -218,13 +117,19 @@ def report(
     "plot audit/audit.json --kind histogram --out histogram.svg",
     "plot a/audit.json b/audit.json --test-loss 4.31 --test-loss 4.36 --kind utility "
     "--repetitions 4 --out utility.pdf",
+    "plot audit/audit.json --axis guesses --size 3.3,2.6 --out column.pdf",
     out="FILE: The figure to write: .svg, .pdf, or .png at 300 dpi.",
     kind="exposure by number of copies, the histogram of one audit's candidates, or the utility of "
     "several audits against their exposure.",
     format="N: The format that is shown, by its number in the report.",
-    repetitions="[Figure] N: For utility, how many copies the canaries have.  [default: the most]",
+    repetitions="[Figure] N: For utility and for several trainings, how many copies the canaries "
+    "have.  [default: the most]",
     skew_normal="For several audits, show estimates from the skew-normal curves, which are numbers "
     "where draws give only bounds.",
+    axis="The unit of exposure.  [default: bits for one audit, guesses for several and for "
+    "trainings]",
+    size="WIDTH,HEIGHT: Of the figure, in inches; 3.3,2.6 fits a column of a paper.  [default: "
+    "6.9,4.2]",
 )
 def plot(
     audit_files: list[Path] | None = None,
@@ -234,16 +139,19 @@ def plot(
     format: Count = 1,
     repetitions: Count | None = None,
     skew_normal: bool = False,
+    axis: Literal["bits", "guesses"] | None = None,
+    size: str | None = None,
     compared: Compared,
     force: bool = False,
 ) -> Result:
-    """Write one figure of audits or of a training, for print."""
+    """Write one figure of audits or of trainings, for print."""
     from canary.records.files import FIGURES
+    from canary.reports.drawing import PRINTED
     from canary.reports.pages import plot_file
 
     files = audit_files or []
     check_outputs([(out, FIGURES)], inputs=compared.read(files), force=force)
-    results, called = compared.results(files)
+    results, called = compared.results(files, drawn=True)
     figure = plot_file(
         results,
         out,
@@ -251,6 +159,8 @@ def plot(
         format=format - 1,
         repetitions=repetitions,
         skew_normal=skew_normal,
+        axis=axis,
+        size=size_of(size) if size else PRINTED,
         **called,
     )
     show(f"The figure is {figure}")

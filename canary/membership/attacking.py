@@ -11,6 +11,7 @@ from canary.errors import EstimationError, InputError
 from canary.membership.association import check_both_kinds, shadows_of, warn_of_flags
 from canary.membership.attacks import ATTACKS, Attack, AttackScores
 from canary.membership.many import attack_models
+from canary.registry import called
 from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
@@ -133,7 +134,14 @@ def attack(
     if kind.judge is None:
         warn_of_flags(table, shadow, row=target)
     if kind.score is not None:
-        return kind.score(table, kind, shadow=shadow, target=target, seed=seed)
+        what = f"attack {name!r}"
+        found = called(what, kind.score, table, kind, shadow=shadow, target=target, seed=seed)
+        if not isinstance(found, AttackScores) or found.scores.shape != (table.samples,):
+            raise InputError(
+                f"the {what} gave no AttackScores with a score for each of {table.samples} samples",
+                cure="correct its function score",
+            )
+        return found
     if kind.judge is None:
         return _by_threshold(table, kind, shadow=shadow, target=target)
     check_level(alpha, "attack")

@@ -161,7 +161,7 @@ class _Attacks(Registry[Attack]):
         self._things = {attack.name: attack for attack in attacks} | self._things
 
 
-ATTACKS: Registry[Attack] = _Attacks("attack", group="attacks")
+ATTACKS: Registry[Attack] = _Attacks("attack", group="attacks", kind=Attack)
 """The attacks on classifiers by name. Those on texts are `canary.signals.text.TEXT_SIGNALS`."""
 
 

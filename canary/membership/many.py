@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import InputError
 from canary.membership.attacks import ATTACKS, Attack, Tuning, with_many_models
 from canary.membership.references import ComparedWith, References, resolve
+from canary.registry import called
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import Shown, plural
 from canary.statistics.roc import Estimate, roc
@@ -168,7 +169,15 @@ def attack_models(
         most=most,
     )
     assert kind.judge is not None
-    scores = [kind.judge(bench, Tuning(rule, None, gamma, a)) for bench in benches]
+    scores = [
+        called(
+            f"attack {name!r}",
+            kind.judge,
+            *(bench, Tuning(rule, None, gamma, a)),
+            shape=(len(bench.targets), bench.table.samples),
+        )
+        for bench in benches
+    ]
     chosen = np.concatenate([bench.targets for bench in benches])
     repeats = dict.fromkeys(note for bench in benches for note in bench.repeats)
     telling = (*repeats, *_counts_that_tell(kind, benches))

@@ -28,8 +28,8 @@ from canary.reports.document import (
     words_of,
 )
 from canary.reports.evidence import MISSING, Evidence, Trial, kinds_of, models_of, renamed
+from canary.reports.html_page import page_of
 from canary.reports.markdown import markdown_of
-from canary.reports.pages import page_of
 from canary.reports.tested_results import read_evidence
 
 THREATS: Mapping[str, str] = {

@@ -87,9 +87,9 @@ def svg_of(figure: Figure, *, wide: bool) -> str:
     return re.sub(r'<svg [^>]*viewBox="([^"]*)"[^>]*>', r'<svg viewBox="\1">', text, count=1)
 
 
-def file_of(figure: Figure, kind: str) -> bytes:
-    """A figure as the bytes of a ``svg``, ``png`` or ``pdf`` file, on white."""
-    with _canvas(figure, PRINTED) as drawing:
+def file_of(figure: Figure, kind: str, size: tuple[float, float] = PRINTED) -> bytes:
+    """A figure of `size` inches as the bytes of a ``svg``, ``png`` or ``pdf`` file, on white."""
+    with _canvas(figure, size) as drawing:
         import matplotlib as mpl
 
         draw_on(drawing.subplots(), figure)

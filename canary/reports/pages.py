@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
@@ -17,18 +14,19 @@ from canary.gate.verdict import Verdict
 from canary.records.about import Named
 from canary.records.files import FIGURES, MARKDOWN, PAGES, atomic_write, check_replaceable
 from canary.records.sealing import sealed
-from canary.records.validation import brief, file_path, one_of, one_or_more
+from canary.records.validation import as_real, brief, file_path, one_of, one_or_more
 from canary.reports.builders import Kind, PlotOptions, Unit, figure_of, report_of
-from canary.reports.document import Figure, Report, Text
-from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib, svg_of
-from canary.reports.palette import DARK, LIGHT
+from canary.reports.document import Figure
+from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib
+from canary.reports.histories_figure import histories_of
+from canary.reports.html_page import page_of
 from canary.reports.seeds_compared import compare, grouped
-from canary.statistics.numbers import Shown, clean
+from canary.statistics.numbers import Shown
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-    from markupsafe import Markup
     from matplotlib.axes import Axes
+
+_LEAST, _MOST = 1.0, 60.0  # inches
 
 FILE_KINDS = ("svg", "png", "pdf")
 """Endings of the files that `plot_file` writes."""
@@ -147,6 +145,11 @@ def shown(
     test_losses: Sequence[float | None] | None = None,
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
+    if histories_of(result):
+        raise InputError(
+            "histories are drawn together by plot, and each has a report of its own",
+            cure="give one history",
+        )
     if grouped(result):
         if labels is not None or test_losses is not None:
             raise InputError(
@@ -192,6 +195,7 @@ def plot(
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
     path: str | os.PathLike[str] | None = None,
+    size: tuple[float, float] = PRINTED,
 ) -> Axes:
     """Draw a result: an audit, several side by side, the history of a training, an attack.
 
@@ -199,8 +203,9 @@ def plot(
     ----------
     result : a result, or a sequence of them
         What a function of canary returned, or several audits, also by label in a dict; of
-        attacks on many models several `Across`, `Growth` or `NullLosses`. Only audits and
-        histories have the options below.
+        attacks on many models several `Across`, `Growth` or `NullLosses`. Several histories are
+        drawn together, also by label, or as lists of seeds by label. Only audits and histories
+        have the options below.
     ax : matplotlib.axes.Axes or path-like, optional
         Where to draw; on a figure of its own unless given. Its background should be light. A path
         is a file to write, as `path`.
@@ -213,19 +218,23 @@ def plot(
     format : int
         Position of the format in `Audit.formats`.
     repetitions : int, optional
-        For utility: canaries with this number of copies; unless given, the largest number whose
+        Of several histories, the number of copies that is drawn; the most unless given. For
+        utility: canaries with this number of copies; unless given, the largest number whose
         median is not as high as it can be in any audit (`Audit.notes`).
     skew_normal : bool
         Of several audits or a history, draw the estimates off the skew-normal curves, which
         are numbers where draws give only bounds.
     axis : {"bits", "guesses"}, optional
-        The unit of exposure: bits for one audit, and guesses for several and for a history,
+        The unit of exposure: bits for one audit, and guesses for several and for histories,
         unless given.
     labels, test_losses : sequence, optional
         As in `canary.report`, for several audits.
     path : path-like, optional
         A file to write the drawing to as well: ``.svg``, ``.pdf``, or ``.png`` with 300 dots per
         inch.
+    size : (float, float)
+        Width and height of a figure of its own, in inches; a column of a paper has about
+        ``(3.3, 2.6)``.
 
     Returns
     -------
@@ -249,13 +258,14 @@ def plot(
     figure = _figure(result, options, labels, test_losses)
     if isinstance(ax, str | os.PathLike):  # as `canary.report` is given one
         path, ax = ax if path is None else path, None
+    size = _checked(size)
     if path is not None:
-        _write(figure, path)
+        _write(figure, path, size)
     if ax is None:
         load_matplotlib()
         from matplotlib import pyplot as plt
 
-        _, ax = plt.subplots(figsize=PRINTED, layout="constrained")
+        _, ax = plt.subplots(figsize=size, layout="constrained")
     draw_on(ax, figure)
     return ax
 
@@ -266,6 +276,7 @@ def plot_file(
     *,
     labels: Sequence[str] | None = None,
     test_losses: Sequence[float | None] | None = None,
+    size: tuple[float, float] = PRINTED,
     **options: Any,
 ) -> Path:
     """Write what `plot` draws as a file for print, on white, in our own style.
@@ -289,10 +300,23 @@ def plot_file(
     OutputError
         If the file cannot be written. What was there before is left as it was.
     """
-    return _write(_figure(result, PlotOptions(**options), labels, test_losses), path)
+    figure = _figure(result, PlotOptions(**options), labels, test_losses)
+    return _write(figure, path, _checked(size))
 
 
-def _write(figure: Figure, path: str | os.PathLike[str]) -> Path:
+def _checked(size: tuple[float, float]) -> tuple[float, float]:
+    """Two lengths in inches that a figure can have."""
+    sides = [as_real(side) for side in size] if isinstance(size, list | tuple) else []
+    if len(sides) != 2 or not all(_LEAST <= side <= _MOST for side in sides):
+        raise InputError(
+            f"a size of {brief(size)} is not that of a figure",
+            cure=f"give width and height in inches, from {_LEAST:g} to {_MOST:g}",
+            where="size",
+        )
+    return sides[0], sides[1]
+
+
+def _write(figure: Figure, path: str | os.PathLike[str], size: tuple[float, float]) -> Path:
     target = file_path(path, "path", cure="give the file that the figure is to be in")
     ending = target.suffix[1:].lower()
     if ending not in FILE_KINDS:
@@ -301,7 +325,7 @@ def _write(figure: Figure, path: str | os.PathLike[str]) -> Path:
             cure="let the name end with .svg, .png or .pdf",
             where=str(target),
         )
-    atomic_write(target, file_of(figure, ending), replaces=FIGURES)
+    atomic_write(target, file_of(figure, ending, size), replaces=FIGURES)
     return target
 
 
@@ -313,6 +337,8 @@ def _figure(
 ) -> Figure:
     one_of(options.kind, "figure", get_args(Kind))
     one_of(options.axis or "bits", "axis", get_args(Unit))
+    if (several := histories_of(result, labels)) and test_losses is None:
+        return figure_of(several, options)
     result, labels = _labelled(result, labels)
     items = result if _several(result) else [result]
     if grouped(result):
@@ -321,69 +347,3 @@ def _figure(
     if audits or labels is not None or test_losses is not None:
         result = shown(result, labels, test_losses)
     return figure_of(result, options)
-
-
-_NUMBER = "number-of-this-report"
-_OPTION = re.compile(r"(?<!\S)(--[\w-]+)")
-
-
-def page_of(made: Report) -> str:
-    """A report as HTML, with a number made of its words; all its texts may be untrusted."""
-    page = _environment().get_template("page.html.j2").render(report=made, number=_NUMBER)
-    words = re.sub("<svg.*?</svg>", "", page, flags=re.DOTALL)  # drawn otherwise elsewhere
-    return page.replace(_NUMBER, sha256(words.encode()).hexdigest()[:8], 1)
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup
-
-    environment = Environment(
-        loader=PackageLoader("canary.reports"),
-        autoescape=True,
-        # What is Markup is ours, and goes through as it is.
-        finalize=lambda value: clean(value) if type(value) is str else value,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "inline": _inline,
-        "lines": lambda text: Markup("<br>").join(
-            map(_inline, text.split("\n") if isinstance(text, str) else [text])
-        ),
-        "kind": lambda block: "Text" if isinstance(block, str | tuple) else type(block).__name__,
-        # The drawings hold our own numbers and words only.
-        "drawn": lambda figure, wide: Markup(svg_of(figure, wide=wide)),  # noqa: S704
-    }
-    for name, colours in (("light", LIGHT), ("dark", DARK)):
-        variables = " ".join(f"--{variable}: {colour};" for variable, colour in colours.items())
-        environment.globals[name] = variables
-    return environment
-
-
-def _inline(text: Text) -> Markup:
-    """A text with its markup as elements; any other kind of a span is a colour."""
-    from markupsafe import Markup, escape
-
-    if isinstance(text, str):
-        return escape(_shown(text))
-    made = Markup("")
-    for words, kind in text:
-        element = "{1}"
-        if kind in ("code", "em", "strong", "sub"):
-            element = "<{0}>{1}</{0}>"
-        elif kind:
-            element = '<span class="mark" style="color: var(--{0})">{1}</span>'
-        said = clean(words) if kind == "code" else _shown(words)
-        if kind == "code":  # browsers break lines after the hyphens of an option
-            said = _OPTION.sub(r'<span class="option">\1</span>', str(escape(said)))
-            said = Markup(said)  # noqa: S704 - escaped
-        made += Markup(element).format(kind, said)  # noqa: S704 - our own elements
-    return made
-
-
-def _shown(text: str) -> str:
-    """Text without control characters, in which a number and its % stay in one line."""
-    return re.sub(r"(?<=\d) %", "\N{NO-BREAK SPACE}%", clean(text))

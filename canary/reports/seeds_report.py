@@ -152,6 +152,8 @@ def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Fig
     x_axis = replace(x_axis, label=f"{x_axis.label}; mean over seeds with {level} interval")
     key = [(_colour(group), label) for group, label in enumerate(found.labels)]
     key.append((MUTED, "faint: one seed"))
+    if any(cell.bounded for cell in cells):
+        key.append((MUTED, "hollow: at least"))
     panel = Panel(limits + marks, x_axis, y, grid="y", legend="above", key=key)
     told = [
         f"{label}, {count(cell.repetitions) if cell.repetitions else 'controls'}: "

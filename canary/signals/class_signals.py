@@ -43,6 +43,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.registry import called
 from canary.signals.definitions import SIGNALS, Signal
 
 Outputs = Literal["logits", "probs", "losses"]
@@ -117,7 +118,10 @@ def signals_of(
             if added:
                 logs = log_probs_of(outputs[part], kind, np.float64)
                 logs.flags.writeable = False
-                values |= {name: value(logs, labels[part]) for name, value in added.items()}
+                values |= {
+                    name: called(f"signal {name!r}", value, logs, labels[part], shape=(len(logs),))
+                    for name, value in added.items()
+                }
             return values
 
     done = list(worker(block, slices))

@@ -46,5 +46,5 @@ class _Signals(Registry[Signal]):
     _modules = ("canary.signals.class_signals",)
 
 
-SIGNALS: Registry[Signal] = _Signals("signal", group="signals")
+SIGNALS: Registry[Signal] = _Signals("signal", group="signals", kind=Signal)
 """The signals of classifiers by name: `BUILT_IN` of the modules, then all others."""

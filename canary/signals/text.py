@@ -235,7 +235,9 @@ class TextSignal:
     sees: Literal["", "loss", "length"] = ""
 
 
-TEXT_SIGNALS: Registry[TextSignal] = Registry("attack on texts", group="text_signals")
+TEXT_SIGNALS: Registry[TextSignal] = Registry(
+    "attack on texts", group="text_signals", kind=TextSignal
+)
 """The signals of texts by name, each of which is an attack."""
 
 

@@ -27,6 +27,7 @@ from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import open_run
 from canary.records.validation import built
+from canary.registry import called
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
 from canary.scoring.texts import encode_placed
 from canary.signals.output_checks import check_lengths, check_members
@@ -235,7 +236,12 @@ def measure_texts(
             asked,
         )
         priced = PricedTexts(chosen, prices.of(kept), share, passes.ask, passes.rewrite)
-        values = {name: TEXT_SIGNALS[name].value(priced)[None, :] for name in names}
+        values = {
+            name: called(
+                f"attack on texts {name!r}", TEXT_SIGNALS[name].value, priced, shape=(len(chosen),)
+            )[None, :]
+            for name in names
+        }
     notes += _notes(pricer, windowed, priced.totals)
     doubts, known = _doubts(seam, second, priced, flags[kept])
     notes += known

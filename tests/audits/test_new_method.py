@@ -20,7 +20,7 @@ from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, UnsupportedError
 from canary.gate.check_audit import check
 from canary.reports.builders import report_of
-from canary.reports.pages import page_of
+from canary.reports.html_page import page_of
 from canary.search.pricing import Priced
 from canary.statistics import exposures
 from canary.statistics.exposures import exposure_by_rank

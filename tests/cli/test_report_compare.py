@@ -136,3 +136,20 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
         assert done.code == 2
         assert message in done.err
     assert not Path("wrong.html").exists()
+
+
+def test_several_trainings_in_one_figure_of_a_size(command, audited):
+    make_history(moments=2, seed=1).save("other.json")
+    words = ("--axis", "bits", "--size", "3.3,2.6", "--repetitions", 1)
+    done = command("plot", "history.json", "other.json", *words, "--out", "h.svg")
+    assert done.code == 0, done.err
+    drawn = Path("h.svg").read_text()
+    assert 'viewBox="0 0 237.6 187.2"' in drawn
+    assert command("plot", "a", "--axis", "guesses", "--out", "a.svg").code == 0
+    group = ("--group", "x=history.json", "--group", "y=other.json")
+    assert command("plot", *group, "--out", "g.svg").code == 0
+    for size in ("3", "x,y", "0.1,3", "3,1000"):
+        done = command("plot", "a", "--size", size, "--out", "no.svg")
+        assert done.code == 2
+        assert "--size: a size of" in done.err
+    assert not Path("no.svg").exists()

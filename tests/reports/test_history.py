@@ -16,8 +16,9 @@ import canary
 from canary.audits.history import AT_THE_END, History
 from canary.errors import InputError
 from canary.reports import drawing
-from canary.reports.builders import report_of
+from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.drawing import draw_on
+from canary.reports.histories_figure import histories_of
 from canary.reports.history_answer import answer_of
 from canary.reports.history_report import group_lines, history_figure
 from canary.reports.sentences import guesses_of
@@ -320,3 +321,31 @@ def test_groups_are_a_frame_like_those_of_an_audit():
     last = frame[frame.step == history.measured[-1].step].set_index("repetitions")
     for line in group_lines(history, 0):
         assert last.median_bits[line.copies] == pytest.approx(line.medians[-1])
+
+
+def test_several_histories_are_drawn_together(tmp_path):
+    late, early = ([make_history(late=n, seed=n + 7 * i) for i in range(3)] for n in (2, 1))
+    lines = [m for m in _marks(late[:2]) if m.call == "plot"]
+    assert [list(line.data[0]) for line in lines] == [[10, 20, 30, 40, 50, 60]] * 2
+    axes = canary.plot({"late": late[0], "early": early[0]}, repetitions=1, axis="bits")
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names[:2] == ["late", "early"]
+    assert "1 copy" in axes.get_ylabel()
+    seeds = _marks({"late": late, "early": early})
+    means = [m for m in seeds if m.call == "plot" and m.style["linewidth"] == 2.2]
+    first = [group_lines(one, 0)[-1].medians[0] for one in late]
+    assert means[0].data[1][0] == pytest.approx(statistics.fmean(first))
+    assert canary.plot(late, path=tmp_path / "f.pdf", size=(3.3, 2.6)) is not None
+    for wrong in (
+        {"kind": "histogram"}, {"repetitions": 3}, {"labels": ["a", "a", "b"]}, {"size": (0, 3)},
+    ):  # fmt: skip
+        with pytest.raises(InputError):
+            canary.plot(late, **wrong)
+    with pytest.raises(InputError, match="cannot be drawn with the others"):
+        canary.plot([late[0], make_history(formats=2)])
+    with pytest.raises(InputError, match="drawn together by plot"):
+        canary.report(late, tmp_path / "h.html")
+
+
+def _marks(result):
+    return figure_of(histories_of(result), PlotOptions()).panels[0].marks

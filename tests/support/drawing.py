@@ -15,9 +15,9 @@ def figures(*, drawn: bool) -> Iterator[None]:
     """Pages with their figures, or an empty one for each, for as long as the block lasts."""
     with pytest.MonkeyPatch.context() as patch:
         if not drawn:
-            patch.setattr("canary.reports.pages.svg_of", _empty)
+            patch.setattr("canary.reports.html_page.svg_of", _empty)
         else:
-            patch.setattr("canary.reports.pages.svg_of", drawing.svg_of)
+            patch.setattr("canary.reports.html_page.svg_of", drawing.svg_of)
         yield
 
 

@@ -9,7 +9,8 @@ from html.parser import HTMLParser
 
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
-from canary.reports.pages import page_of, shown
+from canary.reports.html_page import page_of
+from canary.reports.pages import shown
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
