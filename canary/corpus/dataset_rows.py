@@ -32,7 +32,8 @@ class DatasetRows(Corpus):
 
         if not isinstance(dataset, Dataset):
             raise UnsupportedError(
-                f"a {type(dataset).__name__} is no datasets.Dataset, nor a stream or splits of it",
+                f"a {type(dataset).__name__} is not a datasets.Dataset, nor a stream or splits of "
+                "it",
                 cure="give a list of texts, load it with datasets, or use a file",
             )
         self.shape = shape_in(dataset.features.arrow_schema, names, beside, "")

@@ -74,7 +74,7 @@ def open_corpus(
         opened.look()
         if pad is not None and opened.length is None:
             raise InputError(
-                "is no corpus of blocks of token ids, and nothing is filled up",
+                "is not a corpus of blocks of token ids, so nothing is filled up",
                 cure="leave pad (--pad) out",
                 where=str(path),
             )
@@ -145,7 +145,7 @@ def new_file(source: Path, target: Path, file_format: str | None) -> Iterator[An
     if compression_of(target) and not FILE_FORMATS[format].compressible:
         raise OutputError(
             f"a {format} file is compressed within, or not at all, never as a whole",
-            cure=f"leave {target.suffix} away",
+            cure=f"leave {target.suffix} out of its name",
             where=str(target),
         )
     companion = FILE_FORMATS[format].companion

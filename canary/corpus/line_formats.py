@@ -256,7 +256,7 @@ class CsvRows(LineCorpus):
         if len({*names}) < len(names) or not any(names):
             raise self.refusal(
                 number,
-                "the first line is no header of different column names",
+                "the first line is not a header of different column names",
                 "put the names of the columns into the first line",
             )
         return names

@@ -14,7 +14,7 @@ from typing import Any
 
 from canary.corpus.corpora import Corpus, FileCorpus
 from canary.corpus.file_formats import ending_of, files_of, open_corpus
-from canary.corpus.lines import unreadable
+from canary.corpus.lines import compression_of, unreadable
 from canary.corpus.placements import ENDING, check_whole
 from canary.corpus.shard_jobs import as_seen, note_undivided, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError
@@ -63,6 +63,7 @@ def shards_of(
             raise InputError("is listed twice", cure="name each file once", where=str(path))
         known.add(place)
     _note_left_out(corpora, paths, file_format, progress)
+    _note_twins(paths, progress)
     return shards
 
 
@@ -139,6 +140,23 @@ def _note_left_out(
                 f"note: {number} {what} {are} left out, such as {files[0]}; if the corpus has more "
                 f"files than those read, {cure}",
             )
+
+
+def _note_twins(read: Sequence[Path], progress: Progress) -> None:
+    """Name a file that is there compressed and as it is: its texts probably count twice."""
+    plain: dict[Any, list[Path]] = {}
+    for path in read:
+        name = as_names(path)
+        plain.setdefault(name.with_suffix("") if compression_of(path) else name, []).append(path)
+    twins = [files for files in plain.values() if len(files) > 1]
+    if twins:
+        which = " and ".join(str(file) for file in twins[0])
+        more = f" (and {plural(len(twins) - 1, 'more pair')})" if twins[1:] else ""
+        note(
+            progress,
+            f"note: {which}{more} are one file by their names, compressed in different ways: if "
+            "they have the same texts, these count twice",
+        )
 
 
 def _stem(file: Path) -> str:

@@ -301,8 +301,8 @@ def _check_one_format(sources: Sequence[Path], root: Path, file_format: str | No
     raise InputError(
         f"its files are of different formats ({each})",
         cure=f"inject into those of one format, by a pattern such as '{pattern}', and copy the "
-        "others into the new folder: all copies are then in those files, and canary verify "
-        "reads the folder as a whole; strip takes the pattern, too",
+        "others into the new folder if they belong to the corpus: all copies are then in those "
+        "files, and canary verify reads the folder as a whole; strip takes the pattern, too",
         where=str(root),
     )
 

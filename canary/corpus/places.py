@@ -58,7 +58,7 @@ class Between:
     def named(self, rows: Sequence[Any]) -> Guests:
         """Who goes to which of the rows that somebody named, by what they hold."""
         raise InputError(
-            "hosts were named for a dataset that is no stream",
+            "hosts were named for a dataset that is not a stream",
             cure="leave hosts out: its rows can be counted",
         )
 

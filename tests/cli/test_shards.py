@@ -95,6 +95,9 @@ def test_files_are_counted_and_those_left_out_are_named(command, workplace):
     assert left in counted.err
     assert " from 4 files; " in command("strip", "out", *CANARIES, "--out", "back").out
     assert "left out" not in command("inject", "s/0.jsonl", *CANARIES, "--out", "o.jsonl").err
+    Path("s/0.jsonl.gz").write_bytes(gzip.compress(Path("s/0.jsonl").read_bytes()))
+    twins = command("discover", "s", "text {digit:2}", "--out", "more.json").err
+    assert "note: s/0.jsonl and s/0.jsonl.gz are one file by their names" in twins
     for name in ("valid-0.jsonl", "audit.json"):
         Path("out", name).write_text(Path("out", "0.jsonl").read_text())
     assert left in command("verify", "out/[0-9].jsonl", *CANARIES).err

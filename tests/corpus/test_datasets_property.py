@@ -187,7 +187,7 @@ def test_named_hosts_spare_the_first_pass():
         ("pair", [("one", 1)], InputError, "host 1 is not what"),
         ("text", [], CorpusError, "different rows"),
         ("text", ["row 1", "row 1"], CorpusError, "different rows"),
-        ("no stream", ["row 1"], InputError, "no stream"),
+        ("no stream", ["row 1"], InputError, "not a stream"),
     ],
 )
 def test_hosts_that_are_no_rows_are_refused_at_once(kind, hosts, error, message):
@@ -356,8 +356,8 @@ NO_TRAIN = "no split 'train'; name one with split=…: there is dataset['test']"
         (DatasetDict(), "text", CorpusError, "no split 'train'; give one with splits"),
         (TEXT, ("text", "text"), InputError, "different names"),
         (TEXT, ("a", "b", "c"), InputError, "3 columns"),
-        (["x", 1], "text", UnsupportedError, "a list is no datasets.Dataset"),
-        ([], "text", UnsupportedError, "a list is no datasets.Dataset"),
+        (["x", 1], "text", UnsupportedError, "a list is not a datasets.Dataset"),
+        ([], "text", UnsupportedError, "a list is not a datasets.Dataset"),
         (["x"], ("text", "other"), CorpusError, "no column"),
     ],
 )

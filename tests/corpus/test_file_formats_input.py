@@ -42,7 +42,7 @@ PACKED = gzip.compress(b'{"text": "x"}\n' * 5000)
         ("a.jsonl", b"\n \r\n\n", "", "holds no record"),
         ("a.csv", b"text,n\n", "", "holds no record"),
         ("a.csv", b"text,n\n\n\r\n", "", "holds no record"),
-        ("a.csv", b"\ntext\nx\n", ":1", "no header"),
+        ("a.csv", b"\ntext\nx\n", ":1", "not a header"),
         ("a.csv", b"body,n\nx,1\n", ":1", "no column 'text'; name one of 'body', 'n'"),
         ("a.csv", b"texts,n\nx,1\n", ":1", "'text'; did you mean 'texts'? Name one of 'texts'"),
         ("a.csv", b"text,n\nx,1\nx,1,2\n", ":3", "has 3 fields, the header has 2"),
