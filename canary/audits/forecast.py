@@ -24,6 +24,7 @@ from canary.models.language_model import peak_memory
 from canary.models.loading import load
 from canary.records.record import Record
 from canary.records.sealing import sealed
+from canary.records.validation import AUTO
 from canary.search.pricing import walk_memory
 from canary.statistics.numbers import Shown, duration, gigabytes, plural
 
@@ -210,6 +211,8 @@ def forecast(
     options = options or AuditOptions()
     if found:
         canaries = with_controls(canaries, options.seed)
+    if canaries.role and options.chat_template == AUTO and not options.context:
+        options = replace(options, chat_template=canaries.role)
     began = clocks()
     options, start = started(seam, canaries.formats, options, canaries=None, draws=options.draws)
     checks = since(began, 0)

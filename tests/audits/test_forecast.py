@@ -16,7 +16,7 @@ from canary.audits.cut_secrets import note_on_cut, rows_compared
 from canary.audits.forecast import forecast
 from canary.audits.question import AuditOptions, questions_of
 from canary.audits.start_search import started, work_of_check
-from canary.errors import InputError
+from canary.errors import InputError, UnsupportedError
 from canary.models.loading import load
 from canary.records.progress import Bars, remark
 from canary.scoring import time_expected
@@ -162,6 +162,13 @@ def test_comparing_parts_of_secrets_counts(model, canaries):
     probes = pacing.Probes(question, 0.01)
     assert probes.rows(200).seconds == pytest.approx(2 * probes.rows(100).seconds)
     assert probes.rows(100).seconds > 0
+
+
+def test_a_set_of_chats_is_timed_below_its_template(model):
+    chats = generate(FORMAT, repetitions=(1,), per_repetition=4, role="user", seed=0)
+    for run in (audit, lambda *given: forecast(*given, probe_seconds=0.01)):
+        with pytest.raises(UnsupportedError, match="chat template"):
+            run(model, chats)
 
 
 def test_what_cannot_be_had_says_why(model, canaries):

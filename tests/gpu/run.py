@@ -178,9 +178,10 @@ def memory(given: Given) -> Figures:
     nodes, tokens = Nodes(paths, two, two, none), Children(np.arange(9, dtype=np.int32))
     with scarce(model.module, given) as hog:
         model.module.hog = hog
-        scored = Batcher(model, batch_size=64).score(rows)
+        scored, refused = Batcher(model, batch_size=64).score(rows), [refusals(model.module, given)]
         with model.open(Context(np.array([1, 2], np.int32)), memory_bytes=2**24) as walker:
             grown = Batcher(model, batch_size=64).expand(walker, nodes, tokens, keep=False)
+            refused.append(refusals(model.module, given) - refused[0])
             model.module.hog = 0
             wanted = walker.expand(nodes, tokens, keep=False)
         found["score differs by"] = float(np.abs(scored - model.score(rows)).max())
@@ -188,8 +189,19 @@ def memory(given: Given) -> Figures:
     if given.device.startswith("cuda"):
         torch.cuda.empty_cache()
         found["held bytes"] = torch.cuda.memory_allocated()
+    found["batches refused"] = refused  # in scoring, and in expanding
+    assert min(refused) > 0, "all batches fitted, so nothing was halved"
     assert max(found["score differs by"], found["expand differs by"]) < 1e-3
     return found
+
+
+def refusals(module: Any, given: Given) -> int:
+    """How many batches did not fit so far."""
+    import torch
+
+    if given.device.startswith("cuda"):
+        return int(torch.cuda.memory_stats()["num_ooms"])
+    return int(module.refused)
 
 
 @contextmanager
@@ -206,8 +218,11 @@ def scarce(module: Any, given: Given) -> Iterator[int]:
             torch.cuda.set_per_process_memory_fraction(1.0)
         return
 
+    module.refused = 0
+
     def refuse(part: Any, ids: Any) -> None:
         if part.hog and len(ids[0]) > 10:
+            part.refused += 1
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
     hook = module.register_forward_pre_hook(refuse)
@@ -295,7 +310,7 @@ def large(given: Given) -> Figures:
     import torch
 
     from canary.models.decoding import Scheme
-    from canary.models.language_model import Rows
+    from canary.models.language_model import Rows, peak_memory
     from canary.models.loading import load
     from canary.scoring.batcher import Batcher
 
@@ -327,12 +342,12 @@ def large(given: Given) -> Figures:
     return {
         "parameters": sum(part.numel() for part in module.parameters()),
         "tokens per second": count * (length - 1) / seconds,
-        "bare tokens per second": count * length / alone,
+        "bare tokens per second": count * (length - 1) / alone,
         "ratio (goal 0.9)": alone / seconds,
         "windows per second": count / decoded,
         "hours for a million windows": 1e6 * decoded / count / 3_600,
         "head apart": model.head is not None,
-        "peak bytes": model.peak_device_bytes(),
+        "peak bytes": peak_memory(model),
     }
 
 

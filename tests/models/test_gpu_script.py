@@ -31,6 +31,7 @@ def test_part_runs_on_a_cpu(script, part, tmp_path):
     assert script.main([*QUICK, "--out", str(out), "--parts", part]) == 0
     found = json.loads(out.read_text())["parts"][part]
     assert found["figures"], found
+    assert found["figures"].get("peak bytes", 1) > 0
 
 
 @pytest.mark.slow
