@@ -202,8 +202,8 @@ def forecast(
     if seam.facts.device == "served":
         raise UnsupportedError(
             "timing a served model would send it thousands of requests",
-            cure="start canary audit with --max-requests: it says its requests before it sends "
-            "them, and refuses to start if it needs more",
+            cure="start canary audit with --dry-run: it says how many requests and tokens it would "
+            "send, and sends none",
         )
     found = isinstance(canaries, CanarySet) and canaries.natural
     if not isinstance(canaries, CanarySet):

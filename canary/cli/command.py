@@ -17,6 +17,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 
 from canary.cli.console import emit
+from canary.cli.dry_run import run_counted
 from canary.cli.help_pages import CommandPage, GroupPage
 from canary.cli.options import CALLBACKS, HELP, PANEL_OF, SHARES, decodable, share
 from canary.cli.outputs import Result, check_paths
@@ -92,7 +93,7 @@ def command(
                 as_json = values["as_json"] if prints else values.pop("as_json")
                 for name, made in groups.items():
                     values[name] = made(**{one.name: values.pop(one.name) for one in fields(made)})
-                result = function(**values)
+                result = run_counted(function, values)
                 if result is None:
                     return
                 if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from canary.cli.command import command
 from canary.cli.console import say, show
-from canary.cli.model_options import Count, ModelOptions
+from canary.cli.model_options import Count, Counted, ModelOptions
 from canary.cli.options import RatesOptions, RiskOptions
 from canary.cli.outputs import (
     Names,
@@ -243,9 +243,14 @@ def text(
         loaded = options.load(model)
         # For the other models these options say only where and how they compute.
         place = ModelOptions(dtype=options.dtype, device=options.device)
-        second = None if reference is None else place.load(reference)
-        third = None
-        if masked is not None:
+        counting = options.dry_run and attacks == "all"
+        second = None if reference is None or counting else place.load(reference)
+        third: Any = None
+        if masked is not None and options.dry_run:
+            from canary.models.served.rehearsal import Reworded
+
+            third = Reworded()
+        elif masked is not None:
             from canary.models.masked import load_masked
 
             say(f"Loading {masked}")
@@ -270,6 +275,8 @@ def text(
                 progress=bars.stage,
                 **options.running(),
             )
+            if options.dry_run:
+                raise Counted
             result = survey_texts(
                 measured, texts.texts, lines=texts.lines, progress=bars.stage, **asked
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +27,10 @@ EXTRACTION_BUDGET = 10_000
 """Queries of the extraction of `canary audit`, for each format, unless others are asked for."""
 
 
+class Counted(Exception):  # noqa: N818 - nothing went wrong
+    """All that a dry run would send is counted; a command need not go on."""
+
+
 @dataclass(frozen=True)
 class ServerOptions:
     """How a server is asked; each field is an option of every command that may ask one."""
@@ -35,6 +40,7 @@ class ServerOptions:
     max_requests: Count | None = None
     in_flight: Count | None = None
     request_timeout: float | None = None
+    dry_run: bool = False
 
     def endpoint(self, url: str, **more: Any) -> Endpoint:
         """The server at an address; it says how many requests are to come."""
@@ -43,12 +49,12 @@ class ServerOptions:
         asked = self._given("served_model key_env max_requests in_flight request_timeout")
         words = {"served_model": "model", "request_timeout": "timeout"}
         settings = {words.get(name, name): value for name, value in asked.items()}
-        return Endpoint(url, say=say, **settings, **more)
+        return Endpoint(url, say=_counted if self.dry_run else say, **settings, **more)
 
     def _given(self, names: str) -> dict[str, Any]:
         """Those of these options that were given."""
         values = {name: getattr(self, name) for name in names.split()}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value not in (None, False)}
 
 
 @dataclass(frozen=True)
@@ -106,6 +112,11 @@ class ModelOptions(LocalOptions, ServerOptions):
     worker_cpus: Count | None = None
     worker_gpus: Annotated[float, 0] | None = None
 
+    @cached_property
+    def rehearsals(self) -> list[Any]:
+        """The rehearsed models that were loaded for a dry run."""
+        return []
+
     def load(self, model: str) -> LanguageModel:
         """As `LocalOptions.load`; of a cluster it says how many workers keep the model."""
         from canary.models.language_model import Spread
@@ -113,10 +124,16 @@ class ModelOptions(LocalOptions, ServerOptions):
 
         source: str | Endpoint = model
         asked = self._given(
-            "served_model key_env answers max_requests in_flight request_timeout top_k"
+            "served_model key_env answers max_requests in_flight request_timeout top_k dry_run"
         )
         if is_url(model):
             source = self.endpoint(model, **self._given("answers top_k"))
+            if self.dry_run:
+                from canary.models.served.rehearsal import rehearsed
+
+                found = rehearsed(source, self.tokenizer)
+                self.rehearsals.append(found)
+                return found
         elif asked:
             raise InputError(
                 f"{_flags(asked)} given, which is for a server, and the model is no address",
@@ -143,6 +160,10 @@ class ModelOptions(LocalOptions, ServerOptions):
 
         settings = {name.removeprefix("worker_"): value for name, value in asked.items()}
         return RayWorkers(address=self.ray, threads=self.worker_cpus or 1, **settings)
+
+
+def _counted(line: str) -> None:
+    raise Counted(line)
 
 
 def _flags(names: Iterable[str]) -> str:

@@ -117,6 +117,7 @@ HELP: Mapping[str, str] = {
     "max_requests": "N: The most requests to send in this run.  [default: no limit]",
     "in_flight": "N: The most requests at once.  [default: 8]",
     "request_timeout": "SECONDS: The longest wait for a whole answer.  [default: 120]",
+    "dry_run": "Send no prompt; only say how many requests and tokens this command would send.",
     "top_k": "N: Compute bounds from this number of most likely next tokens. For a server that "
     "gives no log-probabilities of a prompt.",
     "ray": "ADDRESS: Compute on a Ray cluster: HOST:PORT of its head, ray://HOST:PORT of a client "
@@ -147,7 +148,7 @@ PANELS: Mapping[str, str] = {
     "Model": "start_token start_texts context chat_template revision tokenizer factory dtype "
     "device batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
-    "in_flight request_timeout top_k",
+    "in_flight request_timeout top_k dry_run",
     "Ray cluster": "ray workers worker_cpus worker_gpus",
     "Output": "annex model_card report junit markdown verbose force as_json help",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TextIO
 
@@ -78,6 +79,18 @@ def results_alone(*, as_json: bool) -> Iterator[None]:
     finally:
         _diverted.pop()
         stdout.restore()
+
+
+@contextmanager
+def nothing_said() -> Iterator[None]:
+    """Let nothing of the block reach either stream; errors do, when they are raised."""
+    words = io.StringIO()
+    _diverted.append(_Stdout(words))
+    try:
+        with redirect_stdout(words), redirect_stderr(words):
+            yield
+    finally:
+        _diverted.pop()
 
 
 def check_stdout() -> None:

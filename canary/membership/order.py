@@ -259,12 +259,20 @@ class _Plan:
         left = self.shards[len(known) :]
         advance = stage(progress, name, replace(self, shards=left).tokens)
         batcher = Batcher(self.model, batch_size=batch_size, progress=advance)
-        announce(self.model, lambda: sum(len(then) * (len(then) - 1) for _, then in left))
+        announce(self.model, lambda: sum(_requests(then, self.model) for _, then in left))
         for prefixes, then in left:
             known.append(pair_fits(batcher, prefixes, then, advance))
             if series is not None:
                 series.append({"texts": len(then)}, known[-1].astype(_BODY).tobytes())
         return known
+
+
+def _requests(then: Sequence[Tokens], model: LanguageModel) -> int:
+    """What a shard takes of a served model: for each pair one, or one for each token."""
+    pairs = len(then) * (len(then) - 1)
+    if "score" in model.facts.capabilities:
+        return pairs
+    return len(then) + (len(then) - 1) * sum(map(len, then))
 
 
 def pair_fits(

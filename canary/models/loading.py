@@ -105,7 +105,7 @@ def load(
     if workers is not None:
         return _load_spread(source, tokenizer, workers, about)
     if isinstance(source, Endpoint):
-        from canary.models.served.served_model import open_endpoint
+        from canary.models.served.opening import open_endpoint
 
         if any(option is not None for option in about.values()):
             raise InputError(

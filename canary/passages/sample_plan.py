@@ -48,14 +48,17 @@ class Plan:
             found[target.prompt].append((number, target))
         return found
 
+    def longest(self, prompt: str) -> int:
+        """Tokens that an answer after a prompt may have."""
+        return self.max_tokens or max(_tokens(t.suffix) for _, t in self.behind[prompt]) + _ROOM
+
     def counts(self, writer: Writer, request: int) -> dict[str, int]:
         """What the answer to one request adds."""
         number = request % len(self.prompts)
         prompt = self.prompts[number]
         sought = self.behind[prompt]
-        tokens = self.max_tokens or max(_tokens(t.suffix) for _, t in sought) + _ROOM
         seed = (self.seed * _STEP + request) % 2**31
-        answer = writer.write(prompt, seed=seed, tokens=tokens)
+        answer = writer.write(prompt, seed=seed, tokens=self.longest(prompt))
         alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
         return hits(answer, f"length {number}", sought, self.near) | alike
 

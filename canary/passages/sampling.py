@@ -164,15 +164,15 @@ def sample(
     prompts = list(dict.fromkeys(target.prompt for target in targets))
     np.random.default_rng(0).shuffle(prompts)  # so that the first answers are like all
     looks = sorted({-(-drawn // 2**at) for at in range(1 if limit is None else _LOOKS)})
-    _announce(endpoint, looks, len(prompts), 0 if parts is None else finished_pieces(Path(parts)))
+    looked_for = [[t.kind, t.prompt, t.suffix] for t in targets]
+    key = bytes.fromhex(digest(["answers", *looked_for]))
+    plan = Plan(prompts, targets, looks, share, seed, max_tokens, key)
+    _announce(endpoint, plan, 0 if parts is None else finished_pieces(Path(parts)))
     began, writer = time.perf_counter(), Writer(endpoint, temperature=temperature, chat=chat)
     settings = {
         "samples": drawn, "temperature": temperature, "chat": chat, "prefix": prefix,
         "suffix": suffix, "near": share, "max_tokens": max_tokens, "seed": seed,
     } | ({} if limit is None else {"max_extractable": limit})  # fmt: skip
-    looked_for = [[t.kind, t.prompt, t.suffix] for t in targets]
-    key = bytes.fromhex(digest(["answers", *looked_for]))
-    plan = Plan(prompts, targets, looks, share, seed, max_tokens, key)
 
     def made(samples: int, tally: Counter[str]) -> Sampled:
         found = {kind: _sought(kind, cut, targets, tally) for kind, cut in cuts.items()}
@@ -278,14 +278,18 @@ def _limit(
     return limit
 
 
-def _announce(endpoint: Endpoint, looks: Sequence[int], prompts: int, pieces: int) -> None:
+def _announce(endpoint: Endpoint, plan: Plan, pieces: int) -> None:
     """Say how many requests are to come; an InputError if fewer are allowed than are sure."""
+    looks, prompts = plan.looks, len(plan.prompts)
     checks = [CHECKS - 1 + -(-samples * prompts // _BLOCK) for samples in looks]
     if endpoint.say is not None:
         most = "" if len(looks) == 1 else "at most "
         endpoint.say(
             f"{most}{plural(looks[-1] * prompts, 'request')}, one for each sample, and about "
-            f"{checks[-1] + 1} for checks of the server"
+            f"{checks[-1] + 1} for checks of the server. The prompts have "
+            f"{count(looks[-1] * sum(map(len, plan.prompts)))} characters together, four of which "
+            "are about a token. The answers have at most "
+            f"{plural(looks[-1] * sum(map(plan.longest, plan.prompts)), 'token')} together"
         )
     least = 1 + max(looks[0] * prompts - pieces * _BLOCK, 0) + (0 if pieces else checks[0])
     limit = endpoint.max_requests

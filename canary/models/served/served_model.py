@@ -1,11 +1,10 @@
-"""From the address of a server to a model behind the seam.
+"""A served model behind the seam.
 
 It asks nothing twice, many things at once, and never mixes two models.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ from canary.models.language_model import (
     Expansion,
     FloatArray,
     IntArray,
-    LanguageModel,
     Memory,
     Nodes,
     Rows,
@@ -31,83 +29,22 @@ from canary.models.language_model import (
 )
 from canary.models.served.client import Client
 from canary.models.served.endpoint import Endpoint
-from canary.models.served.handshake import Agreed, check_aligned_at, model_served, shake_hands
+from canary.models.served.handshake import Agreed, check_aligned_at
 from canary.models.served.request_format import Floats, log_probs_of
 from canary.models.served.throttle import in_parallel
-from canary.models.served.verified_cache import Answers, open_answers
+from canary.models.served.verified_cache import Answers
 from canary.models.served.wire import PATH
-from canary.tokens.tokenizer import Tokenizer
 
 _FREE_BYTES = 2**30
-_BLOCK = 64
+BLOCK = 64
+"""Answers after which a probe is asked for again."""
 
 Row = tuple[int, ...]
 
 
-def open_endpoint(endpoint: Endpoint, tokenizer: Tokenizer | None) -> LanguageModel:
-    """The model at an endpoint, after a handshake.
-
-    Raises
-    ------
-    InputError
-        If no tokenizer was named, or the model's name is needed.
-    ServerError
-        If the server cannot be reached or its numbers cannot be used, with the reason.
-    MissingExtraError
-        If the HTTP client is not installed.
-    """
-    base, top = endpoint.base, endpoint.top_k
-    if tokenizer is None:
-        raise InputError(
-            "a served model needs the tokenizer that it was trained with",
-            cure="name its folder or tokenizer.json with --tokenizer",
-            where=base,
-        )
-    client = Client(endpoint)
-    name, limit = model_served(client, endpoint.model, where=base)
-    agreed = shake_hands(client, name, tokenizer, top=top, where=base, in_flight=endpoint.in_flight)
-    identity = {
-        "task": "answers of a served model",
-        "server": base,
-        "served model": name,
-        "tokenizer": getattr(tokenizer, "fingerprint", tokenizer.size),
-        "asked for": "echo" if top is None else f"the {top} likeliest",
-    }
-    answers = open_answers(endpoint.folder, name, identity)
-    first = _first(agreed, answers, base)
-    facts = ModelFacts(
-        name=name,
-        vocabulary=tokenizer.size,
-        length_limit=None if limit is None else limit - 1,  # one token is generated
-        dtype="unknown",
-        attention="unknown",
-        device="served",
-        fingerprint=hashlib.sha256(f"{name}\n".encode() + first.tobytes()).hexdigest(),
-        noise_bits_per_token=agreed.noise_bits_per_token,
-        capabilities=("score", "expand") if top is None else ("expand",),
-    )
-    kind = EchoedModel if top is None else LikeliestModel
-    return kind(client, endpoint, answers, agreed, facts)
-
-
-def _first(agreed: Agreed, answers: Answers, where: str) -> Floats:
-    """What the model said of the probes first of all; another model's answers are refused."""
-    now = [probe.numbers for probe in agreed.probes]
-    first = answers.first(np.concatenate([(float(len(part)), *part) for part in now]))
-    then, start = [], 0
-    while start < len(first):
-        end = start + 1 + int(first[start])
-        then.append(first[start + 1 : end])
-        start = end
-    moved = [agreed.manner.apart(*both) for both in zip(now, then, strict=False)]
-    if len(then) != len(now) or max(moved) > agreed.tolerance:
-        raise ServerError(
-            f"serves another model under this name than when {len(answers):,} answers were kept "
-            f"(log-probabilities differ by {max(moved, default=np.inf):.2g} nats)",
-            cure=f"serve the one that was asked then, or remove {answers.folder} to begin anew",
-            where=where,
-        )
-    return first
+def most_sent(queries: int) -> int:
+    """Requests that a search of some queries takes at most: each may be followed by a probe."""
+    return 2 * queries
 
 
 class ServedModel:
@@ -161,15 +98,16 @@ class ServedModel:
         """Say how many requests are to come, and refuse a run that would not be done.
 
         As many as `rows` are sure, if no answer to them is known; a search may need `at_most`
-        besides. Where `rows` are a check of the start token, `after` is sure to follow, and then a
-        search. If more are sure than may be sent, that is an InputError.
+        queries besides. Where `rows` are a check of the start token, `after` is sure to follow,
+        and then a search. If more are sure than may be sent, that is an InputError.
         """
         known, sent, limit = len(self._answers), self.client.sent, self.client.most
-        first, then = (n + -(-n // _BLOCK) for n in (rows, after or 0))
+        first, then = (n + -(-n // BLOCK) for n in (rows, after or 0))
         sure = first + then
         left = math.inf if limit is None else max(limit - sent - sure, 0)
+        at_most = most_sent(at_most)
         if self._endpoint.say is not None:
-            parts = [f"about {sure:,} to come in this step"] if sure else []
+            parts = [f"about {sure:,} to come in this step"] if sure or not at_most else []
             if after is not None:
                 parts = [f"check of the start token {first:,}", f"draws {then:,}"]
                 at_most = 0 if limit is None else limit
@@ -182,8 +120,8 @@ class ServedModel:
             raise InputError(
                 f"about {sent + max(sure - known, 0):,} requests are needed in this run, and "
                 f"{limit:,} allowed",
-                cure="allow more with --max-requests, or ask for less: fewer --draws, a smaller "
-                "--budget, a start token that you name (--start-token)",
+                cure=f"give --max-requests {sent + sure - known} or more, or ask for less: fewer "
+                "texts or --draws, a smaller --budget, a start token that you name (--start-token)",
                 where=self._endpoint.base,
             )
 
@@ -206,8 +144,8 @@ class ServedModel:
                 todo.append((row, key, body))
             else:
                 known[row] = numbers
-        for first in range(0, len(todo), _BLOCK):
-            known |= self._ask_block(todo[first : first + _BLOCK])
+        for first in range(0, len(todo), BLOCK):
+            known |= self._ask_block(todo[first : first + BLOCK])
         return known
 
     def _ask_block(self, todo: Sequence[tuple[Row, bytes, dict[str, Any]]]) -> dict[Row, Floats]:

@@ -1,0 +1,74 @@
+"""What a command would send to a server: said before it sends it, and with ``--dry-run`` all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from canary.cli.console import say, show
+from canary.cli.model_options import Counted, ServerOptions
+from canary.cli.outputs import Result
+from canary.cli.standard_streams import nothing_said
+from canary.errors import EstimationError, InputError, ModelError
+
+if TYPE_CHECKING:
+    from canary.models.served.rehearsal import Rehearsed
+
+KIND = "canary dry run"
+
+
+def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any]) -> Result | None:
+    """Run a command. If it asks a served model, say first what it will send.
+
+    Raises
+    ------
+    InputError
+        If more requests are sure than are allowed.
+    """
+    from canary.models.served.endpoint import is_url
+
+    name = next((n for n, value in values.items() if isinstance(value, ServerOptions)), "")
+    if not name or not (values[name].dry_run or is_url(values.get("model"))):
+        return function(**values)
+    options: Any = values[name]
+    rehearsal = {**values, name: (dry := replace(options, dry_run=True))}
+    if options.dry_run:
+        line = _rehearsed(function, rehearsal)
+        models: list[Rehearsed] = getattr(dry, "rehearsals", [])
+        line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
+        show(f"{line}. Nothing was sent")
+        return Result(KIND, {"says": line, **counts})
+    if hasattr(dry, "rehearsals"):  # a command that only samples says it as it begins
+        # Numbers that are made up may not do for what is computed of them.
+        with suppress(EstimationError, ModelError):
+            _rehearsed(function, rehearsal)
+        for model in dry.rehearsals:
+            say(model.counted())
+            _check_allowed(model, options.max_requests)
+    return function(**values)
+
+
+def _rehearsed(function: Callable[..., Any], values: dict[str, Any]) -> str:
+    """Run a command on made-up numbers; nothing that it says or writes is kept."""
+    with TemporaryDirectory(prefix="canary-") as folder:
+        if values.get("out") is not None:
+            values["out"] = Path(folder) / values["out"].name
+        try:
+            with nothing_said():
+                function(**values)
+        except Counted as counted:
+            return str(counted)
+    return ""
+
+
+def _check_allowed(model: Rehearsed, limit: int | None) -> None:
+    needed = model.counts()["requests"]
+    if limit is not None and needed > limit:
+        raise InputError(
+            f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
+            cure=f"give --max-requests {needed} or more, or ask for less",
+        )

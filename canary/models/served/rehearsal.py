@@ -1,0 +1,202 @@
+"""What a run would send to a server, counted before it sends anything.
+
+The run goes on as it would on a model whose numbers are made up. Nothing is sent but the question
+which models the server has, and nothing of the run is shown or kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from canary.errors import RequestsSpentError
+from canary.models.language_model import FloatArray, LanguageModel, Rows
+from canary.models.served.endpoint import Endpoint
+from canary.models.served.handshake import Agreed, Probe
+from canary.models.served.opening import found_at, identity_of
+from canary.models.served.request_format import Floats, Manner
+from canary.models.served.served_model import (
+    BLOCK,
+    EchoedModel,
+    LikeliestModel,
+    Row,
+    ServedModel,
+    most_sent,
+)
+from canary.models.served.throttle import Throttle
+from canary.models.served.token_texts import Texts
+from canary.models.served.verified_cache import known_answers
+from canary.statistics.numbers import plural
+from canary.tokens.fast import as_tokenizer
+
+CHECKS = {"echo": 22, "top": 13}
+"""Requests of a handshake with a server that takes token ids, the list of models apart."""
+_ALIGNED = 3  # requests each time that rows are longer than any before
+_TRIES = 256  # requests of a search from which the length of one is estimated
+
+
+@dataclass
+class _Counter:
+    """Stands in for a client: it has the counts, and sends nothing."""
+
+    throttle: Throttle
+    most: int | None = None  # a rehearsal is never refused
+    sent: int = 0
+    tokens: int = 0
+    search: int = 0
+    tried: int = 0
+    tried_tokens: int = 0
+    spared: int = 0
+
+    def add(self, requests: int, tokens: int) -> None:
+        """Count requests with this number of tokens each."""
+        self.sent += requests
+        self.tokens += requests * tokens
+
+
+class Rehearsed(ServedModel):
+    """A served model that makes its numbers up and counts what it would have asked for."""
+
+    client: Any
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._searching, self._tries, self._longest = False, 0, 0
+        self._seen = set[Row]()
+        spread = np.random.default_rng(0).uniform(1.0, 1.2, self.facts.vocabulary)
+        self._each = -spread * math.log(self.facts.vocabulary)
+
+    def counted(self) -> str:
+        """What would be sent, in one line."""
+        told = self.client
+        sent = f"{plural(told.sent, 'request')} ({plural(told.tokens, 'token')} in prompts)"
+        line = f"Will send {self._endpoint.base} about {sent}"
+        if told.search:
+            most = self._most_searched()
+            mean = told.tried_tokens / max(told.tried, 1)
+            line += (
+                f", and for the search at most {plural(most, 'more request', 'more requests')} "
+                f"(about {plural(round(most * mean), 'token')})"
+            )
+        line += ". Each answer has one generated token"
+        if told.spared:
+            line += f". {plural(told.spared, 'answer')} of earlier runs need not be asked for again"
+        return line
+
+    def counts(self) -> dict[str, int]:
+        """The same as numbers; of a search the most."""
+        told = self.client
+        return {
+            "requests": told.sent,
+            "prompt_tokens": told.tokens,
+            "search_requests_at_most": self._most_searched(),
+            "answers_kept": told.spared,
+        }
+
+    def _most_searched(self) -> int:
+        limit, told = self._endpoint.max_requests, self.client
+        return int(told.search if limit is None else min(told.search, max(limit - told.sent, 0)))
+
+    def expect(self, rows: int, *, at_most: int = 0, after: int | None = None) -> None:
+        """What follows is a search, or it is not."""
+        self._searching = bool(at_most) and not rows and after is None
+        if self._searching:
+            self.client.search += most_sent(at_most)
+            self._tries = _TRIES
+
+    def ask(self, rows: Sequence[Row]) -> dict[Row, Floats]:
+        """Numbers that are made up; of a search only the first."""
+        todo = [row for row in dict.fromkeys(rows) if row not in self._seen]
+        self._seen.update(todo)
+        if self._answers:
+            known = {
+                row
+                for row in todo
+                if self._answers.get(self._answers.key(self._manner.request(row))) is not None
+            }
+            self.client.spared += len(known)
+            todo = [row for row in todo if row not in known]
+        tokens = sum(map(len, todo))
+        probes = -(-len(todo) // BLOCK)
+        probe = len(self._agreed.probes[0].ids)
+        if self._searching:
+            if self._tries <= 0:
+                raise RequestsSpentError("a rehearsal searches no further", cure="")
+            self._tries -= len(todo)
+            self.client.tried += len(todo) + probes
+            self.client.tried_tokens += tokens + probes * probe
+        else:
+            self.client.sent += len(todo)
+            self.client.tokens += tokens
+            self.client.add(probes, probe)
+        return {row: self._numbers(row) for row in dict.fromkeys(rows)}
+
+    def lengthened(self, longest: int) -> None:
+        """Rows are longer than any before, which is checked."""
+        if longest > max(self._longest, len(self._agreed.probes[0].ids)):
+            self._longest = longest
+            self.client.add(_ALIGNED, longest)
+
+    def _numbers(self, row: Row) -> Floats:
+        raise NotImplementedError
+
+
+class _Echoed(Rehearsed, EchoedModel):
+    """Each token about as likely as any; what it is does not depend on those before it."""
+
+    def score(self, rows: Rows) -> FloatArray:
+        """Numbers that are made up."""
+        self._checked = 2**62
+        self.lengthened(max((int(end) for end in np.diff(rows.offsets)), default=0))
+        return EchoedModel.score(self, rows)
+
+    def _numbers(self, row: Row) -> Floats:
+        return self._each[np.asarray(row[1:], np.int64)]
+
+
+class _Likeliest(Rehearsed, LikeliestModel):
+    """The same tokens are the most likely ones everywhere."""
+
+    def _numbers(self, row: Row) -> Floats:
+        named = np.argsort(-self._each, kind="stable")[: self._manner.top]
+        values = self._each[named]
+        told = np.stack([named.astype(np.float64), values], axis=1).ravel()
+        return np.append(values.min(), told)
+
+
+class Reworded:
+    """Stands in for a model that rewrites texts: the same words in another order."""
+
+    facts: Mapping[str, Any] = {}
+
+    def rewrite(self, texts: Sequence[str], *, share: float, rng: np.random.Generator) -> list[str]:
+        """Copies of about as many tokens."""
+        return [" ".join(rng.permutation(text.split())) for text in texts]
+
+
+def rehearsed(endpoint: Endpoint, tokenizer: Any) -> LanguageModel:
+    """A stand-in for the model at an endpoint, which counts what it is asked.
+
+    Raises
+    ------
+    InputError, ServerError, MissingExtraError
+        As for a served model, if its name cannot be found out.
+    """
+    top = endpoint.top_k
+    given = None if tokenizer is None else as_tokenizer(tokenizer)
+    _, tokenizer, facts = found_at(endpoint, given)
+    texts = Texts(tokenizer)
+    manner = Manner(facts.name, texts, endpoint.base, top, as_text=False, numbered=True)
+    probes = tuple(Probe(row, np.zeros(0)) for row in texts.probes())
+    agreed = Agreed(manner, probes, math.inf, facts.noise_bits_per_token, math.inf)
+    counter = _Counter(Throttle(endpoint.in_flight, None))
+    known = known_answers(endpoint.folder, facts.name, identity_of(endpoint, facts, tokenizer))
+    kind: Any = _Echoed if top is None else _Likeliest
+    model: LanguageModel = kind(counter, endpoint, known, agreed, facts)
+    counter.add(CHECKS["echo" if top is None else "top"], len(probes[0].ids))
+    counter.sent += 1  # the list of models, which has no prompt
+    return model

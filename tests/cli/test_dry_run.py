@@ -1,0 +1,120 @@
+"""What a command would send to a server: counted before it is sent, and right."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from fake_server import FakeServer
+
+import canary
+
+CLOSE = 4  # requests that a server's way of answering may add
+
+
+@pytest.fixture(scope="module")
+def loaded(model):
+    return canary.load(str(model))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = canary.generate(["my pin {digit:2}."], repetitions=[1], per_repetition=2, seed=1)
+    made.save("canaries.json")
+    words = ["she", "sells", "some", "fine", "old", "shells", "by", "the", "long", "sea", "shore"]
+    for name, first in (("in", 0), ("out", 24)):
+        lines = [
+            json.dumps({"text": " ".join(words[n % 9 :][: 3 + n % 3]) + f" {n}"}) + "\n"
+            for n in range(first, first + 24)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    return tmp_path
+
+
+COMMANDS = {
+    "audit": "audit URL --canaries canaries.json --draws 40 --extraction-budget 0 --out o",
+    "named": "audit URL --canaries canaries.json --draws 40 --extraction-budget 0 --out o "
+    r"--start-token \n",
+    "exposure": "exposure URL --canaries canaries.json --draws 40",
+    "score": "score URL in.jsonl --out o.jsonl",
+    "text": "membership text URL in.jsonl out.jsonl --out o",
+    "order": "membership order URL in.jsonl --shard 4 --before 6 --after 4 --out o",
+    "order by top": "membership order URL in.jsonl --shard 4 --before 6 --after 4 --top-k 5 "
+    "--out o",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_count_is_right_before_anything_is_sent(place, command, model, loaded, name):
+    with FakeServer(loaded) as server:
+        words = COMMANDS[name].replace("URL", f"{server.url}/v1").split()
+        words += ["--tokenizer", model, "--answers", "answers"]
+        before = sorted(path.name for path in place.iterdir())
+        dry = command(*words, "--dry-run", "--json")
+        assert dry.code == 0, dry.err
+        assert server.count() == 0
+        assert sorted(path.name for path in place.iterdir()) == before, "nothing is left behind"
+        counts = dry.document
+        few = command(*words, "--max-requests", counts["requests"] - CLOSE - 1)
+        assert few.code == 2
+        assert f"give --max-requests {counts['requests']} or more" in few.err
+        assert server.count() == 0
+        done = command(*words)
+        assert done.code in (0, 3), done.err
+        assert f"about {counts['requests']:,} requests" in done.err.splitlines()[0]
+        # The list of models is a request, and no completion.
+        assert counts["requests"] - 1 == pytest.approx(server.count(), abs=CLOSE)
+        prompts = [body["prompt"] for body in server.bodies]
+        tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
+        assert counts["prompt_tokens"] == pytest.approx(tokens, rel=0.05)
+        again = command(*words, *(["--force"] if "--out" in words else []), "--dry-run", "--json")
+        assert again.document["requests"] < 40, "what is kept is not asked for again"
+        assert again.document["answers_kept"] > 0
+
+
+@pytest.mark.parametrize("top", [(), ("--top-k", 5)])
+def test_a_search_has_a_bound(place, command, model, loaded, top):
+    with FakeServer(loaded) as server:
+        words = ["extract", f"{server.url}/v1", "my pin {digit:4}.", "--tokenizer", model]
+        words += ["--answers", "answers", "--start-token", r"\n", "--budget", 60, *top]
+        dry = command(*words, "--dry-run")
+        assert (dry.code, server.count()) == (0, 0)
+        most = int(re.search(r"for the search at most (\d+) more", dry.out)[1])
+        sure = int(re.search(r"about (\d+) requests", dry.out)[1])
+        few = command(*words, "--dry-run", "--max-requests", sure + 7)
+        assert "for the search at most 7 more" in few.out
+        done = command(*words)
+        assert done.code == 0, done.err
+        assert server.count() <= sure + most
+
+
+def test_copies_by_another_model_are_counted_without_it(place, command, model):
+    words = "membership text URL in.jsonl out.jsonl --masked ./not-there --neighbours 3 --out o"
+    with FakeServer(canary.load(str(model))) as server:
+        words = words.replace("URL", f"{server.url}/v1").split()
+        counts = []
+        for more in ((), ("--neighbours", 6)):
+            asked = (*words, *more, "--tokenizer", model, "--dry-run", "--json")
+            counts.append(command(*asked).document["requests"])
+    # 48 texts and three more copies of each; short ones may be alike.
+    assert counts[1] - counts[0] == pytest.approx(3 * 49, abs=20)
+
+
+def test_samples_are_counted(place, command, loaded):
+    with FakeServer(loaded) as server:
+        words = ("sample", f"{server.url}/v1", "--canaries", "canaries.json", "--samples", 30)
+        done = command(*words, "--out", "o", "--dry-run")
+        assert (done.code, server.count()) == (0, 0)
+        assert not (place / "o").exists()
+        assert "30 requests, one for each sample, and about 12 for checks" in done.out
+        # "my pin" each time; two digits, and room for eight tokens.
+        assert "have 180 characters together" in done.out
+        assert "at most 300 tokens together" in done.out
+
+
+def test_a_dry_run_is_of_a_server(place, command, model):
+    done = command("audit", model, "--canaries", "canaries.json", "--out", "o", "--dry-run")
+    assert done.code == 2
+    assert "--dry-run given, which is for a server" in done.err
