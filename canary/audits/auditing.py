@@ -40,7 +40,7 @@ from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, whole_number
-from canary.scoring.served_requests import announce
+from canary.scoring.served_requests import announce, requests_of
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
@@ -131,7 +131,7 @@ def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exp
         (*start.notes, *noted(formats)),
         formats=formats,
         model=seam.facts.to_dict(),
-        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint},
+        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint, **requests_of(seam)},
         start=start,
         about=About.today(),
     )
@@ -276,7 +276,7 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint},
+        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint, **requests_of(seam)},
         start=start,
         seconds=timed.seconds,
     )

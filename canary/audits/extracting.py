@@ -236,7 +236,8 @@ def with_extractions(
         if result.stopped == "interrupted":
             raise KeyboardInterrupt
         found.append(result.hidden())
-    return replace(audit, formats=tuple(formats), extractions=tuple(found))
+    settings = {**audit.settings, **requests_of(seam)}
+    return replace(audit, formats=tuple(formats), extractions=tuple(found), settings=settings)
 
 
 def _search(

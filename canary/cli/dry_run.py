@@ -14,6 +14,8 @@ from canary.cli.model_options import Counted, ServerOptions
 from canary.cli.outputs import Result
 from canary.cli.standard_streams import nothing_said
 from canary.errors import EstimationError, InputError, ModelError
+from canary.scoring.served_requests import requests_of
+from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.models.served.rehearsal import Rehearsed
@@ -49,7 +51,15 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         for model in dry.rehearsals:
             say(model.counted())
             _check_allowed(model, options.max_requests)
-    return function(**values)
+    try:
+        return function(**values)
+    finally:
+        for model in getattr(options, "asked", []):
+            sent, tokens, *_ = requests_of(model).values()
+            say(
+                f"Sent in this run: {plural(sent, 'request')} (about {plural(tokens, 'token')} in "
+                "prompts)"
+            )
 
 
 def _rehearsed(function: Callable[..., Any], values: dict[str, Any]) -> str:

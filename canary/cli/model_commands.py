@@ -95,6 +95,7 @@ def score(
     from canary.records.files import JSON_LINES
     from canary.records.shards import finished_pieces
     from canary.scoring.score_job import parts_of, score_file
+    from canary.scoring.served_requests import requests_of
 
     read = [texts, *model_files(model, options.tokenizer), *factory_file(options.factory)]
     check_name(out)
@@ -115,7 +116,7 @@ def score(
         show(f"Scored by an earlier run that was stopped: {plural(done.resumed, 'text')}")
     counted = f"{plural(done.texts, 'text')} ({plural(done.tokens, 'token')})"
     show(f"The log-perplexities of {counted} are in {out}")
-    return Result("canary score", done.to_dict())
+    return Result("canary score", {**done.to_dict(), **requests_of(loaded)})
 
 
 @command(

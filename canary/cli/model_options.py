@@ -113,6 +113,11 @@ class ModelOptions(LocalOptions, ServerOptions):
     worker_gpus: Annotated[float, 0] | None = None
 
     @cached_property
+    def asked(self) -> list[Any]:
+        """The served models that were loaded."""
+        return []
+
+    @cached_property
     def rehearsals(self) -> list[Any]:
         """The rehearsed models that were loaded for a dry run."""
         return []
@@ -123,7 +128,7 @@ class ModelOptions(LocalOptions, ServerOptions):
         from canary.models.served.endpoint import is_url
 
         source: str | Endpoint = model
-        asked = self._given(
+        given = self._given(
             "served_model key_env answers max_requests in_flight request_timeout top_k dry_run"
         )
         if is_url(model):
@@ -134,13 +139,14 @@ class ModelOptions(LocalOptions, ServerOptions):
                 found = rehearsed(source, self.tokenizer)
                 self.rehearsals.append(found)
                 return found
-        elif asked:
+        elif given:
             raise InputError(
-                f"{_flags(asked)} given, which is for a server, and the model is no address",
+                f"{_flags(given)} given, which is for a server, and the model is no address",
                 cure="leave them out, or give the address as in http://host:8000/v1",
                 where=model,
             )
         loaded = self._loaded(model, source, self._workers())
+        self.asked.extend([loaded] if is_url(model) else [])
         if isinstance(loaded, Spread):
             say(
                 f"{plural(loaded.workers, 'worker')} of the cluster keep it ({loaded.facts.device})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -130,6 +131,12 @@ class Verification(
     def departures(self) -> tuple[Count, ...]:
         """The canaries that were not found as often as expected, or not with their tokens."""
         return tuple(count for count in self.canaries if not count.ok)
+
+    @property
+    def begins_texts(self) -> bool:
+        """Whether all copies begin their text, so that only a start token may come before them."""
+        begun = re.match(r"all \S+ copies begin their text|\S+ copy begins its text", self.before)
+        return begun is not None and not self.follows and not self.messages
 
     def summary(self) -> str:
         """A few lines for a terminal, with ids and no secrets."""

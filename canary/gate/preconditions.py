@@ -145,6 +145,11 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             )
             cure = f"audit again with --context {before!r} (in Python context)"
             findings.append(Finding("context", "context", "undecided", told, cure))
+        else:
+            told = f"in the corpus {before!r} comes before the canaries, and so it did in the audit"
+            findings.append(Finding("context", "context", "passed", told))
+    if verification is not None and verification.begins_texts:
+        findings += _at_the_beginning(audit)
     if verification is not None and verification.messages and not audit.settings.get("context"):
         told = (
             "in the corpus the canaries begin chat messages, before which the chat template of the "
@@ -157,6 +162,19 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
         )
         findings.append(Finding("context", "context", "undecided", told, cure))
     return findings
+
+
+def _at_the_beginning(audit: Audit) -> list[Finding]:
+    """What the audit put before canaries that begin their texts in the corpus."""
+    context = str(audit.settings.get("context") or "")
+    if context.strip():
+        return []  # the training may put it there
+    told = "in the corpus the canaries begin their texts, and the audit scored them"
+    if context:
+        told += f" after {context!r}, so the numbers may be low"
+        cure = "audit again without --context (in Python context), and name the start token"
+        return [Finding("context", "context", "undecided", told, cure)]
+    return [Finding("context", "context", "passed", f"{told} at the beginning of a text")]
 
 
 def controls(audit: Audit) -> list[Finding]:

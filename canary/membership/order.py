@@ -38,7 +38,7 @@ from canary.records.shards import Series, open_run
 from canary.records.validation import built, some, text, whole_number
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
-from canary.scoring.served_requests import announce
+from canary.scoring.served_requests import announce, requests_of
 from canary.scoring.texts import encode_placed
 from canary.search.pricing import walk_memory
 from canary.tokens.candidates import CandidateEncoder
@@ -198,7 +198,12 @@ def order(
         without_model=alarms,
         digest=digest,
         model=seams["model"].facts.to_dict(),
-        settings={**settings, "seed": seed, "batch_size": scoring.batch_size},
+        settings={
+            **settings,
+            "seed": seed,
+            "batch_size": scoring.batch_size,
+            **requests_of(seams["model"]),
+        },
     )
 
 

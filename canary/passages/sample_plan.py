@@ -40,6 +40,17 @@ class Plan:
         """One for each sample after each prompt."""
         return self.looks[-1] * len(self.prompts)
 
+    @property
+    def extent(self) -> str:
+        """How long all prompts and answers are, in a sentence."""
+        letters, tokens = (
+            self.looks[-1] * sum(map(of, self.prompts)) for of in (len, self.longest)
+        )
+        return (
+            f"The prompts have {count(letters)} characters together, four of which are about a "
+            f"token. The answers have at most {plural(tokens, 'token')} together"
+        )
+
     @cached_property
     def behind(self) -> dict[str, list[tuple[int, Target]]]:
         """The targets behind each prompt, with their numbers."""

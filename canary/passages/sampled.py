@@ -115,8 +115,9 @@ class Sampled(
     confidence : float
         Of all intervals.
     model, settings : dict
-        The model as the server calls it, and what is needed to sample again. ``requests`` of the
-        model are those of all runs that finished a block, retries and checks included.
+        The model as the server calls it, and what is needed to sample again. ``requests`` and
+        ``prompt_tokens`` (roughly) of the model are those of all runs that finished a block,
+        retries and checks included.
     looks : int
         At how many numbers of samples the run could stop. Shares and p-values allow for all.
     answers : Answers or None
@@ -177,6 +178,12 @@ class Sampled(
             notes.append(
                 f"stopped after {self.samples:,} of {plural(asked, 'sample')}: more come out than "
                 f"the limit allows. Shares and p allow for {plural(self.looks, 'look')}"
+            )
+        if self.settings.get("chat"):
+            notes.append(
+                "the server was asked in a chat, which can hide what completions show: a chat "
+                "model often declines or answers in other words. If the server has completions "
+                "(/v1/completions), sample them as well, without --chat"
             )
         if self.model.get("repeats") is False:
             notes.append(

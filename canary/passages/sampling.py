@@ -193,6 +193,7 @@ def sample(
                 "server": endpoint.base,
                 "repeats": any(writer.likeliest),
                 "requests": tally["requests"],
+                "prompt_tokens": tally["prompt tokens"],
             },
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
@@ -210,7 +211,7 @@ def sample(
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=6)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=7)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
@@ -286,10 +287,7 @@ def _announce(endpoint: Endpoint, plan: Plan, pieces: int) -> None:
         most = "" if len(looks) == 1 else "at most "
         endpoint.say(
             f"{most}{plural(looks[-1] * prompts, 'request')}, one for each sample, and about "
-            f"{checks[-1] + 1} for checks of the server. The prompts have "
-            f"{count(looks[-1] * sum(map(len, plan.prompts)))} characters together, four of which "
-            "are about a token. The answers have at most "
-            f"{plural(looks[-1] * sum(map(plan.longest, plan.prompts)), 'token')} together"
+            f"{checks[-1] + 1} for checks of the server. {plan.extent}"
         )
     least = 1 + max(looks[0] * prompts - pieces * _BLOCK, 0) + (0 if pieces else checks[0])
     limit = endpoint.max_requests
@@ -310,11 +308,13 @@ def _looked(
     All prompts have as many samples at a look, so that texts and controls had the same chances. A
     run that begins with answers in which nothing can come out is stopped, but not when resumed.
     """
-    tally, done, sent = Counter[str](), 0, 0
+    tally, done, sent = Counter[str](), 0, Counter[str]()
 
     def keep(counts: Counter[str], answered: Sequence[int]) -> None:
         nonlocal sent
-        counts["requests"], sent = writer.sent - sent, writer.sent
+        now = Counter({"requests": writer.sent, "prompt tokens": writer.tokens})
+        counts.update(now - sent)
+        sent = now
         if series is not None:
             state = {"counts": dict(counts), "answered": answered, "likeliest": writer.likeliest}
             series.append(state)

@@ -98,8 +98,11 @@ def audit_report(audit: Audit) -> Report:
     )
 
 
-def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
-    """What to know first, in plain words; of the start token the details are for specialists."""
+def notes(audit: Audit, said_of_it: Iterable[str], *, verified: bool = False) -> list[Text]:
+    """What to know first, in plain words; of the start token the details are for specialists.
+
+    `verified` says that what the training data have before the canaries was compared.
+    """
     start = audit.start
     details = () if start is None else start.notes
     known: list[Text] = [*cut_searches(audit)]
@@ -114,6 +117,8 @@ def notes(audit: Audit, said_of_it: Iterable[str]) -> list[Text]:
         risk = sentence("start.rivals")
     else:
         before = {None: "nothing", "\n": "newline"}.get(start.token, "other")
+        if verified and start.token is not None:
+            return [sentence("start.verified", name=shown_start(start.token)), *known]
         before = "context" if start.context or audit.settings.get("context") else before
         risk = sentence("start.risk", **{before: True}, name=shown_start(start.token))
     return [(Span(risk, "strong"),), *known]

@@ -23,7 +23,7 @@ from canary.reports.limits import (
     planting,
 )
 from canary.reports.recovery import recovered, searched, table
-from canary.reports.wording import about_of, exposure_table, in_words
+from canary.reports.wording import about_of, access_of, exposure_table, in_words
 from canary.statistics.numbers import copies, count, plural
 
 
@@ -65,7 +65,7 @@ def trials_of(
     if audit.natural:
         kind = "Secrets of the training data"
     threats = ("extraction", "regurgitation", *(("queries",) if served else ()))
-    access = said_in_one("trial.audit.access", served=served)
+    access = said_in_one("trial.audit.access", served=served, access=access_of(audit))
     groups = {n: group for n, group in audit.by_repetitions().items() if n}
     by_search = [*searched(audit)]
     sizes = sorted({priced.space_size for priced in audit.formats})

@@ -25,6 +25,7 @@ from canary.membership.counterfactual import Counterfactual
 from canary.membership.many import ManyScores
 from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores
+from canary.reports.audit_report import audit_report
 from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.document import (
     Axis,
@@ -101,7 +102,7 @@ def exposures_report(found: Exposures) -> Report:
     columns = ("Canary", "Copies", "Exposure\n(bits)", "Interval\n(bits)")
     every = [*folded(Table("Canaries", columns, each))]
     how = [*run_blocks(found.model, found.settings)]
-    return Report(
+    made = Report(
         title=f"Exposure of canaries under {called(found.model_name, 'a language model')}",
         label=f"The exposure of {plural(len(found), 'canary', 'canaries')}",
         sentences=[f"Median exposure: {', '.join(said_of)}.", *said("exposures.meaning")],
@@ -112,6 +113,20 @@ def exposures_report(found: Exposures) -> Report:
         sections=[
             Section("canaries", "Every canary", every, specialist=True),
             Section("how", "How it was measured", how, specialist=True),
+        ],
+    )
+    try:
+        judged = audit_report(found.as_audit())
+    except InputError:  # estimates that nothing bounds, or of an earlier version
+        return made
+    # The first screen of an audit; the numbers of the canaries come after it.
+    return replace(
+        judged,
+        title=made.title,
+        actions=[*judged.actions, *made.actions],
+        sections=[
+            replace(made.sections[0], blocks=[*made.sentences, *made.outcome, *every]),
+            *made.sections[1:],
         ],
     )
 

@@ -51,7 +51,7 @@ def samples_report(result: Sampled) -> Report:
         "none": ("No passage came out", "undecided"),
     }[key]
     texts, controls = found.texts, found.controls
-    natural = bool(result.settings.get("natural"))
+    natural, chat = bool(result.settings.get("natural")), bool(result.settings["chat"])
     if natural:
         label = label.replace("Planted secrets", "Secrets").replace("planted ", "")
     swapped, other = doubtful_files(result, found, key)
@@ -59,7 +59,6 @@ def samples_report(result: Sampled) -> Report:
         label, tone = FILES_FIRST
     about = about_of(result, corpus="Training data" if result.planted else "Texts")
     about["Server"] = str(result.model["server"])
-    about["Asked"] = "as a chat" if result.settings["chat"] else "to continue a text"
     return Report(
         title=f"What comes out of {called(result.model_name)} word for word?",
         label=label,
@@ -93,13 +92,14 @@ def samples_report(result: Sampled) -> Report:
         actions=said(
             "samples.actions", out=key in ("planted", "memorized") and not files,
             none=not texts.hits, alone=key == "alone" or other,
+            chat=chat and not texts.hits,
             unclear=key == "unclear", luck=key == "luck",
             drawn=not texts.hits and not result.greedy,
             greedy=not texts.hits and result.greedy,
         ),
         about=about,
         outcome=[samples_figure(result)] if texts.hits or (controls and controls.hits) else [],
-        unsaid=said("samples.unsaid"),
+        unsaid=said("samples.unsaid", chat=chat),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
         brief=[*_by_form(result), *([] if result.planted else [_rates(result)]), _cost(result)],

@@ -12,7 +12,7 @@ from canary.reports.document import Figure, Table, said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.extraction_report import leads, planted_in
 from canary.reports.saved_tests import saved_test
-from canary.reports.wording import about_of, in_words
+from canary.reports.wording import about_of, access_of, in_words
 from canary.statistics.numbers import count
 
 
@@ -42,7 +42,7 @@ def _extracted(found: Extraction) -> Evidence:
         ("extraction", "regurgitation", *(("queries",) if served else ())),
         "Secrets of the training data" if found.natural else "Planted secrets",
         method,
-        said_in_one("trial.audit.access", served=served),
+        said_in_one("trial.audit.access", served=served, access=access_of(found)),
         [said_of],
         metrics=[
             Metric("search_found", f"Secrets among the first {found.top} guesses of a search", out)
@@ -69,6 +69,7 @@ def _sampled(found: Sampled) -> Evidence:
     )
     figures = [block.table for block in made.outcome if isinstance(block, Figure)]
     tables = [block for block in (*figures, *made.brief) if isinstance(block, Table)]
+    chat = bool(found.settings.get("chat"))
     what = "Secrets" if found.planted else "Passages"
     ends = {"lower": share.lower, "upper": share.upper, "confidence": share.confidence}
     trial = Trial(
@@ -84,7 +85,7 @@ def _sampled(found: Sampled) -> Evidence:
             number=share.windows,
             samples=found.samples,
         ),
-        said_in_one("trial.sample.access"),
+        said_in_one("trial.sample.access", chat=chat, completions=not chat),
         made.sentences,
         tables,
         [

@@ -123,6 +123,8 @@ def verdict_report(verdict: Verdict) -> Report:
         actions += advice(audit, verdict)
     if not audits:  # their pages have limits in guesses
         blocks.append(_limits(verdict))
+    placed = [f.outcome for f in verdict.findings if f.check == "context"]
+    verified = bool(placed) and set(placed) == {"passed"}
     return Report(
         title="Memorization audit of "
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
@@ -135,7 +137,9 @@ def verdict_report(verdict: Verdict) -> Report:
         basis=basis_of_verdict(verdict),
         decide=list(dict.fromkeys(d for audit in audits for d in decisions(audit, verdict))),
         notes=[
-            *dict.fromkeys(note for audit in audits for note in notes(audit, ())),
+            *dict.fromkeys(
+                note for audit in audits for note in notes(audit, (), verified=verified)
+            ),
             *(note for note in ended(verdict.notes) if note not in details),
         ],
         outcome=blocks,

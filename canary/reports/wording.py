@@ -36,7 +36,6 @@ EXPOSURE_COLUMNS = (
 """Of `exposure_cells`."""
 
 _NBSP = "\N{NO-BREAK SPACE}"
-_SERVED = "through a server that gives the log-probability of each token of a text"
 
 
 def exposure_cells(
@@ -120,17 +119,51 @@ def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> d
 
     about = [result.about for result in results]
     versions = joined((one.model_version for one in results), "")
-    models = [one.model for one in results if isinstance(one, Audit)]
-    served = sum(model.get("device") == "served" for model in models)
-    which = "" if served == len(models) else f"{served} of {len(models)} audits "
+    ways = [(access_of(one), sent_to(one)) for one in results]
+    served = [way for way in ways if way[0]]
+    which = "" if len(served) == len(ways) else f"{len(served)} of {len(ways)} "
     return {
         "Model": joined((one.model_name for one in results), own or "not named"),
         **({"Version of the weights": versions} if versions else {}),
-        **({"Access": f"{which}{_SERVED}"} if served else {}),
+        **({"Access": f"{which}{joined((way for way, _ in served), '')}"} if served else {}),
+        **({"Sent": sent} if (sent := joined((sent for _, sent in served), "")) else {}),
         corpus: joined((one.corpus for one in about), "not named"),
         "Date": joined((one.date for one in about), "not recorded"),
         "Tested by": joined((one.auditor for one in about), "not named"),
     }
+
+
+def access_of(result: Any) -> str:
+    """Through which interface a model was asked; nothing where its files were there."""
+    model, settings = _asked(result)
+    if "server" in model:
+        chat = settings.get("chat")
+        return sentence("access.text", chat=chat, completions=not chat)
+    if model.get("device") != "served":
+        return ""
+    top = "score" not in (model.get("capabilities") or ("score",))
+    known = settings.get("top_k")
+    kinds = {"whole": not top, "some": top and not known}
+    return sentence("access.served", **kinds, top=known if top else 0, top_k=known)
+
+
+def sent_to(result: Any) -> str:
+    """What a server was sent, as far as the result says it."""
+    model, settings = _asked(result)
+    sent = settings.get("requests_in_this_run", model.get("requests"))
+    tokens = settings.get("prompt_tokens_in_this_run", model.get("prompt_tokens"))
+    if not sent:
+        return ""
+    in_prompts = f" (about {plural(int(tokens), 'token')} in prompts)" if tokens else ""
+    which = "" if "requests" in model else " in the last run"
+    return f"{plural(int(sent), 'request')}{which}{in_prompts}"
+
+
+def _asked(result: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The model and the settings of a result; those of texts are with their measurements."""
+    measured = getattr(result, "measured", result)
+    model = getattr(result, "model", None) or {}
+    return model, getattr(measured, "settings", None) or {}
 
 
 def limit_given(date: str, by: str) -> str:

@@ -45,6 +45,6 @@ def sharing(model: LanguageModel, parts: int) -> AbstractContextManager[None]:
 
 
 def requests_of(model: LanguageModel) -> dict[str, int]:
-    """How many requests a served model was sent, as settings of a result; nothing of others."""
+    """What a served model was sent in this run, as settings of a result; nothing of others."""
     told: dict[str, int] = getattr(model, "requests", dict)()
     return told

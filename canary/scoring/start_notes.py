@@ -204,7 +204,8 @@ class StartChoice(Record, written=(..., "settled")):
                     "numbers may be too low."
                 )
         if self.rivals or not self.compared:
-            return note.rstrip()
+            unseen = self.token is None and self.context and self.why == "asked"
+            return f"{note}{_CONTEXT_ASKED if unseen and not self.rivals else ''}".rstrip()
         return (
             f"{note}The canaries are not more exposed after other beginnings that were tried "
             f"({'; '.join(_few(self.compared))}). If other text came before them in training, the "
@@ -245,6 +246,10 @@ _NOTHING_ASKED = (
     "not counted and the rest was scored as if nothing came before. If training put a token "
     "before each text (an end-of-text token, a newline), the numbers may be too low: audit with "
     f"that start token, or with --start-token {AUTO} to have it found."
+)
+_CONTEXT_ASKED = (
+    "Before each candidate comes only the context that you gave. Nothing checked that training put "
+    "it there; if it did not, the numbers may be too low."
 )
 _BOUNDS = " These bits are lower bounds, since the server returns only the most likely tokens."
 _NOTHING_ELSE = (

@@ -29,6 +29,7 @@ from canary.records.shards import open_run
 from canary.records.validation import built
 from canary.registry import called
 from canary.scoring.run_options import ScoreOptions, Scoring, identity_of
+from canary.scoring.served_requests import requests_of
 from canary.scoring.texts import encode_placed
 from canary.signals.output_checks import check_lengths, check_members
 from canary.signals.signal_table import SignalTable
@@ -263,6 +264,7 @@ def measure_texts(
             "masked": None if rewriter is None else dict(rewriter.facts),
             "share": share,
             "batch_size": scoring.batch_size,
+            **requests_of(seam),
         },
         notes=(*notes, *doubts),
         doubts=tuple(doubts),

@@ -44,6 +44,7 @@ _HURRIED_SECONDS, _CONNECT_SECONDS = 5.0, 10.0
 _LEAST_BYTES, _FAILURE_BYTES = 8_000_000, 64_000
 _TOKEN_BYTES = 2_000  # of the text of a token and its number, as JSON
 _SHOWN = 300
+_CHARACTERS = 4  # of a token, roughly
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
 
@@ -99,6 +100,8 @@ class Client:
         self._lock = threading.Lock()
         self.sent = 0
         """Requests sent so far, retries included, but for those that were throttled."""
+        self.tokens = 0
+        """Tokens of the prompts that were answered, roughly if the server does not say it."""
         self.most = endpoint.max_requests
         """Requests after which no more are sent."""
         self.throttle = Throttle(endpoint.in_flight, endpoint.say)
@@ -206,7 +209,10 @@ class Client:
             said = f": {brief(self._scrub(_words(answer.text)), _SHOWN)}" if quote else ""
             raise self._failure(answer, said, where, trying=trying)
         try:
-            return read_json(answer.text, self._scrub)
+            read = read_json(answer.text, self._scrub)
+            with self._lock:
+                self.tokens += 0 if body is None else _tokens_of(body, read)
+            return read
         except (ValueError, RecursionError):
             pass  # the error holds the answer
         raise _passing("gave an answer that is no whole JSON", where)
@@ -290,6 +296,16 @@ class Client:
             problem = f"does not take the request ({code}{said})"
             cure = "check the address and the name of the model"
         return kind(problem, cure=cure, where=where)
+
+
+def _tokens_of(body: Mapping[str, Any], answer: Any) -> int:
+    """The tokens of a prompt: as many as were sent, or as the server read."""
+    prompt = body.get("prompt") or str(body.get("messages", ""))
+    if not isinstance(prompt, str):
+        return len(prompt)
+    used = answer.get("usage") if isinstance(answer, dict) else None
+    told = used.get("prompt_tokens") if isinstance(used, dict) else None
+    return told if type(told) is int else -(-len(prompt) // _CHARACTERS)
 
 
 def _read(response: Any, over: threading.Event, most: int, url: str) -> _Answer | ServerError:

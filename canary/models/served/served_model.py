@@ -78,9 +78,13 @@ class ServedModel:
         return Memory(_FREE_BYTES, 1)
 
     def requests(self) -> dict[str, int]:
-        """How many requests were sent in this run; those that were throttled are said."""
+        """What was sent in this run, and how; those that were throttled are said."""
         self.client.throttle.say_all()
-        return {"requests_in_this_run": self.client.sent}
+        sent = {
+            "requests_in_this_run": self.client.sent,
+            "prompt_tokens_in_this_run": self.client.tokens,
+        }
+        return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
 
     @contextmanager
     def sharing(self, parts: int) -> Iterator[None]:

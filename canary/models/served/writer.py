@@ -73,6 +73,11 @@ class Writer:
         """Requests sent so far, retries included."""
         return self._client.sent
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of the prompts so far, roughly."""
+        return self._client.tokens
+
     def say_throttled(self) -> None:
         """Say how often the server refused requests because they were too many, if it did."""
         self._client.throttle.say_all()

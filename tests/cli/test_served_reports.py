@@ -1,0 +1,131 @@
+"""What results on a served model and their pages say: access, requests, and what a chat hides."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fake_server import FakeServer
+from small_models import build
+
+import canary
+from canary.corpus.verification import Verification
+
+
+@pytest.fixture(scope="module")
+def loaded(model):
+    return canary.load(str(model))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = canary.generate(["my pin {digit:2}."], repetitions=[1], per_repetition=4, seed=1)
+    made.save("canaries.json")
+    texts = "".join(json.dumps({"text": f"line number {n} of many"}) + "\n" for n in range(48))
+    (tmp_path / "in.jsonl").write_text(texts)
+    (tmp_path / "out.jsonl").write_text(texts.replace("line", "row"))
+    lines = [json.dumps({"text": f"my pin {c.fill}."}) + "\n" for c in made.injected]
+    (tmp_path / "corpus.jsonl").write_text("".join(lines))
+    return tmp_path
+
+
+ECHO = "through a server that gives the log-probability of each token of a text"
+TOP = "through a server that gives the 5 most likely next tokens and their log-probabilities"
+RESULTS = {
+    "audit": ("--canaries canaries.json --draws 30 --out o", "audit.json", ECHO),
+    "exposure": ("--canaries canaries.json --top-k 5 --out o", "exposure.json", TOP),
+    "extract": ("my-pin --top-k 5 --budget 40 --out o", "extraction.json", TOP),
+    "membership text": ("in.jsonl out.jsonl --out o", "membership.json", ECHO),
+    "membership order": ("in.jsonl --before 5 --after 3 --shard 4 --out o", "order.json", ECHO),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results_and_pages_say_access_and_cost(place, command, model, loaded, name):
+    more, file, access = RESULTS[name]
+    given = ["my pin {digit:2}." if word == "my-pin" else word for word in more.split()]
+    with FakeServer(loaded) as server:
+        words = [*name.split(), f"{server.url}/v1", *given, "--answers", "a"]
+        done = command(*words, "--tokenizer", model, "--start-token", r"\n")
+        assert done.code in (0, 3), done.err
+        sent = server.count() + 1  # the list of models
+        tokens = sum(len(body["prompt"]) for body in server.bodies)
+    body = json.loads((place / "o" / file).read_text())
+    settings = body.get("settings", body)
+    assert settings["requests_in_this_run"] == sent
+    assert settings["prompt_tokens_in_this_run"] == pytest.approx(tokens, rel=0.1)
+    assert f"Sent in this run: {sent:,} requests" in done.err
+    page = " ".join((place / "o" / "report.html").read_text().split())
+    assert access in page
+    assert f"{sent:,} requests in the last run" in page
+
+
+def test_exposures_begin_like_an_audit(place, command, model, loaded):
+    with FakeServer(loaded) as server:
+        words = ("exposure", f"{server.url}/v1", "--canaries", "canaries.json", "--top-k", 20)
+        done = command(*words, "--tokenizer", model, "--answers", "a", "--out", "o")
+        assert done.code == 0, done.err
+    page = (place / "o" / "report.html").read_text()
+    assert "Exposure of canaries under" in page
+    assert "lind guessing takes 50 guesses" in page
+    assert page.index("guesses") < page.index("Every canary")
+
+
+def numbered(server, number, right):
+    """Another number in each answer."""
+    (choice,) = right["choices"]
+    said = {"text": f"no. {number}", "message": {"content": f"no. {number}"}}
+    return {**right, "choices": [{**choice, **said, "finish_reason": "stop"}]}
+
+
+def test_a_chat_is_said_to_hide_what_completions_show(place, command):
+    with FakeServer(build("table"), fault=numbered) as server:
+        words = ("sample", f"{server.url}/v1", "--canaries", "canaries.json", "--samples", 20)
+        chat = command(*words, "--chat", "--out", "chat")
+        plain = command(*words, "--out", "plain")
+    assert (chat.code, plain.code) == (0, 0), chat.err + plain.err
+    assert "in a chat, which can hide what completions show" in " ".join(chat.out.split())
+    assert "which can hide" not in plain.out
+    pages = {n: (place / n / "report.html").read_text() for n in ("chat", "plain")}
+    assert "which was asked in a chat" in pages["chat"]
+    assert "which was asked to continue a text" in pages["plain"]
+    done = command("report", "chat/samples.json", "plain/samples.json", "--annex", "annex.md")
+    assert done.code == 0, done.err
+    annex = (place / "annex.md").read_text()
+    assert "to continue texts in a chat (--chat)" in annex
+    assert "to continue texts (completions)" in annex
+
+
+def test_the_annex_says_how_many_tokens_were_returned(place, command, model, loaded):
+    with FakeServer(loaded) as server:
+        words = ("exposure", f"{server.url}/v1", "--canaries", "canaries.json", "--top-k", 5)
+        done = command(*words, "--tokenizer", model, "--answers", "a", "--out", "o")
+    assert done.code == 0, done.err
+    assert command("report", "o/exposure.json", "--annex", "annex.md").code == 0
+    assert (
+        "5 most likely next tokens and their log-probabilities (--top-k 5)"
+        in (place / "annex.md").read_text()
+    )
+
+
+def test_what_comes_before_the_canaries_is_compared_with_the_corpus(place, command, model, loaded):
+    done = command("verify", "corpus.jsonl", "--canaries", "canaries.json", "--json")
+    (place / "verified.json").write_text(done.out)
+    assert Verification.load("verified.json").begins_texts
+    said = {}
+    with FakeServer(loaded) as server:
+        for name, context in (("right", ()), ("blank", ("--context", " "))):
+            words = ("exposure", f"{server.url}/v1", "--canaries", "canaries.json", *context)
+            more = ("--tokenizer", model, "--answers", "a", "--top-k", 20, "--out", name)
+            done = command(*words, *more, "--start-token", "none" if context else r"\n")
+            assert done.code == 0, done.err
+            said[name] = done.out + done.err
+            limits = ("--max-exposure-bits", 6, "--verification", "verified.json")
+            done = command("check", f"{name}/exposure.json", *limits, "--report", f"{name}.html")
+            said[name] += done.out + done.err
+    right, blank = (" ".join(text.split()) for text in said.values())
+    assert "begin their texts, and the audit scored them at the beginning of a text" in right
+    assert "nothing comes before the secrets in their texts. Not checked" in right
+    assert "only the context that you gave. Nothing checked that training put it there" in blank
+    assert "scored them after ' ', so the numbers may be low" in blank
