@@ -11,7 +11,7 @@ from canary.audits.extraction import Completion
 from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import InputError
+from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.validation import built, one_of, real_number, whole_number
@@ -136,6 +136,8 @@ def completed(
     Only of the first secrets, where all take more than `budget` queries, or longer than the
     time `deadline` of `time.monotonic`.
     """
+    if "score" not in question.model.facts.capabilities:
+        raise needs_every_token()
     batcher = Batcher(question.model, batch_size=question.options.batch_size)
     made: list[Completion] = []
     for name, fill in secrets.items():
@@ -162,6 +164,16 @@ def completed(
         made.append(Completion(name, known, right[0], right[1], beam, queries))
         budget -= queries
     return tuple(made)
+
+
+def needs_every_token() -> UnsupportedError:
+    """What to raise where secrets cannot be completed from the most likely next tokens."""
+    return UnsupportedError(
+        "known characters cannot be completed with top_k (--top-k): that takes the probability of "
+        "every token, and the server returns only the most likely ones",
+        cure="omit --known; or omit --top-k, if the server gives log-probabilities of prompts",
+        where="known",
+    )
 
 
 def check_known(known: int, fills: Sequence[str]) -> int:

@@ -44,7 +44,8 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
         show(f"{line}. Nothing was sent")
         return Result(KIND, {"says": line, **counts})
-    if hasattr(dry, "rehearsals"):  # a command that only samples says it as it begins
+    # A command that only samples says it as it begins, and without a tokenizer none can be sure.
+    if hasattr(dry, "rehearsals") and dry.tokenizer is not None:
         # Numbers that are made up may not do for what is computed of them.
         with suppress(EstimationError, ModelError):
             _rehearsed(function, rehearsal)

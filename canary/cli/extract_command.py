@@ -58,7 +58,7 @@ def extract(
     which cost that is proven. With --out, canary check and canary report read
     FOLDER/extraction.json.
     """
-    from canary.audits.completing import SearchOptions
+    from canary.audits.completing import SearchOptions, needs_every_token
     from canary.audits.extracting import extract as search_for
     from canary.audits.extraction import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
@@ -70,6 +70,8 @@ def extract(
         known_formats = () if chosen is None else chosen.formats
         wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
         asked = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)
+        if known is not None and options.top_k:
+            raise needs_every_token()
         asked.secrets_of(wanted, chosen)  # refused before the model is loaded
         running = options.running()
         loaded = options.load(model)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from canary.cli.command import command
 from canary.cli.console import (
@@ -33,6 +34,7 @@ from canary.statistics.numbers import count, plural
 
 @command(
     "doctor ./model",
+    "doctor http://127.0.0.1:8000/v1",
     r"doctor ./model --factory mymodel.py:build --start-token '\n' --all",
     tokens="N: Tokens of the longest rows in the checks: the length of the longest candidate with "
     "its context.  [default: 256, or the most that the model takes]",
@@ -47,16 +49,28 @@ def doctor(
     texts: Path | None = None,
     all: bool = False,
 ) -> Result:
-    """Check whether a model's numbers can be trusted.
+    """Check whether a model's numbers can be trusted, and what a server allows.
 
-    The table shows what was measured by each check that the model did not simply pass.
+    Of a server, the first table shows what it returns, and which commands need that. The last
+    table shows what was measured by each check that the model did not simply pass.
 
     Exit codes: 0 no check refused the model, 2 one did, and its numbers must not be used.
     """
     from canary.models.doctor import examine
+    from canary.models.served.endpoint import is_url
 
+    server: dict[str, Any] = {}
+    if is_url(model) and not options.dry_run:
+        server = _server_allows(model, options)
+        if options.tokenizer is None:
+            show("With --tokenizer, its numbers are checked as well")
+            return Result("canary doctor", server)
     given = model, options.start_token, tokens, lines_of(texts)
     examined = examine(lambda: options.load(model), *given)
+    if options.dry_run:
+        from canary.models.served.allowed import MOST_ASKED
+
+        options.rehearsals[0].client.add(MOST_ASKED, 4)
     for finding in examined.findings:
         if finding.verdict != "fine" and finding.cure:
             check = (finding.check,) if finding.verdict != "not loaded" else ()
@@ -65,7 +79,17 @@ def doctor(
         rows = ((finding.check, finding.verdict, finding.figure) for finding in shown)
         show_table(("check", "result", "measured"), rows)
     show(examined.outcome)
-    return Result("canary doctor", examined.to_dict(), code=0 if examined.sound else 2)
+    return Result("canary doctor", examined.to_dict() | server, code=0 if examined.sound else 2)
+
+
+def _server_allows(model: str, options: ModelOptions) -> dict[str, Any]:
+    """What a server allows, with a table of it shown."""
+    from canary.models.served.allowed import allowed
+
+    found = allowed(options.endpoint(model))
+    show(f"The server of {found.name} ({plural(found.requests, 'request')} sent):")
+    show_table(("what", "allowed", "for"), found.rows())
+    return {"server": found.to_dict()}
 
 
 @command(

@@ -129,3 +129,45 @@ def test_what_comes_before_the_canaries_is_compared_with_the_corpus(place, comma
     assert "nothing comes before the secrets in their texts. Not checked" in right
     assert "only the context that you gave. Nothing checked that training put it there" in blank
     assert "scored them after ' ', so the numbers may be low" in blank
+
+
+@pytest.mark.parametrize(
+    ("mode", "echo", "top"), [("full", True, True), ("top", False, True), ("text", False, False)]
+)
+def test_doctor_says_what_a_server_allows(place, command, mode, echo, top):
+    with FakeServer(build("table")) as server:
+        server.mode = mode
+        done = command("doctor", f"{server.url}/v1", "--json")
+        asked = server.count()
+    assert done.code == 0, done.err
+    said = done.document["server"]
+    assert (said["prompt_log_probs"], said["top_k"] > 0) == (echo, top)
+    assert said["completions"]
+    assert said["chat"]
+    assert said["draws"]
+    assert said["token_ids"]
+    assert said["length_limit"] == 64
+    assert said["requests"] - 1 == asked <= 13
+    assert "canary sample --chat" in " ".join(done.err.split())
+
+
+def test_doctor_goes_on_with_a_tokenizer(place, command, model, loaded):
+    with FakeServer(loaded) as server:
+        words = ("doctor", f"{server.url}/v1", "--tokenizer", model, "--answers", "a")
+        dry = command(*words, "--dry-run", "--json")
+        assert (dry.code, server.count()) == (0, 0)
+        done = command(*words)
+        assert done.code == 0, done.err
+        assert server.count() <= dry.document["requests"] + 4
+    assert "log-probabilities of a prompt" in done.out
+    assert "They do not check what the model memorized" in done.out
+
+
+def test_completing_from_the_likeliest_tokens_is_refused_at_once(place, command, model, loaded):
+    with FakeServer(loaded) as server:
+        words = ("extract", f"{server.url}/v1", "my pin {digit:2}.", "--tokenizer", model)
+        done = command(*words, "--answers", "a", "--top-k", 5, "--known", 1)
+        assert server.count() == 0
+    assert done.code == 2
+    assert "error: --known: " in done.err
+    assert "omit --known" in done.err
