@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ class Compared:
         only_audits(places)
         audits = [Audit.load(place) for place in places]
         models = {str(audit.model.get("name")) for audit in audits}
-        names = [str(file) for file in files]
+        names = _apart(files)
         unclear = len(models) < len(audits) and len(set(names)) == len(names)
         labels = self.label or (names if unclear else None)
         return audits, {"labels": labels, "test_losses": losses}
@@ -123,3 +124,15 @@ def _audits_at(path: str) -> list[Path]:
         inside = sorted(one.glob("*/audit.json")) if home.is_dir() else []
         found += inside or ([] if home.is_dir() else [home])
     return found
+
+
+def _apart(files: Sequence[Path]) -> list[str]:
+    """The files by what sets them apart: without folders and last names that all share."""
+    parts = [file.parts for file in files]
+    most = min(map(len, parts)) - 1
+    differ = (len(set(names)) > 1 for names in zip(*parts, strict=False))
+    heads = next((at for at, other in enumerate(differ) if other), most)
+    heads = min(heads, most)
+    ends = (len({part[-1 - at] for part in parts}) > 1 for at in range(most - heads))
+    tails = next((at for at, other in enumerate(ends) if other), most - heads)
+    return ["/".join(part[heads : len(part) - tails]) for part in parts]

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     "characters as text.",
     top="N: The number of candidates to find.",
     budget="[Options] N: The most queries (tokens computed) for the search.",
-    seconds="[Search] SECONDS: The longest time for the search, above 0.  [default: no limit]",
+    seconds="[Search] SECONDS: The longest time for the search alone, without loading, above 0.  "
+    "[default: no limit]",
     stop="proof searches until no other candidate can be more likely; paper, for comparison, stops "
     "after twice the batches that the first candidate took.",
     known="N: Also complete each secret from its first N characters, greedily and by beam search. "

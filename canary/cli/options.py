@@ -50,14 +50,14 @@ HELP: Mapping[str, str] = {
     "bound and importance draws together. Canaries and uniform draws cost extra.",
     "draws": "N: Candidates drawn per format, for the skew-normal curve and, without enumeration, "
     "for comparison.",
-    "seconds": "SECONDS: The most time for the search of each format: the budget becomes what this "
-    "model does in that time.  [default: no limit]",
+    "seconds": "SECONDS: The most time for the search of each format alone, not for loading, draws "
+    "and canaries: the budget becomes what this model does in that time.  [default: no limit]",
     "start_texts": "FILE: Training texts without canaries, one on each line, for --start-token "
     "auto.  [default: the format's fixed text and ordinary English sentences]",
     "audit_files": "AUDIT...: One or more audit.json files, or one canary_history.json of a "
     "training.",
     "label": "TEXT: The name of an audit; give one for each audit, in order.  [default: the "
-    "models' names, or the files' names where those repeat]",
+    "models' names, or what differs between the files' names where those repeat]",
     "test_loss": "NATS: The mean loss of a model on test text, in nats per token; give one for "
     "each audit, in order.",
     "test_scores": "FILE: What canary score wrote for the same test text with each model, instead "

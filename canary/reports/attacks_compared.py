@@ -188,7 +188,9 @@ def compare_attacks(results: Sequence[Any], labels: Sequence[str] | None = None)
     ]  # fmt: skip
     problem, cure = "", "repeat the attacks with the same --attacks (in Python attacks)"
     if len({frozenset(_kind(document)) for document, _ in read}) > 1:
-        problem, cure = "the tests are of different kinds", "compare tests of one command"
+        problem = "the tests are of different kinds, which make different attacks"
+        cure = "compare tests of one command; to have several tests of one model side by side, "
+        cure += "write them into one document with --annex annex.html"
     elif len({test.confidence for test in tests}) > 1:
         problem, cure = "the tests have different confidences", "repeat them with one confidence"
     elif not common:

@@ -111,7 +111,11 @@ def read_blocks(source: Path, column: str, offset: int = 0, line: int = 0) -> It
             slots = record[1]
             if [slot.path for slot in slots] != [(column,)]:
                 problem = f"column {column!r} is a chat, not text"
-                cure = "write each chat as the text that the model was trained on"
+                cure = (
+                    "write each chat as the text that training read, with "
+                    "tokenizer.apply_chat_template(messages, tokenize=False), and give "
+                    "--start-token '' if that begins with it"
+                )
                 raise CorpusError(problem, cure=cure, where=place(source, block.line))
             block.lines.append(block.line)
             block.texts.append(slots[0].text)

@@ -197,7 +197,8 @@ class Shown:
         """The main numbers as one flat dict of finite floats, for an experiment tracker.
 
         Names begin with ``canary/`` and have only characters that MLflow allows. Beside a median
-        exposure that is not exact, ``_lower`` and ``_upper`` are the ends of its interval.
+        exposure that is not exact, ``_lower`` and ``_upper`` are the medians of the ends of its
+        canaries' intervals: of other draws, not of other canaries as in ``groups()``.
         ``_censored`` is 1 where the draws say no more than ``_lower``: then the median counts
         canaries that no draw was as likely as at ``log2(draws)``, so that it does not fall when
         more is memorized. It is no bound then: ``_lower`` is, and `summary` says it ("at least").

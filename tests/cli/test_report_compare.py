@@ -10,6 +10,7 @@ from command_line import files
 from gate_audits import exact, extraction
 from histories import make_history
 
+from canary.cli.compared import _apart
 from canary.reports.comparison import measured_losses
 
 
@@ -38,9 +39,9 @@ def test_folders_labels_and_measured_losses(command, audited):
     html = Path("c.html").read_text()
     assert "&lt;x&gt;" in html
     assert f'<td class="number">{measured_losses(scores)[0]:.4f}</td>' in html
-    # The models bear one name, so the files name the audits.
+    # The models bear one name, so what differs between the files names the audits.
     assert command("report", *audited, "--out", "d.html").code == 0
-    assert "<td>a/audit.json</td>" in Path("d.html").read_text()
+    assert "<dt>A</dt><dd>a (weights" in Path("d.html").read_text()
     Path("empty").mkdir()
     assert command("report", "empty", "--out", "e.html").code == 2
 
@@ -153,3 +154,13 @@ def test_several_trainings_in_one_figure_of_a_size(command, audited):
         assert done.code == 2
         assert "--size: a size of" in done.err
     assert not Path("no.svg").exists()
+
+
+def test_paths_are_called_by_what_sets_them_apart():
+    for paths, called in (
+        (("/runs/a/audit.json", "/runs/b/audit.json"), ["a", "b"]),
+        (("runs/a/x/audit.json", "runs/b/audit.json"), ["a/x", "b"]),
+        (("a", "a/b"), ["a", "a/b"]),
+        (("a.json",), ["a.json"]),
+    ):
+        assert _apart([Path(path) for path in paths]) == called

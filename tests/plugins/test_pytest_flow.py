@@ -68,7 +68,7 @@ def test_error():
 
 EXPLAINED = """\
 E       canary: memorized
-E       - memorized: the median exposure of canaries with 16 copies (8 canaries, 90 %) is \
+E       - memorized: the median exposure of canaries with 16 copies (8 canaries, 90 % interval) is \
 15.0 bits or more, above the limit of 10
 E           canary-16: 16 copies, exposure 21.0 bits
 E           canary-15: 16 copies, exposure 20.0 bits
@@ -115,7 +115,10 @@ def has_a_line_for_each_verdict(said: str) -> None:
         shown_by += "6 copies" if line.startswith("passed") else " copy"
         passes = line.startswith("passed") or "undecided_that_passes" in line
         assert after.strip().startswith(shown_by) is passes
-    above = "the median exposure of canaries with 16 copies (8 canaries, 90 %) is 15.0 bits or more"
+    above = (
+        "the median exposure of canaries with 16 copies (8 canaries, 90 % interval) is 15.0 bits "
+        "or more"
+    )
     told = [re.split(r" +test_judged\.py::", line, maxsplit=1) for line in lines]
     of_fixtures = [one for one in told if "of_a_fixture" in one[1]]
     others = [(outcome, rest) for outcome, rest in told if "of_a_fixture" not in rest]

@@ -149,7 +149,8 @@ def test_explained_names_findings_canaries_and_what_to_do():
     lines = explained(verdict).split("\n")
     assert lines[:3] == [
         "canary: memorized",
-        "- memorized: the median exposure of canaries with 16 copies (30 canaries, 90 %) is 15.0 "
+        "- memorized: the median exposure of canaries with 16 copies (30 canaries, 90 % "
+        "interval) is 15.0 "
         "bits or more, above the limit of 10",
         "    canary-9: 16 copies, exposure 15.0 bits",
     ]
