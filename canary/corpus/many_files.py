@@ -19,7 +19,7 @@ from canary.corpus.placements import ENDING, check_whole
 from canary.corpus.shard_jobs import as_seen, note_undivided, results_of, workers_of
 from canary.errors import CorpusError, EmptyCorpusError, InputError
 from canary.records.addresses import Remote, address_of, as_names, place_of
-from canary.records.progress import Progress, note, stage
+from canary.records.progress import Progress, note, remark, stage
 from canary.records.validation import brief
 from canary.statistics.numbers import plural
 from canary.workers.jobs import Plain, Task, Workers
@@ -129,17 +129,26 @@ def _note_left_out(
                     alike.append(file)
             elif whole:
                 others.append(file)
-    for files, what, cure in (
-        (alike, "of the same format beside those that are read", "name their folder or a pattern"),
-        (others, "of no known format", "say with file_format (--file-format) what they are"),
-    ):
-        if files:
-            number, are = plural(len(files), "file"), "is" if len(files) == 1 else "are"
-            note(
-                progress,
-                f"note: {number} {what} {are} left out, such as {files[0]}; if the corpus has more "
-                f"files than those read, {cure}",
-            )
+    if alike:
+        note(
+            progress,
+            f"note: {_left(alike, 'of the same format beside those that are read')}, name their "
+            "folder or a pattern",
+        )
+    if others:  # such as a README: no warning where nobody sees progress
+        remark(
+            progress,
+            f"note: {_left(others, 'of no known format')}, say with file_format (--file-format) "
+            "what they are",
+        )
+
+
+def _left(files: Sequence[Path], what: str) -> str:
+    number, are = plural(len(files), "file"), "is" if len(files) == 1 else "are"
+    return (
+        f"{number} {what} {are} left out, such as {files[0]}; if the corpus has more files than "
+        "those read"
+    )
 
 
 def _note_twins(read: Sequence[Path], progress: Progress) -> None:

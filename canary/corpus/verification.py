@@ -112,7 +112,7 @@ class Verification(
     follows: str = ""
     messages: bool = False
     others: int = 0
-    files: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[str, int] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
 
     def _table(self) -> list[dict[str, Any]]:

@@ -235,7 +235,7 @@ def test_a_row_of_special_tokens_alone_takes_no_splice(tmp_path):
 
 def test_pad_is_for_blocks_only(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
-    with pytest.raises(InputError, match="no corpus of blocks of token ids"):
+    with pytest.raises(InputError, match="is not a corpus of blocks of token ids"):
         inject_file(tmp_path / "a.jsonl", tmp_path / "b.jsonl", CANARIES, pad=PAD)
 
 
