@@ -128,7 +128,6 @@ class Limits:
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
     limit_by='TEXT: Who set the limit, and when, for the report: "R. Roe, 2026-11-01".',
-    verbose="Also print the tables, the method and the advice of the report.",
 )
 def check(
     audit_files: list[Path],

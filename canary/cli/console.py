@@ -92,6 +92,25 @@ def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False)
             show(f"- {words_of(action)}")
 
 
+def show_summary(result: Any) -> None:
+    """The answer, what must be known before it, the tables of what came out, and notes."""
+    from canary.reports.builders import report_of
+    from canary.reports.document import words_of
+
+    made = report_of(result)
+    show(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
+    if made.basis:
+        show(words_of(made.basis))
+    for warning in made.warnings:
+        show(f"warning: {words_of(warning)}")
+    show_tables(result)
+    for note in made.notes:
+        if note not in made.warnings:
+            first, more, _ = words_of(note).partition(". ")
+            show(f"note: {first}{' …' if more else ''}")
+    show("With --verbose, or in the report: the notes in full, p-values, the method, what to do.")
+
+
 def show_tables(result: Any) -> None:
     """What came out, in the tables of its report alone."""
     from canary.reports.builders import report_of

@@ -168,6 +168,7 @@ def audit(
     verification: Path | None = None,
     trust_injection: bool = False,
     names: Names,
+    verbose: bool = False,
     force: bool = False,
 ) -> Result:
     """Measure whether a model memorized its canaries.
@@ -223,14 +224,19 @@ def audit(
                 )
         result = names.on(result)
         if max_exposure_bits is None:
-            return folder.finish(result, SCHEMA)
+            return folder.finish(result, SCHEMA, short=not verbose)
         verdict = check(
             result,
             max_exposure_bits=max_exposure_bits,
             verification=verified,
             trust_injection=trust_injection,
         )
-        return folder.finish(verdict, SCHEMA, body=result.to_dict(), code=verdict.exit_code)
+        return folder.finish(
+            *(verdict, SCHEMA),
+            body=result.to_dict(),
+            code=verdict.exit_code,
+            short=not verbose,
+        )
 
 
 @command(

@@ -18,6 +18,7 @@ from canary.statistics.numbers import plural
 
 HELP: Mapping[str, str] = {
     "as_json": "Print the result as one JSON document on stdout.",
+    "verbose": "Also print the tables, the method and the advice of the report.",
     "force": "Replace the result of an earlier run.",
     "seed": "N: The seed of all random draws; the same seed gives the same result.",
     "canaries": "FILE: The canary set that canary generate wrote.",

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from canary.cli.console import Bars, say, show, show_report
+from canary.cli.console import Bars, say, show, show_report, show_summary
 from canary.corpus.lines import place
 from canary.errors import InputError, OutputError
 from canary.records.about import Named
@@ -87,14 +87,21 @@ class ReportFolder:
             yield bars
 
     def finish(
-        self, result: Any, schema: int, *, body: Mapping[str, Any] | None = None, code: int = 0
+        self,
+        result: Any,
+        schema: int,
+        *,
+        body: Mapping[str, Any] | None = None,
+        code: int = 0,
+        short: bool = False,
     ) -> Result:
         """Write the document and the page, say what there is to say, and end the command.
 
-        `body` of the document is the result's own unless it is given.
+        `body` of the document is the result's own unless it is given. If `short`, notes and
+        actions are in the page alone.
         """
         self.write(result, schema, body=body)
-        show_report(result)
+        (show_summary if short else show_report)(result)
         self.say_where()
         return Result(self.kind, result.to_dict() if body is None else body, schema, code)
 

@@ -96,7 +96,8 @@ def doctor(
     ----------
     model : LanguageModel, or what `canary.load` takes
     start_token : str, optional
-        What training put before each text; see `canary.score`.
+        What training put before each text. Unless given, it is what the tokenizer adds, or
+        nothing: unlike `canary.audit`, this looks for none.
     tokens : int
         Of the long rows of some checks: as many as the longest candidate, its context
         included. What the model takes, if that is less.
@@ -242,11 +243,12 @@ def _start(encoder: CandidateEncoder) -> Finding:
         return unchecked("the tokenizer writes no English and no digit")
     if encoder.starts_bare(encodings):
         return noted(
-            "nothing does; the first token of each text is not counted",
-            "if training put a token there, name it with start_token (--start-token)",
+            "nothing does, since none was named; the first token of each text is not counted",
+            "if training put a token there, name it with start_token (--start-token): canary audit "
+            "tries some, and this check none",
         )
     if encoder.start_token is None:
-        return fine("the tokenizer's own token")
+        return fine("the tokenizer's own token; none was named")
     return fine(f"{encoder.start_token!r}, as was asked; training is not at hand to compare")
 
 

@@ -14,7 +14,7 @@ from scipy import special
 
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.extraction import Extraction
-from canary.audits.group_medians import median_bits
+from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, median_bits
 from canary.audits.search_ranks import with_search
 from canary.reports.document import Table, Text, said_in_one, sentence, words_of
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
@@ -308,7 +308,8 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
         if limit_bits is None
         else "Easier than the limit"
     )
-    columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)")
+    columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)",
+               f"{100 * MEDIAN_CONFIDENCE:g} % interval")  # fmt: skip
     for planted, group in audit.by_repetitions(at).items():
         exposures, found = [c.exposure for c in group], _recovery(group, limit_bits)
         median, bound = median_bits(exposures)
@@ -316,7 +317,8 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
         label = count(planted) if planted else "0 (never planted)"
         rows.append((label, count(len(group)), known, median_guesses(exposures, short_count),
-                     f"{'at least ' if bound else ''}{median:z.2f}"))  # fmt: skip
+                     f"{'at least ' if bound else ''}{median:z.2f}",
+                     between_medians(exposures).replace(" to ", "–") or "none"))  # fmt: skip
     form = f": {audit.formats[at].masked}" if len(audit.formats) > 1 else ""
     return Table(f"Guesses that an attacker needs, by number of copies{form}", columns, rows)
 

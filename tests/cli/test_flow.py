@@ -100,7 +100,13 @@ def test_no_secret_is_shown_or_written(command, workplace, model):
 
 
 def test_notes_are_told_by_every_command(command, workplace, model):
-    audited = command("audit", model, *SET, "--out", "a", *SAMPLING, *NO_EXTRACTION)
+    audit = ("audit", model, *SET, *SAMPLING, *NO_EXTRACTION)
+    short = command(*audit, "--out", "short")
+    assert "Is it trained" not in short.out
+    assert [line.startswith("note: ") for line in short.out.splitlines()].count(True) == 1
+    assert "What to do" not in short.out
+    assert "interval" in short.out
+    audited = command(*audit, "--out", "a", "--verbose")
     chosen, untrained = Audit.load("a/audit.json").notes
     assert "To keep this choice in later audits" in chosen
     assert "Is it trained" in untrained
@@ -135,7 +141,7 @@ def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):
     assert "a line" in outcome.err
     assert "Secrets are in clear in d/canaries.json" in outcome.err
     assert "canary check d/audit.json --max-exposure-bits 4" in outcome.err
-    assert "Guesses needed" in outcome.err
+    assert "Guesses" in outcome.err
     assert "What to do" not in outcome.err  # the page says it
 
 

@@ -98,7 +98,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     ],
     "audit-enumeration": [audit("--method", "enumeration")],
     "audit-rank": [audit("--method", "rank", *NONE)],
-    "audit-sampling": [audit("--method", "sampling", "--draws", "500", "--seed", "2")],
+    "audit-sampling": [audit("--method", "sampling", "--draws", "500", "--seed", "2", "--verbose")],
     "audit-importance": [audit("--method", "importance", "--draws", "500")],
     "audit-context": [audit("--context", "line ", "--extraction-budget", "0", "--json")],
     "audit-transformer": [audit("--draws", "200", "--json", model=("model", *BATCH, *NONE))],

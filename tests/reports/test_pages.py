@@ -172,7 +172,7 @@ def test_numbers_of_the_figures_golden(audits, plain):
     # Of ten candidates the fifth lies in the second bin: 30 + 1 / 8 = 30.125.
     form = replace(audit.formats[0], histogram=Histogram(30.0, 0.125, (4, 1, 3, 2)))
     guesses, exposure, px = tables(replace(audit, formats=(form,)))
-    assert guesses[-1] == ["64", "8", "8", "at most 185,000", "at least 12.40"]
+    assert guesses[-1] == ["64", "8", "8", "at most 185,000", "at least 12.40", "12.40–29.90"]
     assert exposure[-1][:3] == ["64", "8", "≥ 12.40"]
     assert exposure[0][:2] == ["0 (controls)", "16"]
     assert px[0] == ["candidates", "10", "about 30.0", "about 30.1", "about 30.4"]
