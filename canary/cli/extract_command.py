@@ -11,6 +11,7 @@ from canary.cli.console import Bars, emit, show, show_notes, show_table
 from canary.cli.model_options import Count, Whole
 from canary.cli.options import FindingOptions
 from canary.cli.outputs import asked_folder, factory_file
+from canary.errors import InputError
 from canary.statistics.numbers import bits_between, count, plural
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def extract(
     stop: Literal["proof", "paper"] = "proof",
     known: Whole | None = None,
     canaries: Path | None = None,
+    canary: list[str] | None = None,
     out: Path | None = None,
     options: FindingOptions,
     force: bool = False,
@@ -63,11 +65,16 @@ def extract(
     from canary.audits.extracting import extract as search_for
     from canary.audits.extraction import KIND, SCHEMA
     from canary.corpus.canaries import CanarySet
+    from canary.corpus.named import only
     from canary.formats.format import Format
 
     read = [*([canaries] if canaries else []), *factory_file(options.factory)]
     with asked_folder(out, KIND, "extraction.json", inputs=read, force=force) as folder:
         chosen = None if canaries is None else CanarySet.load(canaries)
+        if canary and chosen is None:
+            cure = "give the canary set with --canaries"
+            raise InputError("a canary is named, and no set", cure=cure, where="canary")
+        chosen = only(chosen, canary) if canary and chosen else chosen
         known_formats = () if chosen is None else chosen.formats
         wanted = next((f for f in known_formats if f.text == format), None) or Format(format)
         asked = SearchOptions(top=top, budget=budget, seconds=seconds, stop=stop, known=known)

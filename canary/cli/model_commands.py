@@ -249,6 +249,7 @@ def exposure(
     model: str,
     *,
     canaries: Path,
+    canary: list[str] | None = None,
     out: Path | None = None,
     options: MeasuringOptions,
     force: bool = False,
@@ -261,11 +262,13 @@ def exposure(
     from canary.audits.exposure_result import KIND, SCHEMA
     from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
+    from canary.corpus.named import only
     from canary.tokens.starts import shown_start
 
     read = [canaries, *factory_file(options.factory)]
     with asked_folder(out, KIND, "exposure.json", inputs=read, force=force) as folder:
         chosen = CanarySet.load(canaries)
+        chosen = only(chosen, canary) if canary else chosen
         asked = options.running()
         loaded = options.load(model)
         with Bars() as bars:

@@ -22,6 +22,7 @@ HELP: Mapping[str, str] = {
     "force": "Replace the result of an earlier run.",
     "seed": "N: The seed of all random draws; the same seed gives the same result.",
     "canaries": "FILE: The canary set that canary generate wrote.",
+    "canary": "NAME: Only this canary of the set, by its id, such as canary-3. Repeat it for more.",
     "model": "MODEL: A folder that save_pretrained wrote, a hub id, or the address of an "
     "OpenAI-compatible server (http://host:8000/v1). With --factory, the folder of a torch "
     "model of your own.",

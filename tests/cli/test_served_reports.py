@@ -171,3 +171,19 @@ def test_completing_from_the_likeliest_tokens_is_refused_at_once(place, command,
     assert done.code == 2
     assert "error: --known: " in done.err
     assert "omit --known" in done.err
+
+
+def test_one_canary_of_a_set_by_its_name(place, command, model, loaded):
+    whole = command("exposure", model, "--canaries", "canaries.json", "--json").document
+    one = ("--canaries", "canaries.json", "--canary", "canary-3")
+    done = command("exposure", model, *one, "--json")
+    assert done.code == 0, done.err
+    (found,) = done.document["canaries"]
+    same = next(c for c in whole["canaries"] if c["id"] == "canary-3")
+    assert found["exposure"]["bits"] == same["exposure"]["bits"]
+    done = command("extract", model, "my pin {digit:2}.", *one, "--known", 1, "--json")
+    assert [c["secret"] for c in done.document["completions"]] == ["canary-3"]
+    done = command("exposure", model, *one[:3], "canry-3")
+    assert done.code == 2
+    assert "error: --canary: the canary set has no canary 'canry-3'; did you mean" in done.err
+    assert command("extract", model, "my pin {digit:2}.", *one[2:]).code == 2

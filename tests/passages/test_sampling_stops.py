@@ -59,7 +59,7 @@ def test_a_limit_that_nothing_can_exceed_is_refused():
 class Speaker:
     """Stands for a server whose texts are drawn from `say`, a function of the prompt."""
 
-    sent = 0
+    sent = tokens = 0
 
     name = answered = "speaker"
     likeliest = ()
