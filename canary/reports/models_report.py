@@ -38,7 +38,7 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.wording import about_of, called, folded
+from canary.reports.wording import NOT_STATED, about_of, called, folded
 from canary.statistics.numbers import count, percent_of, plural
 from canary.statistics.roc import OperatingPoint
 
@@ -77,7 +77,12 @@ def models_report(survey: ModelsSurvey) -> Report:
         f"Can training samples of {one} be recognized?",
         answer,
         kind="models",
-        about=about | {"Compared with": beside, "Samples": count(survey.given)},
+        about=about
+        | {
+            "Version of the weights": NOT_STATED,
+            "Compared with": beside,
+            "Samples": count(survey.given),
+        },
         tiles=() if survey.doubts else [*_tiles(survey)],
         outcome=found_blocks(survey, "models"),
         actions=actions,

@@ -44,7 +44,7 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.wording import about_of, called, folded
+from canary.reports.wording import NOT_STATED, about_of, called, folded
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.numbers import count, percent_of, plural, probability
@@ -88,7 +88,9 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         answer,
         kind="shadow",
         brief=[] if survey.doubts else [_highest_auc(survey)],
-        about=about | sizes_of(survey.target.member[0], "shadow"),
+        about=about
+        | {"Version of the weights": NOT_STATED}
+        | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found_blocks(survey, "shadow"), *([private] if private else [])],
         actions=actions,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -48,6 +49,8 @@ from canary.reports.recovery import of_injected
 from canary.reports.searched_tests import other_test
 from canary.reports.wording import ended, limit_given
 from canary.statistics.numbers import plural
+
+_NUMBER = re.compile(r"<dt>Report number</dt><dd>([0-9a-f]{8})</dd>")
 
 
 def read_evidence(
@@ -188,7 +191,11 @@ def _proof(test: Evidence, verdicts: Sequence[_Verdict]) -> dict[str, str]:
 
 
 def _source(place: Path) -> str:
-    return f"{place.name} (SHA-256 {hashlib.sha256(place.read_bytes()).hexdigest()})"
+    """A file by its name and digest, and the number of the page that was written beside it."""
+    source = f"{place.name} (SHA-256 {hashlib.sha256(place.read_bytes()).hexdigest()})"
+    page = place.with_name("report.html")
+    found = _NUMBER.search(page.read_text(errors="replace")) if page.is_file() else None
+    return f"{source}; the report beside it has the number {found[1]}" if found else source
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,10 @@ def called(model: str, otherwise: str = "the model") -> str:
     )
 
 
+NOT_STATED = "not stated (outputs were tested, not weights); --model-name can hold it"
+"""The version of a model of which only answers are there."""
+
+
 def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> dict[str, str]:
     """What was tested, when and by whom: the first facts of every report.
 

@@ -343,6 +343,13 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
         assert "could not decide" not in text
     annex = (tmp_path / "annex.md").read_text()
     assert found.fingerprint in annex
+    # The page beside a file is cited by its number, and says that no version of weights is known.
+    dump_document(tmp_path / "forgetting.json", "canary forgetting", 1, found.to_dict())
+    beside = canary.report(found, tmp_path / "report.html").read_text()
+    assert "not stated (outputs were tested" in beside
+    number = re.search("Report number</dt><dd>(.{8})<", beside)[1]
+    cited = write_annex([tmp_path / "forgetting.json"], tmp_path / "cited.md").read_text()
+    assert f"the report beside it has the number {number}" in cited
     assert "the query set is forgotten (no trace is found); given as an option of" in annex
     assert "Limit passed" not in annex  # it rests on a claim
 
