@@ -149,12 +149,13 @@ def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Fig
         y = in_guesses(y, view.space_bits)
     ends = places[0] - max(0.7 * widths[0], 0.2), places[-1] + max(0.7 * widths[-1], 0.2)
     x_axis, level = copies_axis(found.audits[0], copies, places, limits=ends), _level(found)
+    narrow = x_axis  # on a phone, the caption says the rest
     x_axis = replace(x_axis, label=f"{x_axis.label}; mean over seeds with {level} interval")
     key = [(_colour(group), label) for group, label in enumerate(found.labels)]
     key.append((MUTED, "faint: one seed"))
     if any(cell.bounded for cell in cells):
         key.append((MUTED, "hollow: at least"))
-    panel = Panel(limits + marks, x_axis, y, grid="y", legend="above", key=key)
+    panel = Panel(limits + marks, x_axis, y, narrow, grid="y", legend="above", key=key)
     told = [
         f"{label}, {count(cell.repetitions) if cell.repetitions else 'controls'}: "
         f"{mean_words(cell, group, found.confidence)}"
