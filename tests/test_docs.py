@@ -37,7 +37,7 @@ def test_every_page_is_in_the_navigation():
     assert set(re.findall(r'"([\w/-]+\.md)"', shown)) == pages - decisions
 
 
-PRINTED = {"canary verify", "canary verdict"}
+PRINTED = {"canary verify", "canary verdict", "canary dry run"}
 """Kinds of documents that are printed and not kept."""
 
 

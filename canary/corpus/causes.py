@@ -186,9 +186,9 @@ def _not_written(found: Found, written: Sequence[_Plan]) -> str:
     for plan in written:
         if found.records == plan.records - plan.copies * (not plan.spliced):
             return (
-                f"this is probably the corpus that canary inject read, not the one that it wrote: "
-                f"it has as many records, and {plan.manifest.name} says that the canaries are in "
-                f"{plan.corpus.name}, so verify that one and train on it"
+                f"this has as many records as the corpus that canary inject read, and "
+                f"{plan.manifest.name} says that the canaries are in {plan.corpus.name}: this is "
+                "probably the corpus from before inject, or a filter removed all canaries after it"
             )
     if not written:
         return ""

@@ -237,7 +237,7 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
         if not pattern and not path.is_dir():
             yield path  # who opens it says whether it is there
             return
-        found = map(Path, glob.glob(str(path), recursive=True)) if pattern else path.rglob("*")  # noqa: PTH207
+        found = map(Path, glob.glob(str(path), recursive=True)) if pattern else _within(path)  # noqa: PTH207
         base = Path() if pattern else path
     base_names = as_names(base)
     files = sorted(
@@ -260,6 +260,23 @@ def _files(path: Path, file_format: str | None) -> Iterator[Path]:
             problem, cure = "no file has such a name", "check the pattern"
         raise CorpusError(problem, cure=cure, where=str(path))
     yield from files
+
+
+def _within(folder: Path) -> Iterator[Path]:
+    """All files below a folder, in linked folders too, but not in one that leads back above it."""
+
+    def refuse(error: OSError) -> None:
+        raise unreadable(Path(error.filename or folder), error) from error
+
+    for root, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        here = Path(root).resolve()
+        folders[:] = [
+            one
+            for one in folders
+            if not (Path(root) / one).is_symlink()
+            or (Path(root) / one).resolve() not in {here, *here.parents}
+        ]
+        yield from (Path(root) / name for name in names)
 
 
 def read_in_parts(

@@ -27,8 +27,9 @@ from canary.corpus.shard_jobs import as_seen, check_here, on_machines, results_o
 from canary.errors import CorpusError, EmptyCorpusError, InputError, OutputError, RecordError
 from canary.records.addresses import Remote, as_names, beside, place_of
 from canary.records.files import folder_made
-from canary.records.progress import Progress, note, stage
+from canary.records.progress import Progress, note, remark, stage
 from canary.records.shards import Difference, Run, discard_run, open_run
+from canary.statistics.numbers import plural
 from canary.workers.jobs import Plain, Task, Workers
 
 _WRITE = ("written", "stripped")
@@ -94,6 +95,9 @@ class ManyWritten:
                     continue
             results[number] = {**state, "kept": at}
         self._note_changed(changed, touched)
+        if results and series in _WRITE:
+            whole = plural(len(jobs), "file")
+            remark(self.progress, f"note: {len(results):,} of {whole} were finished already")
         todo = [number for number in range(len(jobs)) if number not in results]
         advance(sum(self.stamps[number][0] for number in results))
         read = [[self.sources[number]] for number in todo]
@@ -209,6 +213,7 @@ def many_written(
         if not isinstance(target, Remote):
             for folder in {one.parent for one in written}:
                 made.enter_context(folder_made(folder))
+        _check_same_files(run, names, root, progress)
         many = ManyWritten(names, sources, tuple(written), tuple(stamps), run, crew, progress)
         try:
             yield many
@@ -249,6 +254,24 @@ def _begun(made: ExitStack, target: Path, identity: Mapping[str, Any], progress:
     )
     discard_run(parts)
     return made.enter_context(open_run(parts, identity))
+
+
+def _check_same_files(run: Run, names: Sequence[str], root: Path, progress: Progress) -> None:
+    """Refuse to go on without a file that was there when the run began; name those that are new."""
+    kept = run.series("files")
+    before = kept[len(kept) - 1].state["names"] if len(kept) else [*names]
+    if gone := sorted({*before} - {*names}):
+        raise InputError(
+            f"{named(gone)} {'is' if len(gone) == 1 else 'are'} gone since the run began",
+            cure=f"put what is gone back, and the run goes on; or remove {run.folder} and what it "
+            "has written, and begin anew without it",
+            where=str(root),
+        )
+    if new := sorted({*names} - {*before}):
+        note(progress, f"note: {named(new)} came since the run began, and are read too"
+             if len(new) > 1 else f"note: {new[0]} came since the run began, and is read too")  # fmt: skip
+    if new or not len(kept):
+        kept.append({"names": [*names]}, b"")
 
 
 def _has_written(parts: Path) -> bool:
@@ -319,7 +342,8 @@ def _stamp(file: Path) -> tuple[int, ...]:
         status = file.stat()
         return status.st_size, status.st_ino
     there = [one.stat() for one in files_of(file) if one.exists()]
-    return tuple(number for one in there for number in (one.st_size, one.st_mtime_ns))
+    # A copy that keeps the time (cp -p, rsync -t) has a new time of change of its entry.
+    return tuple(n for one in there for n in (one.st_size, max(one.st_mtime_ns, one.st_ctime_ns)))
 
 
 def _name_in(folder: Path, file: Path) -> str:

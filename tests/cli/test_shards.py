@@ -151,6 +151,15 @@ def test_a_file_that_was_touched_costs_nothing_and_one_that_changed_is_read_agai
     assert bytes_in("other") == bytes_in("anew")
     assert b"text V of" in bytes_in("other")["1.jsonl"]
 
+    stopped(command, monkeypatch, *words, "third")
+    status = Path("s/1.jsonl").stat()
+    copied = Path("s/1.jsonl").read_text().replace("text V of", "text W of")
+    Path("s/1.jsonl").write_text(copied)
+    os.utime("s/1.jsonl", ns=(status.st_atime_ns, status.st_mtime_ns))  # as cp -p does
+    assert "s/1.jsonl changed since the run began" in command(*words, "third").err
+    assert b"text W of" in bytes_in("third")["1.jsonl"]
+    Path("s/1.jsonl").write_text(copied.replace("text W of", "text V of"))
+
     for source, out in (("other", "back"), ("anew", "plain")):
         stopped(command, monkeypatch, "strip", source, *CANARIES, "--out", out)
         os.utime(Path(source, "1.jsonl"), (1, 1))
@@ -163,15 +172,35 @@ def test_a_file_that_came_or_went_between_two_runs(command, workplace, monkeypat
     words = ("inject", "s", *CANARIES, "--out")
     stopped(command, monkeypatch, *words, "out")
     Path("s/4.jsonl").write_text(Path("s/0.jsonl").read_text())
-    assert command(*words, "out").code == 0
+    again = command(*words, "out")
+    assert again.code == 0
+    assert "note: 4.jsonl came since the run began, and is read too" in again.err
     assert command(*words, "calm").code == 0
     assert bytes_in("out") == bytes_in("calm")
     assert command("verify", "out", *CANARIES).code == 0
     stopped(command, monkeypatch, *words, "less")
+    Path("s/3.jsonl").rename("kept")  # it was not written yet
+    gone = command(*words, "less")
+    assert gone.code == 2
+    assert "3.jsonl is gone since the run began" in gone.err
+    Path("kept").rename("s/3.jsonl")
     Path("s/0.jsonl").unlink()
     gone = command(*words, "less")
     assert gone.code == 2
     assert "has a file that this run does not write (0.jsonl)" in gone.err
+
+
+def test_folders_that_are_links_are_read_and_a_loop_ends(command, workplace):
+    shards("s")
+    shards("elsewhere")
+    Path("s/linked").symlink_to(Path("elsewhere").resolve())
+    Path("elsewhere/loop").symlink_to(Path("elsewhere").resolve())
+    Path("s/above").symlink_to(Path("s").resolve())
+    assert command("inject", "s", *CANARIES, "--out", "out").code == 0
+    assert len([*Path("out/linked").iterdir()]) == 4
+    assert "in 8 files" in command("verify", "out", *CANARIES).out
+    Path("s/again").symlink_to(Path("elsewhere").resolve())
+    assert "is listed twice" in command("inject", "s", *CANARIES, "--out", "twice").err
 
 
 def test_a_run_that_failed_does_not_block_the_right_command(command, workplace, monkeypatch):
@@ -244,7 +273,7 @@ def changed(folder, change, source="out"):
 def test_the_cause_that_is_named_is_the_real_one(command, workplace):
     shards("s")
     assert command("inject", "s", *CANARIES, "--out", "out").code == 0
-    assert "this is probably the corpus that canary inject read" in cause_of(command, "s")
+    assert "this is probably the corpus from before inject, or a filter" in cause_of(command, "s")
     Path("far").mkdir()
     shutil.copytree("s", "far/s")
     assert cause_of(command, "far/s") == "unknown"
@@ -279,7 +308,7 @@ def test_the_cause_that_is_named_is_the_real_one(command, workplace):
 def test_the_cause_in_texts_with_canaries_in_them(command, workplace):
     shards("s")
     assert command("inject", "s", *CANARIES, "--mode", "splice", "--out", "out").code == 0
-    assert "this is probably the corpus that canary inject read" in cause_of(command, "s")
+    assert "this is probably the corpus from before inject, or a filter" in cause_of(command, "s")
     shutil.copytree("out", "cut")
     text = Path("cut/0.jsonl").read_text()
     Path("cut/0.jsonl").write_text(re.sub(r"The code is \d+", "", text))

@@ -187,8 +187,8 @@ def test_the_page_has_the_numbers_of_the_translations():
         assert loaded["translation"].table(results).strip() in page
     losses = {f"{one['epochs'][-1]['test']:.2f}" for one in results["trainings"].values()}
     assert losses == {"2.03"}
-    assert "Two seeds of three" in page
-    assert len(results["trainings"]) == 2
+    assert "Three seeds ([translation.json]" in page
+    assert len(results["trainings"]) == 3
 
 
 def run_study(name, work):
