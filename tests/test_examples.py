@@ -27,12 +27,16 @@ from canary import demo
 from canary.cli.main import run
 from canary.corpus.file_formats import FILE_FORMATS
 from canary.formats import kinds
+from canary.membership.attacks import ATTACKS
 
 HAS = {
     "README.md": ["corpus.jsonl", "model", "train.jsonl", "heldout.jsonl"],
     "docs/guides/audits.md": ["model"],
     "docs/guides/chat-models.md": ["chats.jsonl", "model of chats"],
-    "docs/guides/client.md": ["model", "canaries.json", "corpus.canaried.jsonl"],
+    "docs/guides/client.md": [
+        *("model", "canaries.json", "corpus.canaried.jsonl"),
+        *("target.npz", "shadow.npz"),
+    ],
     "docs/guides/corpora.md": [
         "corpus.jsonl",
         "corpus.canaried.jsonl",
@@ -170,11 +174,12 @@ NOT_RUN = {
 }
 """How blocks begin that are not run, and why; each is marked in its page."""
 
-SHOWN = {"py", "pycon"}
-"""Languages of the reference: signatures, and docstrings' examples, which run as doctests."""
+SHOWN = {"py", "pycon", "bibtex", "toml"}
+"""Signatures and docstrings' examples of the reference, which run as doctests; what to copy."""
 
 LINES_NOT_RUN = {
     "--ray head:": "asks a cluster of several machines; tests/workers start one",
+    "plan --canaries": "the set is drawn further below; the command's tests plan with one",
     "--watch": "waits for a training; the command's tests run one",
 }
 """What stands in examples of the help that are not run, and why."""
@@ -273,7 +278,7 @@ def reader(tmp_path, monkeypatch, request):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     # What a page registers is gone after it.
-    for registry in (kinds.KINDS, FILE_FORMATS):
+    for registry in (kinds.KINDS, FILE_FORMATS, ATTACKS):
         monkeypatch.setattr(registry, "_things", dict(registry.items()))
     if "slow" not in request.keywords:
         made_small(monkeypatch)

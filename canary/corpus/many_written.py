@@ -268,8 +268,8 @@ def _check_same_files(run: Run, names: Sequence[str], root: Path, progress: Prog
             where=str(root),
         )
     if new := sorted({*names} - {*before}):
-        note(progress, f"note: {named(new)} came since the run began, and are read too"
-             if len(new) > 1 else f"note: {new[0]} came since the run began, and is read too")  # fmt: skip
+        are = "are" if len(new) > 1 else "is"
+        note(progress, f"note: {named(new)} came since the run began, and {are} read too")
     if new or not len(kept):
         kept.append({"names": [*names]}, b"")
 

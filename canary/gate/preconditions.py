@@ -146,7 +146,10 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             cure = f"audit again with --context {before!r} (in Python context)"
             findings.append(Finding("context", "context", "undecided", told, cure))
         else:
-            told = f"in the corpus {before!r} comes before the canaries, and so it did in the audit"
+            told = (
+                f"corpus and audit have the same before the canaries, {before!r}; whether the "
+                "training had it too is not seen here: ExposureCallback and canary.preflight count"
+            )
             findings.append(Finding("context", "context", "passed", told))
     if verification is not None and verification.begins_texts:
         findings += _at_the_beginning(audit)

@@ -54,6 +54,14 @@ class AttackScores(Shown):
         line = f"{self.name}: scores of {len(self.scores):,} samples by {self.signal}"
         return "\n".join([line, *self.notes])
 
+    def guessing(self) -> AttackScores:
+        """The same with guesses; without a threshold they are the half with the highest scores."""
+        if self.guess is not None:
+            return self
+        told = f"{self.name} gives scores only: the half with the highest ones are its guesses"
+        half = self.scores > np.median(self.scores)
+        return replace(self, guess=half, notes=(*self.notes, told))
+
     def _table(self) -> dict[str, Any]:
         guess = {} if self.guess is None else {"guess": self.guess}
         return {"score": self.scores, **guess}

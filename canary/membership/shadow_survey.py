@@ -281,7 +281,7 @@ def survey(
     attacked, epsilons = [], {}
     done = stage(progress, "attacks", len(names), "rounds")
     for name in names:
-        scores = attack(target, name, shadow=shadow, seed=seed)
+        scores = attack(target, name, shadow=shadow, seed=seed).guessing()
         evaluation = evaluate(scores, member, confidence=confidence)
         points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
         attacked.append(Attacked(scores, evaluation, points))

@@ -19,7 +19,8 @@ from canary.records.validation import brief, one_or_more
 from canary.reports.comparison import Strategy, View, check_weights
 from canary.reports.ranked_models import RANK_LEVEL
 from canary.reports.sentences import answer
-from canary.statistics.numbers import Shown, bits, clean, plural, probability
+from canary.statistics.number_checks import check_confidence
+from canary.statistics.numbers import Shown, bits, clean, count, plural, probability
 from canary.statistics.welch import Estimated, difference_of, mean_of
 
 
@@ -37,8 +38,9 @@ class Cell:
         Whether that is only a lower bound.
     space_bits : float
         The largest exposure that there is.
-    full : bool
-        Whether a median is as high as it can be, so that differences may be larger than they look.
+    full : tuple of bool
+        For each group, whether a median is as high as it can be, so that differences to it may be
+        larger than they look.
     """
 
     format: int
@@ -46,7 +48,7 @@ class Cell:
     medians: tuple[tuple[float, ...], ...]
     bounds: tuple[tuple[bool, ...], ...]
     space_bits: float
-    full: bool
+    full: tuple[bool, ...]
 
     @property
     def bounded(self) -> bool:
@@ -56,7 +58,7 @@ class Cell:
     @property
     def usable(self) -> bool:
         """Whether the groups can be ranked by it."""
-        return bool(self.repetitions) and not (self.bounded or self.full)
+        return bool(self.repetitions) and not (self.bounded or any(self.full))
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class SeedsCompared(Shown):
                 pairs = [[view.median(one, copies) for one in group] for group in self.groups]
                 medians = tuple(tuple(median for median, _ in some) for some in pairs)
                 bounds = tuple(tuple(bound for _, bound in some) for some in pairs)
-                full = view.at_ceiling(copies)
+                full = tuple(View([*some], at).at_ceiling(copies) for some in self.groups)
                 made.append(Cell(at, copies, medians, bounds, view.space_bits, full))
         return tuple(made)
 
@@ -120,6 +122,14 @@ class SeedsCompared(Shown):
     def usable(self) -> tuple[Cell, ...]:
         """The cells by which the groups are ranked."""
         return tuple(cell for cell in self.cells if cell.usable)
+
+    @property
+    def used(self) -> str:
+        """The numbers of copies of `usable`, as ``1 and 4 copies``."""
+        numbers = [*dict.fromkeys(cell.repetitions for cell in self.usable)]
+        if numbers == [1]:
+            return "1 copy"
+        return f"{listed([*map(count, numbers)])} copies"
 
     @cached_property
     def overall(self) -> tuple[tuple[float, ...], ...]:
@@ -194,7 +204,8 @@ class SeedsCompared(Shown):
         """Which group memorizes less, then each number of copies with differences to the first."""
         level = f"{100 * self.confidence:g} % interval"
         gaps = (
-            f"{brief(pair.more)} over {brief(pair.less)}: {gap_words(pair.bits, level)}"
+            f"{brief(pair.more)} over {brief(pair.less)}, with {self.used}: "
+            f"{gap_words(pair.bits, level)}"
             for pair in self.pairs
         )
         lines = [self.answer, *gaps]
@@ -203,10 +214,11 @@ class SeedsCompared(Shown):
             number = f"format {cell.format + 1}, " if len(self.audits[0].formats) > 1 else ""
             told = [
                 f"{label} {mean_words(cell, at, self.confidence)}"
+                + " (as high as it can be)" * cell.full[at]
                 for at, label in enumerate(self.labels)
             ]
-            full = " (as high as it can be: the difference may be larger)" if cell.full else ""
-            lines.append(f"{number}{name}: {', '.join(told)}{full}")
+            bound = "; no interval where a median is only a bound" if cell.bounded else ""
+            lines.append(f"{number}{name}: {', '.join(told)}{bound}")
         return "\n".join(lines)
 
     @property
@@ -242,7 +254,7 @@ class SeedsCompared(Shown):
                         "seeds": len(cell.medians[at]),
                         "mean_bits": mean.value,
                         "bound": any(cell.bounds[at]),
-                        "at_ceiling": cell.full,
+                        "at_ceiling": cell.full[at],
                         "lower_bits": mean.lower,
                         "upper_bits": mean.upper,
                         "difference_bits": gap and gap.value,
@@ -306,7 +318,9 @@ def gap_words(found: Estimated, level: str) -> str:
     return f"{bits(found.value)} bits more ({how})"
 
 
-def compare(groups: Mapping[str, Sequence[Audit]]) -> SeedsCompared:
+def compare(
+    groups: Mapping[str, Sequence[Audit]], *, confidence: float = MEDIAN_CONFIDENCE
+) -> SeedsCompared:
     """Compare ways of training by the audits of several seeds of each.
 
     Parameters
@@ -314,14 +328,16 @@ def compare(groups: Mapping[str, Sequence[Audit]]) -> SeedsCompared:
     groups : mapping of str to sequence of Audit
         For each way of training its label and one audit for each seed. Three seeds or more of each
         are needed for a ranking. Differences are to the first group.
+    confidence : float
+        Of both ends of every interval together.
 
     Returns
     -------
     SeedsCompared
         `summary` says which group memorizes less. `to_frame` has a row for each group and number
         of copies: the mean over seeds of the median exposure, and the difference to the first
-        group, in bits. Intervals are two-sided and of 90 %: Student's for a mean, Welch's for a
-        difference, both over seeds.
+        group, in bits. Intervals are two-sided: Student's for a mean, Welch's for a difference,
+        both over seeds.
 
     Raises
     ------
@@ -334,6 +350,7 @@ def compare(groups: Mapping[str, Sequence[Audit]]) -> SeedsCompared:
     >>> canary.compare({"without": plain, "with": decayed})  # doctest: +SKIP
     <SeedsCompared: with memorizes less>
     """
+    check_confidence(confidence, "compare")
     cure = 'give a mapping such as {"with": [audit, audit], "without": [audit, audit]}; single '
     cure += "audits are compared by report([a, b], path), plot([a, b]) and check(a, baseline=b)"
     if not isinstance(groups, Mapping) or len(groups) < 2:
@@ -365,7 +382,7 @@ def compare(groups: Mapping[str, Sequence[Audit]]) -> SeedsCompared:
                 cure="audit all models in the same way, with sets of the same kind",
                 where="groups",
             )
-    return SeedsCompared(labels, tuple(kept))
+    return SeedsCompared(labels, tuple(kept), confidence)
 
 
 def grouped(result: object) -> bool:

@@ -107,7 +107,7 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
     values: dict[str, Any] = {
         "more": brief(pair.more),
         "less": brief(pair.less),
-        "used": listed([*dict.fromkeys(count(cell.repetitions) for cell in found.usable)]),
+        "used": found.used,
         "gap": bits(pair.bits.value),
         "ends": ends_of(pair.bits),
         "level": _level(found),

@@ -37,6 +37,7 @@ CHANGING = (
     (re.compile(r"(?<![.\w])(?=\d*[a-f])[0-9a-f]{12,}\b"), "DIGEST"),
     (re.compile(r"(?<=Report number\n)[0-9a-f]{8}"), "DIGEST"),
     (re.compile(r"(?<=Report number )[0-9a-f]{8}"), "DIGEST"),
+    (re.compile(r"(?<=has the number )[0-9a-f]{8}"), "DIGEST"),
     (re.compile(r"(?<=Report number \| )[0-9a-f]{8}"), "DIGEST"),
     (re.compile(r"\b\d+(\.\d+)? (ms|s|seconds|minutes|h)\b"), "TIME"),
     (re.compile(r"\b\d+\.\d+\.\d+(\+\w+|\.dev\d+)?\b"), "VERSION"),

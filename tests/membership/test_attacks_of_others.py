@@ -39,6 +39,14 @@ def test_an_attack_of_ones_own_scores(added, table):
     assert scores == pytest.approx(-table.signal("loss")[0])
 
 
+def test_a_survey_takes_scores_without_guesses(added, table):
+    added(score=scoring(lambda table: -table.signal("loss")[0]))
+    found = canary.survey(table, measured_outputs(1, samples=40), attacks="mine")
+    assert "mine gives scores only" in " ".join(found.notes)
+    assert sum(found.attacked[0].attack.guess) == 20
+    assert "mine" in found.summary()
+
+
 @pytest.mark.parametrize(
     ("score", "message"),
     [

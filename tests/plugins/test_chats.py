@@ -76,7 +76,8 @@ def test_the_audit_prices_exactly_the_tokens_of_the_training(tmp_path):
     first = canary.extract(model, "The code is {digit:6}", canaries=canaries, budget=2_000)
     assert first.settings["context"] == CONTEXT
     limits = {"max_exposure_bits": 19.9, "verification": seen}
-    assert "context" not in {finding.check for finding in canary.check(audit, **limits).findings}
+    (found,) = (f for f in canary.check(audit, **limits).findings if f.check == "context")
+    assert found.outcome == "passed"
 
     # A wrong context is noticed by the gate, by verify and by preflight.
     wrong = canary.audit(model, canaries, draws=200, context="<s>assistant\n", start_token=None)
