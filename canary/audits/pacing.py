@@ -337,9 +337,11 @@ def expected(work: Work, limit: float, *, soon: float = 0.0) -> tuple[Pace, bool
         kept = question.series()
         left = 1.0 - sum(piece.state["share"] for piece in kept) if kept else 1.0
         probes = Probes(question, limit, known)
+        canaries = len(question.fills) * probes._sizes.below if left == 1.0 else 0
         for stage in method.stages(question, cost):
             at_most = at_most or stage.at_most
-            queries = round(left * stage.queries)
+            queries = round(left * stage.queries) + canaries
+            canaries = 0  # they are priced once, before the first stage
             total += probes.pace(stage.kind, cost, soon=soon / max(queries, 1)).of(queries)
     return total, at_most
 
