@@ -159,10 +159,13 @@ def _short(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Text]:
 
 
 def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
-    rows = [
-        (f"Test {number}", *test.facts(trial).values())
-        for number, (test, trial) in enumerate(trials, 1)
-    ]
+    own = renamed([test for test, _ in trials])
+    rows = []
+    for number, (test, trial) in enumerate(trials, 1):
+        facts = test.facts(trial)
+        if own and test.own_name:  # else tests of several models look like those of one
+            facts["Model"] += f" (in the result: {test.own_name})"
+        rows.append((f"Test {number}", *facts.values()))
     return Table("The tests", ("Test", *MISSING), rows, style="words")
 
 

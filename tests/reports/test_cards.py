@@ -529,6 +529,8 @@ def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
     assert "different models: a, b" in text
     assert "is the word of the person who made this document" in text
     assert text.count("Model in the result") == 2
+    assert "c (in the result: a)" in text
+    assert "c (in the result: b)" in text
     assert "Models in the results" in (tmp_path / "README.md").read_text()
     with pytest.raises(InputError, match="natural secrets"):
         write_model_card([natural()], tmp_path / "other.md")
