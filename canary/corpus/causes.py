@@ -188,7 +188,8 @@ def _not_written(found: Found, written: Sequence[_Plan]) -> str:
             return (
                 f"this has as many records as the corpus that canary inject read, and "
                 f"{plan.manifest.name} says that the canaries are in {plan.corpus.name}: this is "
-                "probably the corpus from before inject, or a filter removed all canaries after it"
+                "probably the corpus from before inject, so verify that one and train on it; or a "
+                "filter removed all canaries after inject"
             )
     if not written:
         return ""

@@ -102,7 +102,9 @@ class ManyWritten:
         advance(sum(self.stamps[number][0] for number in results))
         read = [[self.sources[number]] for number in todo]
         mine = [jobs[number] for number in todo]
-        for at, result in results_of(self.workers, task, shared, mine, read):
+        for done, (at, result) in enumerate(results_of(self.workers, task, shared, mine, read)):
+            if not done:
+                self._keep_names()
             number = todo[at]
             state = {name: value for name, value in result.items() if name != "body"}
             if "bytes" in state and on_machines(self.workers):
@@ -114,6 +116,12 @@ class ManyWritten:
             results[number] = {**state, "kept": len(kept) - 1}
             advance(self.stamps[number][0])
         return [results[number] for number in range(len(jobs))]
+
+    def _keep_names(self) -> None:
+        """Keep which files there are, for a run that goes on (`_check_same_files`)."""
+        kept = self.run.series("files")
+        if not len(kept) or kept[len(kept) - 1].state["names"] != [*self.names]:
+            kept.append({"names": [*self.names]}, b"")
 
     def _note_changed(self, changed: Sequence[str], touched: Sequence[str]) -> None:
         if changed:
@@ -270,8 +278,6 @@ def _check_same_files(run: Run, names: Sequence[str], root: Path, progress: Prog
     if new := sorted({*names} - {*before}):
         are = "are" if len(new) > 1 else "is"
         note(progress, f"note: {named(new)} came since the run began, and {are} read too")
-    if new or not len(kept):
-        kept.append({"names": [*names]}, b"")
 
 
 def _has_written(parts: Path) -> bool:

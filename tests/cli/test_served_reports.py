@@ -187,3 +187,13 @@ def test_one_canary_of_a_set_by_its_name(place, command, model, loaded):
     assert done.code == 2
     assert "error: --canary: the canary set has no canary 'canry-3'; did you mean" in done.err
     assert command("extract", model, "my pin {digit:2}.", *one[2:]).code == 2
+
+
+def test_doctor_without_the_key_says_so_and_no_table(place, command, loaded, monkeypatch):
+    monkeypatch.setenv("BAD", "wrong")
+    with FakeServer(loaded, key="right") as server:
+        done = command("doctor", f"{server.url}/v1", "--key-env", "BAD")
+    assert done.code == 2
+    assert "wants a valid key (401" in done.err
+    assert "environment variable BAD" in done.err
+    assert not done.out

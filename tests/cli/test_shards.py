@@ -273,7 +273,9 @@ def changed(folder, change, source="out"):
 def test_the_cause_that_is_named_is_the_real_one(command, workplace):
     shards("s")
     assert command("inject", "s", *CANARIES, "--out", "out").code == 0
-    assert "this is probably the corpus from before inject, or a filter" in cause_of(command, "s")
+    assert "this is probably the corpus from before inject, so verify that one" in cause_of(
+        command, "s"
+    )
     Path("far").mkdir()
     shutil.copytree("s", "far/s")
     assert cause_of(command, "far/s") == "unknown"
@@ -308,7 +310,9 @@ def test_the_cause_that_is_named_is_the_real_one(command, workplace):
 def test_the_cause_in_texts_with_canaries_in_them(command, workplace):
     shards("s")
     assert command("inject", "s", *CANARIES, "--mode", "splice", "--out", "out").code == 0
-    assert "this is probably the corpus from before inject, or a filter" in cause_of(command, "s")
+    assert "this is probably the corpus from before inject, so verify that one" in cause_of(
+        command, "s"
+    )
     shutil.copytree("out", "cut")
     text = Path("cut/0.jsonl").read_text()
     Path("cut/0.jsonl").write_text(re.sub(r"The code is \d+", "", text))

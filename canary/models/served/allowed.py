@@ -80,7 +80,8 @@ def allowed(endpoint: Endpoint) -> Allowed:
     Raises
     ------
     ServerError, InputError
-        If it cannot be reached, wants a key, or has several models and none was named.
+        If it cannot be reached, allows nothing (as for want of a key), or has several models and
+        none was named.
     """
     client = Client(endpoint)
     name, limit = model_served(client, endpoint.model, where=endpoint.base)
@@ -98,14 +99,19 @@ def allowed(endpoint: Endpoint) -> Allowed:
         drawn = asked({"max_tokens": 16, "temperature": 1, "seed": seed})
         return str(drawn["choices"][0]["text"])
 
-    texts = _tried(lambda: {text(seed) for seed in range(3)})
+    failures: list[ServerError] = []
+    texts = _tried(failures, lambda: {text(seed) for seed in range(3)})
     chats = [{"role": "user", "content": _PROMPT}]
-    chat = _tried(lambda: asked({"messages": chats}, CHAT_PATH)["choices"][0]["message"]["content"])
-    echoed = _tried(lambda: read({"logprobs": 1, "echo": True}).log_probs)
-    top = _tried(lambda: len(read({"logprobs": _TOPS[0]}).top[0]))
+    chat = _tried(
+        failures, lambda: asked({"messages": chats}, CHAT_PATH)["choices"][0]["message"]["content"]
+    )
+    echoed = _tried(failures, lambda: read({"logprobs": 1, "echo": True}).log_probs)
+    top = _tried(failures, lambda: len(read({"logprobs": _TOPS[0]}).top[0]))
     for number in _TOPS[1:]:
-        top = top or _tried(lambda n=number: len(read({"logprobs": n}).top[0]))  # type: ignore[misc]
-    ids = _tried(lambda: asked({"prompt": [1, 2, 3]})["choices"])
+        top = top or _tried(failures, lambda n=number: len(read({"logprobs": n}).top[0]))  # type: ignore[misc]
+    ids = _tried(failures, lambda: asked({"prompt": [1, 2, 3]})["choices"])
+    if failures and not (texts or chat or echoed or top or ids):  # such as for want of a key
+        raise failures[0]
     return Allowed(
         name=name,
         length_limit=limit,
@@ -119,9 +125,12 @@ def allowed(endpoint: Endpoint) -> Allowed:
     )
 
 
-def _tried(ask: Callable[[], Any]) -> Any:
-    """What is answered; None where the server refuses, or gives something else."""
+def _tried(failures: list[ServerError], ask: Callable[[], Any]) -> Any:
+    """What is answered; None where the server refuses, which is kept, or gives something else."""
     try:
         return ask()
-    except (ServerError, KeyError, IndexError, TypeError):
-        return None
+    except ServerError as error:
+        failures.append(error)
+    except (KeyError, IndexError, TypeError):
+        pass
+    return None
