@@ -350,7 +350,7 @@ def open_shards(
 
 
 def add_cure(error: CorpusError, shards: Sequence[Any]) -> None:
-    """Say what to do with a file that is wrong from its beginning if it is none of the corpus."""
+    """Add to the cure of an error in the first record of a file: is it of this corpus at all?"""
     many = {str(shard) for shard in shards if isinstance(shard, Path)}
     if len(many) > 1 and error.where.removesuffix(":1") in many:
         error.cure += "; or, if this file does not belong to the corpus, leave it out by a "

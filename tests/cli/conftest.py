@@ -9,6 +9,7 @@ import pytest
 from command_line import Outcome, save_model, small_model
 from drawing import figures
 
+import canary
 from canary.cli.main import run
 from canary.corpus.canaries import generate
 
@@ -42,6 +43,12 @@ def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "untrained"
     save_model(small_model(), folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def loaded(model):
+    """The model of that folder."""
+    return canary.load(str(model))
 
 
 @pytest.fixture

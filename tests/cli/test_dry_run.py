@@ -13,11 +13,6 @@ import canary
 CLOSE = 4  # requests that a server's way of answering may add
 
 
-@pytest.fixture(scope="module")
-def loaded(model):
-    return canary.load(str(model))
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -17,11 +17,6 @@ KEY = "sk-Qq7_never.written/9+=="
 VARIABLE = "A_KEY_FOR_TESTS"
 
 
-@pytest.fixture(scope="module")
-def loaded(model):
-    return canary.load(str(model))
-
-
 @pytest.fixture
 def canaries(tmp_path, monkeypatch):
     """A set, in a folder that nothing of a run may leave."""

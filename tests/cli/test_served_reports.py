@@ -12,11 +12,6 @@ import canary
 from canary.corpus.verification import Verification
 
 
-@pytest.fixture(scope="module")
-def loaded(model):
-    return canary.load(str(model))
-
-
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
