@@ -64,9 +64,26 @@ def words(text: str) -> list[str]:
 
 
 def cifar10(folder: Path) -> Data:
-    """The first 4,000 images of the training set, 3 x 32 x 32 numbers from -1 to 1; 10 classes."""
-    pixels, labels = large.cifar(folder / "data_batch_1.bin", label_bytes=1, most=4000)
+    """The first 4,000 images of the training set, 3 x 32 x 32 numbers from -1 to 1; 10 classes.
+
+    Of `data_batch_1.bin`, or as arrays `x` and `y` in `cifar10_exact_4000.npz`.
+    """
+    whole, first = folder / "data_batch_1.bin", folder / "cifar10_exact_4000.npz"
+    if first.is_file() and not whole.is_file():
+        side = large.SIDE
+        pixels, labels = large.pictures(first, (side, side, 3), range(10), "x", "y")
+        pixels = np.ascontiguousarray(pixels[:4000].transpose(0, 3, 1, 2))
+        return large.numbers(pixels), labels[:4000]
+    pixels, labels = large.cifar(whole, label_bytes=1, most=4000, or_else=first.name)
     return large.numbers(pixels), labels
+
+
+def emnist(folder: Path) -> Data:
+    """600 images of each of 26 letters, 784 pixels from 0 to 1."""
+    path = folder / "emnist_letters_subset.npz"
+    names = ("x_train", "y_train", "x_test", "y_test")
+    pixels, labels = large.pictures(path, (28, 28), range(1, 27), *names)
+    return pixels.reshape(-1, 784).astype(np.float32) / 255, labels
 
 
 def made_up(name: str) -> Callable[[Path], Data]:
@@ -109,6 +126,7 @@ DATASETS = {
     "location30": DataSet(location30),
     "mnist": DataSet(mnist),
     "agnews": DataSet(agnews),
+    "emnist": DataSet(emnist, of_thirds(2600), every=1.0),
     "cifar10": DataSet(cifar10, IMAGES, epochs=30, every=1.0),
     "purchase100": DataSet(large.purchase100, of_thirds(19_732), every=1.0),
     "texas100": DataSet(large.texas100, of_thirds(10_000), every=1.0),

@@ -28,7 +28,7 @@ from data import DATASETS
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from risk import GRID, WORDS
+from risk import GRID, KINDS, WORDS
 from table import NAMES, SETS
 
 from canary.errors import CanaryError, InputError
@@ -117,7 +117,7 @@ def draw_risk(sets: dict[str, Any]) -> Figure:
         (
             (name, row["curve"])
             for name, row in found["architectures"].items()
-            if not name.endswith("-memguard")
+            if not name.endswith(tuple(KINDS)[1:])
         ),
         "risk score (figure 4)",
     )

@@ -121,17 +121,8 @@ def classes_of(labels: np.ndarray, path: Path) -> np.ndarray:
 
 def arrays(path: Path) -> Data:
     """`features` and `labels` of an .npz; labels as one row of zeros and a one, or from 0."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
-            x, labels = bits(held["features"], path), held["labels"]
-    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"cannot be read: {error}",
-            cure="give an .npz with plain arrays features and labels; pickles are refused",
-            where=str(path),
-        ) from None
+    features, labels = packed(path, "features", "labels")
+    x = bits(features, path)
     if labels.ndim == 2 and (labels.sum(axis=1) == 1).all():
         labels = labels.argmax(axis=1)
     if labels.shape != (len(x),) or labels.min() < 0 or labels.max() >= CLASSES:
@@ -144,11 +135,42 @@ def arrays(path: Path) -> Data:
     return x, labels.astype(np.int64)
 
 
-def cifar(path: Path, *, label_bytes: int, most: int | None = None) -> Data:
+def packed(path: Path, *names: str) -> list[np.ndarray]:
+    """The plain arrays of an .npz under these names; nothing is unpickled."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+            return [held[name] for name in names]
+    except (KeyError, ValueError, OSError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"cannot be read: {error}",
+            cure=f"give an .npz with plain arrays {' and '.join(names)}; pickles are refused",
+            where=str(path),
+        ) from None
+
+
+def pictures(path: Path, shape: tuple[int, ...], classes: range, *names: str) -> Data:
+    """Images and classes of an .npz, one part behind the other: uint8 and int64 from 0.
+
+    `names` are pairs: images of `shape` each, and their classes, which lie in `classes`.
+    """
+    held = packed(path, *names)
+    x, y = (np.concatenate(part) for part in (held[::2], held[1::2]))
+    fits = x.dtype == np.uint8 and x.shape[1:] == shape and y.shape == (len(x),) and len(x)
+    if not fits or y.dtype.kind not in "iu" or y.min() < classes[0] or y.max() > classes[-1]:
+        raise InputError(
+            f"{names[0]} of {x.dtype} and shape {x.shape}, {names[1]} of shape {y.shape}",
+            cure=f"give images of uint8 and shape (n, {', '.join(map(str, shape))}), each with "
+            f"a class from {classes[0]} to {classes[-1]}",
+            where=str(path),
+        )
+    return x, y.astype(np.int64) - classes[0]
+
+
+def cifar(path: Path, *, label_bytes: int, most: int | None = None, or_else: str = "") -> Data:
     """Images of the binary version: uint8 of shape (images, 3, 32, 32), and their classes.
 
     The last of the label bytes is the class: CIFAR-100 puts the coarse one before it. Of
-    `most` images no more than those are read.
+    `most` images no more than those are read. `or_else` is another file that would do.
     """
     version = f"the binary version of CIFAR-{10 if label_bytes == 1 else 100}"
     size = label_bytes + 3 * SIDE * SIDE
@@ -164,7 +186,8 @@ def cifar(path: Path, *, label_bytes: int, most: int | None = None) -> Data:
                 where=str(there[0]),
             )
     if path not in there:
-        raise InputError("no such file", cure=f"unpack {version} there", where=str(path))
+        cure = f"unpack {version} there" + (f", or give {or_else}" if or_else else "")
+        raise InputError("no such file", cure=cure, where=str(path))
     if not len(held) or len(held) % size:
         raise InputError(
             f"{len(held):,} bytes, which are no whole number of images of {size:,}",

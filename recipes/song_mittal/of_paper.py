@@ -1,9 +1,9 @@
-"""Tables 1, 2, 3 and 5 of the paper with our data sets below its own.
+"""Tables 1, 2, 3 and 5 and figure 8 of the paper with our data sets below its own.
 
     python of_paper.py
 
-Reads NAME.json of --out, or those beside this file. Means and 95 % intervals over seeds, of three
-seeds or fewer means (least to most), in percent.
+Reads NAME.json and NAME-risk.json of --out, or those beside this file. Means and 95 % intervals
+over seeds, of three seeds or fewer means (least to most), in percent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from risk import plain_number
 from table import HERE, METRICS, SETS, line, percent
 
 REGULARIZED, GUARDED = "adversarial-regularization", "memguard"
@@ -89,6 +90,11 @@ def table_3(sets: Sets) -> list[tuple[str, ...]]:
     return rows
 
 
+def white_box(rows: dict[str, Any]) -> bool:
+    """Whether attacks that hold the model were made."""
+    return "white-box" in rows["undefended"]["attacks"]
+
+
 def table_5(sets: Sets) -> list[tuple[str, ...]]:
     """Who holds the undefended model, and who only asks it."""
     rows = [("data", "train", "test", "white box", "networks", *METRICS), *PAPER_5]
@@ -97,6 +103,16 @@ def table_5(sets: Sets) -> list[tuple[str, ...]]:
         share = (percent(row[part]) for part in ("train", "test"))
         cells = reached(row, "white-box", "neural", *METRICS)
         rows.append((f"{SETS[name]}, ours", *share, *cells))
+    return rows
+
+
+def figure_8(risks: Sets) -> list[tuple[str, ...]]:
+    """How risk scores of classes go with their generalization errors."""
+    rows = [("data", "classes", "linear", "of ranks"), ("Texas100", "100", "0.94", "")]
+    for name, found in risks.items():
+        own = found["classes"]
+        both = (plain_number(own[kind]) for kind in ("linear", "rank"))
+        rows.append((f"{SETS[name]}, ours", str(max(own["counted"])), *both))
     return rows
 
 
@@ -111,6 +127,11 @@ def main() -> None:
     if not sets:
         names = " or ".join(path.name for path in paths.values())
         raise SystemExit(f"of_paper.py: {folder}: no {names}; run table.py first")
+    risks = {
+        name: json.loads(path.read_text())
+        for name in sets
+        if (path := folder / f"{name}-risk.json").is_file()
+    }
     regularized = {name: rows for name, rows in sets.items() if REGULARIZED in rows}
     print("Ours: mean ± half of the 95 % interval over seeds;")
     print("of three seeds or fewer mean (least to most).", end="\n\n")
@@ -118,7 +139,8 @@ def main() -> None:
         (table_1, sets),
         (table_2, regularized),
         (table_3, regularized),
-        (table_5, sets),
+        (table_5, {name: rows for name, rows in sets.items() if white_box(rows)}),
+        (figure_8, risks),
     ):
         head, *rows = made(of)
         print(f"{made.__name__.replace('_', ' ')}\n\n{line(head)}")

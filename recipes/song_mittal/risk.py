@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,17 @@ GRID = np.linspace(0.0, 1.0, 21)
 STOPPED = "stopped"
 SCORES = ("risk", "smooth", "network")
 WORDS = {**NAMES, STOPPED: "stopped early instead"}
+KINDS = {"": "undefended", "-memguard": "MemGuard", "-regularized": "adversarial regularization"}
+"""How `variants.py` ends the names of what other architectures say, and what that is."""
+
+PAPER_6 = {
+    "Texas100, undefended": "85.4; 21.2 83.4; 29.1 81.2; 45.3 77.0; 66.1 72.8; 85.4 70.6; 94.3",
+    "Texas100, MemGuard": "88.2; 1.4 84.5; 7.6 82.6; 18.7 77.0; 43.7 71.3; 70.5 66.0; 99.9",
+    "Purchase100, undefended": "–; 0 –; 0 –; 0 63.4; 7.8 62.6; 55.1 61.6; 90.9",
+    "Purchase100, stopped early": "–; 0 –; 0 –; 0 60.4; 1.3 57.1; 20.2 56.6; 75.2",
+    "Purchase100, regularized": "83.3; 0.2 83.3; 0.2 65.9; 0.5 63.9; 1.7 58.9; 24.6 56.5; 76.3",
+}
+"""Table 6: precision and recall at each threshold, from 1.0 down to 0.5, in percent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,15 +208,15 @@ def of_architectures(seed: Path) -> dict[str, Any]:
     """Figures 4 and 12: do the scores hold for other networks, and for guarded ones?"""
     found = {}
     for home in sorted((seed / "architectures").glob("*")):
-        for suffix in ("", "-memguard"):
-            target, shadow = (
-                attacks.read(home / f"{role}{suffix}.npz") for role in ("target", "shadow")
-            )
-            risks = risk_scores(target, shadow=shadow)
-            found[home.name + suffix] = {
-                **attacks.accuracies(target),
-                **trust([risks.scores], [target.member[0]]),
-            }
+        for suffix in KINDS:
+            paths = [home / f"{role}{suffix}.npz" for role in ("target", "shadow")]
+            if all(path.is_file() for path in paths):
+                target, shadow = map(attacks.read, paths)
+                risks = risk_scores(target, shadow=shadow)
+                found[home.name + suffix] = {
+                    **attacks.accuracies(target),
+                    **trust([risks.scores], [target.member[0]]),
+                }
     return found
 
 
@@ -240,6 +252,9 @@ def results(work: Path) -> dict[str, Any]:
 def table_6(found: dict[str, Any]) -> list[str]:
     cuts = [one["threshold"] for one in found["rows"]["undefended"]["guesses"]]
     lines = [line(("", *map(str, cuts))), line(("---", *["---:"] * len(cuts)))]
+    lines += [
+        line((f"{name}, paper", *re.findall(r"\S+; \S+", row))) for name, row in PAPER_6.items()
+    ]
     for name, row in found["rows"].items():
         cells = []
         for one in row["guesses"]:
@@ -280,12 +295,17 @@ def table_of_causes(found: dict[str, Any]) -> list[str]:
 
 
 def table_of_architectures(found: dict[str, Any]) -> list[str]:
-    lines = [line(("", "train", "test", "RMSE", "RMSE, MemGuard")), line(("---", *["---:"] * 4))]
-    for name, row in found["architectures"].items():
-        if f"{name}-memguard" in found["architectures"]:
-            guarded = found["architectures"][f"{name}-memguard"]["rmse"]
+    """Figures 4 and 12 in numbers; a kind that was not trained has no column."""
+    rows = found["architectures"]
+    kinds = [kind for kind in KINDS if any(name.endswith(kind) for name in rows)]
+    heads = ("train", "test", *(f"RMSE, {KINDS[kind]}" for kind in kinds))
+    lines = [line(("", *heads)), line(("---", *["---:"] * len(heads)))]
+    for name, row in rows.items():
+        if not name.endswith(tuple(KINDS)[1:]):
             shares = (f"{100 * row[kind]:.1f}" for kind in ("train", "test"))
-            lines.append(line((name, *shares, plain_number(row["rmse"]), plain_number(guarded))))
+            guarded = (rows.get(name + kind) for kind in kinds)
+            errors = ("" if one is None else plain_number(one["rmse"]) for one in guarded)
+            lines.append(line((name, *shares, *errors)))
     return lines
 
 

@@ -3,10 +3,11 @@
     python variants.py --data DATA --work WORK [--dataset location30]
 
 For figures 4, 7 and 12 of the paper: undefended targets and shadows by six other
-architectures, each guarded by MemGuard as well, and ROUNDS times PARTS models that are trained
-like the target without one part in PARTS of its members, so that every member is lacked by
-ROUNDS of them. What they say goes to WORK/seed-0/architectures and WORK/seed-0/lacking; a run
-that was broken off goes on. `risk.py` reads it.
+architectures, each guarded by MemGuard as well, and the same by adversarial regularization; and
+ROUNDS times PARTS models that are trained like the target without one part in PARTS of its
+members, so that every member is lacked by ROUNDS of them. What they say goes to
+WORK/seed-0/architectures and WORK/seed-0/lacking; a run that was broken off goes on. `risk.py`
+reads it.
 """
 
 from __future__ import annotations
@@ -38,30 +39,36 @@ ROUNDS, PARTS = 2, 20
 def of_architectures(seed: Path, x: np.ndarray, y: np.ndarray, dataset: DataSet) -> None:
     parts = train.split(len(x), 0, dataset.sizes)
     for name, architecture in ARCHITECTURES.items():
+        home = seed / "architectures" / name
+        home.mkdir(parents=True, exist_ok=True)
         for number, role in enumerate(("target", "shadow")):
-            path = seed / "architectures" / name / f"{role}.npz"
-            if path.is_file():
-                continue
-            path.parent.mkdir(parents=True, exist_ok=True)
-            inside, known, outside = parts[role]
-            both = np.concatenate([inside, outside])
-            model = networks.train(
-                train.floats(x[inside]),
-                y[inside],
-                classes=int(y.max()) + 1,
-                seed=number,
-                epochs=dataset.epochs,
-                architecture=architecture,
-            )
-            logits, kept = (train.says(model, train.floats(x[rows])) for rows in (both, known))
-            seen = torch.from_numpy(np.concatenate([logits[: len(inside)], kept]))
-            truth = torch.arange(len(seen)) < len(inside)
-            defender = memguard.train_defender(seen, truth, seed=number)
-            guarded = memguard.guard(torch.from_numpy(logits), defender).numpy()
-            facts = {"labels": y[both], "member": np.arange(len(both)) < len(inside)}
-            np.savez(path.with_name(f"{role}-memguard.npz"), logits=guarded, **facts)
-            np.savez(path, logits=logits, **facts)
-            print(f"{name}, {role}", flush=True)
+            inside, known, outside = (train.floats(x[rows]) for rows in parts[role])
+            own, others, unseen = (y[rows] for rows in parts[role])
+            asked, labels = np.concatenate([inside, outside]), np.concatenate([own, unseen])
+            facts = {"labels": labels, "member": np.arange(len(labels)) < len(own)}
+            options = {
+                "classes": int(y.max()) + 1,
+                "seed": number,
+                "epochs": dataset.epochs,
+                "architecture": architecture,
+            }
+            path = home / f"{role}.npz"
+            if not path.is_file():
+                model = networks.train(inside, own, **options)
+                logits, kept = (train.says(model, rows) for rows in (asked, known))
+                seen = torch.from_numpy(np.concatenate([logits[: len(inside)], kept]))
+                truth = torch.arange(len(seen)) < len(inside)
+                defender = memguard.train_defender(seen, truth, seed=number)
+                guarded = memguard.guard(torch.from_numpy(logits), defender).numpy()
+                np.savez(home / f"{role}-memguard.npz", logits=guarded, **facts)
+                np.savez(path, logits=logits, **facts)
+                print(f"{name}, {role}", flush=True)
+            path = home / f"{role}-regularized.npz"
+            if not path.is_file():
+                how = {**train.DEFENCES["adversarial-regularization"], **options}
+                model = networks.train_against_attacker(inside, own, known, others, **how)
+                np.savez(path, logits=train.says(model, asked), **facts)
+                print(f"{name}, {role}, regularized", flush=True)
 
 
 def lacking(seed: Path, x: np.ndarray, y: np.ndarray, dataset: DataSet) -> None:

@@ -426,6 +426,33 @@ def test_gain_is_of_the_strongest_attacks_seed_by_seed_golden(recipe):
     assert gain([{"memguard": row(0.6, 0.5, **{"white-box": 1.0}), **rows[0]}], "memguard") == [0.4]
 
 
+def test_the_page_shows_what_is_kept(recipe):
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    table, risk, of_paper = (recipe[name] for name in ("table", "risk", "of_paper"))
+    kept = {path.stem: json.loads(path.read_text()) for path in RECIPE.glob("*.json")}
+    sets = {name: kept[name]["rows"] for name in table.SETS if name in kept}
+    risks = {name: kept[f"{name}-risk"] for name in sets}
+    regularized = {name: rows for name, rows in sets.items() if of_paper.REGULARIZED in rows}
+    held = {name: rows for name, rows in sets.items() if of_paper.white_box(rows)}
+    lines = [*table.table_4(kept["location30"]), *table.table_of_attacks(kept["location30"])]
+    for name, found in risks.items():
+        lines += table.table_of_defences(kept[name])
+        lines += [f"| {table.SETS[name]} {row}" for row in risk.table_of_trust(found)[2:]]
+    for made, of in (
+        (of_paper.table_1, sets),
+        (of_paper.table_2, regularized),
+        (of_paper.table_3, regularized),
+        (of_paper.table_5, held),
+        (of_paper.figure_8, risks),
+    ):
+        lines += map(table.line, made(of))
+    found = risks["location30"]
+    for made in (risk.table_6, risk.table_of_priors, risk.table_of_architectures):
+        lines += made(found)
+    lines += risk.table_of_causes(found)[3:]
+    assert not [one for one in lines if one not in page]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_from_training_to_the_tables(tmp_path):

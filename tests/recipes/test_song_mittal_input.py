@@ -14,9 +14,14 @@ from canary.errors import InputError
 
 
 @pytest.fixture(scope="module")
-def large():
+def recipe():
     with modules(RECIPES / "song_mittal") as found:
-        yield found["large"]
+        yield found
+
+
+@pytest.fixture(scope="module")
+def large(recipe):
+    return recipe["large"]
 
 
 def texas(folder, features, labels):
@@ -68,6 +73,46 @@ def test_cifar10_reads_only_as_many_as_are_asked_for(large, tmp_path):
     pixels, labels = large.cifar(tmp_path / "data_batch_1.bin", label_bytes=1, most=2)
     assert labels.tolist() == [9, 3]
     assert np.array_equal(pixels, images[:2])
+
+
+def test_cifar10_is_the_same_from_the_arrays_of_the_other_recipes(recipe, tmp_path):
+    read = recipe["data"].cifar10
+    with pytest.raises(InputError, match=r"unpack .* there, or give cifar10_exact_4000\.npz"):
+        read(tmp_path)
+    images = binary(tmp_path / "data_batch_1.bin", [(9,), (3,), (1,)])
+    x, y = read(tmp_path)
+    (tmp_path / "data_batch_1.bin").unlink()
+    np.savez(tmp_path / "cifar10_exact_4000.npz", x=images.transpose(0, 2, 3, 1), y=[9, 3, 1])
+    again, labels = read(tmp_path)
+    assert np.array_equal(x, again)
+    assert (again.dtype, labels.tolist(), y.tolist()) == (np.float32, [9, 3, 1], [9, 3, 1])
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        {"x": np.zeros((2, 3, 32, 32), np.uint8), "y": [0, 1]},  # colours first
+        {"x": np.zeros((2, 32, 32, 3)), "y": [0, 1]},
+        {"x": np.zeros((2, 32, 32, 3), np.uint8), "y": [0]},
+        {"x": np.zeros((2, 32, 32, 3), np.uint8), "y": [0, 10]},
+        {"x": np.zeros((0, 32, 32, 3), np.uint8), "y": []},
+        {"images": np.zeros((2, 32, 32, 3), np.uint8), "y": [0, 1]},
+        {"x": np.array([{}]), "y": [0]},
+    ],
+)
+def test_other_arrays_are_not_taken_for_cifar10(recipe, tmp_path, held):
+    np.savez(tmp_path / "cifar10_exact_4000.npz", **held)
+    with pytest.raises(InputError, match=r"4000\.npz: .*(shape \(n, 32, 32, 3\), each|pickles)"):
+        recipe["data"].cifar10(tmp_path)
+
+
+def test_letters_are_both_parts_with_classes_from_0(recipe, tmp_path):
+    x = np.random.default_rng(0).integers(0, 256, (5, 28, 28), np.uint8)
+    held = {"x_train": x[:3], "y_train": [1, 26, 2], "x_test": x[3:], "y_test": [5, 1]}
+    np.savez(tmp_path / "emnist_letters_subset.npz", **held)
+    features, labels = recipe["data"].emnist(tmp_path)
+    np.testing.assert_allclose(features, x.reshape(5, 784) / 255, atol=1e-6)
+    assert labels.tolist() == [0, 25, 1, 4, 0]
 
 
 @pytest.mark.parametrize("name", ["train", "train.bin"])
