@@ -46,6 +46,12 @@ def test_import_loads_the_standard_library_only():
     assert set(loaded) - sys.stdlib_module_names == {"canary"}
 
 
+def test_the_citation_names_this_version():
+    for path in ("CITATION.cff", "docs/guides/paper.md"):
+        text = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"version(: | = {{){re.escape(canary.__version__)}\b", text), path
+
+
 def test_a_wrong_name_gets_the_near_ones():
     with pytest.raises(AttributeError, match="no attribute 'adit'; did you mean Audit or audit"):
         canary.adit  # noqa: B018

@@ -47,10 +47,10 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
     findings: tuple[Finding, ...]
 
     def summary(self) -> str:
-        """A line for each check, what to do, and how many passed."""
+        """How many checks passed, a line for each, and what to do."""
         lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]
         cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
-        return "\n".join([*lines, *dict.fromkeys(cures), self.outcome])
+        return "\n".join([self.outcome, *lines, *dict.fromkeys(cures)])
 
     @property
     def outcome(self) -> str:

@@ -71,8 +71,8 @@ class ExposureMonitor:
         Candidates drawn from each format, once, so that curves compare. 1,000 of them can show
         8 bits for certain.
     share : float or None
-        What measuring may take of the training's time; steps are left out to stay below. None
-        measures at every step that is asked for.
+        What measuring may take of the training's time, if that is more than ten seconds; steps
+        are left out to stay below. None measures at every step that is asked for.
     stop_above_bits : float, optional
         Set `exceeded` when canaries with some number of copies are exposed more than this:
         when the median of the lower ends of their intervals is above it. `finish` then

@@ -25,6 +25,7 @@ from canary.statistics.numbers import duration, plural
 
 _log = logging.getLogger("canary.plugins.monitor")
 
+_FREE = 10.0  # seconds of measuring that every training can spare
 _LONG = 60.0  # seconds of measuring from which on it is warned of
 _REMEMBERED = 3  # measurements, of which the longest is expected next
 _SAME_SETTINGS = ("draws", "seed", "start_token", "context")
@@ -49,6 +50,8 @@ def unfinished(owner: object, limit: str, instead: str) -> weakref.finalize[...,
 
 class TimeShare:
     """Limits the monitor's time to a share of the training's; None for as long as it takes.
+
+    Ten seconds in all are free: of a short training the share is too little for anything.
 
     The training's time is what passes between two blocks of `own`; before the first, and after
     `pause`, time is nobody's. A measurement that takes longer than the last three goes beyond
@@ -120,7 +123,7 @@ class TimeShare:
     def allows(self) -> bool:
         """Whether one more measurement stays within the share; asked in a block of `own`."""
         spent = self.own_seconds + (self.cost or 0.0)
-        return self.share is None or spent <= self.share * self.training_seconds
+        return self.share is None or spent <= max(self.share * self.training_seconds, _FREE)
 
 
 class Schedule:
@@ -326,7 +329,7 @@ class TrainingLog:
         history, watch = self.history, self.time
         made, tried = len(history.measured), len(history.moments)
         asked, cost = plural(history.asked, "measurement"), f"about {watch.cost or 0.0:.2g} s"
-        allowed = (watch.share or 0.0) * history.training_seconds
+        allowed = max((watch.share or 0.0) * history.training_seconds, _FREE)
         if not made:
             if tried:
                 why = history.moments[-1].reason
@@ -338,8 +341,8 @@ class TrainingLog:
             else:
                 why = (
                     f"of {asked} that were asked for none was made: getting ready took "
-                    f"{history.own_seconds:.2g} s and one measurement takes {cost}, and its "
-                    f"share of the training is {allowed:.2g} s; give fewer draws, or a larger "
+                    f"{history.own_seconds:.2g} s and one measurement takes {cost}, and they "
+                    f"may take {allowed:.2g} s in all; give fewer draws, or a larger "
                     "share (None for as long as it takes)"
                 )
             _log.warning("exposure was never measured: %s", why)

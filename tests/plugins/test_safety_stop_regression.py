@@ -44,7 +44,8 @@ def _learn(watch, module, tokenizer, steps):
         watch.step(module)
 
 
-def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path):
+def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path, monkeypatch):
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
     module, tokenizer = causal(dropout=0.0)
     watch = _monitor(share=1e-9, path=tmp_path / "history.json")
     watch.start(module)
@@ -94,6 +95,7 @@ def _full(watch, module, monkeypatch, tmp_path):
     [(_nan, "not finite numbers", None), (_full, "one row does not fit", 1e-9)],
 )
 def test_an_end_that_cannot_be_measured_is_an_error(spoil, why, share, monkeypatch, tmp_path):
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
     module, _ = causal()
     watch = _monitor(share=share)
     watch.start(module)
@@ -105,7 +107,8 @@ def test_an_end_that_cannot_be_measured_is_an_error(spoil, why, share, monkeypat
         watch.finish()
 
 
-def test_a_step_that_is_never_called_is_an_error():
+def test_a_step_that_is_never_called_is_an_error(monkeypatch):
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
     module, _ = causal()
     watch = _monitor()
     with pytest.raises(InputError, match="stop_above_bits=4 was given.*call step"):
@@ -163,7 +166,8 @@ def test_the_draws_that_a_refusal_names_can_show_the_limit(bits, draws):
         ExposureCallback(canaries, stop_above_bits=bits, draws=draws - 1)
 
 
-def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog):
+def test_a_trainer_stops_at_its_end_whatever_the_share_allows(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
     _, tokenizer = causal()
     data = rows(tokenizer, small_set(), count=4)
     trainer = build_trainer(tmp_path, steps=40, data=data, learning_rate=2e-2)

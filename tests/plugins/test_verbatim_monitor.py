@@ -121,6 +121,7 @@ def test_it_stays_within_its_share_of_the_time(monkeypatch):
         return canary.verbatim(*given, **options)
 
     monkeypatch.setattr("canary.plugins.verbatim_monitor.verbatim", second)
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
     options = {"tokenizer": TOKENIZER, "clock": lambda: now[0], **SMALL}
     monitor = VerbatimMonitor(strings(3), every=1, share=0.1, **options)
     model = known("gpt2").module
