@@ -43,6 +43,7 @@ ORDER = (
     "domain + 100 % query",
     "domain + 50 % query",
     "domain + 10 % query",
+    "domain + 10 % other digits",
     "other digits",
     "domain + other digits",
     "100 % domain",

@@ -17,7 +17,7 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,11 +151,17 @@ def asked_of(draws: Draws, seed: int) -> dict[str, Images]:
     return {f"query-{seed}": draws.query[seed], "unseen": draws.unseen, "tested": draws.tested}
 
 
-def one_seed(draws: Draws, seed: int, folder: Path, options: argparse.Namespace) -> None:
+def one_seed(
+    draws: Draws,
+    seed: int,
+    folder: Path,
+    options: argparse.Namespace,
+    chosen: Callable[[Draws, int], dict[str, Images]] = targets,
+) -> None:
     """Train the models of a seed that have no files yet, and make one of them unlearn."""
     design = deep if options.table == 2 else plain
     asked = asked_of(draws, seed)
-    for target, images in targets(draws, seed).items():
+    for target, images in chosen(draws, seed).items():
         name = f"{seed}.{target}"
         if answers(folder, name, "tested").exists():
             continue

@@ -8,9 +8,10 @@ import lzma
 
 import numpy as np
 import pytest
-from recipe_scripts import RECIPES, run_script
+from recipe_scripts import RECIPES, modules, run_script
 
 RECIPE = RECIPES / "have_you_forgotten"
+TENTH = "domain + 10 % query"
 
 pytestmark = pytest.mark.timeout(1800)  # mostly for imports on a busy machine
 
@@ -58,6 +59,37 @@ def test_every_target_is_judged_beside_the_paper_and_a_killed_run_goes_on(made_u
     assert again == found
     new = {path.name for path, before in kept.items() if path.stat().st_mtime_ns != before}
     assert new == {f"0.letters.on-{of}.npz" for of in ("query-0", "unseen", "tested")}
+
+
+def test_sizes_are_compared_with_other_digits_and_a_killed_study_goes_on(made_up):
+    words = ["--sizes", "10:1", "16:1", "--epochs", 1]
+    shown, found = run("sizes.py", made_up, *words)
+    assert shown.startswith("about 0.0 hours of one core")
+    assert [(one["samples"], one["seeds"], one["calibration"]) for one in found] == [
+        (10, 1, 2),
+        (16, 1, 2),
+    ]
+    assert all(set(one["targets"]) == {TENTH, "domain + 10 % other digits"} for one in found)
+    assert shown.count(f"| {TENTH} | 0.056, 0.094 | 1") == 2
+    trained = {path: path.stat().st_mtime_ns for path in (made_up / "work").glob("*/*.npz")}
+    next(path for path in trained if path.name.startswith(f"0.{TENTH}.on-tested")).unlink()
+    _, again = run("sizes.py", made_up, *words)
+    assert again == found
+    new = [path for path, before in trained.items() if path.stat().st_mtime_ns != before]
+    assert len(new) == 3
+
+
+def test_the_page_shows_what_is_kept():
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    results, sources, language = (
+        json.loads((RECIPE / f"{name}.json").read_text())
+        for name in ("results", "sources", "language")
+    )
+    with modules(RECIPE) as recipe:
+        judge = recipe["judge"]
+        lines = [*judge.rows(results), *judge.rows(sources)]
+        lines += recipe["language"].rows(language["targets"])
+    assert not [one for one in lines if one not in page]
 
 
 @pytest.mark.slow
