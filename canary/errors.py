@@ -21,6 +21,8 @@ Every error that canary raises on purpose is in one tree::
 
 from __future__ import annotations
 
+from typing import Literal
+
 
 class CanaryError(Exception):
     """Base of everything that canary raises on purpose.
@@ -95,7 +97,12 @@ class ServerError(CanaryError):
 
 
 class RequestsSpentError(ServerError):
-    """No request is left of those that a served model may be sent."""
+    """No request is left of those that a served model may be sent.
+
+    `stopped` says by what: ``"requests"``, or ``"budget"`` where the budget of a search is fewer.
+    """
+
+    stopped: Literal["requests", "budget"] = "requests"
 
 
 class UnsupportedError(CanaryError):

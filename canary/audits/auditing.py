@@ -40,7 +40,7 @@ from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, whole_number
-from canary.scoring.served_requests import announce, requests_of
+from canary.scoring.served_requests import announce, requests_of, sharing
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.tokens.candidates import check_kept_apart
@@ -181,7 +181,8 @@ def audit(
     budget : int
         The most queries for each format. A query is a token that the model computes below
         the context. Pricing the canaries and the draws is extra: at most one query for each
-        of their tokens. 10**18 is practically no limit.
+        of their tokens. 10**18 is practically no limit. All requests to a server are limited by
+        `max_requests` of `Endpoint`.
     draws : int
         Candidates drawn for each format. If all candidates are scored, the draws only serve
         to fit the skew-normal curve.
@@ -325,7 +326,11 @@ def _measured(
         on_model = (*notes_on_model(model), *read, *more)
     say_expected(questions, lambda: [(q, *choose(q)) for q in questions])
     results: dict[str, CanaryResult] = {}
-    formats = [_measured_format(question, results) for question in questions]
+    formats = []
+    for place, question in enumerate(questions):
+        # Of the requests that are left, a search takes its format's part.
+        with sharing(model, 1 if rows else len(questions) - place):
+            formats.append(_measured_format(question, results))
     most = max(c.repetitions for c in canaries)
     tested = [c for c in results.values() if c.exposure.p_value is not None and not c.control]
     learned = combined_p([c for c in tested if c.repetitions == most])

@@ -26,7 +26,7 @@ from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
 from canary.scoring.batcher import Batcher
-from canary.scoring.served_requests import announce, requests_of, sharing
+from canary.scoring.served_requests import all_sent, announce, requests_of, sharing
 from canary.scoring.start_notes import StartChoice
 from canary.search.pricing import check_agreement, price_rows, rows_compared
 from canary.search.rank_counter import bounds_by_place
@@ -80,7 +80,7 @@ def extract(
         How many candidates to find.
     budget : int
         The most queries (tokens computed below the context) for the search and for the
-        completions of `known` after it. 10**18 is practically no limit.
+        completions of `known`; 10**18 is no limit. `Endpoint.max_requests` is one of requests.
     seconds : float, optional
         Wall-clock time after which the search begins nothing new.
     stop : {"proof", "paper"}
@@ -139,8 +139,7 @@ def extract(
     )
     search = SearchOptions(
         top=top, budget=budget, seconds=seconds, stop=stop, known=known, beam=beam,
-        most_open=most_open,
-    )  # fmt: skip
+        most_open=most_open)  # fmt: skip
     format = Format.of(format)
     own = search.secrets_of(format, canaries)
     seam = load(model)
@@ -217,8 +216,7 @@ def with_extractions(
         start_token=token, context=context or "", batch_size=batch_size, progress=progress
     )
     start = audit.start or StartChoice(token, "asked", context=bool(context))
-    seam = load(model)
-    found, formats = [], list(audit.formats)
+    seam, found, formats = load(model), [], list(audit.formats)
     searched = sorted({c.format for c in canaries})
     for place, number in enumerate(searched):
         format, mine = canaries.formats[number], [c for c in canaries if c.format == number]
@@ -228,6 +226,8 @@ def with_extractions(
         try:
             with sharing(seam, len(searched) - place):  # the requests that are left
                 result = _search(question, start, own, replace(search, top=top))
+                cut = result.stopped == "budget" and all_sent(seam)  # and not its own budget
+                result = replace(result, stopped="requests" if cut else result.stopped)
         except (ModelError, UnsupportedError, OutOfMemory, RequestsSpentError) as error:
             about, why = formats[number], error.problem
             note = f"{about.masked} was not searched for its most likely candidates: {why}."
@@ -236,8 +236,8 @@ def with_extractions(
         if result.stopped == "interrupted":
             raise KeyboardInterrupt
         found.append(result.hidden())
-    settings = {**audit.settings, **requests_of(seam)}
-    return replace(audit, formats=tuple(formats), extractions=tuple(found), settings=settings)
+    sent = {**audit.settings, **requests_of(seam)}
+    return replace(audit, formats=tuple(formats), extractions=tuple(found), settings=sent)
 
 
 def _search(
@@ -354,8 +354,8 @@ def _checked(
         rows, queries = price_rows(batcher, question.format, question.encoder, texts)
     except KeyboardInterrupt:  # what was found stays valid
         return replace(found, stopped="interrupted")
-    except RequestsSpentError:
-        return replace(found, stopped="requests")
+    except RequestsSpentError as spent:
+        return replace(found, stopped=spent.stopped)
     check_agreement(batcher, found.costs[which] / LN2, rows.px_bits, noise_bits)
     return replace(found, queries=found.queries + queries)
 
@@ -389,8 +389,8 @@ def _with_completions(
         )
     except KeyboardInterrupt:  # what was extracted stays valid
         return replace(result, stopped="interrupted")
-    except RequestsSpentError:
-        return replace(result, stopped="requests")
+    except RequestsSpentError as spent:
+        return replace(result, stopped=spent.stopped)
     short, late = len(secrets) - len(long_enough), len(long_enough) - len(made)
     told = {
         f"Secrets with no more characters than are known were not completed: {short:,}.": short,

@@ -19,7 +19,7 @@ _STOPPED = {
     "proof": "the proof was complete",
     "memory": "the frontier was cut short to keep memory bounded",
     "paper": "twice the batches until the first candidate were done",
-    "budget": "the budget of queries was spent",
+    "budget": "the budget was spent",
     "seconds": "the time was up",
     "requests": "no request was left of those that are allowed",
     "interrupted": "it was interrupted",

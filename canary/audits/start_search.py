@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -116,8 +117,9 @@ def _with_rivals(
     injected, mine, others = plan.injected, plan.mine, plan.others
     if not others:
         return choice
-    announce(model, lambda: plan.rows, after=after and (lambda: after(options)))
     checked = "context" if choice.why == "template" else "start token"
+    following = None if after is None else partial(after, options)
+    announce(model, lambda: plan.rows, after=following, what=f"check of the {checked}")
     known, encoded = injected.samples(mine), []
     for encoder in others:
         with suppress(InputError, ModelError, UnsupportedError):  # a hole begins the candidate

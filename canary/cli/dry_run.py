@@ -9,11 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from canary.cli.console import say, show
+from canary.cli.console import say, show, show_table
 from canary.cli.model_options import Counted, ServerOptions
 from canary.cli.outputs import Result
 from canary.cli.standard_streams import nothing_said
-from canary.errors import EstimationError, InputError, ModelError
+from canary.errors import EstimationError, ModelError
 from canary.scoring.served_requests import requests_of
 from canary.statistics.numbers import plural
 
@@ -42,6 +42,12 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         line = _rehearsed(function, rehearsal)
         models: list[Rehearsed] = getattr(dry, "rehearsals", [])
         line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
+        if models and len(rows := list(models[0].rows())) > 1:
+            show_table(("what", "requests", "tokens in prompts"), rows)
+            show(
+                "What two parts need is sent once, and counted in the first: canaries that the "
+                "check of the start token scores are not sent again"
+            )
         show(f"{line}. Nothing was sent")
         return Result(KIND, {"says": line, **counts})
     # A command that only samples says it as it begins, and without a tokenizer none can be sure.
@@ -51,7 +57,7 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
             _rehearsed(function, rehearsal)
         for model in dry.rehearsals:
             say(model.counted())
-            _check_allowed(model, options.max_requests)
+            model.check_allowed()
     try:
         return function(**values)
     finally:
@@ -74,12 +80,3 @@ def _rehearsed(function: Callable[..., Any], values: dict[str, Any]) -> str:
         except Counted as counted:
             return str(counted)
     return ""
-
-
-def _check_allowed(model: Rehearsed, limit: int | None) -> None:
-    needed = model.counts()["requests"]
-    if limit is not None and needed > limit:
-        raise InputError(
-            f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
-            cure=f"give --max-requests {needed} or more, or ask for less",
-        )

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     format="FORMAT: What the secret looks like: text with holes, such as {digit:9}. Write known "
     "characters as text.",
     top="N: The number of candidates to find.",
-    budget="[Options] N: The most queries (tokens computed) for the search.",
+    budget="[Options] N: The most queries (tokens computed) for the search. If MODEL is an "
+    "address: the most requests of the run, checks included.",
     seconds="[Search] SECONDS: The longest time for the search alone, without loading, above 0.  "
     "[default: no limit]",
     stop="proof searches until no other candidate can be more likely; paper, for comparison, stops "
@@ -82,7 +83,7 @@ def extract(
             raise needs_every_token()
         asked.secrets_of(wanted, chosen)  # refused before the model is loaded
         running = options.running()
-        loaded = options.load(model)
+        loaded = options.load(model, budget=budget)
         with Bars() as bars:
             result = search_for(
                 loaded,
@@ -134,14 +135,23 @@ def _explain(result: Extraction) -> None:
         show(leads(result, planted))
     show(proof_sentence(result))
     why = "" if result.proven else f", until {result.why_stopped}"
+    sent = result.settings.get("requests_in_this_run")
+    unit = "tokens computed" if sent is None else "next tokens asked for, in all runs"
     show(
-        f"{plural(result.queries, 'query', 'queries')} (tokens computed) in "
+        f"{plural(result.queries, 'query', 'queries')} ({unit}) in "
         f"{result.seconds:.1f} s{why}; guessing at random takes "
         f"{plural(round(result.random_guesses), 'guess', 'guesses')} on average, each of one "
         "query or more"
     )
+    if sent is not None:
+        show(
+            f"The server was sent {plural(sent, 'request')} in this run: one for each query whose "
+            "answer was not kept, and checks"
+        )
     if result.stopped == "requests":
         show("Start the same command again to continue: every answer so far is kept")
+    if result.stopped == "budget" and sent is not None:
+        show("Give a larger --budget to continue: every answer so far is kept")
     if result.dropped:
         show(f"{count(result.dropped)} beginnings were dropped to limit memory")
     if not result.completions:
@@ -184,7 +194,9 @@ def proof_sentence(result: Extraction) -> str:
         return f"Proven up to {rest}{within}; above that, the order may be wrong"
     rest = f"every candidate costs at least {rest}"
     if result.stopped == "budget":
-        spent = plural(result.settings["budget"], "query", "queries")
+        served = "requests_in_this_run" in result.settings
+        unit = ("request", "requests") if served else ("query", "queries")
+        spent = plural(result.settings["budget"], *unit)
         return f"Nothing found within the budget of {spent}; give a larger --budget ({rest})"
     if result.stopped == "requests":
         return f"Nothing found within the allowed requests ({rest})"

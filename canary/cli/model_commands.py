@@ -70,7 +70,7 @@ def doctor(
     if options.dry_run:
         from canary.models.served.allowed import MOST_ASKED
 
-        options.rehearsals[0].client.add(MOST_ASKED, 4)
+        options.rehearsals[0].client.add(MOST_ASKED, 4 * MOST_ASKED)
     for finding in examined.findings:
         if finding.verdict != "fine" and finding.cure:
             check = (finding.check,) if finding.verdict != "not loaded" else ()
@@ -204,7 +204,7 @@ def audit(
     asked = {**options.running(), "against_base": against_base}
     read = [canaries, *([verification] if verification else []), *factory_file(options.factory)]
     with report_folder(out, KIND, "audit.json", inputs=read, force=force, in_parts=True) as folder:
-        loaded = options.load(model)
+        loaded = options.load(model, budget=options.budget)
         if folder.pieces:
             say(
                 "Resuming an earlier run of this command "
@@ -270,7 +270,7 @@ def exposure(
         chosen = CanarySet.load(canaries)
         chosen = only(chosen, canary) if canary else chosen
         asked = options.running()
-        loaded = options.load(model)
+        loaded = options.load(model, budget=options.budget)
         with Bars() as bars:
             chosen_options = AuditOptions(progress=bars.stage, **asked)
             results = exposure_with(loaded, chosen, chosen_options)

@@ -122,8 +122,11 @@ class ModelOptions(LocalOptions, ServerOptions):
         """The rehearsed models that were loaded for a dry run."""
         return []
 
-    def load(self, model: str) -> LanguageModel:
-        """As `LocalOptions.load`; of a cluster it says how many workers keep the model."""
+    def load(self, model: str, *, budget: int | None = None) -> LanguageModel:
+        """As `LocalOptions.load`; of a cluster it says how many workers keep the model.
+
+        Of a server, `budget` is the most requests of the run, as ``--max-requests`` is.
+        """
         from canary.models.language_model import Spread
         from canary.models.served.endpoint import is_url
 
@@ -132,7 +135,7 @@ class ModelOptions(LocalOptions, ServerOptions):
             "served_model key_env answers max_requests in_flight request_timeout top_k dry_run"
         )
         if is_url(model):
-            source = self.endpoint(model, **self._given("answers top_k"))
+            source = self.endpoint(model, budget=budget, **self._given("answers top_k"))
             if self.dry_run:
                 from canary.models.served.rehearsal import rehearsed
 

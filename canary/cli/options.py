@@ -49,7 +49,8 @@ HELP: Mapping[str, str] = {
     # Audits.
     "method": "NAME: How exposure is measured: AUDIT-METHODS. AUDIT-METHODS-HELP",
     "budget": "N: The most queries (tokens computed) per format for enumeration, or for branch and "
-    "bound and importance draws together. Canaries and uniform draws cost extra.",
+    "bound and importance draws together. Canaries and uniform draws cost extra. If MODEL is an "
+    "address: the most requests of the run, whatever they are for.",
     "draws": "N: Candidates drawn per format, for the skew-normal curve and, without enumeration, "
     "for comparison.",
     "seconds": "SECONDS: The most time for the search of each format alone, not for loading, draws "

@@ -208,7 +208,7 @@ def _unproven(
     if mine is None:
         more = "a larger budget (--budget)"
     if extraction.stopped == "requests":
-        more = "more requests (--max-requests)"
+        more = "more requests (--budget, --max-requests)"
     if mine is None:
         told += f", and any of {number} may be among the first {top}"
         return Finding("extraction", subject, "undecided", told, f"search again with {more}",

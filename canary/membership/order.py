@@ -264,7 +264,11 @@ class _Plan:
         left = self.shards[len(known) :]
         advance = stage(progress, name, replace(self, shards=left).tokens)
         batcher = Batcher(self.model, batch_size=batch_size, progress=advance)
-        announce(self.model, lambda: sum(_requests(then, self.model) for _, then in left))
+        announce(
+            self.model,
+            lambda: sum(_requests(then, self.model) for _, then in left),
+            what="pairs of texts",
+        )
         for prefixes, then in left:
             known.append(pair_fits(batcher, prefixes, then, advance))
             if series is not None:

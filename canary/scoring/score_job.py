@@ -170,7 +170,7 @@ def score_file(
         done = functools.reduce(_joined, (shard.state for shard in series), _NOTHING)
         resumed = done["texts"]
         scorer.begin(done["offset"], stage(progress, source.name, size - done["offset"], "B"))
-        announce(seam, lambda: _lines(source, done["offset"]))
+        announce(seam, lambda: _lines(source, done["offset"]), what="texts")
         for state, body in _shards(
             scorer, read_blocks(source, column, done["offset"], done["line"])
         ):

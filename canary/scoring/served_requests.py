@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from canary.models.language_model import LanguageModel
 
@@ -14,6 +14,7 @@ def announce(
     *,
     at_most: int = 0,
     after: Callable[[], int] | None = None,
+    what: str = "",
 ) -> None:
     """Say to a served model how many rows, each a request, are to come; others need no word.
 
@@ -26,6 +27,8 @@ def announce(
         What a search may need besides.
     after : callable, optional
         Gives the number of rows that are sure to follow a check of the start token.
+    what : str
+        What the rows are, in a count of the requests before they are sent.
 
     Raises
     ------
@@ -35,6 +38,23 @@ def announce(
     expect = getattr(model, "expect", None)
     if expect is not None:
         expect(rows(), at_most=at_most, after=None if after is None else after())
+    _part(model)(what)
+
+
+@contextmanager
+def asking(model: LanguageModel, what: str) -> Iterator[None]:
+    """Within it, the rows of a model are these, in a count before they are sent to a server."""
+    part = _part(model)
+    before = part(what)
+    try:
+        yield
+    finally:
+        part(before)
+
+
+def _part(model: LanguageModel) -> Callable[[str], str]:
+    named: Callable[[str], str] = getattr(model, "part", str)
+    return named
 
 
 def sharing(model: LanguageModel, parts: int) -> AbstractContextManager[None]:
@@ -42,6 +62,12 @@ def sharing(model: LanguageModel, parts: int) -> AbstractContextManager[None]:
     shared = getattr(model, "sharing", None)
     part: AbstractContextManager[None] = nullcontext() if shared is None else shared(parts)
     return part
+
+
+def all_sent(model: LanguageModel) -> bool:
+    """Whether a served model has been sent all requests that are allowed; false of others."""
+    spent: Callable[[], bool] = getattr(model, "all_sent", bool)
+    return spent()
 
 
 def requests_of(model: LanguageModel) -> dict[str, int]:

@@ -79,7 +79,7 @@ def choose_start(
         possible = dict(islice(possible.items(), MOST_STARTS))
     tokens = len(possible) * sum(len(ids) for ids, _ in evidence)
     rows = tokens if bounds else len(possible) * len(evidence)
-    announce(model, lambda: rows)
+    announce(model, lambda: rows, what="choice of the start token")
     progress = options.begin("choosing the start token", tokens, model, requests=rows)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     score = bounds or batcher.score

@@ -73,7 +73,7 @@ def score(
         text(each, "each of texts", cure="give texts that can be written as UTF-8")
     seam = load(model)
     encodings = encode_placed(asked.encoder(seam), given, "texts[{}]".format)
-    announce(seam, lambda: len(encodings))
+    announce(seam, lambda: len(encodings), what="texts")
     advance = stage(progress, "texts", sum(max(len(each.ids) - 1, 0) for each in encodings))
     batcher = Batcher(seam, batch_size=asked.batch_size, progress=advance)
     return encoding_bits(batcher, encodings, alike=True)

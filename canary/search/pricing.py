@@ -16,6 +16,7 @@ from canary.formats.format import Format
 from canary.models.language_model import Context, LanguageModel, Rows, Walker
 from canary.records.shards import Series
 from canary.scoring.batcher import Batcher, encoding_bits, row_sums
+from canary.scoring.served_requests import asking
 from canary.search.enumerate import leaf_costs
 from canary.search.step import context_nats
 from canary.statistics.number_checks import LN2
@@ -122,7 +123,8 @@ class Pricer:
         ModelError
             If a canary has probability 0; or `check_agreement` refuses what was walked.
         """
-        priced, queries = self.price(batcher, fills)
+        with asking(self.model, "canaries and controls"):
+            priced, queries = self.price(batcher, fills)
         impossible = np.flatnonzero(~np.isfinite(priced.px_bits))
         if len(impossible):
             raise ModelError(

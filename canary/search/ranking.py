@@ -15,6 +15,7 @@ from canary.errors import RequestsSpentError
 from canary.records import clocks
 from canary.records.shards import Pace, Series
 from canary.scoring.batcher import Batcher
+from canary.scoring.served_requests import asking
 from canary.search.bounded import BoundedWalk
 from canary.search.enumerate import enumerate_leaves, leaf_costs
 from canary.search.node_sampling import importance_sample
@@ -82,6 +83,10 @@ def rank_all(
 
     def counted(census: Census, start: int, stop: int) -> int:
         """Price a range, in parts that end at multiples of the grain; the queries that it took."""
+        with asking(pricer.model, "all candidates"):
+            return walked(census, start, stop)
+
+    def walked(census: Census, start: int, stop: int) -> int:
         queries = 0
         while start < stop:
             end = min((start // (grain or size) + 1) * (grain or size), stop)
@@ -173,7 +178,8 @@ def draw(
             px, spent = np.frombuffer(shard.body, FLOATS), shard.state["queries"]
         else:
             began = time.perf_counter()
-            priced, spent = pricer.price(batcher, block)
+            with asking(pricer.model, "draws"):
+                priced, spent = pricer.price(batcher, block)
             px = np.sort(priced.px_bits[[fill not in own for fill in block]])
             if shards is not None:
                 seconds = time.perf_counter() - began
@@ -237,9 +243,9 @@ def rank_by_bounds(
     ended = ""
     try:
         least, known, queries = leaf_costs(tree, pricer.walker, batcher, numbers, bounds=True)
-    except RequestsSpentError:
+    except RequestsSpentError as spent:
         least = np.full(len(numbers), pricer.context_bits * LN2)
-        known, queries, ended = np.zeros(len(numbers), np.bool_), 0, "requests"
+        known, queries, ended = np.zeros(len(numbers), np.bool_), 0, spent.stopped
         wanted = known
     chosen = np.isfinite(least) if wanted is None else np.isfinite(least) & wanted
     walk = BoundedWalk(
@@ -253,8 +259,8 @@ def rank_by_bounds(
     try:
         if not walk.run(budget=max(budget - queries, 0)):
             ended = "budget"
-    except RequestsSpentError:
-        ended = "requests"
+    except RequestsSpentError as spent:
+        ended = spent.stopped
     walked = walk.bounds()
     walk.close()
     upper = most_leaves(

@@ -128,8 +128,8 @@ def shortest_leaves(
         rest = min(walk.left_out, walk.open.cheapest())
     except KeyboardInterrupt:
         stopped, rest = "interrupted", min(walk.left_out, walk.floor)
-    except RequestsSpentError:
-        stopped, rest = "requests", min(walk.left_out, walk.floor)
+    except RequestsSpentError as spent:
+        stopped, rest = spent.stopped, min(walk.left_out, walk.floor)
     if stopped == "proof" and walk.best.limit > rest:
         stopped = "memory"
     return Shortest(

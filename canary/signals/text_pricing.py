@@ -105,7 +105,7 @@ class Pricer:
         done = int(first[ends[len(known) - 1]]) if known else 0
         advance = stage(progress, name, int(rows.scored[done:].sum()))
         batcher = Batcher(self.model, batch_size=self._batch_size, progress=advance)
-        announce(self.model, lambda: len(rows) - done)
+        announce(self.model, lambda: len(rows) - done, what="texts")
         for begin, end in list(zip([0, *ends], ends, strict=False))[len(known) :]:
             block = rows.take(np.arange(first[begin], first[end]))
             if moments:

@@ -28,6 +28,8 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
+IN_ALL = ("check of the start token", "canaries and controls", "draws", "texts", "pairs of texts")
+
 COMMANDS = {
     "audit": "audit URL --canaries canaries.json --draws 40 --extraction-budget 0 --out o",
     "named": "audit URL --canaries canaries.json --draws 40 --extraction-budget 0 --out o "
@@ -64,6 +66,10 @@ def test_the_count_is_right_before_anything_is_sent(place, command, model, loade
         prompts = [body["prompt"] for body in server.bodies]
         tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
         assert counts["prompt_tokens"] == pytest.approx(tokens, rel=0.05)
+        parts = counts["parts"]
+        for key in ("requests", "prompt_tokens"):
+            assert sum(part[key] for part in parts.values()) == counts[key]
+        assert sum(part["requests"] for name, part in parts.items() if name in IN_ALL) > 20
         again = command(*words, *(["--force"] if "--out" in words else []), "--dry-run", "--json")
         assert again.document["requests"] < 40, "what is kept is not asked for again"
         assert again.document["answers_kept"] > 0
@@ -82,7 +88,9 @@ def test_a_search_has_a_bound(place, command, model, loaded, top):
         assert "for the search at most 7 more" in few.out
         done = command(*words)
         assert done.code == 0, done.err
-        assert server.count() <= sure + most
+        assert sure + most == 60, "checks are within the budget"
+        assert server.count() + 1 <= 60  # the list of models is a request, too
+        assert "give a larger --budget" in done.out.lower()
 
 
 def test_copies_by_another_model_are_counted_without_it(place, command, model):

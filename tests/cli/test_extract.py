@@ -78,7 +78,7 @@ def test_canaries_are_named_and_completed(command, model, workplace):
 def test_an_ended_budget_is_an_answer(command, model):
     shown = command("extract", model, TEXT, "--budget", "40", "--batch-size", "4")
     assert shown.code == 0
-    assert "until the budget of queries was spent" in shown.out
+    assert "until the budget was spent" in shown.out
     assert "bits (to within" in shown.out or "Nothing found" in shown.out
     shown = command("extract", model, TEXT, "--budget", "1", "--batch-size", "1")
     assert shown.code == 0

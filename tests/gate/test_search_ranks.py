@@ -79,7 +79,7 @@ def test_every_table_has_the_ranks_that_a_search_proved():
     [
         (
             "requests",
-            "cut by --max-requests after 500 requests: with more, more may be found",
+            "cut after 500 requests (--budget, --max-requests): with more, more may be found",
             True,
         ),
         ("budget", "budget of 10,000 queries (--extraction-budget): with more, more may be", False),

@@ -261,12 +261,12 @@ def test_sentence_of_an_extraction_golden(audits):
     met = said([None, "canary-1"], proven=False)
     assert (
         "(the most likely that it met; only for the first is it proven that no other is more "
-        "likely, because the budget of queries was spent); 1 of" in met
+        "likely, because the budget was spent); 1 of" in met
     )
     assert "the very first" not in met
     assert said([], proven=False).startswith(
-        "Nothing was extracted: no candidate costs less than 12.75 bits, and the budget of "
-        "queries was spent before the search came to one. The model computed"
+        "Nothing was extracted: no candidate costs less than 12.75 bits, and the budget "
+        "was spent before the search came to one. The model computed"
     )
     left_out = replace(audit, settings={**audit.settings, "canaries_in_corpus": False})
     assert "1 of the 32 canaries, which were left out, is" in said(["canary-1"], left_out)

@@ -29,7 +29,7 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
-from canary.errors import InputError, MissingExtraError, RequestsSpentError, ServerError
+from canary.errors import InputError, MissingExtraError, ServerError
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.throttle import Throttle
 from canary.models.served.wire import CHAT_PATH, read_json
@@ -102,7 +102,7 @@ class Client:
         """Requests sent so far, retries included, but for those that were throttled."""
         self.tokens = 0
         """Tokens of the prompts that were answered, roughly if the server does not say it."""
-        self.most = endpoint.max_requests
+        self.most = endpoint.most
         """Requests after which no more are sent."""
         self.throttle = Throttle(endpoint.in_flight, endpoint.say)
 
@@ -194,13 +194,7 @@ class Client:
         where, most = f"{self._endpoint.base}{path}", self.most
         with self._lock:
             if most is not None and self.sent >= most - (not last):
-                raise RequestsSpentError(
-                    f"has been sent {self.sent:,} requests of the {most:,} that are allowed in "
-                    "this run, and one is kept back to see whether it is the same model",
-                    cure="start the same command again: what is finished is kept, and "
-                    "--max-requests counts each run anew",
-                    where=where,
-                )
+                raise self._endpoint.spent(self.sent, most, where)
             self.sent += 1
         answer = self._answer(where, body, seconds)
         if isinstance(answer, ServerError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from canary.errors import InputError
+from canary.errors import InputError, RequestsSpentError
 from canary.records.validation import real_number, whole_number
 
 _MOST_TOP = 100
@@ -54,6 +54,8 @@ class Endpoint:
     max_requests : int, optional
         Most requests that may be sent in one run, retries included, but for those that were
         throttled (429).
+    budget : int, optional
+        The same, of a run that is one search: a search that it ends says that its budget was spent.
     in_flight : int
         Most requests at once; fewer after a 429.
     timeout : float
@@ -82,10 +84,11 @@ class Endpoint:
     attempts: int = 6
     top_k: int | None = None
     say: Callable[[str], None] | None = None
+    budget: int | None = None
 
     def __post_init__(self) -> None:
         _check_url(self.url)
-        for name in ("max_requests", "in_flight", "attempts", "top_k"):
+        for name in ("max_requests", "budget", "in_flight", "attempts", "top_k"):
             value = getattr(self, name)
             if value is not None or name in ("in_flight", "attempts"):
                 whole_number(value, name, at_least=1)
@@ -104,6 +107,28 @@ class Endpoint:
         """The address up to the version, without a slash at its end."""
         base = self.url.rstrip("/").removesuffix("/completions")
         return base if urlsplit(base).path else f"{base}/v1"
+
+    @property
+    def most(self) -> int | None:
+        """Most requests of a run; None without a limit."""
+        return min(filter(None, (self.max_requests, self.budget)), default=None)
+
+    @property
+    def bound(self) -> str:
+        """The option that says how many requests a run may send."""
+        return "--budget" if self.budget and self.most == self.budget else "--max-requests"
+
+    def spent(self, sent: int, most: int, where: str) -> RequestsSpentError:
+        """That no request is left, at this address."""
+        error = RequestsSpentError(
+            f"has been sent {sent:,} requests of the {most:,} that are allowed in this run, and "
+            "one is kept back to see whether it is the same model",
+            cure="start the same command again: what is finished is kept, and "
+            f"{self.bound} counts each run anew",
+            where=where,
+        )
+        error.stopped = "budget" if self.bound == "--budget" else "requests"
+        return error
 
     @property
     def folder(self) -> Path:

@@ -7,13 +7,13 @@ which models the server has, and nothing of the run is shown or kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from canary.errors import RequestsSpentError
+from canary.errors import InputError, RequestsSpentError
 from canary.models.language_model import FloatArray, LanguageModel, Rows
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import Agreed, Probe
@@ -35,6 +35,7 @@ from canary.tokens.fast import as_tokenizer
 
 CHECKS = {"echo": 22, "top": 13}
 """Requests of a handshake with a server that takes token ids, the list of models apart."""
+_CHECKS = "checks of server and model"
 _ALIGNED = 3  # requests each time that rows are longer than any before
 _TRIES = 256  # requests of a search from which the length of one is estimated
 
@@ -45,17 +46,26 @@ class _Counter:
 
     throttle: Throttle
     most: int | None = None  # a rehearsal is never refused
-    sent: int = 0
-    tokens: int = 0
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)
     search: int = 0
     tried: int = 0
     tried_tokens: int = 0
     spared: int = 0
 
-    def add(self, requests: int, tokens: int) -> None:
-        """Count requests with this number of tokens each."""
-        self.sent += requests
-        self.tokens += requests * tokens
+    @property
+    def sent(self) -> int:
+        """Requests of all parts, without a search."""
+        return sum(requests for requests, _ in self.parts.values())
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of their prompts."""
+        return sum(tokens for _, tokens in self.parts.values())
+
+    def add(self, requests: int, tokens: int, part: str = _CHECKS) -> None:
+        """Count requests, and the tokens of all their prompts together."""
+        before, read = self.parts.get(part, (0, 0))
+        self.parts[part] = before + requests, read + tokens
 
 
 class Rehearsed(ServedModel):
@@ -65,7 +75,7 @@ class Rehearsed(ServedModel):
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
-        self._searching, self._tries, self._longest = False, 0, 0
+        self._searching, self._tries, self._longest, self._part = False, 0, 0, _CHECKS
         self._seen = set[Row]()
         spread = np.random.default_rng(0).uniform(1.0, 1.2, self.facts.vocabulary)
         self._each = -spread * math.log(self.facts.vocabulary)
@@ -87,18 +97,46 @@ class Rehearsed(ServedModel):
             line += f". {plural(told.spared, 'answer')} of earlier runs need not be asked for again"
         return line
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[str, Any]:
         """The same as numbers; of a search the most."""
-        told = self.client
+        told, most = self.client, self._most_searched()
         return {
             "requests": told.sent,
             "prompt_tokens": told.tokens,
-            "search_requests_at_most": self._most_searched(),
+            "search_requests_at_most": most,
+            "requests_at_most": told.sent + most,
             "answers_kept": told.spared,
+            "parts": {
+                part: {"requests": requests, "prompt_tokens": tokens}
+                for part, (requests, tokens) in told.parts.items()
+                if requests
+            },
         }
 
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """What is sent, part by part: of each its name, requests and tokens; then all together."""
+        told, most = self.client, self._most_searched()
+        parts = {part: numbers for part, numbers in told.parts.items() if numbers[0]}
+        for part, (requests, tokens) in parts.items():
+            yield part, f"{requests:,}", f"{tokens:,}"
+        read = round(most * told.tried_tokens / max(told.tried, 1))
+        if most:
+            yield "search", f"at most {most:,}", f"about {read:,}"
+        if len(parts) + bool(most) > 1:
+            bound = "at most " if most else ""
+            yield "total", f"{bound}{told.sent + most:,}", f"about {told.tokens + read:,}"
+
+    def check_allowed(self) -> None:
+        """An InputError if more requests are sure than may be sent."""
+        needed, limit, by = self.client.sent, self._endpoint.most, self._endpoint.bound
+        if limit is not None and needed > limit:
+            raise InputError(
+                f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
+                cure=f"give {by} {needed} or more, or ask for less",
+            )
+
     def _most_searched(self) -> int:
-        limit, told = self._endpoint.max_requests, self.client
+        limit, told = self._endpoint.most, self.client
         return int(told.search if limit is None else min(told.search, max(limit - told.sent, 0)))
 
     def expect(self, rows: int, *, at_most: int = 0, after: int | None = None) -> None:
@@ -107,6 +145,11 @@ class Rehearsed(ServedModel):
         if self._searching:
             self.client.search += most_sent(at_most)
             self._tries = _TRIES
+
+    def part(self, name: str) -> str:
+        """Name what follows, and give the name of what came before; checks if it has none."""
+        before, self._part = self._part, name or _CHECKS
+        return before
 
     def ask(self, rows: Sequence[Row]) -> dict[Row, Floats]:
         """Numbers that are made up; of a search only the first."""
@@ -130,16 +173,15 @@ class Rehearsed(ServedModel):
             self.client.tried += len(todo) + probes
             self.client.tried_tokens += tokens + probes * probe
         else:
-            self.client.sent += len(todo)
-            self.client.tokens += tokens
-            self.client.add(probes, probe)
+            self.client.add(len(todo), tokens, self._part)
+            self.client.add(probes, probes * probe)
         return {row: self._numbers(row) for row in dict.fromkeys(rows)}
 
     def lengthened(self, longest: int) -> None:
         """Rows are longer than any before, which is checked."""
         if longest > max(self._longest, len(self._agreed.probes[0].ids)):
             self._longest = longest
-            self.client.add(_ALIGNED, longest)
+            self.client.add(_ALIGNED, _ALIGNED * longest)
 
     def _numbers(self, row: Row) -> Floats:
         raise NotImplementedError
@@ -197,6 +239,7 @@ def rehearsed(endpoint: Endpoint, tokenizer: Any) -> LanguageModel:
     known = known_answers(endpoint.folder, facts.name, identity_of(endpoint, facts, tokenizer))
     kind: Any = _Echoed if top is None else _Likeliest
     model: LanguageModel = kind(counter, endpoint, known, agreed, facts)
-    counter.add(CHECKS["echo" if top is None else "top"], len(probes[0].ids))
-    counter.sent += 1  # the list of models, which has no prompt
+    checks = CHECKS["echo" if top is None else "top"]
+    # One more is for the list of models, which has no prompt.
+    counter.add(checks + 1, checks * len(probes[0].ids))
     return model

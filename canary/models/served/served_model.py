@@ -86,6 +86,11 @@ class ServedModel:
         }
         return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
 
+    def all_sent(self) -> bool:
+        """Whether no request is left of those that may be sent, but the last for a probe."""
+        most = self.client.most
+        return most is not None and self.client.sent >= most - 1
+
     @contextmanager
     def sharing(self, parts: int) -> Iterator[None]:
         """Within it, one of some parts of the requests that are left may be sent."""
@@ -124,8 +129,8 @@ class ServedModel:
             raise InputError(
                 f"about {sent + max(sure - known, 0):,} requests are needed in this run, and "
                 f"{limit:,} allowed",
-                cure=f"give --max-requests {sent + sure - known} or more, or ask for less: fewer "
-                "texts or --draws, a smaller --budget, a start token that you name (--start-token)",
+                cure=f"give {self._endpoint.bound} {sent + sure - known} or more, or ask for "
+                "less: fewer texts or --draws, a start token that you name (--start-token)",
                 where=self._endpoint.base,
             )
 
