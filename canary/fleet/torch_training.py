@@ -8,7 +8,7 @@ weights, the batches and the dropout that it would have alone: only rounding dif
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +50,9 @@ class TorchTraining:
     schedule : callable, optional
         From the number of a step, from 0, and how many there are, to what the learning rate is
         multiplied with: a function at the top of a module.
+    clip : float, optional
+        The largest norm of a batch's mean gradient, over all weights of a model: a longer one is
+        shortened before the step, as by `torch.nn.utils.clip_grad_norm_`.
 
     Notes
     -----
@@ -67,8 +70,15 @@ class TorchTraining:
     weight_decay: float = 0.0
     device: str | None = None
     schedule: Schedule | None = None
+    clip: float | None = None
 
     def __post_init__(self) -> None:
+        if self.clip is not None and not 0 < self.clip < math.inf:
+            raise InputError(
+                f"clip={self.clip}",
+                cure="give a finite norm above 0, or leave clip out",
+                where="TorchTraining",
+            )
         if self.optimizer not in {"sgd", "adam"} or self.epochs < 1 or self.batch_size < 1:
             raise InputError(
                 f"optimizer={self.optimizer!r}, epochs={self.epochs}, batch_size={self.batch_size}",
@@ -92,6 +102,8 @@ class TorchTraining:
                     logits = module(x[part])
                 loss: Any = torch.nn.functional.cross_entropy(logits, y[part])
                 loss.backward()
+                if self.clip is not None:
+                    torch.nn.utils.clip_grad_norm_(module.parameters(), self.clip)
                 step.step()
         return Trained(*predictor(module, dict(module.state_dict())))
 
@@ -171,6 +183,8 @@ class TorchTraining:
             # A sum over models: none has a part in the gradient of another.
             total: Any = (losses * real).sum()
             total.backward()
+            if self.clip is not None:
+                _clip_each(weights.values(), self.clip)
             step.step()
         held = {**weights, **buffers}
         return [
@@ -251,6 +265,15 @@ def _padded(
     rows[real] = np.concatenate(parts)
     share = (real / lengths[:, None]).astype(np.float32)
     return torch.from_numpy(rows).to(device), torch.from_numpy(share).to(device)
+
+
+def _clip_each(weights: Iterable[torch.Tensor], most: float) -> None:
+    """What `clip_grad_norm_` does, for each of the stacked models."""
+    gradients = [one.grad for one in weights if one.grad is not None]
+    norms = torch.stack([one.reshape(len(one), -1).norm(dim=1) for one in gradients]).norm(dim=0)
+    factors = (most / (norms + 1e-6)).clamp(max=1)
+    for one in gradients:
+        one.mul_(factors.view(-1, *[1] * (one.ndim - 1)))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import networks
@@ -133,6 +133,10 @@ CONFIGURATIONS = (
     Configuration(
         name="purchase100-3", train=PURCHASES, members=10000, population=20000,
         models=64, targets=3, distilled=32, at_once=16,
+    ),
+    Configuration(
+        name="purchase100-4", train=replace(PURCHASES, clip=2.0), members=10000,
+        population=20000, models=32, targets=3, distilled=30, at_once=16,
     ),
 )
 # fmt: on

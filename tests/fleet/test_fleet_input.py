@@ -141,6 +141,7 @@ WRONG = {
     "optimizer": (lambda: TorchTraining(build=fleets.small_net, optimizer="x"), '"sgd" or "adam"'),
     "epochs": (lambda: TorchTraining(build=fleets.small_net, epochs=0), "at least 1"),
     "batches": (lambda: TorchTraining(build=fleets.small_net, batch_size=0), "at least 1"),
+    "clip": (lambda: TorchTraining(build=fleets.small_net, clip=0.0), "a finite norm above 0"),
     "schedule": (
         lambda: fleet(TorchTraining(build=fleets.small_net, schedule=fleets.broken_schedule)).run(),
         "the schedule gave nan at step 0",

@@ -80,6 +80,18 @@ def test_sizes_that_differ_and_schedules_agree_too():
     assert apart(loops[0][0], replace(train, schedule=None)(given[0])) > 1e-3
 
 
+@pytest.mark.parametrize("build", [fleets.small_net, fleets.Tied])
+def test_each_model_has_its_own_gradient_clipped(build):
+    """At a norm that some batches have and others do not."""
+    train = TorchTraining(build=build, epochs=4, batch_size=9, learning_rate=0.05, clip=0.5)
+    given = tasks([45, 40, 45])
+    loops = plain(train, given)
+    assert_agree(loops, train.together(given))
+    for task, (one, _) in zip(given, loops, strict=True):
+        others = [replace(train, clip=clip)(task) for clip in (None, 0.05)]
+        assert min(apart(one, other) for other in others) > 1e-3
+
+
 def test_fleets_at_once_and_one_by_one_give_one_table(tmp_path):
     def run(workers, folder=None, x=X):
         train = TorchTraining(build=fleets.small_net, epochs=5, batch_size=8)
@@ -132,6 +144,7 @@ MISTAKES = (
     {"weight_decay": 1e-4},
     {"learning_rate": 0.0501},
     {"batch_size": 8},
+    {"clip": 1.0},
 )
 
 
