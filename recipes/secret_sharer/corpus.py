@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from tokenizers import Tokenizer, decoders, models
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 SPLITS = ("train", "valid", "test")
 
@@ -49,4 +49,18 @@ def character_tokenizer(texts: Mapping[str, Sequence[str]], also: Iterable[str])
     characters = set("\n").union(also, *(line for lines in texts.values() for line in lines))
     tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(sorted(characters))}, []))
     tokenizer.decoder = decoders.Fuse()
+    return tokenizer
+
+
+def word_tokenizer(texts: Mapping[str, Sequence[str]], also: Iterable[str]) -> Tokenizer:
+    """One token per word between spaces, one for a newline, one for each of `also`."""
+    words = {word for lines in texts.values() for line in lines for word in line.split()}
+    names = {name: i for i, name in enumerate(sorted(words.union("\n", also) - {" "}))}
+    tokenizer = Tokenizer(models.WordLevel(names, "<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(" ", "removed"),
+            pre_tokenizers.Split(Regex("\n"), "isolated"),
+        ]
+    )
     return tokenizer

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from alone import FORMATS, MODEL
 from run import FULL, QUICK
-from study import Study, Training, interval
+from study import Study, Texts, Training, interval
 
 import canary
 
@@ -28,7 +28,7 @@ PAIRS = ("alone", "shared")
 OTHER_PREFIX = "other prefix"
 
 
-def trainings(*, quick: bool) -> list[Training]:
+def trainings(_: Texts, *, quick: bool) -> list[Training]:
     """The trainings in the order in which they answer the question."""
     batches, seeds = ((16,), (0, 1)) if quick else ((64, 128, 256), (0, 1, 2))
     planned = [

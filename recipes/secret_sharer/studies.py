@@ -17,16 +17,22 @@ import fcntl
 import sys
 from pathlib import Path
 
+import architectures
 import batches
+import contexts
 import one_copy
 import optimizers
 import orders
 import regularization
 import torch
+import words
 from study import run
 
-MODULES = (one_copy, regularization, batches, orders, optimizers)
-STUDIES = {module.STUDY.name: module.STUDY for module in MODULES}
+MODULES = (one_copy, regularization, batches, orders, optimizers, architectures, contexts)
+STUDIES = {
+    study.name: study
+    for study in (*(module.STUDY for module in MODULES), words.WORDS, words.CHARACTERS)
+}
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Training:
 
     `company` are further canaries in the text; they need not have the format of `canaries`.
     `variants` make other models of the last epoch's weights, which are measured as well.
+    `views` are the same secrets as one sees them who knows other parts of the text around
+    them; they are measured half-way and at the end.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Training:
     company: canary.CanarySet | None = None
     model: Mapping[str, Any] = field(default_factory=lambda: MODEL)
     variants: Mapping[str, Callable[[Weights], Weights]] = field(default_factory=dict)
+    views: Mapping[str, canary.CanarySet] = field(default_factory=dict)
 
     @property
     def planted(self) -> list[canary.CanarySet]:
@@ -64,46 +67,58 @@ class Training:
 class Study:
     """A question: its trainings, full or quick, and what its results say, in Markdown.
 
-    `share` is the part of the Penn Treebank's lines that it trains on.
+    `share` is the part of the Penn Treebank's lines that it trains on. `tokenizer` makes one
+    vocabulary of the texts and of the characters that the canaries need.
     """
 
     name: str
     trainings: Callable[..., Sequence[Training]]
     summary: Callable[[Mapping[str, Any]], str]
     share: float = 1.0
+    tokenizer: Callable[[Texts, Iterable[str]], Tokenizer] = character_tokenizer
+
+
+def four_formats(_: Texts, seed: int, *, quick: bool) -> canary.CanarySet:
+    """Four formats, two if quick, with one canary of one copy and one control each."""
+    digits = "{digit:4}" if quick else "{digit:9}"
+    formats = [text.replace("{digit:9}", digits) for text in FORMATS[: 2 if quick else 4]]
+    return canary.generate(formats, repetitions=[1], per_repetition=1, controls=1, seed=seed)
 
 
 def sweep(
-    name: str, changes: Mapping[str, Mapping[str, Any]], *, share: float, base: Settings
+    name: str,
+    changes: Mapping[str, Mapping[str, Any]],
+    *,
+    share: float,
+    base: Settings,
+    seeds: int = 3,
+    drawn: Callable[..., canary.CanarySet] = four_formats,
+    **options: Any,
 ) -> Study:
-    """The study of some `changes` by their label, three seeds of each; quick, the ends alone.
+    """The study of some `changes` by their label, some seeds of each; quick, the ends alone.
 
-    A change has new `settings`, `model` or `variants`. Each training has four formats, two if
-    quick, with one canary of one copy and one control. Trainings of one seed have the same
-    canaries.
+    A change has new `settings`, `model` or `variants`. Trainings of one seed have the same
+    canaries, which are `drawn` for the texts, unless a change has options of its own for that
+    (`canaries`).
     """
 
-    def trainings(*, quick: bool) -> list[Training]:
-        labels = [*changes][:: len(changes) - 1] if quick else [*changes]
+    def trainings(texts: Texts, *, quick: bool) -> list[Training]:
+        labels = [*changes][:: max(1, len(changes) - 1)] if quick else [*changes]
         start, model = (QUICK["training"], QUICK["model"]) if quick else (base, MODEL)
-        digits = "{digit:4}" if quick else "{digit:9}"
-        formats = [text.replace("{digit:9}", digits) for text in FORMATS[: 2 if quick else 4]]
         return [
             Training(
                 name=f"{label.replace(' ', '-')}-seed-{seed}",
                 about={name: label, "seed": seed},
                 settings=replace(start, seed=seed, **changes[label].get("settings", {})),
-                canaries=canary.generate(
-                    formats, repetitions=[1], per_repetition=1, controls=1, seed=seed
-                ),
+                canaries=drawn(texts, seed, quick=quick, **changes[label].get("canaries", {})),
                 model={**model, **changes[label].get("model", {})},
                 variants=changes[label].get("variants", {}),
             )
-            for seed in range(1 if quick else 3)
+            for seed in range(1 if quick else seeds)
             for label in labels
         ]
 
-    return Study(name, trainings, lambda results: table_by(results, name), share)
+    return Study(name, trainings, lambda results: table_by(results, name), share, **options)
 
 
 def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
@@ -131,7 +146,7 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
             rest += hours([training], pace) * (1 - epoch["epoch"] / training.settings.epochs)
             say(
                 f"{study.name} {training.name}, epoch {epoch['epoch']}: test "
-                f"{epoch['test_nats']:.3f} nats/char, {epoch['canaries'][0]['bits']:.1f} bits; "
+                f"{epoch['test_nats']:.3f} nats/token, {epoch['canaries'][0]['bits']:.1f} bits; "
                 f"{rest:.1f} h left"
             )
             written(path, results)
@@ -149,9 +164,9 @@ def prepared(
         sys.exit("--data is missing: the folder that holds ptb/; see README.md")
     texts = prose() if data is None else penn_treebank(data)
     texts = shortened(texts, QUICK["lines"] if quick else round(study.share * len(texts["train"])))
-    trainings = study.trainings(quick=quick)
+    trainings = study.trainings(texts, quick=quick)
     spaces = [f for t in trainings for planted in t.planted for f in planted.formats]
-    return trainings, texts, character_tokenizer(texts, set().union(*(f.alphabet for f in spaces)))
+    return trainings, texts, study.tokenizer(texts, set().union(*(f.alphabet for f in spaces)))
 
 
 def is_done(training: Training, results: Mapping[str, Any]) -> bool:
@@ -180,7 +195,8 @@ def trained(
     config = {"vocabulary": tokenizer.get_vocab_size(), **training.model}
     planted = {**texts, "train": lines, "company": added}
     for epoch in train(config, tokenizer, planted, training.settings, work):
-        found = measured(epoch.folder, training)
+        half = epoch.number * 2 % training.settings.epochs == 0
+        found = measured(epoch.folder, training, training.views if half else {})
         before = work / f"epoch-{epoch.number - 1:02d}"
         for old in ("optimizer.pt", "model.safetensors"):
             (before / old).unlink(missing_ok=True)
@@ -188,35 +204,41 @@ def trained(
         yield {name: value for name, value in kept.items() if name not in ("number", "folder")}
 
 
-def measured(folder: Path, training: Training) -> dict[str, Any]:
-    """Exposures by importance draws of all that is planted: from a file, or found now.
-
-    Where the draws give no estimate, `bits` is the middle of what is certain.
-    """
+def measured(
+    folder: Path, training: Training, views: Mapping[str, canary.CanarySet] | None = None
+) -> dict[str, Any]:
+    """Exposures by importance draws of all that is planted: from a file, or found now."""
     path = folder / "exposures.json"
     if not path.exists():
         began = time.monotonic()
         model = canary.load(folder, factory=build)
-        canaries = []
-        for planted in training.planted:
-            # Fewer in the small space of a quick run.
-            nodes = min(NODES, planted.formats[0].size // 20)
-            for result in canary.exposure(
-                model, planted, method="importance", draws=nodes, start_token=START, seed=0
-            ):
-                ends = result.exposure.lower_bits, result.exposure.upper_bits
-                bits = result.exposure.bits
-                canaries.append(
-                    {
-                        "id": result.id,
-                        "copies": result.repetitions,
-                        "bits": sum(ends) / 2 if bits is None else bits,
-                        "lower_bits": ends[0],
-                        "upper_bits": ends[1],
-                    }
-                )
-        written(path, {"audit_seconds": time.monotonic() - began, "canaries": canaries})
-    found: dict[str, Any] = json.loads(path.read_text())
+        canaries = [one for planted in training.planted for one in exposures(model, planted)]
+        seen = {name: exposures(model, view) for name, view in (views or {}).items()}
+        found = {"audit_seconds": time.monotonic() - began, "canaries": canaries}
+        written(path, found | ({"views": seen} if seen else {}))
+    kept: dict[str, Any] = json.loads(path.read_text())
+    return kept
+
+
+def exposures(model: Any, planted: canary.CanarySet) -> list[dict[str, Any]]:
+    """Each canary's exposure. Without an estimate, `bits` is the middle of what is certain."""
+    # Fewer draws in the small space of a quick run.
+    nodes = min(NODES, planted.formats[0].size // 20)
+    found = []
+    for result in canary.exposure(
+        model, planted, method="importance", draws=nodes, start_token=START, seed=0
+    ):
+        ends = result.exposure.lower_bits, result.exposure.upper_bits
+        bits = result.exposure.bits
+        found.append(
+            {
+                "id": result.id,
+                "copies": result.repetitions,
+                "bits": sum(ends) / 2 if bits is None else bits,
+                "lower_bits": ends[0],
+                "upper_bits": ends[1],
+            }
+        )
     return found
 
 
@@ -243,7 +265,12 @@ def variants_of(
 
 def cost_of(training: Training) -> tuple[Any, ...]:
     """What the seconds of an epoch depend on."""
-    return (*training.model.values(), training.settings.batch, len(training.planted))
+    return (
+        *training.model.values(),
+        training.settings.batch,
+        len(training.planted),
+        *training.views,
+    )
 
 
 def probed(
@@ -330,7 +357,7 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
             for name, variant in row["variants"].items():
                 rows.setdefault(name, {})[seed] = variant, variant
     lines = [
-        f"| {key} | trainings | test loss, nats/char, at least validation loss | exposure, bits "
+        f"| {key} | trainings | test loss, nats/token, at least validation loss | exposure, bits "
         "| test loss at the end | exposure, bits | change against the first row, bits |",
         "| --- | ---: | ---: | --- | ---: | --- | --- |",
     ]

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from model import parameters, seeded
+from model import State, parameters, seeded
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -111,6 +111,13 @@ def loss(model: nn.Module, stream: Ids, *, batch: int = 64, length: int = 500) -
     return total / count
 
 
+def detached(state: State) -> State:
+    """The state without what led to it."""
+    if isinstance(state, Tensor):
+        return state.detach()
+    return state[0].detach(), state[1].detach()
+
+
 def rate(settings: Settings, step: int, steps: int) -> float:
     """Learning rate at `step` of `steps`: linear warm-up, then half a cosine to zero."""
     warm = min(1.0, (step + 1) / settings.warmup_steps)
@@ -172,7 +179,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = rate(settings, step, per_epoch * settings.epochs)
             logits, state = model(inputs, state)
-            state = (state[0].detach(), state[1].detach())
+            state = detached(state)
             value = cross_entropy(logits, targets)
             optimizer.zero_grad()
             value.backward()

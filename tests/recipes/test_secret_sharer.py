@@ -9,6 +9,7 @@ import shutil
 
 import numpy as np
 import pytest
+import torch
 from recipe_scripts import RECIPES, ScriptError, modules, run_script
 from safetensors.numpy import load_file
 
@@ -251,7 +252,14 @@ def test_a_study_goes_on_after_a_kill_and_keeps_no_secret(studies, tmp_path):
 
 
 SLOW = [
-    pytest.param(name, marks=pytest.mark.slow) for name in ("regularization", "batch-and-units")
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in (
+        "regularization",
+        "batch-and-units",
+        "architecture",
+        "word-settings",
+        "words-by-characters",
+    )
 ]
 
 
@@ -271,6 +279,45 @@ def test_a_sweep_shows_utility_beside_exposure_for_each_setting(name, tmp_path):
         assert first["epochs"][-1]["test_nats"] == pytest.approx(nats[0], abs=0.01) != nats[1]
     for training in trainings:
         check_no_secret(tmp_path / name / training, trainings)
+
+
+@pytest.mark.slow
+def test_what_is_known_around_a_secret_is_seen_in_one_model(tmp_path):
+    shown = run_study("context", tmp_path)
+    trainings = study_results(tmp_path, "context")["trainings"]
+    digits = trainings["digits-seed-0"]["epochs"]
+    assert all({*e["views"]} == {"nothing", "letters before", "letters behind"} for e in digits)
+    rows = [line.split("|")[1:3] for line in shown.splitlines() if line][2:]
+    known = [*digits[0]["views"], "both"]
+    expected = [("digits", name) for name in known]
+    expected += [("two dashes", name) for name in ("nothing", "both")]
+    assert [tuple(cell.strip() for cell in row) for row in rows] == expected
+    for name in trainings:
+        check_no_secret(tmp_path / "context" / name, trainings)
+    planted = CanarySet.load(tmp_path / "context" / "digits-seed-0" / "canaries.json")
+    last = canary.load(
+        tmp_path / "context" / "digits-seed-0" / "epoch-02", factory=f"{RECIPE}/model.py:build"
+    )
+    # The same number by enumeration, of the first secret where all its letters are known.
+    (first, *_) = canary.exposure(last, planted, method="enumeration", start_token="\n")
+    kept = digits[-1]["canaries"][0]
+    assert kept["lower_bits"] - 0.01 <= first.exposure.bits <= kept["upper_bits"] + 0.01
+
+
+def test_two_models_disagree_on_what_one_of_them_has_read(tmp_path):
+    of_it = ("--quick", "--work", tmp_path)
+    shown = run_script(RECIPE / "disagreement.py", *of_it)
+    kept = json.loads((tmp_path / "disagreement.json").read_text())
+    secrets = kept["seeds"]["0"]["secrets"]
+    assert sorted(len(one["places"]) for one in secrets) == [1] * 6 + [2] * 6
+    places = [place for one in secrets for place in one["places"]]
+    assert len({*places}) == 18
+    assert 1 <= min(places) <= max(places) <= kept["seeds"]["0"]["lines"] == 1518
+    assert not re.search(r"\d{4}", shown)
+    (tmp_path / "disagreement.json").unlink()  # goes on: nothing is trained again
+    begun = (tmp_path / "seed-0-half-1" / "epoch-02" / "epoch.json").stat().st_mtime_ns
+    assert run_script(RECIPE / "disagreement.py", *of_it) == shown
+    assert (tmp_path / "seed-0-half-1" / "epoch-02" / "epoch.json").stat().st_mtime_ns == begun
 
 
 @pytest.fixture(scope="module")
@@ -346,3 +393,18 @@ def test_the_page_has_the_numbers_of_the_trainings_that_are_done():
         epochs = trainings[training]["epochs"]
         bits = ", ".join(f"{epoch['canaries'][0]['bits']:.1f}" for epoch in epochs)
         assert f"| {name} | {bits} |" in text
+
+
+@pytest.mark.parametrize("network", ["lstm", "gru", "cnn", "wavenet"])
+def test_a_network_reads_a_text_in_parts_as_it_reads_the_whole(recipe, network):
+    config = {"vocabulary": 11, "embedding": 4, "units": 8, "layers": 2, "network": network}
+    model = recipe["model"].seeded(config, 0).eval()
+    ids = torch.arange(60).reshape(3, 20) * 7 % 11
+    whole, _ = model(ids)
+    first, state = model(ids[:, :3])
+    middle, state = model(ids[:, 3:15], state)
+    last, _ = model(ids[:, 15:], state)
+    torch.testing.assert_close(torch.cat([first, middle, last], 1), whole)
+    # What comes later does not change what came before.
+    changed, _ = model(torch.cat([ids[:, :10], ids[:, 10:] * 0], 1))
+    torch.testing.assert_close(changed[:, :10], whole[:, :10])
