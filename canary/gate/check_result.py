@@ -18,11 +18,22 @@ from canary.errors import InputError, RecordError
 from canary.gate.dataset_limit import all_members
 from canary.gate.exposure_limit import check_level
 from canary.gate.subjects import SURVEYS, limit_checked, nothing_to_check
-from canary.gate.verdict import Check, Finding, Outcome, Policy, Verdict, measured, verdict_on
+from canary.gate.verdict import (
+    NOT_MADE,
+    Check,
+    Finding,
+    Outcome,
+    Policy,
+    Verdict,
+    measured,
+    verdict_on,
+)
 from canary.membership import forgetting, survey
+from canary.membership.attacks import with_many_models
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.order_result import Order
 from canary.membership.samples_needed import checked_rates, needed_for
+from canary.membership.stronger import not_made
 from canary.membership.survey import Survey
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
@@ -34,8 +45,9 @@ from canary.statistics.numbers import count, plural
 _SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
 
 _NARROWER = (
-    "attack more members and non-members (four times as many halve the interval), or more models "
-    "if the intervals are over fleets"
+    "attack more members and non-members: four times as many halve the interval. If there are no "
+    "more, choose fewer attacks before you repeat the test (--attacks), or compare with more "
+    "reference models (canary membership models), whose attacks decide more often"
 )
 _TRAIN = (
     "train again so that less is memorized (fewer epochs, more regularization, no duplicates, "
@@ -49,10 +61,6 @@ _RESTS_ON_FLAGS = (
     "A pass rests on the flags: where a third of the members were never trained on, about a third "
     "less is found. Make a positive control: train a model for many epochs on a few samples, and "
     "test it in the same way; its members must be found"
-)
-_ONLY_THESE = (
-    "A pass speaks only of these attacks. Attacks with more reference models (canary "
-    "membership models) find more members: make them before you rely on it"
 )
 
 
@@ -130,9 +138,17 @@ class Attacks(Named, Part):
     notes: tuple[str, ...]
     warning: str | None = None
     length_warning: str | None = None
+    words: Mapping[str, Any] | None = None
     dataset: DataSet | None = None
     surest: Surest | None = None
     about: About = field(default_factory=About)
+
+    @property
+    def not_made(self) -> tuple[str, str]:
+        """The stronger attacks that were not made, and how to make them; empty if none."""
+        names = [one.name for one in self.attacks]
+        many = all(name in with_many_models() for name in names)
+        return not_made("texts" if self.words else "models" if many else "shadow", names)
 
     @property
     def only_on_average(self) -> bool:
@@ -199,16 +215,23 @@ def check_attacks(
         f"true positive rate of at most {percent(limit)} at a false positive rate of {percent(fpr)}"
         for fpr, limit in rates.items()
     ]
+    weak, how = found.not_made
     notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
     if all(one.outcome == "passed" for one in findings):
         notes.append(_RESTS_ON_FLAGS)
-        if "most_vulnerable_models" not in document:
-            notes.append(_ONLY_THESE)
+        if weak:
+            notes.append(
+                f"A pass speaks only of the attacks that were made. Make the others: {how}"
+            )
     if trust_members and found.outcome == "not identified":
         notes.append("that the members were in the training data is your word")
     return verdict_on(
         *("a membership test", findings, undecided, dict.fromkeys(notes)),
-        about={"Attacks": ", ".join(one.name for one in found.attacks), "Limit": "; ".join(words)},
+        about={
+            "Attacks": ", ".join(one.name for one in found.attacks),
+            **({NOT_MADE: weak} if weak else {}),
+            "Limit": "; ".join(words),
+        },
         tested=found, source=(document, file),
     )  # fmt: skip
 

@@ -27,6 +27,9 @@ Check = Literal[
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "undecided": 3}
 """Of the command line; 2 is for what cannot be judged at all."""
 
+NOT_MADE = "Stronger attacks that were not made"
+"""The fact of a verdict on attacks that names them."""
+
 _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
@@ -272,6 +275,8 @@ class Verdict(Shown):
             which = " and ".join(map(copies, spared))
             control = " (positive control)" if spared == [self.control] else ""
             allowed = f", with no limit for what appears {which}{control}"
+        if self.outcome == "passed" and (weak := self.about.get(NOT_MADE)):
+            allowed = f" against these attacks only (not made: {weak})"
         return f"{self.outcome}{allowed}: {self.reason}"
 
     def __repr__(self) -> str:

@@ -24,9 +24,9 @@ from canary.membership.aggregate import (
 from canary.membership.diagnostics import Growth
 from canary.membership.evaluation import Part, evaluate_by
 from canary.membership.many import ManyScores
-from canary.membership.survey import Survey, plain, point_fields, rows_of, table_facts
+from canary.membership.survey import Survey, plain, point_fields, rows_of
 from canary.records.validation import versions
-from canary.signals.signal_table import SignalTable
+from canary.signals.signal_table import SignalTable, table_facts
 from canary.statistics.numbers import Shown, count, picked
 from canary.statistics.roc import Estimate, OperatingPoint
 from canary.statistics.shares import nonmembers_for_lower_end
@@ -194,6 +194,7 @@ class ModelsSurvey(Survey[AttackedModels]):
     given: int
     over_fleets: bool
     rule: Rule
+    kind = "models"
 
     def average_of(self, one: AttackedModels, confidence: float) -> Estimate:
         """Its mean AUC over the targets."""

@@ -36,13 +36,12 @@ from canary.membership.survey import (
     plain,
     rates_of,
     rows_of,
-    table_facts,
 )
 from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.definitions import SIGNALS
 from canary.signals.measuring import TableOrPath, table_of
 from canary.signals.output_checks import check_members
-from canary.signals.signal_table import SignalTable
+from canary.signals.signal_table import SignalTable, table_facts
 from canary.statistics.epsilon import Mechanism
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import percent_of, picked
@@ -70,6 +69,7 @@ class ShadowSurvey(OneTargetSurvey):
     risks: RiskScores | None
     reliability: Reliability | None
     average_name = "Accuracy"
+    kind = "shadow"
 
     class_risks: ClassRisks | None = None
     epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)

@@ -18,9 +18,9 @@ import numpy as np
 from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
 from canary.membership.inputs_alone import DIFFER
+from canary.membership.stronger import Kind, not_made
 from canary.records.about import About, Named
 from canary.records.validation import versions
-from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import Shown
 from canary.statistics.roc import Estimate, OperatingPoint, check_rate
 from canary.statistics.shares import nonmembers_for_lower_end
@@ -128,6 +128,9 @@ class Survey(Named, Shown, Generic[One]):
     average_name: ClassVar[str] = "AUC"
     """What `average_of` is called in tables."""
 
+    kind: ClassVar[Kind]
+    """By what attacks it is."""
+
     attacked: tuple[One, ...]
     confidence: float
     seed: int = 0
@@ -158,7 +161,16 @@ class Survey(Named, Shown, Generic[One]):
         )
         if len(self.attacked) > 1:
             line += f"; each is the best of {len(self.attacked)} attacks at that"
-        return "\n".join([line, *self.notes])
+        lines = [line, *self.notes]
+        sure = surest is not None and surest.beats_guessing
+        if self.told_apart() is not None and not sure and (weak := self.not_made[0]):
+            lines.insert(1, f"Stronger attacks were not made: {weak}")
+        return "\n".join(lines)
+
+    @property
+    def not_made(self) -> tuple[str, str]:
+        """The stronger attacks that were not made, and how to make them; empty if none."""
+        return not_made(self.kind, [one.name for one in self.attacked])
 
     def _table(self) -> list[dict[str, Any]]:
         rows = []
@@ -373,23 +385,3 @@ def point_fields(point: OperatingPoint) -> dict[str, Any]:
     """An operating point as plain data."""
     lower, upper = point.fpr_interval
     return {**plain(point), "fpr_interval": {"lower": lower, "upper": upper}}
-
-
-def table_facts(table: SignalTable) -> dict[str, Any]:
-    """What a table holds, as plain data."""
-    right = table.values.get("correctness")
-    kinds = {"members": table.member, "nonmembers": ~table.member}
-    accuracies = {
-        f"accuracy_on_{name}": None
-        if right is None or not flags.any()
-        else float(right[flags].mean())
-        for name, flags in kinds.items()
-    }
-    return {
-        "source": table.source,
-        "models": table.models,
-        "samples": table.samples,
-        **{name: int(flags.sum()) for name, flags in kinds.items()},
-        "classes": table.classes,
-        **accuracies,
-    }

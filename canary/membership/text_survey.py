@@ -57,6 +57,7 @@ class TextSurvey(OneTargetSurvey):
     length: Evaluation
     lines: NDArray[np.int64]
     together: WordsAlone | None = None
+    kind = "texts"
 
     @property
     def member(self) -> NDArray[np.bool_]:

@@ -77,10 +77,14 @@ def survey_report(
     retrain = bool(actions.get("texts_differ"))
     open_to = outcome in ("void", "undecided") and not doubts
     label, tone = _OUTCOMES[outcome]
+    weak, how = survey.not_made if (calm or average) and not doubts else ("", "")
     if average:
         label, tone = _on_average(survey)
+    label += " (stronger attacks were not made)" if weak else ""
     label = label.replace("sample", one_of(kind))
     sentences, one = [*answer], one_of(kind)
+    if weak:
+        sentences.append(sentence("survey.weak", **{kind: True}, weak=weak))
     sentences += [sentence("survey.rests", one=one)] if calm and not doubts else []
     read = f"the model was trained on these {others_of(kind)}"
     label, tone = if_claimed(label, tone, "" if shown else read)
@@ -97,6 +101,7 @@ def survey_report(
         "calm": calm and not doubts,
         "sure": found and not average and not doubts,
         "average": average and not doubts,
+        "weak": weak,
     }
     return Report(
         title=title,
@@ -119,7 +124,9 @@ def survey_report(
             alone=found and each and surest and all(one.lower <= 0.0 for one in each),
             **asked,
         ),
-        actions=said("survey.actions", **{**asked, **_numbers(survey, kind), **actions}),
+        actions=said(
+            "survey.actions", **{**asked, "how": how, **_numbers(survey, kind), **actions}
+        ),
         notes=[
             *((Span(f"For the engineers: {note}", "strong"),) for note in ended(loud)),
             *ended(n for n in (*aloud, *survey.notes) if n not in (*loud, POSITIVE_CONTROL)),

@@ -31,7 +31,7 @@ def label_of(verdict: Verdict) -> str:
     if verdict.outcome == "passed":
         weak = stricter(verdict)
         if left_found(verdict):
-            rest = listed(sorted(_asked_repetitions(verdict)))
+            rest = listed(sorted({c.repetitions for c in _asked_of(verdict)}))
             return f"Passed only for the secrets that appeared {rest}; others were found"
         if verdict.audits and kind == "claimed":
             return "Passed, if the planted secrets were in the training data"
@@ -45,6 +45,9 @@ def label_of(verdict: Verdict) -> str:
         if weak:
             return "Passed, but the limit is weak"
         more = f", if {claim}" if claim else ""
+        if isinstance(verdict.tested, Attacks) and verdict.tested.not_made[0]:
+            made = plural(len(verdict.tested.attacks), "attack")
+            return f"Passed against {made} only (stronger ones were not made){more}"
         return f"Passed: within the limit that was set{more}"
     if verdict.outcome == "undecided":
         known = {
@@ -375,10 +378,6 @@ def left_found(verdict: Verdict) -> list[CanaryResult]:
     numbers = {*verdict.left_out} - {verdict.control}
     left = [c for a in verdict.audits for c in a.injected if c.repetitions in numbers]
     return Recovery(left).sure
-
-
-def _asked_repetitions(verdict: Verdict) -> set[int]:
-    return {c.repetitions for c in _asked_of(verdict)}
 
 
 def above_limit(audit: Audit, verdict: Verdict) -> int:

@@ -255,7 +255,8 @@ def label_of_test(found: Attacks | Compared) -> str:
     outcome: str = "undecided" if found.doubts and found.outcome != "void" else found.outcome
     if found.only_on_average:
         outcome = "on_average"
-    return sentence("trial.membership.label", **{outcome.replace(" ", "_"): True})
+    weak = outcome in ("on_average", "not identified") and found.not_made[0]
+    return sentence("trial.membership.label", **{outcome.replace(" ", "_"): True}, weak=weak)
 
 
 def _named(about: About, own: str = "") -> dict[str, str]:

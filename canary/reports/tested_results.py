@@ -23,7 +23,7 @@ from canary.audits.search_ranks import with_search
 from canary.corpus.verification import KIND as VERIFICATION
 from canary.corpus.verification import Verification
 from canary.errors import InputError
-from canary.gate.check_result import Part, read_part
+from canary.gate.check_result import Attacks, Part, read_part
 from canary.gate.preconditions import lost_in
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
@@ -124,9 +124,33 @@ def read_evidence(
     tests |= {digest: _limited(tests[digest], some) for digest, some in limits.items()}
     if not tests:
         raise InputError("there is no result", cure=cure)
-    return [
-        replace(test, proof=_proof(test, limits.get(digest, ()))) for digest, test in tests.items()
-    ]
+    return _strongest_first(
+        [
+            replace(test, proof=_proof(test, limits.get(digest, ())))
+            for digest, test in tests.items()
+        ]
+    )
+
+
+def _strongest_first(tests: Sequence[Evidence]) -> list[Evidence]:
+    """The tests in their order, but membership tests change places so that what found most leads.
+
+    A weak attack that finds little says nothing beside a stronger one.
+    """
+    mine = sorted((test for test in tests if isinstance(test.tested, Attacks)), key=_found_least)
+    return [mine.pop() if isinstance(test.tested, Attacks) else test for test in tests]
+
+
+def _found_least(test: Evidence) -> tuple[int, float, float]:
+    """A key by which the membership tests that found least come first."""
+    found = test.tested
+    assert isinstance(found, Attacks)
+    surest = found.surest and found.surest.asked_fpr
+    rates = [r.lower for one in found.attacks for r in one.corrected.tpr_at_fpr
+             if r.asked_fpr == surest]  # fmt: skip
+    order = ("not identified", "void", "undecided", "identified")
+    sure = 2 * order.index(found.outcome) - found.only_on_average
+    return sure, max(rates, default=0.0), max(one.corrected.auc.lower for one in found.attacks)
 
 
 def _by_result(

@@ -123,6 +123,10 @@ def verdict_report(verdict: Verdict) -> Report:
         actions += advice(audit, verdict)
     if not audits:  # their pages have limits in guesses
         blocks.append(_limits(verdict))
+    tested, how = verdict.tested, ""
+    if isinstance(tested, Attacks) and verdict.outcome == "passed":
+        how = tested.not_made[1]
+    stronger = ended([f"make the stronger attacks: {how}"] if how else [])
     placed = [f.outcome for f in verdict.findings if f.check == "context"]
     verified = bool(placed) and set(placed) == {"passed"}
     return Report(
@@ -135,7 +139,10 @@ def verdict_report(verdict: Verdict) -> Report:
         about=about,
         sentences=[*judged(verdict), *_own(verdict)],
         basis=basis_of_verdict(verdict),
-        decide=list(dict.fromkeys(d for audit in audits for d in decisions(audit, verdict))),
+        decide=[
+            *dict.fromkeys(d for audit in audits for d in decisions(audit, verdict)),
+            *said("limit.decide", weak=how),
+        ],
         notes=[
             *dict.fromkeys(
                 note for audit in audits for note in notes(audit, (), verified=verified)
@@ -143,7 +150,7 @@ def verdict_report(verdict: Verdict) -> Report:
             *(note for note in ended(verdict.notes) if note not in details),
         ],
         outcome=blocks,
-        actions=list(dict.fromkeys(actions if audits else cures(verdict))),
+        actions=list(dict.fromkeys(actions if audits else [*stronger, *cures(verdict)])),
         unsaid=unsaid(*audits, calm=verdict.outcome != "memorized") if audits else (),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
@@ -155,7 +162,11 @@ def _own(verdict: Verdict) -> Sequence[Text]:
     if not isinstance(verdict.tested, Attacks | Compared):
         return []
     label, limit = label_of_test(verdict.tested), verdict.about.get("Limit", "")
-    return said("limit.own", own=label, passed=verdict.outcome == "passed", limit=limit)
+    passed, values = verdict.outcome == "passed", {}
+    if passed and isinstance(verdict.tested, Attacks):
+        names = ", ".join(one.name for one in verdict.tested.attacks)
+        values = {"attacks": names, "weak": verdict.tested.not_made[0]}
+    return said("limit.own", own=label, passed=passed, limit=limit, **values)
 
 
 def _limits(verdict: Verdict) -> Table:

@@ -240,3 +240,23 @@ def positions(given: ArrayLike | None, size: int, what: str, where: str) -> NDAr
         cure = f"give positions from 0 to {size - 1}, or {size} flags of which one is true"
         raise InputError(problem, cure=cure, where=where)
     return chosen.astype(np.intp)
+
+
+def table_facts(table: SignalTable) -> dict[str, Any]:
+    """What a table holds, as plain data."""
+    right = table.values.get("correctness")
+    kinds = {"members": table.member, "nonmembers": ~table.member}
+    accuracies = {
+        f"accuracy_on_{name}": None
+        if right is None or not flags.any()
+        else float(right[flags].mean())
+        for name, flags in kinds.items()
+    }
+    return {
+        "source": table.source,
+        "models": table.models,
+        "samples": table.samples,
+        **{name: int(flags.sum()) for name, flags in kinds.items()},
+        "classes": table.classes,
+        **accuracies,
+    }

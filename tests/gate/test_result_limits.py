@@ -13,13 +13,16 @@ import canary
 from canary.errors import InputError, RecordError
 from canary.gate.check_audit import check
 from canary.membership import forgetting, models_result, shadow_survey
+from canary.membership.attacks import ATTACKS as ALL
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
+from canary.membership.stronger import not_made
 from canary.records.versioned_json import dump_document
 from canary.reports.builders import report_of
 from canary.reports.document import Table, words_of
+from canary.reports.tested_results import read_evidence
 from canary.reports.verdicts import explained, junit, markdown
 from canary.signals.signal_table import SignalTable
 
@@ -430,3 +433,26 @@ def test_a_pass_names_what_decides_each_limit(attacked):
     assert sorted(row[-1] for row in table.rows) == ["passed", "passed", "undecided"]
     failed = check(attacked, max_auc=0.501, max_tpr_at_fpr={0.1: 0.999})
     assert (failed.outcome, failed.others) == ("failed", [])
+
+
+def test_a_pass_names_the_stronger_attacks_that_were_not_made(attacked):
+    assert "LiRA" in attacked.not_made[0]
+    verdict = check(attacked, max_auc=0.95)
+    assert verdict.outcome == "passed"
+    assert "against these attacks only (not made: attacks with many reference" in str(verdict)
+    made = report_of(verdict)
+    assert made.label.startswith("Passed against")
+    assert "stronger attacks" in words_of(made.decide[-1])
+    assert "canary membership models" in words_of(made.actions[0])
+    assert not_made("models", ["P", "S"])[0] == not_made("shadow", ALL)[0]
+    assert not_made("models", ["P", "lira-online-fixed", "rmia"]) == ("", "")
+    assert "online" in not_made("models", ["rmia-offline"])[0]
+    assert not_made("texts", ["loss", "reference"]) == ("", "")
+
+
+def test_the_membership_test_that_found_most_leads_an_annex(attacked, fleet):
+    labels = [
+        [test.report.label for test in read_evidence(tests)]
+        for tests in ([attacked, fleet], [fleet, attacked])
+    ]
+    assert labels[0] == labels[1]

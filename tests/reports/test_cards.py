@@ -109,7 +109,11 @@ def test_what_the_opinion_names_was_tested_or_is_said_not_to_be(attacked, compar
 @pytest.mark.parametrize(
     ("known", "label"),
     [
-        (0.0, "Training samples can be recognized on average, but no single one for sure"),
+        (
+            0.0,
+            "Training samples can be recognized on average, but no single one for sure by "
+            "these attacks (stronger attacks were not part of it)",
+        ),
         (0.2, "Training samples can be recognized"),
     ],
 )
@@ -363,7 +367,7 @@ def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path
     for text in written([attacked, verdict], tmp_path):
         assert claim in text
         assert "Limit passed" not in text
-    assert "A pass speaks only of these attacks" in (tmp_path / "annex.md").read_text()
+    assert "A pass speaks only of the attacks that were made" in (tmp_path / "annex.md").read_text()
 
 
 def test_a_card_has_the_warning_and_the_weights_of_the_report(tmp_path):

@@ -136,13 +136,15 @@ CASES = {
     ),
     "texts, nothing found": (
         of_texts,
-        "No attack succeeded, if the model was trained on these texts",
+        "No attack succeeded (stronger attacks were not made), if the model was trained on these "
+        "texts",
         "The attack does not recognize training texts better than guessing does. On average, it "
         "picked the training text in 49.5 % of pairs, where guessing has 50 %. If the attacker "
         "may be wrong about only 1 in 10 other texts, they find about 11 in 100 training texts. "
-        "Blind guessing finds 10 in 100: the difference may be chance. This counts only if the "
-        "members are what the model was trained on, and no other text is a copy of a member or "
-        "nearly one.",
+        "Blind guessing finds 10 in 100: the difference may be chance. Stronger attacks were not "
+        "made, and often find more: the attack reference, which compares with another model. This "
+        "counts only if the members are what the model was trained on, and no other text is a copy "
+        "of a member or nearly one.",
         "Before you rely on this, ask for a positive control: a model that was trained for many "
         "epochs on a few texts, and tested in the same way. The attacks must find its training "
         "texts. Keep this report with the model",
@@ -186,15 +188,16 @@ CASES = {
     ),
     "classifier, on average": (
         of_losses_on_average,
-        "Guesses are right in 75 of 100 cases (a coin: 50), but no single sample is recognized for "
-        "sure",
-        "But no single training sample is recognized for sure. If the attacker may be wrong about "
-        "only 1 in 100 other samples, they find",
+        "Guesses are right in 75 of 100 cases (a coin: 50), but these attacks recognize no single "
+        "sample for sure (stronger attacks were not made)",
+        "But these attacks recognize no single training sample for sure. If the attacker may be "
+        "wrong about only 1 in 100 other samples, they find",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
     "classifier, nothing found": (
         lambda: of_classifiers(shuffled=True),
-        "No attack succeeded, if the model was trained on these samples",
+        "No attack succeeded (stronger attacks were not made), if the model was trained on these "
+        "samples",
         "None of 2 attacks recognizes training samples better than guessing does. On average, the "
         "best of them had",
         "Keep this report with the model, and repeat the test on every model that you release. Do "
@@ -222,7 +225,8 @@ CASES = {
     ),
     "models, nothing found": (
         lambda: of_models(0.0),
-        "No attack succeeded, if the model was trained on these samples",
+        "No attack succeeded (stronger attacks were not made), if the model was trained on these "
+        "samples",
         "None of 2 attacks recognizes training samples better than guessing does.",
         "Keep this report with the model",
     ),
@@ -483,14 +487,16 @@ def test_intervals_of_averages_allow_for_the_choice_of_attacks_as_their_caption_
 def test_claims_are_in_the_headline_of_a_pass_too():
     deletion = check(CASES["deletion, alike"][0](), forgotten=True)
     samples = check(of_classifiers(shuffled=True), max_auc=0.9, trust_members=True)
-    for verdict, claim in (
-        (deletion, "the models for comparison never saw the data"),
-        (samples, "the model was trained on these samples"),
+    set_limit = "Passed: within the limit that was set"
+    weak = "Passed against 2 attacks only (stronger ones were not made)"
+    for verdict, label, claim in (
+        (deletion, set_limit, "the models for comparison never saw the data"),
+        (samples, weak, "the model was trained on these samples"),
     ):
         made = report_of(verdict)
         assert verdict.outcome == "passed"
         assert (made.label, made.tone) == (
-            f"Passed: within the limit that was set, if {claim}",
+            f"{label}, if {claim}",
             "undecided",
         )
         assert claim in words_of(made.basis)
