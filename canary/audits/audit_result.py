@@ -46,6 +46,9 @@ RECOVERED_BITS = math.log2(1_000)
 CANARY_SET = "canary_set"
 """The setting that says which canaries were audited (`CanarySet.fingerprint`)."""
 
+CHATS = "chats"
+"""The setting that canaries are chat messages, with their role; left out of other audits."""
+
 _NONE_INJECTED = (
     "none of the set's canaries was injected, so nothing here says what the model memorized: audit "
     "with a set that has canaries"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.audit_result import CANARY_SET, CHATS
 from canary.audits.question import AuditOptions
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import UnsupportedError
@@ -26,6 +27,12 @@ def no_bounds() -> UnsupportedError:
         "tokens (--top-k)",
         cure="use canary exposure and canary extract, which give bounds",
     )
+
+
+def set_of(canaries: CanarySet) -> dict[str, Any]:
+    """The settings of an audit that say of which set it is."""
+    chats = {CHATS: canaries.role} if canaries.role else {}
+    return {CANARY_SET: canaries.fingerprint, **chats}
 
 
 def with_controls(canaries: CanarySet, seed: int) -> CanarySet:

@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from canary.audits.audit_result import (
-    CANARY_SET,
     Audit,
     CanaryResult,
     FormatResult,
@@ -19,7 +18,7 @@ from canary.audits.audit_result import (
     combined_p,
     noted,
 )
-from canary.audits.audit_setup import audit_identity, no_bounds, with_controls
+from canary.audits.audit_setup import audit_identity, no_bounds, set_of, with_controls
 from canary.audits.choosing import check_method, choose
 from canary.audits.copies_seen import note_on_copies
 from canary.audits.cut_secrets import noting_cuts
@@ -131,7 +130,7 @@ def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exp
         (*start.notes, *noted(formats)),
         formats=formats,
         model=seam.facts.to_dict(),
-        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint, **requests_of(seam)},
+        settings={**options.to_dict(), **set_of(canaries), **requests_of(seam)},
         start=start,
         about=About.today(),
     )
@@ -277,7 +276,7 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings={**options.to_dict(), CANARY_SET: canaries.fingerprint, **requests_of(seam)},
+        settings={**options.to_dict(), **set_of(canaries), **requests_of(seam)},
         start=start,
         seconds=timed.seconds,
     )

@@ -27,6 +27,8 @@ from canary.scoring.start_notes import RivalStart, StartChoice
 from canary.statistics.pvalues import fisher
 from canary.tokens import starts
 from canary.tokens.candidates import CandidateEncoder, check_new_tokens
+from canary.tokens.chat_context import context_before
+from canary.tokens.chats import ROLES
 
 Options = TypeVar("Options", bound=RunOptions)
 
@@ -200,8 +202,9 @@ def _others(
 ) -> Iterator[CandidateEncoder]:
     """What else may come before the candidates, but for what makes the same tokens as another.
 
-    The five next best or most usual start tokens, a space, and no context where there is one. A
-    chat template leaves nothing open but whether training used it.
+    The five next best or most usual start tokens, a space, and no context where there is one; the
+    chat template of the tokenizer where there is none. A chat template leaves nothing open but
+    whether training used it.
     """
     if choice.why == "evidence":
         tokens = [each.token for each in choice.tried if each.later_bits is not None]
@@ -216,6 +219,10 @@ def _others(
     # After the usual tokens too: a template goes with a start token of its own.
     after = [choice.token, *tokens[:2]] if mine.context else [choice.token]
     before += [(token, "" if mine.context else " ") for token in after]
+    chats = ROLES[:2] if not mine.context and getattr(mine.tokenizer, "chat", None) else ()
+    for role in chats:
+        with suppress(InputError, UnsupportedError):  # it does not serve
+            before.append((None, context_before(mine.tokenizer, injected.spaces, role)))
     texts = [f.candidate(fill) for f, fills, _ in injected.formats for fill in fills[:2]]
     seen = {tuple(e.ids for e in mine.encode(texts))}
     for token, context in before:
@@ -253,6 +260,11 @@ class _Injected:
         if len(groups) > 1:
             groups[None] = range(len(copies))
         return cls(formats, groups, min((len(drawn) for _, _, drawn in formats), default=0))
+
+    @property
+    def spaces(self) -> list[Format]:
+        """The formats alone."""
+        return [format for format, _, _ in self.formats]
 
     def samples(self, encoder: CandidateEncoder) -> list[Sample]:
         """Those of each format, encoded."""

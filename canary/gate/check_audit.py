@@ -37,7 +37,7 @@ from canary.gate.regression import check_seeds, more_than
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
-from canary.gate.watched import still_open, unanswered, watched
+from canary.gate.watched import still_open, template_unseen, unanswered, watched
 from canary.records.sealing import sealed
 from canary.records.validation import (
     of_kind,
@@ -268,6 +268,7 @@ def check(
         ]
     counted, seen = watched(audits, history)
     findings = [*still_open(findings, audits, history), *counted]
+    findings += template_unseen(audits, verification, history)
     compared: list[str] = []
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from canary.audits.audit_result import CANARY_SET, Audit
+from canary.audits.audit_result import CANARY_SET, CHATS, Audit
 from canary.audits.copies_seen import is_on_copies
 from canary.audits.history import MOST_COUNTED, History
 from canary.corpus.verification import Verification
@@ -17,10 +17,22 @@ from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
 
 _ROUNDING_BITS = 0.02  # of a whole candidate, between two batches in float32
-_SPOILED = ("had no label on their secret", "a length limit or packing cuts canaries")
+_SPOILED = (
+    "had no label on their secret",
+    "a length limit or packing cuts canaries",
+    "followed the context: apply",
+)
 _WHOLE = (
     "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
     "cuts or filters its texts (canary.preflight finds it before the first step)"
+)
+_WATCH = (
+    "give --history the canary_history.json of a training under ExposureCallback or "
+    "ExposureMonitor (in Python history), which reads the template off the batches"
+)
+_RENDER = (
+    "give --verification what canary verify --tokenizer MODEL --json printed of the chats (in "
+    f"Python verification); or {_WATCH}"
 )
 
 
@@ -112,6 +124,44 @@ def still_open(
     """Those findings that a history of the training does not answer."""
     known = given is not None and _start_in_batches(audits[0], given)
     return [found for found in findings if not (known and found.check == "start token")]
+
+
+def template_unseen(
+    audits: Sequence[Audit],
+    verification: Verification | None,
+    history: History | str | os.PathLike[str] | None,
+) -> list[Finding]:
+    """Canaries of chats, if nothing shows that their training had the chat template.
+
+    A verification that rendered the chats does, and a history with the context of the audit.
+    Without either, canaries of many copies may look learned behind text that training never had,
+    and the others do not.
+    """
+    findings = []
+    for place, audit in enumerate(audits, 1):
+        start, context = audit.start, str(audit.settings.get("context") or "")
+        chats = audit.settings.get(CHATS) or (start is not None and start.why == "template")
+        if not chats:
+            continue
+        told, cure = "", _RENDER
+        if history is not None and _history_in(history).settings.get("context") == context:
+            continue
+        if verification is None:
+            told = "the canaries are chat messages, and nothing shows which chat template came "
+            told += "before them in training"
+        elif context and verification.begins_texts:
+            told = "in the corpus the canaries begin their texts, without a chat template"
+            cure = _WATCH
+        elif context and verification.messages and verification.canaries[0].intact is None:
+            told = "the canaries are chat messages, and they were verified without their template"
+        if told:
+            before = "the chat template before them" if context else "nothing before them"
+            told += f"; the audit scored them with {before}. If training had something else there, "
+            told += "the numbers are too low, even where a positive control looks learned"
+            which = f"audit {place}: " if len(audits) > 1 else ""
+            subject = f"{which}chat template"
+            findings.append(Finding("context", subject, "undecided", which + told, cure))
+    return findings
 
 
 def unanswered(

@@ -15,7 +15,7 @@ from canary.errors import InputError
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.plugins.epoch_reading import NEARLY_ALL, EpochReading
 from canary.plugins.live import undisturbed
-from canary.plugins.training_batches import IGNORED, WITHIN, cut_off
+from canary.plugins.training_batches import IGNORED, WITHIN
 from canary.plugins.training_settings import learning_rate, long_enough, trains
 from canary.records.progress import shows_progress
 from canary.records.record import Record
@@ -212,7 +212,7 @@ def _held(reading: EpochReading) -> Finding:
     if reading.unknown or any(reading.texts[name] for name in missing):
         cure = "give the tokenizer that made the training's tokens, and audit with it"
     elif ended := seen.cut + seen.begun:
-        figure += f"; {cut_off(ended)} before the secret ends"
+        figure += f"; {_cut_off(ended)} before the secret ends"
         cure = "raise the length limit, or pack without splitting texts"
     else:
         cure = (
@@ -221,6 +221,13 @@ def _held(reading: EpochReading) -> Finding:
         )
     found = len(injected) - len(missing)
     return (noted if found >= NEARLY_ALL * len(injected) else refused)(figure, cure)
+
+
+def _cut_off(ended: Counter[int]) -> str:
+    """How many copies end with their row, and after how many tokens if that is a limit."""
+    ((limit, times),) = ended.most_common(1)
+    said = f"{plural(ended.total(), 'copy', 'copies')} cut off"
+    return f"{said} (rows of {count(limit)} tokens)" if times > ended.total() / 2 else said
 
 
 def _own_tokens(reading: EpochReading) -> Finding:
@@ -240,7 +247,7 @@ def _uncut(reading: EpochReading) -> Finding:
         return fine("none cut")
     whole = reading.seen.whole.total()
     return (noted if whole >= _MOST * (whole + cut.total()) else refused)(
-        f"{cut_off(cut)} before the secret ends, {count(whole)} whole",
+        f"{_cut_off(cut)} before the secret ends, {count(whole)} whole",
         "raise the length limit (max_length), shorten what is before the canaries, or pack "
         "without splitting texts",
     )

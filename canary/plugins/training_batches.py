@@ -312,6 +312,13 @@ class TrainingBatches:
             )
         if start := self._start_finding():
             sentences["start"] = start
+        own, found = self._context, self.whole.total()
+        alike = sum(n for lead, n in self.leads.items() if lead[-len(own) :] == own)
+        if own and 2 * alike < found:
+            sentences["context"] = (
+                f"{count(alike)} of {plural(found, 'canary', 'canaries')} in {seen} followed the "
+                "context: apply the chat template, or give the text that is before them as context"
+            )
         return sentences
 
     def _start_finding(self) -> str | None:
@@ -352,13 +359,6 @@ class TrainingBatches:
             "after": self.after(),
             "findings": list(self.findings.values()),
         }
-
-
-def cut_off(ended: Counter[int]) -> str:
-    """How many copies end with their row, and after how many tokens if that is a limit."""
-    ((limit, times),) = ended.most_common(1)
-    said = f"{plural(ended.total(), 'copy', 'copies')} cut off"
-    return f"{said} (rows of {count(limit)} tokens)" if times > ended.total() / 2 else said
 
 
 def _begin(attended: NDArray[np.bool_], positions: Ids | None, row: int, at: int) -> int:

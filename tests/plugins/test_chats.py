@@ -50,6 +50,8 @@ def bits_in_training(trainer, canaries):
 
 
 def test_the_audit_prices_exactly_the_tokens_of_the_training(tmp_path):
+    from datasets import Dataset
+
     canaries, tokenizer = some(), chat_tokenizer()
     data = canaried(canaries)
     seen = canary.verify(data, canaries, column="messages", tokenizer=tokenizer)
@@ -78,6 +80,18 @@ def test_the_audit_prices_exactly_the_tokens_of_the_training(tmp_path):
     limits = {"max_exposure_bits": 19.9, "verification": seen}
     (found,) = (f for f in canary.check(audit, **limits).findings if f.check == "context")
     assert found.outcome == "passed"
+
+    # Without the verification nothing shows the template, whatever was learned; nor without its
+    # tokenizer, nor of texts that begin with the canaries.
+    bare = canary.verify(data, canaries, column="messages")
+    texts = Dataset.from_dict({"text": [m["content"] for r in data for m in r["messages"]]})
+    limits["require_learned"] = 4
+    for seen in (None, bare, canary.verify(texts, canaries, tokenizer=tokenizer)):
+        told = canary.check(audit, **limits | {"verification": seen})
+        assert told.outcome == "undecided"
+        (found,) = (f for f in told.findings if f.check == "context")
+        assert "the audit scored them with the chat template before them" in found.sentence
+        assert "--history" in found.cure
 
     # A wrong context is noticed by the gate, by verify and by preflight.
     wrong = canary.audit(model, canaries, draws=200, context="<s>assistant\n", start_token=None)

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 
-from toys import CHAT, OTHER, START, canaries, characters, fresh, long_canaries
+from toys import CHAT, OTHER, START, canaries, characters, fresh, long_canaries, toy
+from transformers import PreTrainedTokenizerFast
 from wrong_setups import Said, Setups, lines, of_call, of_command, test_all_are_made, test_is_said  # noqa: F401
 
+import canary
 from canary.corpus.canaries import generate
 from canary.errors import CanaryError
 from canary.models.english import SENTENCES
 from canary.plugins.monitor import ExposureMonitor
 from canary.plugins.verbatim_monitor import VerbatimMonitor
 
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
+    "{{ message['content'] or 'Hi' }}<|im_end|>\n{% endfor %}"
+)
 made = Setups()
 TABLE = lines("Training")
 
@@ -142,6 +149,27 @@ def _last_checkpoint_of_another_training(desk):
             *("--out", "over"),
         )
     )
+
+
+@made("T18")
+def _no_template_in_training(desk):
+    return _chats(desk, START, role="assistant")
+
+
+@made("T19")
+def _template_of_which_the_set_knows_nothing(desk):
+    return _chats(desk, CHAT, role="")
+
+
+def _chats(desk, head, role):
+    """The check of a model that was trained after `head`; its tokenizer has a chat template."""
+    made = characters()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, chat_template=TEMPLATE)
+    model = canary.load(toy(head), tokenizer=tokenizer)
+    options = {"method": "sampling", "draws": 300, "start_token": None if role else START}
+    audit = canary.audit(model, replace(canaries(), role=role), **options)
+    audit.save("chats.json")
+    return of_command(desk.command("check", "chats.json", "--max-exposure-bits", 12))
 
 
 def test_the_right_training_is_found_and_not_doubted(desk):
