@@ -136,7 +136,9 @@ def _explain(result: Extraction) -> None:
     show(proof_sentence(result))
     why = "" if result.proven else f", until {result.why_stopped}"
     sent = result.settings.get("requests_in_this_run")
-    unit = "tokens computed" if sent is None else "next tokens asked for, in all runs"
+    unit = "tokens computed"
+    if sent is not None:
+        unit = "each a request, or an answer that an earlier run kept"
     show(
         f"{plural(result.queries, 'query', 'queries')} ({unit}) in "
         f"{result.seconds:.1f} s{why}; guessing at random takes "
@@ -144,10 +146,7 @@ def _explain(result: Extraction) -> None:
         "query or more"
     )
     if sent is not None:
-        show(
-            f"The server was sent {plural(sent, 'request')} in this run: one for each query whose "
-            "answer was not kept, and checks"
-        )
+        show(f"The server was sent {plural(sent, 'request')} in this run, checks included")
     if result.stopped == "requests":
         show("Start the same command again to continue: every answer so far is kept")
     if result.stopped == "budget" and sent is not None:

@@ -24,6 +24,7 @@ from canary.reports.document import (
     Table,
     Text,
     said,
+    said_in_one,
     sentence,
     words_of,
 )
@@ -132,7 +133,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
         sections=[
             Section("readers", "Who may read this", [Bullets(_readers(tests))]),
             Section("short", "What came out", [Bullets([*_short(trials)])]),
-            Section("tests", "The tests", [_tests(trials)]),
+            Section("tests", "The tests", [_tests(trials), *_sent(tests)]),
             Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
             *_details(tests),
             Section("untested", "What was not tested", [Bullets(untested)]),
@@ -167,6 +168,21 @@ def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
             facts["Model"] += f" (in the result: {test.own_name})"
         rows.append((f"Test {number}", *facts.values()))
     return Table("The tests", ("Test", *MISSING), rows, style="words")
+
+
+def _sent(tests: Sequence[Evidence]) -> list[Text]:
+    """How many requests all tests of servers sent, test by test."""
+    each, number = [], 1
+    for test in tests:
+        last = number + len(test.trials) - 1
+        which = f"test {number}" if last == number else f"tests {number} to {last}"
+        each += [f"{which} sent {test.sent:,}"] if test.sent else []
+        number = last + 1
+    if not each:
+        return []
+    kept = any(";" in test.about.get("Sent", "") for test in tests)
+    words = {"sent": sum(test.sent for test in tests), "each": ", ".join(each), "kept": kept}
+    return [said_in_one("annex.sent", **words)]
 
 
 def _coverage(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Block]:

@@ -23,7 +23,7 @@ from canary.reports.limits import (
     planting,
 )
 from canary.reports.recovery import recovered, searched, table
-from canary.reports.wording import about_of, access_of, exposure_table, in_words
+from canary.reports.wording import about_of, access_of, exposure_table, in_words, requests_sent
 from canary.statistics.numbers import copies, count, plural
 
 
@@ -54,6 +54,7 @@ def audited(audit: Audit) -> Evidence:
         in_words({name: facts[name] for name, facts in kept.items() if name in facts}),
         digest_of(audit.to_dict()),
         audits=(audit,),
+        sent=requests_sent(audit),
     )
 
 

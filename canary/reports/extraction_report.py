@@ -16,7 +16,7 @@ from canary.reports.document import (
     said,
     sentence,
 )
-from canary.reports.wording import about_of, called, ended, folded, run_blocks
+from canary.reports.wording import about_of, called, ended, folded, requests_sent, run_blocks
 from canary.statistics.numbers import bits_between, count, short_count
 
 _MOST_ROWS = 25
@@ -96,6 +96,8 @@ def extracted(extraction: Extraction) -> Iterator[Block]:
     planted = planted_in(extraction)
     yield from candidates_of(extraction, named=planted)
     yield f"Order of the candidates: {extraction.verdict()}."
+    if sent := requests_sent(extraction):
+        yield sentence("extraction.sent", sent=sent)
     if extraction.completions:
         yield extraction.completed()
 

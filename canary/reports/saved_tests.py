@@ -32,6 +32,7 @@ from canary.statistics.roc import Estimate
 class _Named(Part):
     name: str = ""
     fingerprint: str = ""
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class _Membership(Attacks):
     members: int = 0
     nonmembers: int = 0
     samples: int = 0
+    requests_in_this_run: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -95,6 +97,8 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         models=kind == "models",
         alone=kind == "models" and "P" in {one.name for one in found.attacks},
         reference=found.reference,
+        served=found.model and found.model.device == "served",
+        access=sentence("access.served", whole=True),
     )
     label = label_of_test(found)
     doubts = [*found.doubts, *filter(None, (found.warning, found.length_warning))]
@@ -139,7 +143,8 @@ def _membership(found: _Membership, digest: str) -> Evidence:
     )  # fmt: skip
     made_with = facts | _software(found.versions)
     about = _named(found.about, name)
-    return Evidence(made, about, [trial], made_with, digest, tested=found)
+    sent = found.requests_in_this_run
+    return Evidence(made, about, [trial], made_with, digest, tested=found, sent=sent)
 
 
 def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:

@@ -12,7 +12,7 @@ from canary.reports.document import Figure, Table, said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.extraction_report import leads, planted_in
 from canary.reports.saved_tests import saved_test
-from canary.reports.wording import about_of, access_of, in_words
+from canary.reports.wording import about_of, access_of, in_words, requests_sent
 from canary.statistics.numbers import count
 
 
@@ -58,6 +58,7 @@ def _extracted(found: Extraction) -> Evidence:
         in_words({name: of[name] for name, of in facts.items() if name in of}),
         digest_of(found.to_dict()),
         secrets="found" if found.natural else "planted" if planted else "",
+        sent=requests_sent(found),
     )
 
 
@@ -100,6 +101,7 @@ def _sampled(found: Sampled) -> Evidence:
     versions = {"versions": found.settings["versions"]} if "versions" in found.settings else {}
     digest = digest_of(found.to_dict())
     made_with = in_words(versions)
+    sent = requests_sent(found)
     return Evidence(
-        made, about_of(found), [trial], made_with, digest, secrets=planted, tested=found
+        made, about_of(found), [trial], made_with, digest, secrets=planted, tested=found, sent=sent
     )

@@ -160,7 +160,15 @@ def sent_to(result: Any) -> str:
         return ""
     in_prompts = f" (about {plural(int(tokens), 'token')} in prompts)" if tokens else ""
     which = "" if "requests" in model else " in the last run"
-    return f"{plural(int(sent), 'request')}{which}{in_prompts}"
+    kept = settings.get("answers_kept_before")
+    earlier = f"; {plural(int(kept), 'answer')} of earlier runs were there" if kept else ""
+    return f"{plural(int(sent), 'request')}{which}{in_prompts}{earlier}"
+
+
+def requests_sent(result: Any) -> int:
+    """Requests to a server, of the last run that made a result; 0 of any other."""
+    model, settings = _asked(result)
+    return int(settings.get("requests_in_this_run") or model.get("requests") or 0)
 
 
 def _asked(result: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -26,7 +26,9 @@ def place(tmp_path, monkeypatch):
 
 
 ECHO = "through a server that gives the log-probability of each token of a text"
-TOP = "through a server that gives the 5 most likely next tokens and their log-probabilities"
+TOP = (
+    "through a server that was asked for the 5 most likely next tokens and their log-probabilities"
+)
 RESULTS = {
     "audit": ("--canaries canaries.json --draws 30 --out o", "audit.json", ECHO),
     "exposure": ("--canaries canaries.json --top-k 5 --out o", "exposure.json", TOP),
@@ -92,16 +94,24 @@ def test_a_chat_is_said_to_hide_what_completions_show(place, command):
     assert "to continue texts (completions)" in annex
 
 
-def test_the_annex_says_how_many_tokens_were_returned(place, command, model, loaded):
+def test_the_annex_says_access_and_adds_up_what_was_sent(place, command, model, loaded):
+    sent = []
     with FakeServer(loaded) as server:
-        words = ("exposure", f"{server.url}/v1", "--canaries", "canaries.json", "--top-k", 5)
-        done = command(*words, "--tokenizer", model, "--answers", "a", "--out", "o")
-    assert done.code == 0, done.err
-    assert command("report", "o/exposure.json", "--annex", "annex.md").code == 0
-    assert (
-        "5 most likely next tokens and their log-probabilities (--top-k 5)"
-        in (place / "annex.md").read_text()
-    )
+        for words in ("exposure --canaries canaries.json --top-k 5", "membership text"):
+            name, _, more = words.partition(" --")
+            given = f"--{more}".split() if more else ["in.jsonl", "out.jsonl"]
+            ends = ("--tokenizer", model, "--answers", "a", "--out", name[0])
+            before = server.count()
+            done = command(*name.split(), f"{server.url}/v1", *given, *ends)
+            assert done.code in (0, 3), done.err
+            sent.append(server.count() - before + 1)
+    files = ("e/exposure.json", "m/membership.json")
+    assert command("report", *files, "--annex", "annex.md").code == 0
+    annex = (place / "annex.md").read_text()
+    assert "5 most likely next tokens and their log-probabilities (--top-k 5)" in annex
+    assert f"The tester asked the model {ECHO}" in annex, "membership is said to be of a server"
+    each = f"test 1 sent {sent[0]:,}, test 2 sent {sent[1]:,}."
+    assert f"sent {sum(sent):,} requests in all: {each}" in annex
 
 
 def test_what_comes_before_the_canaries_is_compared_with_the_corpus(place, command, model, loaded):

@@ -35,8 +35,9 @@ class Allowed(Record):
         Whether completions at temperature 1 differ with the seed.
     prompt_log_probs : bool
         Whether it echoes a prompt with the log-probability of each token.
-    top_k : int
-        Most likely next tokens that it returns with log-probabilities; 0 for none.
+    top_k, top_asked : int
+        Most likely next tokens that it returned with log-probabilities, and how many it was then
+        asked for; 0 for none.
     token_ids : bool
         Whether a prompt may be token ids.
     requests : int
@@ -50,6 +51,7 @@ class Allowed(Record):
     draws: bool
     prompt_log_probs: bool
     top_k: int
+    top_asked: int
     token_ids: bool
     requests: int
 
@@ -57,14 +59,20 @@ class Allowed(Record):
         """What is asked, whether it is allowed, and which commands need it."""
         text = "canary sample"
         exact = "canary audit, exposure, extract, score, membership text, membership order"
-        bounds = f"canary exposure and extract, with --top-k {min(self.top_k, 20) or 5}"
+        bounds = (
+            f"canary exposure, extract, membership order, with --top-k {min(self.top_k, 20) or 5}"
+        )
+        top = f"{self.top_k}" if self.top_k else "no"
+        if self.top_k:
+            least = "at least " if self.top_k >= self.top_asked else ""
+            top = f"{least}{self.top_k} (asked for {self.top_asked})"
         limit = "not said" if self.length_limit is None else f"{self.length_limit:,} tokens"
         return [
             ("text at /completions", _said(self.completions), text),
             ("other text with each seed", _said(self.draws), "canary sample"),
             ("chat at /chat/completions", _said(self.chat), "canary sample --chat"),
             ("log-probabilities of a prompt", _said(self.prompt_log_probs), exact),
-            ("most likely next tokens", f"{self.top_k}" if self.top_k else "no", bounds),
+            ("most likely next tokens", top, bounds),
             ("prompts of token ids", _said(self.token_ids), "start tokens by --start-token"),
             ("longest prompt", limit, ""),
         ]
@@ -106,9 +114,11 @@ def allowed(endpoint: Endpoint) -> Allowed:
         failures, lambda: asked({"messages": chats}, CHAT_PATH)["choices"][0]["message"]["content"]
     )
     echoed = _tried(failures, lambda: read({"logprobs": 1, "echo": True}).log_probs)
-    top = _tried(failures, lambda: len(read({"logprobs": _TOPS[0]}).top[0]))
-    for number in _TOPS[1:]:
-        top = top or _tried(failures, lambda n=number: len(read({"logprobs": n}).top[0]))  # type: ignore[misc]
+    top, most = 0, 0
+    for number in _TOPS:
+        if not top:
+            most = number
+            top = _tried(failures, lambda n=number: len(read({"logprobs": n}).top[0]))  # type: ignore[misc]
     ids = _tried(failures, lambda: asked({"prompt": [1, 2, 3]})["choices"])
     if failures and not (texts or chat or echoed or top or ids):  # such as for want of a key
         raise failures[0]
@@ -120,6 +130,7 @@ def allowed(endpoint: Endpoint) -> Allowed:
         draws=bool(texts) and len(texts) > 1,
         prompt_log_probs=bool(echoed) and sum(value is not None for value in echoed) > 1,
         top_k=top or 0,
+        top_asked=most if top else 0,
         token_ids=bool(ids),
         requests=client.sent,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class ServedModel:
         self.client, self._endpoint, self._answers = client, endpoint, answers
         self._agreed, self._manner, self.facts = agreed, agreed.manner, facts
         self.tokenizer = self._manner.texts.tokenizer
-        self._probed = 0
+        self._probed, self._before = 0, len(answers)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.facts}>"
@@ -84,6 +85,7 @@ class ServedModel:
             "requests_in_this_run": self.client.sent,
             "prompt_tokens_in_this_run": self.client.tokens,
         }
+        sent |= {"answers_kept_before": self._before} if self._before else {}
         return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
 
     def all_sent(self) -> bool:
@@ -236,7 +238,7 @@ class EchoedModel(ServedModel):
 
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker that scores a row for each child and holds nothing."""
-        return RowWalker(self, context)
+        return _Whole(self, context)
 
 
 class LikeliestModel(ServedModel):
@@ -248,10 +250,10 @@ class LikeliestModel(ServedModel):
     def score(self, rows: Rows) -> FloatArray:
         """Refused: what is not among the most likely has no log-probability, only a bound."""
         raise UnsupportedError(
-            f"the server of {self.facts.name!r} returns only the {self._manner.top} most likely "
-            "next tokens, so whole texts have no log-perplexity",
-            cure="use canary exposure or extract, which give bounds, or a server that echoes "
-            "prompts with log-probabilities (vLLM)",
+            f"the server of {self.facts.name!r} was asked only for the {self._manner.top} most "
+            "likely next tokens, so whole texts have no log-perplexity",
+            cure="use canary exposure, extract or membership order, which take --top-k, or leave "
+            "it out if the server echoes prompts with log-probabilities (as vLLM does)",
         )
 
     def score_at_most(self, rows: Rows) -> FloatArray:
@@ -271,6 +273,19 @@ class LikeliestModel(ServedModel):
     def open(self, context: Context, *, memory_bytes: int) -> Walker:
         """A walker that asks for the next tokens at each node and holds nothing."""
         return _Below(self, context)
+
+
+class _Whole(RowWalker):
+    """Scores a row for each child; a query is a request."""
+
+    def expand(self, nodes: Nodes, tokens: Children, *, keep: bool = True) -> Expansion:
+        """See `canary.models.language_model.Walker.expand`."""
+        rows = int(np.maximum(tokens.counts(len(nodes)), 1).sum())
+        return replace(super().expand(nodes, tokens, keep=keep), queries=rows)
+
+    def most_queries(self, nodes: Nodes, held: IntArray, degrees: IntArray) -> NDArray[np.int64]:
+        """See `canary.models.language_model.TellsQueries`; each child is a row of its own."""
+        return np.maximum(np.asarray(degrees, np.int64), 1)
 
 
 class _Below(RowWalker):
