@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,6 @@ from canary.cli.console import say, show, show_table
 from canary.cli.model_options import Counted, ServerOptions
 from canary.cli.outputs import Result
 from canary.cli.standard_streams import nothing_said
-from canary.errors import EstimationError, ModelError
 from canary.scoring.served_requests import requests_of
 from canary.statistics.numbers import plural
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from canary.models.served.rehearsal import Rehearsed
 
 KIND = "canary dry run"
+_PARTLY = "More may follow: the count ended early, for it is made with made-up numbers"
 
 
 def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any]) -> Result | None:
@@ -52,11 +52,14 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         return Result(KIND, {"says": line, **counts})
     # A command that only samples says it as it begins, and without a tokenizer none can be sure.
     if hasattr(dry, "rehearsals") and dry.tokenizer is not None:
+        from canary.models.served.rehearsal import counted_until
+
         # Numbers that are made up may not do for what is computed of them.
-        with suppress(EstimationError, ModelError):
-            _rehearsed(function, rehearsal)
+        stopped = counted_until(partial(_rehearsed, function, rehearsal))
         for model in dry.rehearsals:
             say(model.counted())
+            if stopped:
+                say(f"{_PARTLY} ({stopped})")
             model.check_allowed()
     try:
         return function(**values)

@@ -346,8 +346,11 @@ def _draws_cure(
         unseen = sum(e.lower_bits <= 0.0 for e in straddling) if served else 0
         if not unseen:
             return further
-        cure = f"the server did not return every token of {plural(unseen, 'canary', 'canaries')}, "
-        cure += "which no budget changes; a larger --top-k may return them"
+        some = f"{unseen} of these {plural(len(exposures), 'canary', 'canaries')}"
+        cure = (
+            f"no lower bound is known of {some}: where the server did not return every token of a "
+            "canary, a larger --top-k may; else a larger budget does"
+        )
         return cure + (f". Of the others, {further}" if unseen < len(straddling) else "")
     wanted = [draws_to_tell(e.bits, limit, tail=e.miss) for e in straddling if 0 < e.miss < 1]
     known = [draws for draws in wanted if draws is not None]

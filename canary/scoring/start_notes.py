@@ -201,7 +201,8 @@ class StartChoice(Record, written=(..., "settled")):
             if not self.rivals and not self.compared:
                 return (
                     f"{note}Nothing checked that training put it there; if it did not, the "
-                    "numbers may be too low."
+                    "numbers may be too low. Ask the engineers of the training, or omit "
+                    "--start-token to have one chosen by which text is most likely."
                 )
         if self.rivals or not self.compared:
             unseen = self.token is None and self.context and self.why == "asked"

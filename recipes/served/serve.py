@@ -150,6 +150,11 @@ def listen(served: Served, port: int, handler: type[Handler] = Handler) -> Threa
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", help="folder of a model, or its name on the hub")
+    parser.add_argument(
+        "--factory",
+        metavar="FILE:FUNCTION",
+        help="what builds a model that is not from transformers, as for canary",
+    )
     parser.add_argument("--served-model-name", default="my-model")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--mode", choices=("full", "top", "text"), default="full")
@@ -157,8 +162,8 @@ def main() -> None:
     parser.add_argument("--requests-per-second", type=float, default=math.inf)
     asked = parser.parse_args()
     key = os.environ[asked.key_from] if asked.key_from else None
-    each = asked.requests_per_second
-    served = Served(load(asked.model), asked.served_model_name, asked.mode, key, each)
+    each, model = asked.requests_per_second, load(asked.model, factory=asked.factory)
+    served = Served(model, asked.served_model_name, asked.mode, key, each)
     with listen(served, asked.port) as http:
         print(f"serving at http://127.0.0.1:{http.server_address[1]}/v1", flush=True)
         http.serve_forever()

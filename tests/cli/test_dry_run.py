@@ -9,6 +9,9 @@ import pytest
 from fake_server import FakeServer
 
 import canary
+from canary.errors import EstimationError
+from canary.models.served.endpoint import Endpoint
+from canary.models.served.rehearsal import count_requests
 
 CLOSE = 4  # requests that a server's way of answering may add
 
@@ -121,3 +124,32 @@ def test_a_dry_run_is_of_a_server(place, command, model):
     done = command("audit", model, "--canaries", "canaries.json", "--out", "o", "--dry-run")
     assert done.code == 2
     assert "--dry-run given, which is for a server" in done.err
+
+
+def test_python_counts_what_the_command_counts(place, command, model, loaded):
+    made = canary.CanarySet.load("canaries.json")
+    with FakeServer(loaded) as server:
+        words = COMMANDS["named"].replace("URL", f"{server.url}/v1").split()
+        dry = command(*words, "--tokenizer", model, "--answers", "answers", "--dry-run", "--json")
+        counts = count_requests(
+            lambda stand_in: canary.audit(stand_in, made, draws=40, start_token="\n"),
+            Endpoint(server.url, answers="answers"),
+            tokenizer=str(model),
+        )
+        assert server.count() == 0
+    assert counts.pop("counted_until") == ""
+    assert counts == {name: dry.document[name] for name in counts}
+
+
+def test_a_count_that_ends_early_says_so(place, command, model, loaded, monkeypatch):
+    def refusing(*_, **__):
+        raise EstimationError("no curve can be fitted")
+
+    with FakeServer(loaded) as server:
+        counts = count_requests(refusing, server.url, tokenizer=str(model))
+        assert counts["counted_until"] == "no curve can be fitted"
+        monkeypatch.setattr("canary.membership.order.pair_fits", refusing)
+        words = COMMANDS["order"].replace("URL", f"{server.url}/v1").split()
+        done = command(*words, "--tokenizer", model, "--answers", "answers")
+    assert "More may follow: the count ended early" in done.err
+    assert "(no curve can be fitted)" in done.err

@@ -57,3 +57,17 @@ def test_a_wrong_key_another_path_and_too_many_requests_are_refused():
         assert refused(f"{url}/other", **right) == (404, None)
         assert ask(f"{url}/completions", BODY, **right)["text"]
         assert refused(f"{url}/completions", **right) == (429, "1")  # one of a second at once
+
+
+def test_a_model_that_is_not_from_transformers_is_built_by_a_factory(monkeypatch):
+    class Stopped(Exception):  # noqa: N818
+        pass
+
+    def loaded(model, *, factory):
+        raise Stopped(model, factory)
+
+    monkeypatch.setattr(serve, "load", loaded)
+    monkeypatch.setattr("sys.argv", ["serve.py", "./own", "--factory", "mymodel.py:build"])
+    with pytest.raises(Stopped) as stopped:
+        serve.main()
+    assert stopped.value.args == ("./own", "mymodel.py:build")

@@ -42,6 +42,7 @@ PACKAGES = {
         "models.noise: with_measured_noise",
         "models.new_tokens: add_new_tokens",
         "models.served.endpoint: Endpoint",
+        "models.served.rehearsal: count_requests",
         "models.recurrent: RecurrentModel",
         "models.classifier: Classifier EstimatorClassifier GradientFeatures as_classifier",
         "models.masked: MaskedModel load_masked",

@@ -238,8 +238,8 @@ def _manner(
         return _as_text(manner, texts.before, choice.tokens, probe) if as_text else manner
     what = "to echo a prompt with log-probabilities"
     cure = (
-        "use a server that does (vLLM), or canary exposure and canary extract with --top-k 5, "
-        "which give bounds from the most likely next tokens; if it returns text only, canary sample"
+        "use a server that does (vLLM), or canary exposure, extract or membership order with "
+        "--top-k 5, which take the most likely next tokens; if it returns text only, canary sample"
     )
     if top is not None:
         what = f"for the {top} likeliest next tokens"

@@ -7,13 +7,13 @@ which models the server has, and nothing of the run is shown or kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from canary.errors import InputError, RequestsSpentError
+from canary.errors import EstimationError, InputError, ModelError, RequestsSpentError
 from canary.models.language_model import FloatArray, LanguageModel, Rows
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import Agreed, Probe
@@ -218,6 +218,49 @@ class Reworded:
     def rewrite(self, texts: Sequence[str], *, share: float, rng: np.random.Generator) -> list[str]:
         """Copies of about as many tokens."""
         return [" ".join(rng.permutation(text.split())) for text in texts]
+
+
+def count_requests(
+    run: Callable[[LanguageModel], object], endpoint: Endpoint | str, *, tokenizer: Any
+) -> dict[str, Any]:
+    """What a call would send to a server, part by part, as ``--dry-run`` counts it.
+
+    Parameters
+    ----------
+    run : callable
+        Called with a model that stands in for the one at the endpoint, such as
+        ``lambda model: canary.audit(model, canaries, draws=300)``.
+    endpoint : Endpoint or str
+        The server, which is only asked for its list of models.
+    tokenizer : Any
+        As for `canary.load`.
+
+    Returns
+    -------
+    dict
+        ``requests`` and ``prompt_tokens`` that are sure, the most of a search
+        (``search_requests_at_most``) and of both (``requests_at_most``), the answers of earlier
+        runs that are not asked for again (``answers_kept``), and the ``parts``. ``counted_until``
+        is empty, or says why the count ended early: then more may follow.
+
+    Raises
+    ------
+    InputError, ServerError, MissingExtraError
+        As `rehearsed`, and what the call raises; but a ModelError or an EstimationError, which
+        made-up numbers may cause, only ends the count.
+    """
+    model: Any = rehearsed(Endpoint(endpoint) if isinstance(endpoint, str) else endpoint, tokenizer)
+    stopped = counted_until(lambda: run(model))
+    return {**model.counts(), "counted_until": stopped}
+
+
+def counted_until(run: Callable[[], object]) -> str:
+    """Run something on made-up numbers; what ended it early, which these may have caused."""
+    try:
+        run()
+    except (EstimationError, ModelError) as error:
+        return error.problem
+    return ""
 
 
 def rehearsed(endpoint: Endpoint, tokenizer: Any) -> LanguageModel:

@@ -26,8 +26,9 @@ _EXCESS = 1e-2
 _ROUNDING = 1e-5  # by so much may the likeliest tokens sum to too little
 _LEAST = -1e4  # a probability of 0 is as far from another as from itself
 _WITHOUT_ECHO = (
-    "use a server that gives log-probabilities of a prompt (vLLM does), or ask for bounds from "
-    "the most likely next tokens with --top-k"
+    "use a server that gives log-probabilities of a prompt (vLLM does), or canary exposure, "
+    "extract or membership order with --top-k, which take the most likely next tokens; "
+    "if it returns text only, canary sample"
 )
 _TOKENIZER = "name the tokenizer that the model was trained with (--tokenizer)"
 _SHOWN = (
