@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from canary.audits.extraction import Extraction
+from canary.audits.extraction import Extraction, after_text
 from canary.gate.extraction_limit import LEVEL, luck_of
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.document import (
@@ -28,8 +28,10 @@ def extraction_report(extraction: Extraction) -> Report:
     planted = planted_in(extraction)
     out = [n for n, c in enumerate(extraction.candidates, 1) if c.canary in planted]
     lucky = bool(out) and luck_of(extraction, len(planted), out) > LEVEL
-    kinds = {"known": planted, "unknown": not planted, "out": out, "none": planted and not out,
-             "lucky": lucky, "natural": extraction.natural}  # fmt: skip
+    asked, top = extraction.model.get("device") == "served", after_text(extraction.model)
+    kinds = {"unknown": not planted, "out": out, "none": planted and not out, "lucky": lucky,
+             "whole": planted and not top, "top": planted and top, "asked": asked,
+             "served": asked and out and not lucky, "queries": extraction.queries}  # fmt: skip
     tone = "memorized" if out and not (lucky or extraction.natural) else "undecided"
     return Report(
         title=f"Extraction from {called(extraction.model_name, 'a language model')}",
@@ -38,7 +40,10 @@ def extraction_report(extraction: Extraction) -> Report:
         sentences=said("extraction.meaning", **kinds),
         about=about_of(extraction),
         notes=ended(extraction.notes),
-        actions=said("extraction.actions", **kinds),
+        actions=[
+            *said("extraction.actions", **kinds),
+            *(said("advice.served") if kinds["served"] else ()),
+        ],
         unsaid=said("extraction.unsaid", **kinds),
         sections=sections_of(extraction),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fake_server import FakeServer
@@ -10,6 +11,9 @@ from small_models import build
 
 import canary
 from canary.corpus.verification import Verification
+from canary.models.served.endpoint import Endpoint
+from canary.reports.builders import report_of
+from canary.reports.html_page import page_of
 
 
 @pytest.fixture
@@ -202,3 +206,18 @@ def test_doctor_without_the_key_says_so_and_no_table(place, command, loaded, mon
     assert "wants a valid key (401" in done.err
     assert "environment variable BAD" in done.err
     assert not done.out
+
+
+def test_an_extraction_says_who_can_repeat_it_and_what_was_not_tried(place, command):
+    model = build("table")
+    with FakeServer(model) as server:
+        found = canary.extract(canary.load(Endpoint(server.url, answers="a", top_k=20),
+                               tokenizer=model.tokenizer), "abc {digit:2}", top=1,
+                               start_token=None)  # fmt: skip
+    first = found.candidates[0]
+    known = replace(found, candidates=(replace(first, canary="canary-1"),),
+                    canaries={"canary-1": 1}, space_size=10**9)  # fmt: skip
+    page = " ".join(page_of(report_of(known)).split())
+    assert f"can do the same, with about {known.queries:,} requests" in page
+    assert "An audit needs the log-probability of each token" in page
+    assert "Other ways to ask the server were not tried" in page

@@ -228,7 +228,7 @@ def count_requests(
     Parameters
     ----------
     run : callable
-        Called with a model that stands in for the one at the endpoint, such as
+        Called with a model in place of the one at the endpoint, such as
         ``lambda model: canary.audit(model, canaries, draws=300)``.
     endpoint : Endpoint or str
         The server, which is only asked for its list of models.
@@ -264,7 +264,7 @@ def counted_until(run: Callable[[], object]) -> str:
 
 
 def rehearsed(endpoint: Endpoint, tokenizer: Any) -> LanguageModel:
-    """A stand-in for the model at an endpoint, which counts what it is asked.
+    """A substitute for the model at an endpoint, which counts what it is asked.
 
     Raises
     ------
