@@ -6,6 +6,7 @@ import fcntl
 import json
 import re
 import shutil
+import statistics
 
 import numpy as np
 import pytest
@@ -408,3 +409,32 @@ def test_a_network_reads_a_text_in_parts_as_it_reads_the_whole(recipe, network):
     # What comes later does not change what came before.
     changed, _ = model(torch.cat([ids[:, :10], ids[:, 10:] * 0], 1))
     torch.testing.assert_close(changed[:, :10], whole[:, :10])
+
+
+def test_the_page_has_the_numbers_of_the_runs():
+    """Of `results.json`, `alone.json` and `overtraining.json`, where no other test has them."""
+    page = (RECIPE / "README.md").read_text(encoding="utf-8")
+    made = run_script(RECIPE / "table.py", RECIPE / "results.json")
+    assert not [line for line in made.splitlines() if line not in page]
+    alone = json.loads((RECIPE / "alone.json").read_text())
+    with modules(RECIPE) as recipe:
+        of = recipe["alone_figures"]
+        sides = [of.last(alone["points"], strategy) for strategy in "AB"]
+        for copies in (1, 2, 4, 8, 16, 32):
+            cells = (
+                ", ".join(f"{one['bits']:.1f}" for one in side if one["copies"] == copies)
+                for side in sides
+            )
+            assert f"| {copies} | {' | '.join(cells)} |" in page
+        points = of.injected(alone["points"])
+        for low, high in ((0, 20), (20, 25), (25, 28), (28, 30)):
+            words = f"{low} to {high}" if high < 30 else "29.9, all there is"
+            own = [one for one in points if low <= of.bits(one) < high]
+            found = [one["found_after"] for one in own if one["found_after"] is not None]
+            spent = f"{statistics.median(found):,.0f} ({max(found):,})" if found else "-"
+            first = sum(one["place"] == 1 for one in own)
+            assert f"| {words} | {len(own)} | {first} | {len(found)} | {spent} |" in page
+    for epoch in json.loads((RECIPE / "overtraining.json").read_text())["epochs"]:
+        if epoch["epoch"] in (5, 10, 14, 19, 25, 31):
+            row = f"| {epoch['epoch']} | {epoch['train_nats']:.3f} | {epoch['test_nats']:.3f} |"
+            assert row in page.replace("**", "")
