@@ -142,7 +142,7 @@ def targets(draws: Draws, seed: int) -> dict[str, Images]:
     found["domain + other digits"] = domain + draws.other[seed]
     found["other digits"] = draws.other[seed]
     for name, images in draws.outside.items():
-        found[name] = images[rng.choice(len(images), n, replace=False)]
+        found[name] = images[rng.choice(len(images), min(n, len(images)), replace=False)]
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from images import Images
-from judge import counted, judged, shown
+from judge import counted, judged, mean, shown
 from run import EPOCHS, Draws, calibrations, configuration, first_table, one_seed, targets
 
 SIZES = ("400:5", "1600:3", "6000:1")
@@ -61,15 +61,22 @@ def found_at(options: argparse.Namespace) -> dict[str, Any]:
 
 def rows(found: list[dict[str, Any]]) -> Iterator[str]:
     """A row for each target and size."""
-    yield "| target trained on | paper: distance, rho | images | distance | rho | answers | AUC |"
-    yield "| --- | --- | ---: | --- | --- | --- | --- |"
+    yield (
+        "| target trained on | paper: distance, rho | images | seeds | distance | "
+        "of calibration models | rho | answers | AUC |"
+    )
+    yield "| --- | --- | ---: | ---: | --- | --- | --- | --- | --- |"
     for name in ROWS:
         for one in found:
             row = one["targets"][name]
             paper = "" if row["paper"] is None else "{:.3f}, {:.3f}".format(*row["paper"])
-            cells = (shown(row["distance"]), shown(row["rho"]), counted(row["answers"]))
-            size = f"{one['samples']:,}"
-            yield f"| {name} | {paper} | {size} | {' | '.join(cells)} | {shown(row['auc'])} |"
+            others = mean([seed["calibration"] for seed in row["seeds"]])
+            cells = (
+                *(name, paper, f"{one['samples']:,}", str(len(row["seeds"]))),
+                *(shown(row["distance"]), shown(others), shown(row["rho"])),
+                *(counted(row["answers"]), shown(row["auc"])),
+            )
+            yield f"| {' | '.join(cells)} |"
 
 
 def main() -> None:

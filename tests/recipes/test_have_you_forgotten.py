@@ -36,7 +36,8 @@ def made_up(tmp_path):
             (tmp_path / "mnist" / f"{part}-{name}-ubyte.gz").write_bytes(packed)
     for folder in ("cifar10", "emnist_letters"):
         (tmp_path / folder).mkdir()
-    some = {"x": rng.integers(0, 256, (30, 32, 32, 3), np.uint8), "y": labels[:30]}
+    # Fewer than a set has: all of them are taken.
+    some = {"x": rng.integers(0, 256, (12, 32, 32, 3), np.uint8), "y": labels[:12]}
     np.savez(tmp_path / "cifar10" / "cifar10_exact_4000.npz", **some)
     np.savez(
         tmp_path / "emnist_letters" / "emnist_letters_subset.npz",
@@ -81,14 +82,15 @@ def test_sizes_are_compared_with_other_digits_and_a_killed_study_goes_on(made_up
 
 def test_the_page_shows_what_is_kept():
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
-    results, sources, language = (
+    results, sources, language, sizes = (
         json.loads((RECIPE / f"{name}.json").read_text())
-        for name in ("results", "sources", "language")
+        for name in ("results", "sources", "language", "sizes")
     )
     with modules(RECIPE) as recipe:
         judge = recipe["judge"]
         lines = [*judge.rows(results), *judge.rows(sources)]
         lines += recipe["language"].rows(language["targets"])
+        lines += recipe["sizes"].rows(sizes)
     assert not [one for one in lines if one not in page]
 
 
