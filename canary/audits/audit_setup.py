@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from canary.audits.audit_result import CANARY_SET, CHATS
+from canary.audits.audit_result import CANARY_SET, CHATS, Audit, combined_p
 from canary.audits.question import AuditOptions
 from canary.corpus.canaries import Canary, CanarySet
-from canary.errors import UnsupportedError
+from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.scoring.run_options import identity_of
+from canary.statistics.numbers import count
+
+CONTROL_COPIES = "require_learned"
+"""The setting of an audit that names the number of copies of a positive control."""
 
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
@@ -29,10 +33,47 @@ def no_bounds() -> UnsupportedError:
     )
 
 
-def set_of(canaries: CanarySet) -> dict[str, Any]:
-    """The settings of an audit that say of which set it is."""
+def set_of(canaries: CanarySet, control: int | None = None) -> dict[str, Any]:
+    """The settings of an audit that say of which set it is, and which group is to be learned."""
     chats = {CHATS: canaries.role} if canaries.role else {}
-    return {CANARY_SET: canaries.fingerprint, **chats}
+    learned = {CONTROL_COPIES: control} if control else {}
+    return {CANARY_SET: canaries.fingerprint, **chats, **learned}
+
+
+def control_in(canaries: CanarySet, control: int | None) -> None:
+    """An `InputError` unless some canaries have the copies of a positive control, not all."""
+    there = {canary.repetitions for canary in canaries.injected}
+    if control is None or (control in there and len(there) > 1 and not canaries.natural):
+        return
+    raise InputError(
+        f"{control!r} is no positive control of this set: it takes canaries with as many copies, "
+        "and others with fewer",
+        cure=f"name one of {', '.join(map(count, sorted(there))) or 'none'}, or leave it out",
+        where="require_learned",
+    )
+
+
+def control_of(*audits: Audit) -> int | None:
+    """The number of copies of the positive control that was named."""
+    return max(int(audit.settings.get(CONTROL_COPIES) or 0) for audit in audits) or None
+
+
+def with_control(audit: Audit, control: int) -> Audit:
+    """An audit whose positive control is named, if there is one."""
+    if not any(c.repetitions == control for c in audit.injected):
+        return audit
+    return replace(audit, settings={**audit.settings, CONTROL_COPIES: control})
+
+
+def without_control(audit: Audit) -> Audit:
+    """An audit without its positive control: what is judged."""
+    control = control_of(audit)
+    if not control:
+        return audit
+    rest = tuple(c for c in audit.canaries if c.repetitions != control)
+    settings = {name: value for name, value in audit.settings.items() if name != CONTROL_COPIES}
+    tested = combined_p([c for c in rest if not c.control])
+    return replace(audit, canaries=rest, injected_p=tested, settings=settings)
 
 
 def with_controls(canaries: CanarySet, seed: int) -> CanarySet:

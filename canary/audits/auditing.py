@@ -18,7 +18,7 @@ from canary.audits.audit_result import (
     combined_p,
     noted,
 )
-from canary.audits.audit_setup import audit_identity, no_bounds, set_of, with_controls
+from canary.audits.audit_setup import audit_identity, control_in, no_bounds, set_of, with_controls
 from canary.audits.choosing import check_method, choose
 from canary.audits.copies_seen import note_on_copies
 from canary.audits.cut_secrets import noting_cuts
@@ -156,6 +156,7 @@ def audit(
     parts: str | os.PathLike[str] | None = None,
     against_base: bool = False,
     extraction_budget: int = 0,
+    require_learned: int | None = None,
 ) -> Audit:
     """Exposure of every canary, and one test over all of them.
 
@@ -205,6 +206,9 @@ def audit(
     extraction_budget : int
         Queries for each format of a search afterwards for its most likely candidates, as
         `canary.audits.extracting.with_extractions`; 0 for none. The command takes 10,000.
+    require_learned : int, optional
+        The number of copies of a positive control: the verdict of the audit is on the other
+        canaries, and says whether these were learned. `canary.check` takes it from the audit.
 
     Returns
     -------
@@ -251,6 +255,7 @@ def audit(
     check_method(options.method, p_values=True)
     given = canary_set(canaries)
     whole_number(extraction_budget, "extraction_budget", at_least=0)
+    control_in(canaries, require_learned)
     with timed:
         seam = load(model)
         if "score" not in seam.facts.capabilities:
@@ -276,7 +281,7 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings={**options.to_dict(), **set_of(canaries), **requests_of(seam)},
+        settings={**options.to_dict(), **set_of(canaries, require_learned), **requests_of(seam)},
         start=start,
         seconds=timed.seconds,
     )

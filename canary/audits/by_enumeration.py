@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import DRAWS_STREAM, Question
 from canary.errors import InputError, UnsupportedError
-from canary.formats.format import draw_indices
+from canary.formats.format import Format, draw_indices
 from canary.search.ranking import rank_all
 from canary.statistics.exposures import ENUMERATION, exposure_by_rank
 from canary.statistics.numbers import count
@@ -72,3 +74,17 @@ class Enumeration(Method):
             draws=None,
             draws_px=census.kept_bits,
         )
+
+
+def queries_by_character(format: Format) -> int:
+    """Queries of an enumeration where each character is a token.
+
+    They are the beginnings of fills that something follows: text after the last hole makes each
+    whole fill one of them.
+    """
+    automaton = format.automaton
+    beginnings = [1] + [0] * (len(automaton.final) - 1)  # that lead to each state
+    for state, (first, end) in enumerate(pairwise(automaton.offsets.tolist())):
+        for target in automaton.targets[first:end].tolist():
+            beginnings[target] += beginnings[state]
+    return sum(beginnings) - 1 - (0 if format.suffix else automaton.size)

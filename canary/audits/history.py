@@ -236,10 +236,13 @@ class History(
 
         ``exposure_max`` is the largest exposure of an injected canary. ``share_above_all_draws``
         is the share of them that are more likely than every draw: a search finds such secrets
-        first.
+        first. A median that no draw reached has beside it, as ``_at_least``, what it is at least.
         """
         ends = ("_lower", "_upper", "_censored", "_skew_normal", "/seconds")
-        return {name: value for name, value in self.metrics().items() if not name.endswith(ends)}
+        every = self.metrics()
+        few = {name: value for name, value in every.items() if not name.endswith(ends)}
+        bounded = [name for name in few if every.get(f"{name}_censored")]
+        return few | {f"{name}_at_least": every[f"{name}_lower"] for name in bounded}
 
     @property
     def measured(self) -> tuple[Moment, ...]:

@@ -153,6 +153,8 @@ def score(
     out="FOLDER: Where audit.json and report.html go.",
     extraction_budget="N: The most queries for extracting the most likely candidates of each "
     "format; 0 skips that.",
+    require_learned="[Measurement] COPIES: The positive control: the verdict is on the other "
+    "canaries, and says whether those with this number of copies were learned, as they should be.",
     against_base="Of a model with an adapter: also measure under its base model, with the adapter "
     "off. That takes twice the queries.",
 )
@@ -167,6 +169,7 @@ def audit(
     max_exposure_bits: float | None = None,
     verification: Path | None = None,
     trust_injection: bool = False,
+    require_learned: Count | None = None,
     names: Names,
     verbose: bool = False,
     force: bool = False,
@@ -202,6 +205,7 @@ def audit(
     chosen = CanarySet.load(canaries)
     verified = None if verification is None else Verification.load(verification)
     asked = {**options.running(), "against_base": against_base}
+    asked["require_learned"] = require_learned
     read = [canaries, *([verification] if verification else []), *factory_file(options.factory)]
     with report_folder(out, KIND, "audit.json", inputs=read, force=force, in_parts=True) as folder:
         loaded = options.load(model, budget=options.budget)

@@ -46,6 +46,8 @@ _CONTROLS = 16  # as canary generate is usually asked for
     "takes.",
     confidence="LEVEL: The confidence of a verdict on the limit, between 0 and 1.",
     power="P: The chance wanted of detecting that exposure.",
+    require_learned="[Statistics] COPIES: The positive control: canaries with as many copies are "
+    "not judged, so the plan is for the others.",
 )
 def plan(
     formats: list[str] | None = None,
@@ -58,6 +60,7 @@ def plan(
     exposure_bits: float | None = None,
     confidence: float = 0.9,
     power: float = 0.9,
+    require_learned: Count | None = None,
     model: str | None = None,
     canaries: Path | None = None,
     passages: Path | None = None,
@@ -98,6 +101,7 @@ def plan(
             exposure_bits=exposure_bits,
             confidence=confidence,
             power=power,
+            require_learned=require_learned,
         )
         found = planning.to_dict()
         for line in planning.summary().splitlines():

@@ -167,6 +167,19 @@ class Verification(
         causes = (f"likely cause: {clean(cause)}" for cause in named)
         return "\n".join([*lines, *self._notes(), *causes])
 
+    @property
+    def doubt(self) -> str:
+        """Why exposures of these canaries may come out too low; nothing if nothing says so."""
+        if not self.others or self.causes:
+            return ""
+        least = "at least " if self.others == MOST_OTHERS else ""
+        are = "is" if self.others == 1 else "are"
+        return (
+            f"{least}{plural(self.others, 'other text')} of these formats {are} in the corpus, "
+            "perhaps of another canary set: a model that memorized such texts ranks them before "
+            "these canaries, whose exposure comes out too low"
+        )
+
     def _found(self) -> str:
         """What was found where everything is as it should be."""
         injected = [count for count in self.canaries if count.expected]
@@ -192,14 +205,8 @@ class Verification(
             )
         if share := note_on_share(sum(count.found for count in self.canaries), self.records):
             yield share
-        if self.others and not self.causes:
-            least = "at least " if self.others == MOST_OTHERS else ""
-            are = "is" if self.others == 1 else "are"
-            yield (
-                f"note: {least}{plural(self.others, 'other text')} of these formats {are} in it, "
-                "perhaps of another canary set: a model that memorized such texts ranks them "
-                "before these canaries, whose exposure comes out too low"
-            )
+        if doubt := self.doubt:
+            yield f"note: {doubt}"
 
 
 @sealed

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Literal, get_args
 
 from canary.audits.audit_result import Audit
+from canary.audits.audit_setup import control_of
 from canary.audits.exposure_result import Exposures, audit_of
 from canary.audits.history import History
 from canary.audits.search_ranks import with_search
@@ -154,7 +155,7 @@ def check(
     require_learned : int, optional
         The number of copies of a positive control. No limit is asked of these canaries, and the
         verdict is *undecided* unless they look learned (p of 0.01 at most), whatever
-        `trust_injection` or a baseline says.
+        `trust_injection` or a baseline says. That of the audit unless given.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
         epsilon, 0.95 unless given. See Notes.
@@ -243,6 +244,7 @@ def check(
         cure = "give what canary.verify returned"
         of_kind(verification, Verification, "verification", cure=cure)
     audits = _audits(audit)
+    require_learned = control_of(*audits) if require_learned is None else require_learned
     judges: list[_Judge] = []
     if max_exposure_bits is not None:
         sure, limit = confidence or _MEDIAN_CONFIDENCE, check_limit(max_exposure_bits)
@@ -267,8 +269,11 @@ def check(
             replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
         ]
     counted, seen = watched(audits, history)
-    findings = [*still_open(findings, audits, history), *counted]
-    findings += template_unseen(audits, verification, history)
+    findings = [
+        *still_open(findings, audits, history),
+        *counted,
+        *template_unseen(audits, verification, history),
+    ]
     compared: list[str] = []
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)
@@ -277,15 +282,15 @@ def check(
         )
         findings.append(more_than(now, baseline, repetitions=alike, seed=seed))
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
-        compared += [_NO_START] if known == [True, False] else []
+        compared += [_NO_START] * (known == [True, False])
     verdict = Verdict(tuple(findings), undecided, audits=audits)
     verdict = in_training(
         *(verdict, audits, verification, baseline), trusted=trust_injection,
         watched=seen, control=require_learned,
     )  # fmt: skip
     left_out = left_out_of(audits, repetitions, require_learned)
-    silent = [count(n) for n in left_out if verdict and n != require_learned]
-    compared += [_LEFT_OUT.format(", ".join(silent))] if silent else []
+    if silent := [count(n) for n in left_out if verdict and n != require_learned]:
+        compared.append(_LEFT_OUT.format(", ".join(silent)))
     noted = unanswered(audits, verification, history)
     notes, control = (*noted, *compared, *verdict.notes), require_learned or 0
     return _announced(replace(verdict, notes=notes, left_out=left_out, control=control))

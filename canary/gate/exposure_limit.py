@@ -71,7 +71,7 @@ def medians(
                 cure = f"{count(needed)} that agree would do{fewer}"
         else:
             outcome, place = _placed(lower, upper, limit)
-            told = f"the median exposure of {name} ({who}, {share(confidence)} interval) {place}"
+            told = f"the median exposure of {name} ({who}, {share(confidence)} confidence) {place}"
             if needed is not None:
                 chance = float(bdtrc(needed - 1, len(group), 2.0**-limit)) if needed else 1.0
             if outcome == "undecided":

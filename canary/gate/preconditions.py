@@ -53,9 +53,10 @@ _UNLEARNED_CURE = (
 )
 
 _FOREIGN_CURE = (
-    "audit with the tokenizer of the training (a vocabulary in another order looks like this); "
-    "if it is, and the model reads no English, add canaries with many more copies, which it must "
-    "be found to have memorized, or allow it once with --undecided pass"
+    "make sure of the model file, and audit with the tokenizer of the training (a vocabulary in "
+    "another order looks like this); if both are right, and the model reads no English, add "
+    "canaries with many more copies, which it must be found to have memorized, or allow it once "
+    "with --undecided pass"
 )
 
 _CUT_CURE = (
@@ -323,8 +324,9 @@ def in_training(
             told = f"{unlearned}, and in the baseline they do (p = {probability(once)}). "
             told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
         elif reads_no_english(audit.notes):
-            told = f"{unlearned}, and the model finds ordinary English no more likely than "
-            told += "random tokens, as it does under a tokenizer that is not its own"
+            told = f"{unlearned}, and the model finds ordinary English no more likely than random "
+            told += "tokens, as an untrained model file does, or one under a tokenizer that is not "
+            told += "its own"
             cure = _FOREIGN_CURE
         elif accepted:
             doubt = f"{which}{unlearned}, {_ALIKE}"

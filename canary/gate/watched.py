@@ -169,10 +169,11 @@ def unanswered(
     verification: Verification | None,
     given: History | str | os.PathLike[str] | None,
 ) -> list[str]:
-    """What the audits note, but for doubts that a verification or a history answers.
+    """What the audits note, but for doubts that a verification or a history answers; its own doubt.
 
     With the number of the audit where not all note it.
     """
+    doubt = [verification.doubt] if verification is not None and verification.doubt else []
     (counted, *_), _ = watched(audits, given) if given is not None else ([None], "")
     whole = counted is not None and counted.outcome == "passed"
     whole = whole or (verification is not None and verification.ok)
@@ -184,7 +185,9 @@ def unanswered(
         kept.append(([answers] if answers else []) + notes)
     shared = set.intersection(*map(set, kept))
     numbered = ((f"audit {n}: ", note) for n, notes in enumerate(kept, 1) for note in notes)
-    return list(dict.fromkeys(note if note in shared else which + note for which, note in numbered))
+    return doubt + list(
+        dict.fromkeys(note if note in shared else which + note for which, note in numbered)
+    )
 
 
 def _same_prices(audit: Audit, history: History) -> bool:

@@ -6,6 +6,7 @@ import re
 
 from canary.audits.audit_result import Audit, combined_p
 from canary.audits.search_ranks import with_search
+from canary.gate.preconditions import POSITIVE_CONTROL
 from canary.gate.verdict import Verdict
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limit_choice import limit_choice, would_strictly
@@ -53,7 +54,7 @@ def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         return [*said("advice.suspect")]
     if outcome == "memorized":
         limit = None if verdict is None else limit_bits(verdict)
-        return [*against(audit, limit), *cures(verdict)]
+        return [*_maybe_control(audit, verdict), *against(audit, limit), *cures(verdict)]
     if outcome == "undecided" and verdict is not None:
         return cures(verdict)
     if verdict is not None:
@@ -62,6 +63,15 @@ def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         return [*said("advice.passed", **passed)]
     key = f"advice.{judged.case}"
     return [*said(key)] if key in paragraphs_of() else []
+
+
+def _maybe_control(audit: Audit, verdict: Verdict | None) -> list[Text]:
+    """What to do where only canaries with very many copies were learned."""
+    learned, most = learned_copies(audit), max(c.repetitions for c in audit.injected)
+    asked = verdict is not None and verdict.control
+    if asked or learned != [most] or most < POSITIVE_CONTROL or not only_some_learned(audit):
+        return []
+    return [*said("advice.maybe_control", copies=copies(most), number=str(most))]
 
 
 def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from canary.audits.audit_result import Audit
+from canary.audits.audit_setup import without_control
 from canary.audits.group_medians import shown_median
 from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice, decisions, unsaid
@@ -33,6 +34,7 @@ from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
     answer,
+    control_words,
     extract_command,
     extraction_sentence,
     strongest,
@@ -68,17 +70,18 @@ _MOST_ROWS = 25
 @report_of.register
 def audit_report(audit: Audit) -> Report:
     """What there is to say about an audit."""
-    judged, kind = answer(audit), planting(audit)
+    judged, kind, rest = answer(audit), planting(audit), without_control(audit)
     unread = judged.verdict == "not found" and kind not in ("shown", "own")
-    box: Text = judged.sentence
+    box: Text = answer(rest).sentence
     if judged.verdict == "memorized":
-        learned = listed(many) if (many := learned_copies(audit)) else ""
-        box = counts(audit) or learned_unfound(with_search(audit), learned) or box
+        learned = listed(many) if (many := learned_copies(rest)) else ""
+        box = counts(rest) or learned_unfound(with_search(rest), learned) or box
     elif judged.case == "not_found":
-        most = max(c.repetitions for c in audit.injected)
-        up_to = "up to " if any(c.repetitions < most for c in audit.injected) else ""
-        number = len(audit.injected)
+        most = max(c.repetitions for c in rest.injected)
+        up_to = "up to " if any(c.repetitions < most for c in rest.injected) else ""
+        number = len(rest.injected)
         box = sentence("audit.not_found", number=number, most=f"{up_to}{copies(most)}")
+    advised = audit if judged.case == "control" else rest
     return Report(
         title=f"Memorization audit of {called(audit.model_name, 'a language model')}",
         label="Nothing was found, but nobody has shown that the secrets were there"
@@ -86,12 +89,12 @@ def audit_report(audit: Audit) -> Report:
         else judged.label,
         tone="undecided" if unread else judged.verdict.replace(" ", "-"),
         about={**about_of(audit), "Limit": "none was set"},
-        sentences=[box],
+        sentences=[box] * (judged.case != "control") + [w for w in [control_words(audit)] if w],
         basis=basis_of(audit) if judged.verdict == "not found" else "",
         notes=notes(audit, audit.notes),
         outcome=[*outcome(audit)],
-        decide=decisions(audit),
-        actions=advice(audit),
+        decide=decisions(advised),
+        actions=advice(advised),
         unsaid=unsaid(audit, calm=judged.verdict not in ("memorized", "suspect")),
         sections=sections_of(audit),
         brief=[*_brief(audit)],

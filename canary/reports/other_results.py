@@ -18,7 +18,7 @@ from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
 from canary.errors import InputError
 from canary.gate.coins import EpsilonBound
-from canary.gate.planning import GatePlan
+from canary.gate.plan_result import GatePlan
 from canary.gate.verdict import Finding, Verdict
 from canary.membership.attacks import AttackScores
 from canary.membership.counterfactual import Counterfactual

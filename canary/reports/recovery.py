@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from scipy import special
 
 from canary.audits.audit_result import Audit, CanaryResult
+from canary.audits.audit_setup import control_of, without_control
 from canary.audits.extraction import Extraction
 from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, median_bits
 from canary.audits.search_ranks import with_search
@@ -201,13 +202,16 @@ def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
 
 def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
     """What came out, in sentences that need no statistics; with a limit, what is above it."""
+    rest = without_control(audit)
     if audit.injected and audit.canaries_in_corpus and not audit.natural:
         yield said_in_one("outcome.secrets")
     if audit.injected:
-        yield of_injected(audit, limit_bits)
+        yield of_injected(rest, limit_bits)
+        if control := control_of(audit):
+            yield said_in_one("outcome.control", copies=copies(control))
     else:
         yield said_in_one("outcome.nothing", empty=not audit.canaries)
-    yield from searched(audit)
+    yield from searched(rest)
     if audit.controls:
         found = _recovery(audit.controls, limit_bits)
         p = 1.0 if audit.controls_p is None else audit.controls_p.p_value
@@ -316,6 +320,7 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
         more = len(found.sure) + len(found.open)
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
         label = count(planted) if planted else "0 (never planted)"
+        label += " (positive control)" * (planted == control_of(audit))
         rows.append((label, count(len(group)), known, median_guesses(exposures, short_count),
                      f"{'at least ' if bound else ''}{median:z.2f}",
                      between_medians(exposures).replace(" to ", "–") or "none"))  # fmt: skip

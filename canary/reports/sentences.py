@@ -7,10 +7,11 @@ import shlex
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from canary.audits.audit_result import Audit, CanaryResult, least_p
+from canary.audits.audit_result import Audit, CanaryResult, combined_p, least_p
+from canary.audits.audit_setup import control_of, without_control
 from canary.audits.coarse import coarsest
 from canary.audits.extraction import Extraction
 from canary.audits.group_medians import median_bits
@@ -18,7 +19,7 @@ from canary.audits.search_ranks import with_search
 from canary.models.english import reads_no_english
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
-from canary.statistics.learned_parts import CONTROLS_LEVEL
+from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
 from canary.statistics.numbers import bits, copies, count, odds, one_in, probability
 from canary.tokens.starts import start_flag
 
@@ -97,8 +98,10 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
     Evidence is Fisher's p-value over the injected canaries at `LEVEL`. It counts only
     while the controls, which were never in the corpus, show none at the level of the gate, which
     several `audits` that are compared share. That nothing was found is said only where the
-    arithmetic was fine enough to find something.
+    arithmetic was fine enough to find something, and a positive control that was named was learned.
     """
+    if control := control_of(audit):
+        return _beside_control(answer(without_control(audit), audits=audits), audit, control)
     injected, dry = audit.injected, not audit.canaries_in_corpus
     group = strongest(with_search(audit))
     number, controls, judged = len(injected), len(audit.controls), audit.injected_p is not None
@@ -171,6 +174,25 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
         fine=fine,
     )
     return Answer(verdict, _LABELS[verdict], words, key)
+
+
+def _beside_control(rest: Answer, audit: Audit, control: int) -> Answer:
+    """What an audit says of all other canaries, and of its positive control."""
+    words, tested = control_words(audit), combined_p(audit.by_repetitions()[control])
+    learned = tested is not None and tested.p_value <= SHOWN_LEARNED
+    if not learned and rest.verdict not in ("memorized", "suspect"):
+        return Answer("undecided", _LABELS["undecided"], words, "control")
+    return replace(rest, sentence=f"{rest.sentence} {words}")
+
+
+def control_words(audit: Audit) -> str:
+    """Whether the positive control was learned; empty if none was named."""
+    if not (control := control_of(audit)):
+        return ""
+    group = audit.by_repetitions()[control]
+    tested = combined_p(group)
+    learned = tested is not None and tested.p_value <= SHOWN_LEARNED
+    return sentence("answer.control", number=len(group), copies=copies(control), learned=learned)
 
 
 def controls_words(audit: Audit, joint: str = "while") -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from canary.audits.audit_result import CANARY_SET, Audit
+from canary.audits.audit_setup import with_control, without_control
 from canary.audits.exposure_result import Exposures, audit_of
 from canary.audits.extraction import Extraction
 from canary.audits.history import KIND as HISTORY
@@ -278,7 +279,8 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
     yield f"Limit{f' {at + 1}' if len(verdicts) > 1 else ''}: {_limits([verdict])}."
     bits = limit_bits(verdict)
     if test.audits and bits != limit_bits(verdicts[0]):
-        yield of_injected(with_search(test.audits[0]), bits)
+        audit = with_control(with_search(test.audits[0]), verdict.control)
+        yield of_injected(without_control(audit), bits)
     yield from judged(verdict)
     if (said_of_it := basis_of_verdict(verdict)) and not test.report.basis:
         yield said_of_it

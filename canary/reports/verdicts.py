@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from canary.audits.audit_setup import with_control
 from canary.gate.check_result import Attacks
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
@@ -49,7 +50,8 @@ def junit(verdict: Verdict) -> str:
     """A JUnit test suite with one test case per finding, and a skipped one per group left out.
 
     Memorized and failed are failures. Undecided is a failure of the type ``undecided``, and a
-    skipped test where undecided passes.
+    skipped test where undecided passes. Notes are properties of the suite, and text of the one
+    case that the verdict rests on.
     """
     fatal = {"memorized", "failed", *(["undecided"] if verdict.undecided == "fail" else [])}
     outcomes = [finding.outcome for finding in verdict.findings]
@@ -65,13 +67,13 @@ def junit(verdict: Verdict) -> str:
     suites = ET.Element("testsuites")
     counts = {name: str(number) for name, number in numbers.items()}
     suite = ET.SubElement(suites, "testsuite", {"name": "canary", **counts})
-    notes = _notes(verdict)
-    noted = ET.SubElement(suite, "properties") if notes else suite
+    noted = ET.SubElement(suite, "properties") if verdict.notes else suite
     for note in verdict.notes:
         ET.SubElement(noted, "property", name="note", value=_text(note))
     for finding in verdict.findings:
         case = ET.SubElement(suite, "testcase", classname=f"canary.{finding.check}",
                              name=_text(finding.subject), time="0")  # fmt: skip
+        notes = _notes(verdict) if finding is verdict.reason else []
         properties = ET.SubElement(case, "properties")
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
             if (value := getattr(finding, name)) is not None:
@@ -103,7 +105,8 @@ def junit(verdict: Verdict) -> str:
 @report_of.register
 def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
-    audits, bits_allowed = verdict.audits, limit_bits(verdict)
+    audits = [with_control(audit, verdict.control) for audit in verdict.audits]
+    bits_allowed = limit_bits(verdict)
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
     about, given = dict(verdict.about), limit_given(verdict.date, verdict.limit_by)
     if audits:

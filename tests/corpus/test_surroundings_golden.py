@@ -106,7 +106,10 @@ def test_a_second_set_in_the_corpus_is_said():
     mixed = inject(inject(ROWS, CANARIES), other)
     found = verify(mixed, CANARIES)
     assert (found.ok, found.others) == (True, 3)
-    assert "note: 3 other texts of these formats are in it, perhaps of another" in found.summary()
+    assert (
+        "note: 3 other texts of these formats are in the corpus, perhaps of another"
+        in found.summary()
+    )
     many = Dataset.from_dict({"text": [f"The code is {n:06d}" for n in range(1200)]})
     found = verify(many, CANARIES)
     assert found.others == 1000

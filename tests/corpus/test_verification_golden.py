@@ -57,8 +57,8 @@ def test_what_was_injected_is_found():
         ("1", 1, "1 canary (1 copy) found\n1 copy begins its text"),
         (
             *("2", 0),
-            "1 control absent\nnote: 1 other text of these formats is in it, perhaps of another "
-            "canary set",
+            "1 control absent\nnote: 1 other text of these formats is in the corpus, "
+            "perhaps of another canary set",
         ),
     ],
 )

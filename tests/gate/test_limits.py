@@ -72,7 +72,7 @@ def test_the_median_golden(bits, outcome, code, ends, said):
     found = one(verdict)
     assert (found.lower, found.upper) == pytest.approx(ends, abs=1e-3)
     assert found.value == pytest.approx(np.median(bits), abs=1e-3)
-    told = "the median exposure of canaries with 16 copies (8 canaries, 90 % interval)"
+    told = "the median exposure of canaries with 16 copies (8 canaries, 90 % confidence)"
     assert str(verdict).startswith(f"{outcome}: {told} {said}")
     if outcome == "memorized":
         assert [c.id for c in found.canaries] == [f"canary-{n}" for n in range(8, 0, -1)]

@@ -171,7 +171,12 @@ def test_a_format_for_each_number_of_copies_raises_the_highest_median():
     assert "is at most 17.8 bits, since" in several.summary()
     assert "2 formats of at least 1,000,000 candidates" in several.summary()
     sized = plan("a {digit:6}", repetitions={1: 16, 64: 4})
-    assert (sized.per_repetition, sized.per_format) == (4, 20)
+    assert (sized.per_repetition, sized.per_format, sized.smallest) == (4, 20, 64)
+    assert "the smallest, 64 copies" in sized.summary()
+    judged = plan("a {digit:6}", repetitions={1: 16, 64: 4}, require_learned=64)
+    assert (judged.per_repetition, judged.per_format, judged.smallest) == (16, 20, 0)
+    assert judged.seen_bits == plan("a {digit:6}", repetitions={1: 16}).seen_bits
+    assert "with 64 copies are left out, as a positive control" in judged.summary()
 
 
 @pytest.mark.parametrize(
@@ -190,6 +195,8 @@ def test_a_format_for_each_number_of_copies_raises_the_highest_median():
         ("no hole", {}, "the format has no hole"),
         ([], {}, "no format"),
         ({TEXT: [1]}, {"repetitions": [4]}, "given twice"),
+        (SIZE, {"repetitions": [1], "require_learned": 1}, "no group with 1 copy beside others"),
+        (SIZE, {"repetitions": [1, 4], "require_learned": 2}, "no group with 2 copies"),
     ],
 )
 def test_input(space, options, message):

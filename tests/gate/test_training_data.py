@@ -146,6 +146,9 @@ def test_a_pass_with_a_verification_says_what_that_shows():
     )
     learned = exact({1: [20.0] * 8, 4: [20.0] * 8})
     assert check(learned, max_exposure_bits=10, verification=verified(learned)).notes == ()
+    others = replace(verified(audit), others=91)
+    (doubt, _) = check(audit, max_exposure_bits=10, verification=others).notes
+    assert doubt.startswith("91 other texts of these formats are in the corpus")
     evidence = {"verification": verified(NEVER)}
     verdict = check(NEVER, max_exposure_bits=10, trust_injection=True, **evidence)
     assert verdict.notes == (note, UNLEARNED)

@@ -151,7 +151,11 @@ def test_each_measurement_is_logged_once_with_its_step(caplog):
     kinds = ("", "_lower", "_upper", "_censored", "_skew_normal")
     names = {f"{group}{kind}" for group in groups for kind in kinds}
     few = {"canary/exposure_max", "canary/share_above_all_draws"}
-    assert logged[3].keys() == {*groups, *few}
+    every = last.metrics()
+    least = {g: every[f"{g}_lower"] for g in groups if every[f"{g}_censored"]}
+    assert {n: logged[3].get(f"{n}_at_least") for n in groups} == {n: least.get(n) for n in groups}
+    assert least
+    assert logged[3].keys() == {*groups, *few, *(f"{name}_at_least" for name in least)}
     again = _monitor(tokenizer, every=2, log=log, log_all=True, stop_above_bits=4.0)
     again.load_state_dict(state)
     again.step(module)

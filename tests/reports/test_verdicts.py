@@ -14,6 +14,7 @@ from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.limit_choice import limit_choice
+from canary.reports.sentences import answer
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 from canary.scoring.start_notes import RivalStart, StartChoice
 
@@ -144,13 +145,39 @@ def test_files(tmp_path):
     assert "•••••••••" in text
 
 
+def test_a_positive_control_is_counted_apart():
+    audit = exact({1: [1.0] * 8, 4: [3.0] * 7 + [11.0], 64: [18.0] * 8, 0: [1.0] * 4})
+    text = markdown(check(audit, max_exposure_bits=10, require_learned=64))
+    assert "1 of 16 planted secrets was easier to find than the limit" in text
+    assert "Those that appeared 64 times, the positive control, are not counted here." in text
+    assert "| 64 (positive control) | 8 | 8 |" in text
+    audit = exact({1: [1.0] * 8, 64: [18.0] * 8, 0: [1.0] * 4})
+    named = replace(audit, settings={**audit.settings, "require_learned": 64})
+    assert answer(audit).verdict == "memorized"
+    assert "--require-learned 64" in markdown(audit)
+    assert (answer(named).verdict, answer(named).label) == ("not found", "No memorization found")
+    assert "The 8 planted 64 times as a positive control were learned" in markdown(named)
+    assert str(check(named, max_exposure_bits=10)) == str(
+        check(audit, max_exposure_bits=10, require_learned=64)
+    )
+    lost = replace(exact({1: [1.0] * 8, 64: [1.0] * 8}), settings=named.settings)
+    assert (answer(lost).verdict, answer(lost).case) == ("undecided", "control")
+    assert "so low numbers prove nothing" in markdown(lost)
+
+
+def test_notes_are_properties_of_the_suite_and_text_of_one_case():
+    verdict = replace(made(), notes=("a doubt",))
+    text = junit(verdict)
+    assert (text.count("a doubt"), text.count("note: a doubt")) == (2, 1)
+
+
 def test_explained_names_findings_canaries_and_what_to_do():
     verdict = check(exact({1: [2.0] * 8, 16: [15.0] * 30}), max_exposure_bits=10)
     lines = explained(verdict).split("\n")
     assert lines[:3] == [
         "canary: memorized",
         "- memorized: the median exposure of canaries with 16 copies (30 canaries, 90 % "
-        "interval) is 15.0 "
+        "confidence) is 15.0 "
         "bits or more, above the limit of 10",
         "    canary-9: 16 copies, exposure 15.0 bits",
     ]
