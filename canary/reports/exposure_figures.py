@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from canary.audits.audit_result import Audit, CanaryResult, FormatResult
+from canary.audits.audit_setup import control_of
 from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
@@ -378,16 +379,16 @@ def copies_axis(
     below: tuple[Mapping[int, str], str] | None = None,
 ) -> Axis:
     """Numbers of copies, as many as fit; below each a median, and what that is."""
-    few = len(places) <= _CATEGORIES
-    ticks: dict[float, str] = {}
+    few, ticks = len(places) <= _CATEGORIES, dict[float, str]()
     for n, place in zip(copies, places, strict=True):
         # Of many, the first of every doubling or so, from the left.
         if few or not ticks or place - max(ticks) >= 0.8:
             ticks[place] = f"{count(n)}\n{fill(below[0][n], 8)}" if below else count(n)
     planned = "in the training data" if audit.canaries_in_corpus else "planned, none put in"
-    medians = f",\nand {below[1]}" if below else ""
-    label = f"copies {planned} (0: controls){medians}"
-    return Axis(label, limits, ticks, ruled=not few, short=f"copies (0: controls){medians}")
+    named = control_of(audit)
+    kinds = "0: controls" + (f"; {count(named)}: positive control" if named else "")
+    ends = f"({kinds})" + (f",\nand {below[1]}" if below else "")
+    return Axis(f"copies {planned} {ends}", limits, ticks, ruled=not few, short=f"copies {ends}")
 
 
 def colour_of_copies(copies: int, groups: Iterable[int]) -> str:

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from gate_audits import exact, extraction
 
+import canary
 from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.builders import report_of
@@ -145,7 +146,7 @@ def test_files(tmp_path):
     assert "•••••••••" in text
 
 
-def test_a_positive_control_is_counted_apart():
+def test_a_positive_control_is_counted_apart(tmp_path):
     audit = exact({1: [1.0] * 8, 4: [3.0] * 7 + [11.0], 64: [18.0] * 8, 0: [1.0] * 4})
     text = markdown(check(audit, max_exposure_bits=10, require_learned=64))
     assert "1 of 16 planted secrets was easier to find than the limit" in text
@@ -160,6 +161,8 @@ def test_a_positive_control_is_counted_apart():
     assert str(check(named, max_exposure_bits=10)) == str(
         check(audit, max_exposure_bits=10, require_learned=64)
     )
+    page = canary.report(named, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "(0: controls; 64: positive control)" in page
     lost = replace(exact({1: [1.0] * 8, 64: [1.0] * 8}), settings=named.settings)
     assert (answer(lost).verdict, answer(lost).case) == ("undecided", "control")
     assert "so low numbers prove nothing" in markdown(lost)
