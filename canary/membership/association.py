@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.doubts import TOLD, View, shadow_views, swapped_flags
+from canary.membership.doubts import SURE, TOLD, View, percent_of_pairs, shadow_views, swapped_flags
 from canary.membership.sharing import Marks, check_references, check_two_models, row_marks
 from canary.membership.unlike import together
 from canary.signals.signal_table import SignalTable
@@ -279,3 +279,23 @@ def warn_of_flags(target: SignalTable, shadow: SignalTable | None, *, row: int) 
     for views in ([View(target, row, "target")], shadow_views(shadow)):
         for note in together([swapped_flags(view) for view in views]):
             warnings.warn(note, stacklevel=3)
+
+
+def contrast(target: SignalTable, shadow: SignalTable) -> str | None:
+    """A doubt if the members of one are found better than the other's."""
+    if not all("loss" in table.values for table in (target, shadow)):
+        return None
+    ours = View(target, 0, "target").auc(SURE)
+    theirs = [View(shadow, row, "shadow").auc(SURE) for row in range(shadow.models)]
+    best = max(theirs, key=lambda auc: auc.lower)
+    pairs = ((best, ours, "shadow", "target"), (ours, best, "target", "shadow"))
+    for there, here, one, other in pairs:
+        if here.lower <= 0.5 and here.upper < there.lower and there.lower > 0.5:
+            return (
+                f"The loss of the member is lower in {percent_of_pairs(there)} of pairs of a "
+                f"member and a non-member of the {one} and in {percent_of_pairs(here)} of the "
+                f"{other}'s, where chance is 50 %. If both were trained alike, the flags or the "
+                f"outputs of the {other} are of other samples or in another order. If not, train "
+                "the shadow as the target was"
+            )
+    return None

@@ -99,7 +99,8 @@ def attack(
     ------
     InputError
         If there is no such attack, signal, target or shadow, the shadow has another number
-        of classes, or it is the target itself (`canary.membership.sharing.shared_rows`).
+        of classes, it is the target itself (`canary.membership.sharing.shared_rows`), or it was
+        trained on the target's samples or split.
     EstimationError
         If the shadow has no members or no non-members.
 
@@ -120,6 +121,33 @@ def attack(
     >>> attack(target, "loss", shadow=shadow).guess.tolist()
     [True, True, False, False, False, False]
     """
+    found = scored(table, name, shadow=shadow, target=target, alpha=alpha, seed=seed)
+    if (
+        shadow is not None
+        and not found.blind
+        and not table.of_texts
+        and ATTACKS[name].judge is None
+    ):
+        raise InputError(
+            "the attack would learn answers from the shadow. "
+            + " ".join(found.notes).partition(". Give shadows")[0],
+            cure="give a shadow of other samples, or of a split drawn without regard to the "
+            "target's (canary.survey says of such files that the test is void)",
+            where="attack",
+        )
+    return found
+
+
+def scored(
+    table: SignalTable,
+    name: str,
+    *,
+    shadow: SignalTable | None = None,
+    target: int = 0,
+    alpha: float = 0.1,
+    seed: int = 0,
+) -> AttackScores:
+    """`attack`, also by a shadow that shares samples or splits: the scores are not blind then."""
     if table.of_texts:
         text = TEXT_SIGNALS[name]
         kind = Attack(name=name, help=text.help, signal=name, thresholds="one")

@@ -24,6 +24,7 @@ from canary.membership.aggregate import (
 from canary.membership.diagnostics import Growth
 from canary.membership.evaluation import Part, evaluate_by
 from canary.membership.many import ManyScores
+from canary.membership.singled_out import SingledOut, singled_out
 from canary.membership.survey import Survey, plain, point_fields, rows_of
 from canary.records.validation import versions
 from canary.signals.signal_table import SignalTable, table_facts
@@ -292,6 +293,18 @@ class ModelsSurvey(Survey[AttackedModels]):
         counts = zip(self.exposed.members.tolist(), self.exposed.nonmembers.tolist(), strict=True)
         chance = math.fsum(1.0 / math.comb(m + n, m) for m, n in counts)
         return int((self.exposed.auc == 1.0).sum()), chance
+
+    def singled_out(self, fpr: float | None = None, *, target: int = 0) -> SingledOut:
+        """The members of a target, by its place, that the best attack there singles out.
+
+        As `canary.membership.shadow_survey.ShadowSurvey.singled_out`.
+        """
+        surest = self.surest()
+        asked = fpr if fpr is not None else 1.0 if surest is None else surest.fpr
+        at = {one.name: one.across.evaluations[target].tpr_at_fpr(asked) for one in self.attacked}
+        best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
+        scores, row = best.scores.scores[target], self.targets[target]
+        return singled_out(self.table, best.name, scores, at[best.name], row)
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""

@@ -298,8 +298,8 @@ def _all_attacks(
         online = ((inside >= least) & (table.models - inside >= least)).any()
     if not online:
         notes.append(
-            "Some samples are members of no other model, so all has the attacks that need "
-            "none: rmia-offline for rmia, and no lira-online"
+            "Some samples are members of no other model, so --attacks all leaves out the attacks "
+            "that need such models: it runs rmia-offline in place of rmia, and no lira-online"
         )
     if few:
         notes.append(

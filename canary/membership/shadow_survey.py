@@ -17,18 +17,17 @@ from canary.membership.analysis import (
     possible_class_risks,
     precision_recall,
 )
-from canary.membership.association import check_shadow
-from canary.membership.attacking import attack, named_attacks
+from canary.membership.association import check_shadow, contrast
+from canary.membership.attacking import named_attacks, scored
 from canary.membership.doubts import (
     POSITIVE_CONTROL,
     SURE,
-    View,
     doubts_of_pair,
-    percent_of_pairs,
 )
 from canary.membership.evaluation import Part, evaluate, evaluate_by
 from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
+from canary.membership.singled_out import SingledOut, singled_out
 from canary.membership.survey import (
     Attacked,
     OneTargetSurvey,
@@ -100,6 +99,22 @@ class ShadowSurvey(OneTargetSurvey):
         largest of k.
         """
         return max(self.epsilons.items(), key=lambda item: item[1].epsilon, default=None)
+
+    def singled_out(self, fpr: float | None = None) -> SingledOut:
+        """The members that the best attack at a false positive rate singles out.
+
+        Unless given, `fpr` is that of `surest`. `to_frame` has their places, ids and classes, the
+        highest score first. An EstimationError if `fpr` is below one non-member.
+
+        Examples
+        --------
+        >>> survey("target.npz", "shadow.npz").singled_out(0.001).to_frame()  # doctest: +SKIP
+        """
+        surest = self.surest()
+        asked = fpr if fpr is not None else 1.0 if surest is None else surest.fpr
+        at = {one.name: one.evaluation.tpr_at_fpr(asked) for one in self.attacked}
+        best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
+        return singled_out(self.target, best.name, best.attack.scores, at[best.name])
 
     def most_at_risk(self, most: int = _MOST) -> list[dict[str, Any]]:
         """The members of the highest risk, and of those the lowest modified entropy first.
@@ -281,7 +296,7 @@ def survey(
     attacked, epsilons = [], {}
     done = stage(progress, "attacks", len(names), "rounds")
     for name in names:
-        scores = attack(target, name, shadow=shadow, seed=seed).guessing()
+        scores = scored(target, name, shadow=shadow, seed=seed).guessing()
         evaluation = evaluate(scores, member, confidence=confidence)
         points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
         attacked.append(Attacked(scores, evaluation, points))
@@ -315,7 +330,7 @@ def survey(
     )
     if result.told_apart() is not False:
         return result
-    doubt = _contrast(target, shadow)
+    doubt = contrast(target, shadow)
     if doubt is None:
         return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
     return replace(result, notes=(*result.notes, doubt), doubts=(doubt,))
@@ -356,26 +371,6 @@ def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tupl
         "accuracy says nothing. Check that the outputs of both are in the same units: logits, "
         "probabilities or losses, on the same scale",
     )
-
-
-def _contrast(target: SignalTable, shadow: SignalTable) -> str | None:
-    """A doubt if the members of one are found better than the other's."""
-    if not all("loss" in table.values for table in (target, shadow)):
-        return None
-    ours = View(target, 0, "target").auc(SURE)
-    theirs = [View(shadow, row, "shadow").auc(SURE) for row in range(shadow.models)]
-    best = max(theirs, key=lambda auc: auc.lower)
-    pairs = ((best, ours, "shadow", "target"), (ours, best, "target", "shadow"))
-    for there, here, one, other in pairs:
-        if here.lower <= 0.5 and here.upper < there.lower and there.lower > 0.5:
-            return (
-                f"The loss of the member is lower in {percent_of_pairs(there)} of pairs of a "
-                f"member and a non-member of the {one} and in {percent_of_pairs(here)} of the "
-                f"{other}'s, where chance is 50 %. If both were trained alike, the flags or the "
-                f"outputs of the {other} are of other samples or in another order. If not, train "
-                "the shadow as the target was"
-            )
-    return None
 
 
 def _part_fields(part: Part) -> dict[str, Any]:

@@ -48,4 +48,7 @@ def not_made(kind: Kind, names: Collection[str]) -> tuple[str, str]:
     if not left:
         return REFERENCES, _TRAIN
     more = f"{plural(len(left), 'other attack')} with a shadow"
-    return f"{REFERENCES}, and {more}", f"{_TRAIN}. Make the others with --attacks all"
+    return (
+        f"{REFERENCES}, and {more}",
+        f"{_TRAIN}. Make the others with --attacks all, on outputs of all classes",
+    )

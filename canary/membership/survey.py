@@ -17,7 +17,6 @@ import numpy as np
 
 from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
-from canary.membership.inputs_alone import DIFFER
 from canary.membership.stronger import Kind, not_made
 from canary.records.about import About, Named
 from canary.records.validation import versions
@@ -49,8 +48,8 @@ class Reached(Protocol):
 One = TypeVar("One", bound=Reached)
 
 
-@dataclass(frozen=True, eq=False)
-class Attacked:
+@dataclass(frozen=True, eq=False, repr=False)
+class Attacked(Shown):
     """One attack on one target, and what it reaches: `points` at the rates that were asked for."""
 
     attack: AttackScores
@@ -61,6 +60,13 @@ class Attacked:
     def name(self) -> str:
         """Of the attack."""
         return self.attack.name
+
+    def summary(self) -> str:
+        """What it reaches on average, and at each rate."""
+        return "\n".join([self.evaluation.summary(), *(one.summary() for one in self.points)])
+
+    def _table(self) -> list[dict[str, Any]]:
+        return [row for one in self.points for row in one._table()]
 
     @property
     def accuracy(self) -> Estimate:
@@ -270,11 +276,11 @@ class Survey(Named, Shown, Generic[One]):
         """Whether some attack is better than guessing, on average or in its surest guesses.
 
         Each of the two is wrong with half of what `confidence` leaves, allowing for how many
-        attacks were tried. None where neither is better, and something speaks against the files:
-        files that are put together wrongly show nothing, whatever the model remembers. None, too,
-        where members and non-members differ without any model: attacks may see that alone.
+        attacks were tried. None, which is undecided, where there are `doubts` of the input: correct
+        it, and repeat the attacks. None, too, where neither is better and anything else speaks
+        against the files.
         """
-        if any(DIFFER in doubt for doubt in self.doubts):
+        if self.doubts:
             return None
         surest = self.surest()
         found = self.corrected().lower > 0.5 or (surest is not None and surest.beats_guessing)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from canary.membership.doubts import POSITIVE_CONTROL
 from canary.membership.evaluation import Evaluation
 from canary.membership.models_result import ModelsSurvey
+from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.survey import Attacked, OneTargetSurvey, Survey
 from canary.membership.words_alone import WordsAlone
 from canary.reports.attack_figures import Reach, best_first, reached_figure
@@ -90,7 +91,7 @@ def survey_report(
     label, tone = if_claimed(label, tone, "" if shown else read)
     if doubts and outcome != "void":
         label, tone = "Do not rely on this test before its input is checked", "suspect"
-        sentences = [sentence("survey.doubted", undecided=survey.told_apart() is not True)]
+        sentences = [sentence("survey.doubted")]
     if outcome == "void" or doubts:
         # Of numbers that nothing follows from there is no picture.
         fields["outcome"] = [one for one in fields["outcome"] if not isinstance(one, Figure)]
@@ -271,6 +272,20 @@ def found_blocks(
             reached, undrawn, fpr, caption, what=others_of(kind), average=survey.average_name
         )
     ]
+
+
+def singled_out_sentences(survey: ShadowSurvey | ModelsSurvey) -> Iterator[Text]:
+    """How many members are singled out at each rate that was asked for; nothing in doubt."""
+    if survey.outcome() not in ("identified", "not identified"):
+        return
+    for fpr in survey.attacked[0].rates_found():
+        one = survey.singled_out(fpr)
+        at = one.point
+        yield said_in_one(
+            "survey.singled_out", fpr=percent_of(fpr, digits=None), found=count(len(one.samples)),
+            members=count(at.members), attack=_quoted(one.name), others=count(at.false_positives),
+            nonmembers=count(at.nonmembers), chance=f"{fpr * at.members:.3g}",
+        )  # fmt: skip
 
 
 def alone_at(curve: Roc, fpr: float, confidence: float) -> OperatingPoint | None:

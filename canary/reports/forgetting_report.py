@@ -62,6 +62,10 @@ NEVER_SAW = "the models for comparison never saw the data"
 """What every answer of this test rests on, and nobody checks."""
 
 
+_MOST_NAMED = 5
+"""Models of a kind that have rows of their own in the table of distances."""
+
+
 UNTRIED = "No trace was found, but nobody tried to pick the data out"
 """The label where no attack was made on what looks forgotten."""
 
@@ -72,6 +76,14 @@ def remainder(left: float | None, samples: int, queries: int, outcome: str) -> l
         return []
     most = math.ceil(left * samples)
     return [sentence("forgetting.remainder", most=most, of=count(samples), queries=queries)]
+
+
+def _attacked(result: Forgetting) -> list[str]:
+    """What the attack reached, where unseen samples were given and the test is not void."""
+    if (auc := result.auc) is None or result.void:
+        return []
+    ends = f"{percent_of(auc.lower)} to {percent_of(auc.upper)}"
+    return [sentence("forgetting.attack", auc=percent_of(auc.value), ends=ends)]
 
 
 def claim_of(outcome: str) -> Text:
@@ -125,6 +137,7 @@ def forgetting_report(result: Forgetting) -> Report:
                 place=f"{100 * result.rho:.0f}",
             ),
             *([] if kind == "void" else [level]),
+            *_attacked(result),
             *remainder(result.most_remainder, result.samples, len(result.losses["query"]), kind),
         ],
         basis=claim_of(kind),
@@ -276,8 +289,13 @@ def distances_figure(result: Forgetting) -> Figure:
     mean = float(result.calibration.mean())
     known = [("Target", result.target, result.rho)]
     for name in ("calibration", "retrained"):
-        for number, gap in enumerate(rows.get(name, ()), 1):
-            known.append((f"{name.capitalize()} model {number}", gap, gap / mean))
+        gaps = rows.get(name, np.zeros(0))
+        shown = [(f"{name.capitalize()} model {n}", gap) for n, gap in enumerate(gaps, 1)]
+        if len(gaps) > _MOST_NAMED:
+            many = f"{count(len(gaps))} {name} models"
+            ends_of = {"closest": gaps.min(), "median": np.median(gaps), "farthest": gaps.max()}
+            shown = [(f"{many}, {which}", float(gap)) for which, gap in ends_of.items()]
+        known += [(label, gap, gap / mean) for label, gap in shown]
     if result.floor is not None:
         known.append(("Query models, from each other", result.floor, result.floor / mean))
     cells = [(name, f"{gap:.4f}", f"{share:.3f}") for name, gap, share in known]

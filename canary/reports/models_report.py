@@ -25,6 +25,7 @@ from canary.reports.attack_wording import (
     not_identified,
     rate_columns,
     short_of,
+    singled_out_sentences,
     survey_report,
 )
 from canary.reports.builders import PlotOptions, figure_of, report_of, section
@@ -84,7 +85,10 @@ def models_report(survey: ModelsSurvey) -> Report:
             "Samples": count(survey.given),
         },
         tiles=() if survey.doubts else [*_tiles(survey)],
-        outcome=found_blocks(survey, "models"),
+        outcome=[
+            *found_blocks(survey, "models"),
+            *(singled_out_sentences(survey) if targets == 1 else ()),
+        ],
         actions=actions,
     )
 

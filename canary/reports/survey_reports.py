@@ -30,6 +30,7 @@ from canary.reports.attack_wording import (
     named,
     not_identified,
     short_of,
+    singled_out_sentences,
     sizes_of,
     survey_report,
 )
@@ -73,6 +74,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
     else:
         answer = not_identified(survey, "shadow", "had {} accuracy")
     private = epsilon_sentence(survey)
+    found = [*found_blocks(survey, "shadow"), *singled_out_sentences(survey)]
     own = Path(survey.target.source).name if Path(survey.target.source).suffix else "target"
     about = about_of(survey, own=own)
     actions = {
@@ -92,7 +94,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         | {"Version of the weights": NOT_STATED}
         | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
-        outcome=[*found_blocks(survey, "shadow"), *([private] if private else [])],
+        outcome=[*found, *([private] if private else [])],
         actions=actions,
     )
 

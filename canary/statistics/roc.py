@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.statistics.number_checks import check_confidence, halved, real_array
+from canary.statistics.numbers import Shown
 from canary.statistics.shares import clopper_pearson, difference_interval, tpr_interval
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """A number with its interval.
 
     Parameters
@@ -31,9 +32,16 @@ class Estimate:
     lower: float
     upper: float
 
+    def summary(self) -> str:
+        """``0.671 (0.648 to 0.692)``."""
+        return f"{self.value:.3g} ({self.lower:.3g} to {self.upper:.3g})"
 
-@dataclass(frozen=True)
-class OperatingPoint:
+    def _table(self) -> list[dict[str, float]]:
+        return [vars(self)]
+
+
+@dataclass(frozen=True, repr=False)
+class OperatingPoint(Shown):
     """What an attack reaches at a false positive rate.
 
     Parameters
@@ -60,9 +68,23 @@ class OperatingPoint:
     members: int
     nonmembers: int
 
+    def summary(self) -> str:
+        """How many members are found, and how many others are mistaken for members."""
+        return (
+            f"TPR {self.tpr.summary()} at FPR {self.asked_fpr:g}: {self.true_positives:,} of "
+            f"{self.members:,} members are found while {self.false_positives:,} of "
+            f"{self.nonmembers:,} non-members are mistaken for members"
+        )
 
-@dataclass(frozen=True, eq=False)
-class Roc:
+    def _table(self) -> list[dict[str, float]]:
+        low, high = self.fpr_interval
+        ends = {"tpr": self.tpr.value, "tpr_lower": self.tpr.lower, "tpr_upper": self.tpr.upper}
+        plain = {name: each for name, each in vars(self).items() if isinstance(each, float | int)}
+        return [{**plain, "fpr_lower": low, "fpr_upper": high, **ends}]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Roc(Shown):
     """The curve: what each threshold calls a member.
 
     Parameters
@@ -77,6 +99,14 @@ class Roc:
     thresholds: NDArray[np.float64]
     true_positives: NDArray[np.int64]
     false_positives: NDArray[np.int64]
+
+    def summary(self) -> str:
+        """The area under it, and of how many samples it is."""
+        samples = f"{self.members:,} members and {self.nonmembers:,} non-members"
+        return f"ROC of {samples}: AUC {self.auc().summary()}"
+
+    def _table(self) -> dict[str, NDArray[np.float64]]:
+        return {"false_positive_rate": self.fpr, "true_positive_rate": self.tpr}
 
     @property
     def members(self) -> int:

@@ -11,7 +11,7 @@ from many_models import halves, table_of
 import canary
 from canary.errors import EstimationError, InputError
 from canary.membership import sharing
-from canary.membership.attacking import applicable
+from canary.membership.attacking import applicable, scored
 from canary.membership.attacks import with_many_models
 from canary.membership.many import attack_models
 from canary.membership.neural import neural_attack
@@ -140,7 +140,7 @@ def test_some_shared_samples_are_noted_and_few_are_not():
     assert survey(target, shadow, attacks="loss").notes.count(note) == 1
     assert check_two_models(target, few) == ()
     for name in ("loss", "modified-entropy-one-threshold", "neural", "S"):
-        scores = canary.attack(target, name, shadow=shadow)
+        scores = scored(target, name, shadow=shadow)
         assert (scores.notes.count(note), scores.blind) == (1, False)
         assert name == "neural" or canary.attack(target, name, shadow=without).blind
     alone = canary.attack(target, "correctness", shadow=shadow)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass
+
 from classifiers import measured_outputs
 
 from canary.membership.shadow_survey import survey
@@ -30,3 +32,25 @@ def test_a_rate_that_cannot_be_judged_is_left_open_and_no_finding():
     assert "too few other samples to decide it" in text
     assert "no single" not in f"{page.label} {text}"
     assert survey(*PAIR, attacks="loss", fprs=[0.1]).surest().shows
+
+
+def test_members_that_are_singled_out_are_counted_listed_and_on_the_page():
+    found = survey(*PAIR, attacks="loss,entropy", fprs=[0.01, 0.1])
+    for fpr in (0.01, 0.1):
+        out = found.singled_out(fpr)
+        best = max(found.attacked, key=lambda one: one.evaluation.tpr_at_fpr(fpr).tpr.value)
+        assert (out.name, len(out.samples)) == (best.name, out.point.true_positives)
+        assert found.target.member[0, out.samples].all()
+        assert (best.attack.scores[out.samples] >= out.point.threshold).all()
+        assert (out.to_frame()["score"].diff().dropna() <= 0).all()
+        line = f"singled out at a false positive rate of {100 * fpr:g} %: {len(out.samples)} of"
+        assert any(line in words_of(b) for b in report_of(found).outcome if not is_dataclass(b))
+
+
+def test_estimates_and_points_print_in_a_few_lines():
+    one = survey(*PAIR, attacks="loss", fprs=[0.1]).attacked[0]
+    for result in (one, one.points[0], one.points[0].tpr, one.evaluation.roc):
+        assert len(repr(result)) < 150
+        assert len(str(result).splitlines()) <= 5
+        assert not result.to_frame().empty
+        assert result._repr_html_()

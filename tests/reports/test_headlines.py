@@ -172,8 +172,8 @@ CASES = {
     "texts, a model that was not trained": (
         lambda: of_texts(gap=4.0, doubts=["The model 'net' finds English odd. Is it trained?"]),
         "Do not rely on this test before its input is checked",
-        "Look at the input before you use a number, because something looks wrong with it. The "
-        "note below is for the engineers: it says what.",
+        "Nothing is decided, neither an alarm nor an all-clear, because something looks wrong with "
+        "the input. The note below is for the engineers: it says what.",
         "Correct the input, and repeat the test.",
     ),
     "classifier": (
@@ -243,7 +243,10 @@ CASES = {
         "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
-        "tested model is, or closer. So it is not unusual. The test cannot exclude "
+        "tested model is, or closer. So it is not unusual. A second test tried to pick the data "
+        "out from samples that the model never saw (--unseen). It was "
+        "right in 51.1 % of pairs (47.1 % to 55.1 %); guessing is right in 50 %. "
+        "The test cannot exclude "
         "that the model still knows 11 of these 400 samples as well as the model that was trained "
         "on them.",
         "With that statement, you may record that the deletion was tested, and that no trace was "
@@ -254,8 +257,8 @@ CASES = {
         lambda: of_deletion(losses(1.0, 2)),
         "Not forgotten",
         "treat it as not forgotten. On a scale from 0 (the model that was trained on the data) "
-        "to 100 (models that never saw it), it is at 10. It is closer to the model that was "
-        "trained on the data than all 19 models that never saw the data. A model that really "
+        "to 100 (models that never saw it), its answers reach 10. It is closer to the model that "
+        "was trained on the data than all 19 models that never saw the data. A model that really "
         "forgot "
         "would be as close in 1 test of 20. That counts as evidence here",
         "Do not record the deletion as done. If the model is in use already, the data is still in",

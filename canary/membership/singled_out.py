@@ -1,0 +1,53 @@
+"""The members that an attack singles out: those above the threshold of a false positive rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from canary.signals.signal_table import SignalTable
+from canary.statistics.numbers import Shown
+from canary.statistics.roc import OperatingPoint
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SingledOut(Shown):
+    """Members that score higher than nearly all non-members, the highest score first.
+
+    `samples` of shape (found,) are their places in the table, `scores` those of the attack `name`,
+    and `point` has the rate and the numbers. Among them are about as many as guessing finds at
+    that rate, by chance: one of them alone is no proof.
+    """
+
+    name: str
+    point: OperatingPoint
+    samples: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    columns: dict[str, NDArray[Any]]
+
+    def summary(self) -> str:
+        """How many there are, and how many guessing would find."""
+        at, found = self.point, len(self.samples)
+        return (
+            f"{found:,} of {at.members:,} members are singled out at a false positive rate of "
+            f"{100 * at.asked_fpr:g} % by the attack {self.name}, which mistakes "
+            f"{at.false_positives:,} of {at.nonmembers:,} non-members for members; guessing finds "
+            f"about {at.asked_fpr * at.members:.3g}"
+        )
+
+    def _table(self) -> dict[str, Any]:
+        return {"sample": self.samples, **self.columns, "score": self.scores}
+
+
+def singled_out(
+    table: SignalTable, name: str, scores: NDArray[np.float64], point: OperatingPoint, row: int = 0
+) -> SingledOut:
+    """The members of a row of a table that score at least the threshold of a point."""
+    inside = np.flatnonzero(table.member[row] & (scores >= point.threshold))
+    order = inside[np.argsort(-scores[inside], kind="stable")]
+    names = {} if table.ids is None else {"id": table.ids[order]}
+    columns = {**names, "label": table.label[order]}
+    return SingledOut(name, point, order, scores[order], columns)
