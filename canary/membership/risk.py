@@ -77,7 +77,21 @@ class RiskScores(Shown):
 
     def _table(self) -> dict[str, Any]:
         rests = {} if self.support is None else {"support": self.support, "thin": self.thin * 1}
-        return {"sample": np.arange(len(self.scores)), **self.samples, "risk": self.scores, **rests}
+        place = {"sample": np.arange(len(self.scores))}
+        return {**place, **self.samples, "risk": self.scores, **rests, "rank": self.ranks()}
+
+    def ranks(self) -> Ints:
+        """The place of each member, the one most at risk first from 1 on; 0 for non-members.
+
+        Thin scores come last. Of equal scores, the lowest modified entropy is first.
+        """
+        ranks = np.zeros(len(self.scores), np.int64)
+        if "member" in self.samples:
+            inside = np.flatnonzero(self.samples["member"])
+            keys = (self.samples["modified_entropy"], -self.scores, self.thin)
+            order = inside[np.lexsort(tuple(key[inside] for key in keys))]
+            ranks[order] = np.arange(1, len(order) + 1)
+        return ranks
 
 
 def risk_scores(

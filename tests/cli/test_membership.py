@@ -131,8 +131,9 @@ def test_ids_are_carried_to_the_scores_and_the_list(attack, command, pair, endin
 def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pair):
     outcome = command("membership", "risk", *pair, "--out", "risk.pq", "--json")
     rows = pq.read_table("risk.pq")
-    known = ["sample", "label", "member", "modified_entropy", "risk", "support", "thin"]
+    known = ["sample", "label", "member", "modified_entropy", "risk", "support", "thin", "rank"]
     assert rows.column_names == known
+    ranks = np.array(rows["rank"])
     support, thin = np.array(rows["support"]), np.array(rows["thin"])
     np.testing.assert_array_equal(thin, support < 10)
     target = canary.measure("target.npz")
@@ -142,13 +143,17 @@ def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pai
     assert ((risks >= 0) & (risks <= 1)).all()
     assert risks[member].mean() == pytest.approx(outcome.document["mean_risk_of_members"])
     assert risks[member].mean() > risks[~member].mean() + 0.1
+    assert sorted(ranks[member]) == list(range(1, member.sum() + 1))
+    assert not ranks[~member].any()
+    sound = np.flatnonzero(member & (thin == 0))
+    assert (np.diff(risks[sound[np.argsort(ranks[sound])]]) <= 0).all()
     assert command("membership", "risk", *pair, "--out", "risk.csv").code == 0
     same = csv.read_csv("risk.csv")
     assert same.column_names == rows.column_names
     for name in rows.column_names:
         np.testing.assert_allclose(same[name], rows[name])
     assert command("membership", "risk", *pair, "--smooth", "--out", "smooth.csv").code == 0
-    assert csv.read_csv("smooth.csv").column_names == known[:5]
+    assert csv.read_csv("smooth.csv").column_names == [*known[:5], "rank"]
     refused = command("membership", "risk", *pair, "--out", "risk.json")
     assert (refused.code, Path("risk.json").exists()) == (2, False)
     assert ".parquet, .pq or .csv" in refused.err
