@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
 from canary.membership.association import check_both_kinds, shadows_of, warn_of_flags
+from canary.membership.singled_out import with_ranks
 from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
 from canary.statistics.number_checks import check_confidence, check_prior, positive_integer
@@ -64,8 +65,7 @@ class RiskScores(Shown):
     @property
     def thin(self) -> Flags:
         """Which scores rest on fewer than ten shadow samples, and so mean little."""
-        few = self.support is not None and self.support < _FEW
-        return np.broadcast_to(few, self.scores.shape)
+        return np.broadcast_to(self.support is not None and self.support < _FEW, self.scores.shape)
 
     def summary(self) -> str:
         """How the scores are spread."""
@@ -77,21 +77,8 @@ class RiskScores(Shown):
 
     def _table(self) -> dict[str, Any]:
         rests = {} if self.support is None else {"support": self.support, "thin": self.thin * 1}
-        place = {"sample": np.arange(len(self.scores))}
-        return {**place, **self.samples, "risk": self.scores, **rests, "rank": self.ranks()}
-
-    def ranks(self) -> Ints:
-        """The place of each member, the one most at risk first from 1 on; 0 for non-members.
-
-        Thin scores come last. Of equal scores, the lowest modified entropy is first.
-        """
-        ranks = np.zeros(len(self.scores), np.int64)
-        if "member" in self.samples:
-            inside = np.flatnonzero(self.samples["member"])
-            keys = (self.samples["modified_entropy"], -self.scores, self.thin)
-            order = inside[np.lexsort(tuple(key[inside] for key in keys))]
-            ranks[order] = np.arange(1, len(order) + 1)
-        return ranks
+        place = np.arange(len(self.scores))
+        return with_ranks({"sample": place, **self.samples, "risk": self.scores, **rests})
 
 
 def risk_scores(

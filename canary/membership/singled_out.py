@@ -51,3 +51,18 @@ def singled_out(
     names = {} if table.ids is None else {"id": table.ids[order]}
     columns = {**names, "label": table.label[order]}
     return SingledOut(name, point, order, scores[order], columns)
+
+
+def with_ranks(columns: dict[str, Any]) -> dict[str, Any]:
+    """Columns of risk scores with the place of each member, from 1 on; 0 for non-members.
+
+    Thin scores come last. Of equal scores, the lowest modified entropy is first.
+    """
+    ranks = np.zeros(len(columns["risk"]), np.int64)
+    if "member" in columns:
+        inside = np.flatnonzero(columns["member"])
+        thin = columns.get("thin", ranks)
+        keys = (columns["modified_entropy"], -columns["risk"], thin)
+        order = inside[np.lexsort(tuple(key[inside] for key in keys))]
+        ranks[order] = np.arange(1, len(order) + 1)
+    return {**columns, "rank": ranks}

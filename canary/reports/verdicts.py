@@ -165,10 +165,10 @@ def _own(verdict: Verdict) -> Sequence[Text]:
     if not isinstance(verdict.tested, Attacks | Compared):
         return []
     label, limit = label_of_test(verdict.tested), verdict.about.get("Limit", "")
-    passed, values = verdict.outcome == "passed", {}
+    passed = verdict.outcome == "passed"
+    values: dict[str, object] = {}
     if passed and isinstance(verdict.tested, Attacks):
-        names = ", ".join(one.name for one in verdict.tested.attacks)
-        values = {"attacks": names, "weak": verdict.tested.not_made[0]}
+        values = {"attacks": len(verdict.tested.attacks), "weak": verdict.tested.not_made[0]}
     return said("limit.own", own=label, passed=passed, limit=limit, **values)
 
 
