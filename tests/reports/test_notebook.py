@@ -37,6 +37,8 @@ from canary.membership.privacy import AttackEpsilon
 from canary.membership.risk import RiskScores, risk_scores
 from canary.membership.samples_needed import AttackPlan, plan_attacks
 from canary.membership.shadow_survey import survey
+from canary.membership.singled_out import SingledOut
+from canary.membership.survey import Attacked
 from canary.membership.text_survey import survey_texts
 from canary.models.doctor import Examination
 from canary.models.experiments import Finding
@@ -46,10 +48,16 @@ from canary.reports.attacks_compared import compare_attacks
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import measure_texts
 from canary.statistics.numbers import Shown
+from canary.statistics.roc import Estimate, OperatingPoint, Roc, roc
 
 EVIL = "<script>alert(1)</script>\x1b[31m"
 TABLES = [measured_outputs(seed, samples=400) for seed in (1, 2)]
 WITHOUT_FIGURE = (
+    Attacked,
+    SingledOut,
+    Roc,
+    OperatingPoint,
+    Estimate,
     Duplicates,
     AttackPlan,
     Examination,
@@ -108,6 +116,10 @@ def of_classes():
     scores = np.where(right, 0.5 + 0.05 * label, 0.1)
     risks = RiskScores(scores, 0.5, 5, "log", np.zeros(5, bool))
     return class_risks(SignalTable(values, member[None], label, 5), risks)
+
+
+def a_survey():
+    return survey(*TABLES, attacks="correctness,entropy", fprs=[0.1])
 
 
 RESULTS = {
@@ -174,7 +186,12 @@ RESULTS = {
     "set": (partial(canary.generate, "The code is {digit:12}", controls=3), 35),
     "verification": (lambda: Verification((Count(EVIL, 2, 1, 0),), "text", 7), 1),
     "table": (lambda: TABLES[0], 400),
-    "survey": (lambda: survey(*TABLES, attacks="correctness,entropy", fprs=[0.1]), 2),
+    "survey": (a_survey, 2),
+    "one attack": (lambda: a_survey().attacked[0], 1),
+    "singled out": (lambda: a_survey().singled_out(0.1), 26),
+    "ROC": (lambda: roc([3.0, 2.0, 1.0, 0.0], [True, False, True, False]), 5),
+    "operating point": (lambda: a_survey().attacked[0].points[0], 1),
+    "estimate": (lambda: roc([3.0, 2.0, 1.0, 0.0], [True, False, True, False]).auc(), 1),
     "text survey": (a_text_survey, 1),
     "models survey": (
         lambda: survey_models(random_table(np.random.default_rng(0), 8, 60), attacks="R,P"),
@@ -287,8 +304,7 @@ def test_every_result_has_a_view_with_its_figure(result):
 
 def test_every_result_has_a_report_and_a_figure(result, tmp_path):
     found = result[0]
-    page = found.report(tmp_path / "report.html").read_text()
-    assert "<script" not in page
+    assert "<script" not in found.report(tmp_path / "report.html").read_text()
     if isinstance(found, WITHOUT_FIGURE):
         with pytest.raises(canary.CanaryError, match="there is no figure"):
             canary.plot(found)
