@@ -67,17 +67,18 @@ class Compared:
             raise InputError(
                 "--test-loss and --test-scores are both given", cure="give one of them"
             )
+        losses = measured_losses(self.test_scores) if self.test_scores else self.test_loss or None
         if self.group:
-            if self.label or self.test_loss or self.test_scores:
-                raise InputError(
-                    "--label, --test-loss and --test-scores are not for groups", cure="omit them"
-                )
+            if self.label:
+                raise InputError("--label is not for groups", cure="name them by --group NAME=")
             groups = self.groups()
             if drawn and all(kind_of(one) == KIND for some in groups.values() for one in some):
+                if losses:
+                    raise InputError("test losses are for audits", cure="omit them")
                 return {n: [History.load(one) for one in some] for n, some in groups.items()}, {}
             only_audits(place for places in groups.values() for place in places)
-            return {n: [Audit.load(place) for place in places] for n, places in groups.items()}, {}
-        losses = measured_losses(self.test_scores) if self.test_scores else self.test_loss or None
+            grouped = {n: [Audit.load(place) for place in some] for n, some in groups.items()}
+            return grouped, {"test_losses": losses}
         places = [audit_in(file) for file in files]
         histories = [place for place in places if kind_of(place) == KIND]
         if drawn and len(histories) == len(files) > 1:

@@ -62,7 +62,7 @@ HELP: Mapping[str, str] = {
     "label": "TEXT: The name of an audit; give one for each audit, in order.  [default: the "
     "models' names, or what differs between the files' names where those repeat]",
     "test_loss": "NATS: The mean loss of a model on test text, in nats per token; give one for "
-    "each audit, in order.",
+    "each audit, in order; of groups, for each audit of the first group, then of the next.",
     "test_scores": "FILE: What canary score wrote for the same test text with each model, instead "
     "of --test-loss.",
     "group": "NAME=AUDIT,AUDIT,...: A way of training and the audits of its seeds; repeat it for "

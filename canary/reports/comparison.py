@@ -87,7 +87,7 @@ def compare(
     if not audits:
         raise InputError("there is no audit", cure="give at least one")
     names = _labels(audits, labels)
-    losses = _losses(audits, test_losses)
+    losses = checked_losses(len(audits), test_losses)
     short = _LETTERS if len(audits) <= len(_LETTERS) else [str(i + 1) for i in range(len(audits))]
     strategies = tuple(
         Strategy(short[i], label, audit, loss, i)
@@ -219,14 +219,13 @@ def _labels(audits: Sequence[Audit], labels: Sequence[str] | None) -> list[str]:
     return stripped
 
 
-def _losses(
-    audits: Sequence[Audit], losses: Sequence[float | None] | None
-) -> Sequence[float | None]:
+def checked_losses(number: int, losses: Sequence[float | None] | None) -> Sequence[float | None]:
+    """A test loss for each of a number of audits; an `InputError` if they are not."""
     if losses is None:
-        return [None] * len(audits)
-    if len(losses) != len(audits):
+        return [None] * number
+    if len(losses) != number:
         raise InputError(
-            f"{plural(len(losses), 'test loss', 'test losses')} for {plural(len(audits), 'audit')}",
+            f"{plural(len(losses), 'test loss', 'test losses')} for {plural(number, 'audit')}",
             cure="give one for each audit, in their order, in nats per token",
         )
     for loss in losses:

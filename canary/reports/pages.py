@@ -20,7 +20,7 @@ from canary.reports.document import Figure
 from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib
 from canary.reports.histories_figure import histories_of
 from canary.reports.html_page import page_of
-from canary.reports.seeds_compared import compare, grouped
+from canary.reports.seeds_compared import Losses, compare, grouped
 from canary.statistics.numbers import Shown
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def report(
     path: str | os.PathLike[str],
     *,
     labels: Sequence[str] | None = None,
-    test_losses: Sequence[float | None] | None = None,
+    test_losses: Losses | None = None,
     model_name: str | None = None,
     corpus_name: str | None = None,
     auditor: str | None = None,
@@ -58,7 +58,8 @@ def report(
         Of several audits, what each stands for; the names of their models unless given.
     test_losses : sequence of float or None, optional
         Of several audits, the utility of each model: its mean loss on the same test text,
-        in nats per token. With them comes the Pareto front of utility and exposure.
+        in nats per token. With them comes the Pareto front of utility and exposure. Of groups a
+        list for each label, as `canary.compare` takes.
     model_name, corpus_name, auditor : str, optional
         What the model and its training data are called, and who tested it, in place of what the
         result says; for a query set that was to be forgotten, `corpus_name` is its name.
@@ -142,7 +143,7 @@ def _named(result: Any, names: Mapping[str, str | None]) -> Any:
 def shown(
     result: Any,
     labels: Sequence[str] | None = None,
-    test_losses: Sequence[float | None] | None = None,
+    test_losses: Losses | None = None,
 ) -> Any:
     """What is shown of a result: several audits are compared, a single one in a list is itself."""
     if histories_of(result):
@@ -151,12 +152,17 @@ def shown(
             cure="give one history",
         )
     if grouped(result):
-        if labels is not None or test_losses is not None:
+        if labels is not None:
             raise InputError(
-                "labels and test losses are not for groups of seeds",
+                "labels are not for groups of seeds",
                 cure="omit them; the keys of the mapping are the labels",
             )
-        return compare(result)
+        return compare(result, test_losses=test_losses)
+    if isinstance(test_losses, Mapping):
+        raise InputError(
+            "test losses by label are for groups of seeds",
+            cure="give one for each audit, in their order",
+        )
     if _several(result):
         from canary.gate.subjects import are_surveys, only_audits
 
@@ -193,7 +199,7 @@ def plot(
     skew_normal: bool = False,
     axis: Unit | None = None,
     labels: Sequence[str] | None = None,
-    test_losses: Sequence[float | None] | None = None,
+    test_losses: Losses | None = None,
     path: str | os.PathLike[str] | None = None,
     size: tuple[float, float] = PRINTED,
 ) -> Axes:
@@ -275,7 +281,7 @@ def plot_file(
     path: str | os.PathLike[str],
     *,
     labels: Sequence[str] | None = None,
-    test_losses: Sequence[float | None] | None = None,
+    test_losses: Losses | None = None,
     size: tuple[float, float] = PRINTED,
     **options: Any,
 ) -> Path:
@@ -333,7 +339,7 @@ def _figure(
     result: Any,
     options: PlotOptions,
     labels: Sequence[str] | None,
-    test_losses: Sequence[float | None] | None,
+    test_losses: Losses | None,
 ) -> Figure:
     one_of(options.kind, "figure", get_args(Kind))
     one_of(options.axis or "bits", "axis", get_args(Unit))
@@ -342,7 +348,7 @@ def _figure(
     result, labels = _labelled(result, labels)
     items = result if _several(result) else [result]
     if grouped(result):
-        result = shown(result, labels, test_losses)
+        return figure_of(shown(result, labels, test_losses), options)
     audits = all(isinstance(item, Audit) for item in items)
     if audits or labels is not None or test_losses is not None:
         result = shown(result, labels, test_losses)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean
@@ -16,64 +16,22 @@ from canary.audits.group_medians import MEDIAN_CONFIDENCE
 from canary.errors import InputError
 from canary.gate.regression import SEEDS
 from canary.records.validation import brief, one_or_more
-from canary.reports.comparison import Strategy, View, check_weights
+from canary.reports.comparison import Strategy, View, check_weights, checked_losses
 from canary.reports.ranked_models import RANK_LEVEL
+from canary.reports.seeds_cells import (
+    Cell,
+    Pair,
+    difference,
+    estimate,
+    gap_words,
+    listed,
+    loss_words,
+    mean_words,
+)
 from canary.reports.sentences import answer
 from canary.statistics.number_checks import check_confidence
-from canary.statistics.numbers import Shown, bits, clean, count, plural, probability
+from canary.statistics.numbers import Shown, clean, count, plural
 from canary.statistics.welch import Estimated, difference_of, mean_of
-
-
-@dataclass(frozen=True, eq=False)
-class Cell:
-    """The canaries of one format and number of copies, in each audit of each group.
-
-    Parameters
-    ----------
-    format, repetitions : int
-        Position of the format, and number of copies; 0 for controls.
-    medians : tuple of tuple of float
-        For each group the median exposure in each of its audits, in bits.
-    bounds : tuple of tuple of bool
-        Whether that is only a lower bound.
-    space_bits : float
-        The largest exposure that there is.
-    full : tuple of bool
-        For each group, whether a median is as high as it can be, so that differences to it may be
-        larger than they look.
-    """
-
-    format: int
-    repetitions: int
-    medians: tuple[tuple[float, ...], ...]
-    bounds: tuple[tuple[bool, ...], ...]
-    space_bits: float
-    full: tuple[bool, ...]
-
-    @property
-    def bounded(self) -> bool:
-        """Whether any median is only a lower bound, so that no mean is known."""
-        return any(map(any, self.bounds))
-
-    @property
-    def usable(self) -> bool:
-        """Whether the groups can be ranked by it."""
-        return bool(self.repetitions) and not (self.bounded or any(self.full))
-
-
-@dataclass(frozen=True)
-class Pair:
-    """How many bits more the canaries of one group are exposed than those of another.
-
-    The interval is Welch's over seeds. `shown` says whether `more` is shown to memorize more: the
-    intervals of the two groups do not overlap, and the p-value times the number of pairs is 0.05
-    at most.
-    """
-
-    more: str
-    less: str
-    bits: Estimated
-    shown: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,6 +51,7 @@ class SeedsCompared(Shown):
     -----
     The number of a seed is the median exposure of its canaries with one number of copies. The
     interval of a group's mean is Student's over its seeds, and that of a difference Welch's.
+    `to_frame` has a row for each seed and number of copies, `means_frame` one for each group.
     """
 
     labels: tuple[str, ...]
@@ -144,6 +103,24 @@ class SeedsCompared(Shown):
     def means(self) -> tuple[Estimated, ...]:
         """The mean of each group over its seeds, of `overall`."""
         return tuple(mean_of(values, self.confidence) for values in self.overall)
+
+    @cached_property
+    def losses(self) -> tuple[tuple[float, ...], ...]:
+        """For each group and seed the loss on new text, in nats per token; none if not given."""
+        kept = (tuple(one.test_loss_nats for one in group) for group in self.groups)
+        return tuple(tuple(x for x in some if x is not None) for some in kept if None not in some)
+
+    @cached_property
+    def mean_losses(self) -> tuple[Estimated, ...]:
+        """The mean of `losses` of each group over its seeds."""
+        return tuple(mean_of(values, self.confidence) for values in self.losses)
+
+    @cached_property
+    def loss_gaps(self) -> tuple[Estimated, ...]:
+        """By how much the loss of each group but the first is above that of the first."""
+        return tuple(
+            difference_of(values, self.losses[0], self.confidence) for values in self.losses[1:]
+        )
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -219,6 +196,12 @@ class SeedsCompared(Shown):
             ]
             bound = "; no interval where a median is only a bound" if cell.bounded else ""
             lines.append(f"{number}{name}: {', '.join(told)}{bound}")
+        if self.losses:
+            told = [
+                f"{label} {loss_words(mean)}"
+                for label, mean in zip(self.labels, self.mean_losses, strict=True)
+            ]
+            lines.append(f"loss on new text, in nats per token: {', '.join(told)}")
         return "\n".join(lines)
 
     @property
@@ -241,6 +224,31 @@ class SeedsCompared(Shown):
         return f"{every} cannot be ranked: the difference may be chance"
 
     def _table(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "group": label,
+                "seed": i,
+                "audit": one.label,
+                "format": cell.format,
+                "repetitions": cell.repetitions,
+                "median_bits": cell.medians[at][i - 1],
+                "bound": cell.bounds[at][i - 1],
+                "test_loss": one.test_loss_nats,
+            }
+            for cell in self.cells
+            for at, label in enumerate(self.labels)
+            for i, one in enumerate(self.groups[at], 1)
+        ]
+
+    def means_frame(self) -> Any:
+        """A `pandas.DataFrame` with a row for each group and number of copies.
+
+        `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval;
+        `difference_bits` that to the first group. `mean_loss` is the same for each number of
+        copies: the mean loss on new text, in nats per token.
+        """
+        import pandas as pd
+
         rows = []
         for cell in self.cells:
             for at, label in enumerate(self.labels):
@@ -261,65 +269,30 @@ class SeedsCompared(Shown):
                         "difference_lower": gap and gap.lower,
                         "difference_upper": gap and gap.upper,
                         "p_value": gap and gap.p_value,
+                        "mean_loss": self.mean_losses[at].value if self.losses else None,
                         "confidence": self.confidence,
                     }
                 )
-        return rows
+        return pd.DataFrame(rows)
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         for label, mean in zip(self.labels, self.means, strict=False):
             yield f"exposure_{label}", mean.value
         for pair in self.pairs:
             yield f"exposure_{pair.more}_over_{pair.less}", pair.bits.value
+        for label, loss in zip(self.labels, self.mean_losses, strict=False):
+            yield f"test_loss_{label}", loss.value
 
 
-def listed(names: Sequence[str]) -> str:
-    """``A, B and C``."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def estimate(cell: Cell, at: int, confidence: float) -> Estimated:
-    """The mean of a group in a cell; without an interval where a median is only a bound."""
-    if any(cell.bounds[at]):
-        return Estimated(fmean(cell.medians[at]))
-    mean = mean_of(cell.medians[at], confidence)
-    if mean.lower is None or mean.upper is None:
-        return mean
-    return replace(mean, lower=max(mean.lower, 0.0), upper=min(mean.upper, cell.space_bits))
-
-
-def difference(cell: Cell, at: int, confidence: float) -> Estimated | None:
-    """How much more a group is exposed in a cell than the first one, where that is known."""
-    if not at or cell.bounded:
-        return None
-    return difference_of(cell.medians[at], cell.medians[0], confidence)
-
-
-def mean_words(cell: Cell, at: int, confidence: float) -> str:
-    """``7.1 bits (6.2 to 8.0)``, or what it is at least."""
-    mean = estimate(cell, at, confidence)
-    least = "at least " if any(cell.bounds[at]) else ""
-    ends = "" if mean.lower is None or mean.upper is None else f" ({ends_of(mean)})"
-    return f"{least}{bits(mean.value)} bits{ends}"
-
-
-def ends_of(found: Estimated) -> str:
-    """``6.2 to 8.0``, or a dash for no interval."""
-    if found.lower is None or found.upper is None:
-        return "–"
-    return f"{bits(found.lower)} to {bits(found.upper)}"
-
-
-def gap_words(found: Estimated, level: str) -> str:
-    """``2.3 bits more (90 % interval 1.1 to 3.5, p = 0.003, Welch)``."""
-    how = "no interval: the seeds have no spread, or are too few"
-    if found.lower is not None:
-        how = f"{level} {ends_of(found)}, p = {probability(found.p_value)}, Welch's t over seeds"
-    return f"{bits(found.value)} bits more ({how})"
+Losses = Mapping[str, Sequence[float]] | Sequence[float | None]
+"""Test losses of groups: a list for each label, or one for each audit, group by group."""
 
 
 def compare(
-    groups: Mapping[str, Sequence[Audit]], *, confidence: float = MEDIAN_CONFIDENCE
+    groups: Mapping[str, Sequence[Audit]],
+    *,
+    test_losses: Losses | None = None,
+    confidence: float = MEDIAN_CONFIDENCE,
 ) -> SeedsCompared:
     """Compare ways of training by the audits of several seeds of each.
 
@@ -328,22 +301,25 @@ def compare(
     groups : mapping of str to sequence of Audit
         For each way of training its label and one audit for each seed. Three seeds or more of each
         are needed for a ranking. Differences are to the first group.
+    test_losses : mapping of str to sequence of float, optional
+        For each label the loss of each of its models on the same new text, in nats per token, in
+        the order of its audits. Or one sequence for all audits, group by group.
     confidence : float
         Of both ends of every interval together.
 
     Returns
     -------
     SeedsCompared
-        `summary` says which group memorizes less. `to_frame` has a row for each group and number
-        of copies: the mean over seeds of the median exposure, and the difference to the first
-        group, in bits. Intervals are two-sided: Student's for a mean, Welch's for a difference,
-        both over seeds.
+        `summary` says which group memorizes less. `to_frame` has a row for each seed and number
+        of copies: the median exposure, in bits, and the loss. `means_frame` has a row for each
+        group and number of copies: the mean over seeds, and the difference to the first group.
+        Intervals are two-sided: Student's for a mean, Welch's for a difference, both over seeds.
 
     Raises
     ------
     InputError
         If there are fewer than two groups, a value is not audits, two audits are of the same
-        weights, or two audits were not made in the same way.
+        weights, two audits were not made in the same way, or there is not one loss for each.
 
     Examples
     --------
@@ -361,15 +337,16 @@ def compare(
             "the labels of the groups are not all different", cure=cure, where="groups"
         )
     kept: list[tuple[Strategy, ...]] = []
+    losses = _losses_of(labels, [*groups.values()], test_losses)
     for label, given in zip(labels, groups.values(), strict=True):
         audits = one_or_more(given, Audit, f"audits in the group {brief(label)}", cure=cure)
         first = sum(map(len, kept))
         kept.append(
             tuple(
                 Strategy(
-                    str(first + i), audit.file or f"{label}, seed {i}", audit, None, first + i - 1
+                    str(i + 1), audit.file or f"{label}, seed {i + 1 - first}", audit, losses[i], i
                 )
-                for i, audit in enumerate(audits, 1)
+                for i, audit in enumerate(audits, first)
             )
         )
     every = [one for group in kept for one in group]
@@ -383,6 +360,35 @@ def compare(
                 where="groups",
             )
     return SeedsCompared(labels, tuple(kept), confidence)
+
+
+def _losses_of(
+    labels: Sequence[str], groups: Sequence[Sequence[Audit]], given: Losses | None
+) -> Sequence[float | None]:
+    """The loss of each audit, group by group."""
+    sizes = [len(some) if isinstance(some, list | tuple) else 1 for some in groups]
+    if given is None:
+        return [None] * sum(sizes)
+    cure = "give a list for each label, with the mean loss of each of its models on the same text, "
+    cure += "in nats per token"
+    if isinstance(given, Mapping):
+        named = {clean(str(label)).strip(): losses for label, losses in given.items()}
+        if {*named} != {*labels} or any(isinstance(some, int | float) for some in named.values()):
+            raise InputError(
+                "the losses are not those of the groups", cure=cure, where="test_losses"
+            )
+        for label, size in zip(labels, sizes, strict=True):
+            if len(named[label]) != size:
+                raise InputError(
+                    f"{plural(len(named[label]), 'loss', 'losses')} for the "
+                    f"{plural(size, 'audit')} of {brief(label)}",
+                    cure=cure,
+                    where="test_losses",
+                )
+        given = [loss for label in labels for loss in named[label]]
+    if None in given:
+        raise InputError("a loss is missing", cure=cure, where="test_losses")
+    return checked_losses(sum(sizes), given)
 
 
 def grouped(result: object) -> bool:

@@ -34,21 +34,20 @@ from canary.reports.exposure_figures import (
     places_of,
 )
 from canary.reports.limits import basis_of, planting, weakest
-from canary.reports.palette import MUTED, SERIES, dots, line
-from canary.reports.seeds_compared import (
-    Cell,
-    SeedsCompared,
-    difference,
-    ends_of,
-    estimate,
-    listed,
-    mean_words,
+from canary.reports.palette import MUTED, dots, line
+from canary.reports.seeds_cells import Cell, difference, ends_of, estimate, listed, mean_words
+from canary.reports.seeds_compared import SeedsCompared
+from canary.reports.seeds_losses import (
+    colour_of,
+    losses_figure,
+    losses_sentence,
+    marker_of,
+    named_losses,
 )
 from canary.reports.sentences import answer
 from canary.reports.wording import about_of
 from canary.statistics.numbers import bits, count, percent_of, plural, probability
 
-_MARKERS = "osDvPX*"
 _VERSIONS = "Version of the weights"  # each audit has one, in a table of its own
 
 
@@ -69,8 +68,12 @@ def seeds_report(found: SeedsCompared) -> Report:
         "few": "fewer than" in found.why_not,
         "sets": found.mixed_sets,
         "bounded": any(cell.bounded for cell in found.cells),
+        "losses": bool(found.losses),
+        "traded": decided and bool(found.losses),
+        "unweighed": decided and not found.losses,
     }
     gaps = [_gap_sentence(found, at) for at in range(len(found.pairs))]
+    gaps += [losses_sentence(found)] if found.losses else []
     return Report(
         title=f"Comparison of {plural(len(found.labels), 'way')} of training",
         label=found.answer if decided else _shorter(found),
@@ -87,7 +90,11 @@ def seeds_report(found: SeedsCompared) -> Report:
             **{name: fact for name, fact in about_of(*found.audits).items() if name != _VERSIONS},
             "Limit": "none was set",
         },
-        outcome=[said_in_one("comparison.canaries"), seeds_figure(found, 0)],
+        outcome=[
+            said_in_one("comparison.canaries"),
+            seeds_figure(found, 0),
+            *([losses_figure(found)] if found.losses and found.overall else []),
+        ],
         unsaid=said("seeds.unsaid", **values),
         sections=sections_of(found),
     )
@@ -121,10 +128,12 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
 def plotted(found: SeedsCompared, options: PlotOptions) -> Figure:
     """That of `canary.plot`."""
     check_format(found.audits[0], options.format)
+    if options.kind == "utility" and options.repetitions is None and not options.skew_normal:
+        return losses_figure(found)
     if options.kind != "exposure" or options.repetitions is not None or options.skew_normal:
         raise InputError(
-            "groups of seeds have one figure: exposure by number of copies",
-            cure="leave kind, repetitions and skew_normal out",
+            "groups of seeds have two figures: exposure by number of copies, and utility",
+            cure="leave repetitions and skew_normal out",
         )
     return seeds_figure(found, options.format, in_bits=options.axis == "bits")
 
@@ -151,7 +160,7 @@ def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Fig
     x_axis, level = copies_axis(found.audits[0], copies, places, limits=ends), _level(found)
     narrow = x_axis  # on a phone, the caption says the rest
     x_axis = replace(x_axis, label=f"{x_axis.label}; mean over seeds with {level} interval")
-    key = [(_colour(group), label) for group, label in enumerate(found.labels)]
+    key = [(colour_of(group), label) for group, label in enumerate(found.labels)]
     key.append((MUTED, "faint: one seed"))
     if any(cell.bounded for cell in cells):
         key.append((MUTED, "hollow: at least"))
@@ -175,7 +184,7 @@ def _group_marks(
     found: SeedsCompared, cells: list[Cell], group: int, x: list[float], spread: list[float]
 ) -> Iterator[Mark]:
     """A group's seeds, its means with their intervals, and a line through these."""
-    colour, marker = _colour(group), _MARKERS[group % len(_MARKERS)]
+    colour, marker = colour_of(group), marker_of(group)
     means = [estimate(cell, group, found.confidence) for cell in cells]
     yield line(x, [mean.value for mean in means], colour, 1.4, alpha=0.75)
     for cell, mean, place, wide in zip(cells, means, x, spread, strict=True):
@@ -192,10 +201,6 @@ def _group_marks(
         bound = any(bounds)
         style = {"marker": "^" if bound else marker, "zorder": 3.5}
         yield dots(place, mean.value, 52, colour, hollow=bound, **style)
-
-
-def _colour(group: int) -> str:
-    return SERIES[group % len(SERIES)]
 
 
 def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
@@ -252,9 +257,16 @@ def others(found: SeedsCompared) -> Iterator[Block]:
 def audits(found: SeedsCompared) -> Iterator[Block]:
     """Which audits each group has, and what their own reports say."""
     rows = [
-        (label, one.label, one.audit.model_version or "–", answer(one.audit).label)
+        (
+            label,
+            one.label,
+            *named_losses(one),
+            one.audit.model_version or "–",
+            answer(one.audit).label,
+        )
         for label, group in zip(found.labels, found.groups, strict=True)
         for one in group
     ]
-    yield Table("The audits", ("Group", "Audit", "Weights", "What its report says"), rows,
+    losses = ("Loss on new text",) if found.losses else ()
+    yield Table("The audits", ("Group", "Audit", *losses, "Weights", "What its report says"), rows,
                 style="words")  # fmt: skip

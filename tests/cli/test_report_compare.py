@@ -124,13 +124,18 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
         assert done.out.startswith("'with' memorizes less")
         assert "4 copies: with 2.1 bits (1.9 to 2.3), no decay 7.1 bits (6.9 to 7.3)" in done.out
     assert "no decay" in Path("seeds.html").read_text()
+    losses = [word for loss in range(6) for word in ("--test-loss", 1.0 + loss)]
+    done = command("report", *words, *losses, "--out", "losses.html")
+    assert "loss on new text, in nats per token: with 2.000 (0.314 to 3.686), no deca" in done.out
+    utility = ("--kind", "utility", "--out", "utility.svg")
+    assert command("plot", *words, *losses, *utility).code == 0
     assert command("plot", *words, "--out", "seeds.svg").code == 0
     for wrong, message in {
         ("--group", "with"): "--group: 'with' has no =",
         ("--group", "with=nothing/*"): "names no audits",
         ("with/0", *words): "audits are given as files and by --group",
         (): "there is no audit",
-        (*words, "--label", "a"): "are not for groups",
+        (*words, "--label", "a"): "--label is not for groups",
         (*words, "--annex", "annex.md"): "groups have a page only",
     }.items():
         done = command("report", *wrong, "--out", "wrong.html")

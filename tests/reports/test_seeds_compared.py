@@ -56,7 +56,7 @@ def test_intervals_are_those_of_scipy_oracle():
 
 def test_the_frame_has_each_group_and_number_of_copies():
     found = canary.compare({"with": drawn("w", 2.0, 3.0), "without": drawn("o", 2.0, 8.0)})
-    frame = found.to_frame()
+    frame = found.means_frame()
     assert [*frame.repetitions] == [0, 0, 1, 1, 4, 4]
     assert [*frame.group] == ["with", "without"] * 3
     medians = [
@@ -69,6 +69,47 @@ def test_the_frame_has_each_group_and_number_of_copies():
     assert last.mean_bits == pytest.approx(np.mean(medians[1]))
     assert (last.difference_lower, last.difference_upper) == pytest.approx((ends.low, ends.high))
     assert frame.difference_bits[4] != frame.difference_bits[4]  # of the first group there is none
+    rows = found.to_frame()
+    assert len(rows) == 3 * 2 * 5
+    assert [*rows[rows.repetitions.eq(4) & rows.group.eq("without")].median_bits] == medians[1]
+    assert rows.test_loss.isna().all()
+
+
+LOSSES = {"o": [1.30, 1.32, 1.31, 1.29, 1.33], "w": [1.40, 1.42, 1.41, 1.39, 1.43]}
+
+
+def test_losses_are_beside_the_exposure_of_each_way_of_training(tmp_path):
+    groups = {"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)}
+    found = canary.compare(groups, test_losses=LOSSES)
+    known = ttest_ind(LOSSES["o"], LOSSES["w"], equal_var=False)
+    ends = known.confidence_interval(0.9)
+    (gap,) = found.loss_gaps
+    assert (gap.lower, gap.upper, gap.p_value) == pytest.approx((ends.low, ends.high, known.pvalue))
+    assert "loss on new text, in nats per token: w 1.410 (" in found.summary()
+    assert [*found.to_frame().test_loss[:10]] == [*LOSSES["w"], *LOSSES["o"]]
+    assert [*found.means_frame().mean_loss[:2]] == pytest.approx([1.41, 1.31])
+    assert found.metrics()["canary/test_loss_w"] == pytest.approx(1.41)
+    with figures(drawn=True):
+        html = render(groups, test_losses=[*LOSSES["w"], *LOSSES["o"]])
+    text = Page(html).text("style")
+    assert "'w' 1.410 (1.395 to 1.425) and 'o' 1.310 (1.295 to 1.325). Compared with 'w': " in text
+    assert "'o' 0.100 less (difference -0.1" in text
+    assert "were not compared" not in text
+    assert "--test-loss" not in text
+    assert "were not compared" in Page(render(groups)).text("style")
+    canary.plot(groups, path=tmp_path / "f.svg", kind="utility", test_losses=LOSSES)
+    for wrong, message in (
+        ({"w": LOSSES["w"]}, "not those of the groups"),
+        ({**LOSSES, "o": LOSSES["o"][:2]}, "2 losses for the 5 audits of 'o'"),
+        ({"w": 1.4, "o": 1.3}, "not those of the groups"),
+        (LOSSES["w"], "5 test losses for 10 audits"),
+        ([None] * 10, "a loss is missing"),
+        ([*LOSSES["w"], -1.0, *LOSSES["o"][1:]], "a test loss of -1"),
+    ):
+        with pytest.raises(InputError, match=message):
+            compare(groups, test_losses=wrong)
+    with pytest.raises(InputError, match="by label are for groups"):
+        canary.report([*groups["w"]], tmp_path / "x.html", test_losses=LOSSES)
 
 
 def test_what_is_ranked():
@@ -110,7 +151,7 @@ def test_bounds_and_ceilings_rank_nothing(audits):
         for i in range(6)
     ]
     found = compare({"a": bounded[:3], "b": bounded[3:]})
-    frame = found.to_frame()
+    frame = found.means_frame()
     assert frame.bound.any()
     assert frame[frame.bound].lower_bits.isna().all()
     assert "at least" in found.summary()

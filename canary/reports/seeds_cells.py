@@ -1,0 +1,120 @@
+"""What ways of training have in numbers: medians over seeds, their differences, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from canary.statistics.numbers import bits, probability
+from canary.statistics.welch import Estimated, difference_of, mean_of
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """The canaries of one format and number of copies, in each audit of each group.
+
+    Parameters
+    ----------
+    format, repetitions : int
+        Position of the format, and number of copies; 0 for controls.
+    medians : tuple of tuple of float
+        For each group the median exposure in each of its audits, in bits.
+    bounds : tuple of tuple of bool
+        Whether that is only a lower bound.
+    space_bits : float
+        The largest exposure that there is.
+    full : tuple of bool
+        For each group, whether a median is as high as it can be, so that differences to it may be
+        larger than they look.
+    """
+
+    format: int
+    repetitions: int
+    medians: tuple[tuple[float, ...], ...]
+    bounds: tuple[tuple[bool, ...], ...]
+    space_bits: float
+    full: tuple[bool, ...]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any median is only a lower bound, so that no mean is known."""
+        return any(map(any, self.bounds))
+
+    @property
+    def usable(self) -> bool:
+        """Whether the groups can be ranked by it."""
+        return bool(self.repetitions) and not (self.bounded or any(self.full))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """How many bits more the canaries of one group are exposed than those of another.
+
+    The interval is Welch's over seeds. `shown` says whether `more` is shown to memorize more: the
+    intervals of the two groups do not overlap, and the p-value times the number of pairs is 0.05
+    at most.
+    """
+
+    more: str
+    less: str
+    bits: Estimated
+    shown: bool
+
+
+def listed(names: Sequence[str]) -> str:
+    """``A, B and C``."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def estimate(cell: Cell, at: int, confidence: float) -> Estimated:
+    """The mean of a group in a cell; without an interval where a median is only a bound."""
+    if any(cell.bounds[at]):
+        return Estimated(fmean(cell.medians[at]))
+    mean = mean_of(cell.medians[at], confidence)
+    if mean.lower is None or mean.upper is None:
+        return mean
+    return replace(mean, lower=max(mean.lower, 0.0), upper=min(mean.upper, cell.space_bits))
+
+
+def difference(cell: Cell, at: int, confidence: float) -> Estimated | None:
+    """How much more a group is exposed in a cell than the first one, where that is known."""
+    if not at or cell.bounded:
+        return None
+    return difference_of(cell.medians[at], cell.medians[0], confidence)
+
+
+def mean_words(cell: Cell, at: int, confidence: float) -> str:
+    """``7.1 bits (6.2 to 8.0)``, or what it is at least."""
+    mean = estimate(cell, at, confidence)
+    least = "at least " if any(cell.bounds[at]) else ""
+    ends = "" if mean.lower is None or mean.upper is None else f" ({ends_of(mean)})"
+    return f"{least}{bits(mean.value)} bits{ends}"
+
+
+def ends_of(found: Estimated) -> str:
+    """``6.2 to 8.0``, or a dash for no interval."""
+    if found.lower is None or found.upper is None:
+        return "–"
+    return f"{bits(found.lower)} to {bits(found.upper)}"
+
+
+def gap_words(found: Estimated, level: str) -> str:
+    """``2.3 bits more (90 % interval 1.1 to 3.5, p = 0.003, Welch)``."""
+    how = "no interval: the seeds have no spread, or are too few"
+    if found.lower is not None:
+        how = f"{level} {ends_of(found)}, p = {probability(found.p_value)}, Welch's t over seeds"
+    return f"{bits(found.value)} bits more ({how})"
+
+
+def loss_words(found: Estimated) -> str:
+    """``1.43 (1.40 to 1.46)``, in nats per token."""
+    ends = "" if found.lower is None else f" ({loss_ends(found)})"
+    return f"{found.value:.3f}{ends}"
+
+
+def loss_ends(found: Estimated) -> str:
+    """``1.40 to 1.46``, or a dash for no interval."""
+    if found.lower is None or found.upper is None:
+        return "–"
+    return f"{found.lower:.3f} to {found.upper:.3f}"
