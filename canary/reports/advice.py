@@ -124,11 +124,11 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     return [*said(f"decide.{case}", **values)]
 
 
-def unsaid(*audits: Audit, calm: bool) -> list[Text]:
+def unsaid(*audits: Audit, calm: bool, unlimited: bool = False) -> list[Text]:
     """What must not be concluded from audits: that a secret is safe which is short, too."""
     sizes = {priced.space_size for audit in audits for priced in audit.formats}
     small = count(max(sizes)) if sizes and max(sizes) <= _SHORT else ""
-    return [*said("audit.unsaid", calm=calm, small=small)]
+    return [*said("audit.unsaid", calm=calm, small=small, unlimited=unlimited)]
 
 
 def against(audit: Audit, limit: float | None) -> list[Text]:

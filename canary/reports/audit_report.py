@@ -95,7 +95,11 @@ def audit_report(audit: Audit) -> Report:
         outcome=[*outcome(audit)],
         decide=decisions(advised),
         actions=advice(advised),
-        unsaid=unsaid(audit, calm=judged.verdict not in ("memorized", "suspect")),
+        unsaid=unsaid(
+            audit,
+            calm=judged.verdict not in ("memorized", "suspect"),
+            unlimited=bool(audit.injected),
+        ),
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )

@@ -31,7 +31,6 @@ UNKNOWN = ("", "not named", "not recorded")
 """What a fact of a report says that nobody gave."""
 
 _MARKUP = re.compile(r"`(?P<code>[^`]+)`|\*(?P<em>[^*]+)\*|~(?P<sub>[^~]+)~")
-_TO_DECIDE = re.compile(r"\b(?:Choose|Decide|for you to decide)\b")
 _FLAG = re.compile(r"\[(not )?(\w+)\] ")
 
 
@@ -288,12 +287,8 @@ class Report:
                    if fact in UNKNOWN and f"file.{name}" in paragraphs_of()]  # fmt: skip
         names = " and ".join(filter(None, [", ".join(unnamed[:-1]), *unnamed[-1:]]))
         file, name = said("file", names=names) if self.decide and names else ("", "")
-        # Red says what to do, whatever there is to choose besides.
-        open_to_them = self.tone != "memorized" and any(
-            _TO_DECIDE.search(words_of(item)) for item in self.decide
-        )
         parts: dict[str, list[Text]] = {
-            "You decide" if open_to_them else "For you": [*self.decide, file],
+            "For the person who decides": [*self.decide, file],
             "For the engineers" if self.decide else "": [*self.actions, name],
         }
         kept = {heading: [item for item in items if item] for heading, items in parts.items()}

@@ -60,7 +60,7 @@ def label_of(verdict: Verdict) -> str:
             "context": "the test left out what came before the secrets",
         }
         why = known.get(reason.check, "not enough data to decide")
-        allowed = " (counted as passed, as --undecided pass asks)" if verdict else ""
+        allowed = " (counted as passed, by an option of the check)" if verdict else ""
         return f"Undecided: {why}{allowed}"
     easier = reason.check == "exposure"
     why = "easier to find than the limit allows" if easier else "not within the limit that was set"

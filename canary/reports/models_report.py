@@ -109,7 +109,11 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
             value = lead.points[lead.fprs.index(surest.fpr)][place].tpr.value
         name = _short(survey, survey.targets[place])
         title = f"Most vulnerable of the {plural(len(survey.targets), 'model')}"
-        yield Tile(title, f"no. {name}" if name.isdigit() else name, f"{percent_of(value)} {note}")
+        yield Tile(
+            title,
+            f"no. {name}, counted from 0" if name.isdigit() else name,
+            f"{percent_of(value)} {note}",
+        )
 
 
 @section(ModelsSurvey, "Attacks", specialist=True)

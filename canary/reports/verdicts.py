@@ -39,6 +39,7 @@ from canary.reports.limits import (
 )
 from canary.reports.markdown import markdown_of
 from canary.reports.saved_tests import label_of_test
+from canary.reports.sentences import answer
 from canary.reports.wording import about_of, called, ended, folded, limit_given
 from canary.statistics.numbers import bits, bits_between, clean, plural
 
@@ -153,11 +154,24 @@ def verdict_report(verdict: Verdict) -> Report:
             *(note for note in ended(verdict.notes) if note not in details),
         ],
         outcome=blocks,
-        actions=list(dict.fromkeys(actions if audits else [*stronger, *cures(verdict)])),
-        unsaid=unsaid(*audits, calm=verdict.outcome != "memorized") if audits else (),
+        actions=[
+            *dict.fromkeys(actions if audits else [*stronger, *cures(verdict)]),
+            *([] if verdict.limit_by else said("limit.by")),
+        ],
+        unsaid=[*unsaid(*audits, calm=verdict.outcome != "memorized"), *_other(verdict)]
+        if audits
+        else (),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
+
+
+def _other(verdict: Verdict) -> Sequence[Text]:
+    """What the page of the same audit says that has no limit, where it is red and this is not."""
+    own = answer(verdict.audits[0])
+    if len(verdict.audits) > 1 or verdict.outcome == "memorized" or own.verdict != "memorized":
+        return []
+    return said("limit.other", own=own.label)
 
 
 def _own(verdict: Verdict) -> Sequence[Text]:

@@ -108,7 +108,7 @@ def called(model: str, otherwise: str = "the model") -> str:
     )
 
 
-NOT_STATED = "not stated (outputs were tested, not weights); --model-name can hold it"
+NOT_STATED = "not stated (outputs were tested, not weights)"
 """The version of a model of which only answers are there."""
 
 

@@ -316,7 +316,10 @@ def test_of_each_case_golden(case):
     assert came_out in text
     assert to_do.replace("`", "") in actions
     short = case == "few possible secrets"  # which anybody may try in full
-    assert len(made.unsaid) == 4 + short - (made.tone in ("memorized", "suspect"))
+    unlimited = case in CASES and bool(result.injected)
+    other = case in JUDGED and "without a limit says" in " ".join(map(words_of, made.unsaid))
+    calm = made.tone not in ("memorized", "suspect")
+    assert len(made.unsaid) == 3 + short + calm + unlimited + other
     assert made.basis or made.tone != "not-found"
     page = _without_figures(result)
     check_page(page)
@@ -341,12 +344,16 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert tones["undecided"] == tones["controls suspect"] == "undecided"
     limit = (
         "at least 976,563 guesses of 1,000,000,000 for the typical secret of each number of "
-        "copies (--max-exposure-bits 10; a strict limit of 4 bits asks for "
+        "copies (exposure of at most 10 bits; a strict limit of 4 bits asks for "
         f"62,500,000); given as an option of the check on {About.today().date}; it is not recorded "
         "who set it"
     )
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
+    learned = report_of(JUDGED["passed, though learned"][0])
+    other = "The page of this audit without a limit says: The model memorized planted secrets."
+    assert words_of(learned.unsaid[-1]).startswith(other)
+    assert "--limit-by" in " ".join(map(words_of, learned.to_do["For the engineers"]))
     weak = report_of(trusting(exact({0: CHANCE, 4: [8.0] * 12}), max_exposure_bits=20))  # 954
     assert (weak.tone, weak.label) == (
         "undecided",

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,23 @@ def audited(epochs: int, **more: Any) -> Any:
     if more.pop("draws_alone", False):
         options |= {"draws": 300, "method": "sampling"}
     return canary.audit(seam(epochs, **more), planted()[0], **options)
+
+
+def passed() -> Any:
+    """A model within a strict limit, which a positive control shows to have read the corpus."""
+    from datasets import Dataset
+
+    made = canary.generate(PIN, repetitions=(1, 64), per_repetition=16, controls=16, seed=1)
+    corpus = canary.inject(Dataset.from_dict({"text": texts()[:1_200]}), made, seed=0)
+    model = canary.load(trained(list(corpus["text"]), 2), tokenizer=tokenizer())
+    verdict = canary.check(
+        canary.audit(model, made, start_token=START, draws=2_000),
+        max_exposure_bits=4,
+        repetitions=[1],
+        require_learned=64,
+        verification=canary.verify(corpus, made, column="text"),
+    )
+    return replace(verdict, limit_by="R. Roe, 2026-05-02")
 
 
 @cache
@@ -319,6 +337,7 @@ PAGES: dict[str, Callable[[], Any]] = {
     "22-classifier-calm": lambda: shadowed(8),
     "23-audit-start-open": lambda: check(audited(9, start_token=None), 10.0),
     "24-training-went-on": lambda: history(stop_above_bits=6.0, obey=False),
+    "25-audit-passed": passed,
 }
 """What makes the result of each page."""
 
