@@ -69,7 +69,7 @@ HAS = {
     "docs/guides/monitor.md": ["corpus.jsonl", "canaries.json", "model"],
     "docs/guides/long-runs.md": ["texts.jsonl", "canaries.json of a small space", "model"],
     "docs/guides/models.md": ["checkpoint", "adapter", "t5"],
-    "docs/guides/own-models.md": ["mymodel.py"],
+    "docs/guides/own-models.md": ["mymodel.py", "members.jsonl", "nonmembers.jsonl"],
     "docs/guides/paper.md": ["a", "b"],
     "docs/guides/pytest.md": ["model", "canaries.json", "corpus.canaried.jsonl", "entry points"],
     "docs/tutorials/classifier.md": [],  # these three make what they need
