@@ -102,7 +102,7 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
     if not figure.stack:
         panel = figure.panels[0]
         wide = wide and _inches(axes) >= _SMALL  # else words would be on the points
-        _draw(axes, panel, wide=wide, width=_inches(axes))
+        _draw(axes, panel, wide=wide, width=_inches(axes) / _scale(_inches(axes)))
         if figure.x:
             axes.set(xlabel=f"{figure.x}, {panel.title}", ylabel=figure.y, title="")
         _shrink(axes, panel)
@@ -114,7 +114,7 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
     for panel in reversed(figure.panels):  # the lowest has the x axis of all
         height = panel.height or rest
         part = axes.inset_axes((0.0, bottom, 1.0, height), sharex=lowest)
-        _draw(part, panel, wide=wide, width=_inches(axes))
+        _draw(part, panel, wide=wide, width=_inches(axes) / _scale(_inches(axes)))
         _shrink(part, panel)
         if lowest is not None:
             part.tick_params(axis="x", length=0, labelbottom=False)
@@ -123,11 +123,16 @@ def draw_on(axes: Axes, figure: Figure, *, wide: bool = True) -> None:
         bottom += height + _STACK_GAP
 
 
+def _scale(width: float) -> float:
+    """Of the texts on axes of some inches: less than 1 on the small ones of a paper."""
+    return min(max(width / _SMALL, _SMALLEST), 1.0)
+
+
 def _shrink(axes: Axes, panel: Panel) -> None:
     """On the small axes of a paper: smaller texts, short labels, and no words on the frame."""
     box, dpi = axes.get_window_extent(), axes.figure.dpi
     width, height = box.width / dpi, box.height / dpi
-    scale = max(width / _SMALL, _SMALLEST)
+    scale = _scale(width)
     if scale >= 1.0:
         return
     axes.tick_params(labelsize=9 * scale)

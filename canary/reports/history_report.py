@@ -49,6 +49,7 @@ from canary.tokens.starts import shown_start
 _MOST_ROWS = 200
 _MOST_FAILURES = 5
 _MOST_MARKERS = 60
+_OPEN = "anywhere on dots"
 
 
 @report_of.register
@@ -226,10 +227,11 @@ def history_figure(
     limit, about = history.settings.get("stop_above_bits"), history.formats[at]
     space_bits = math.log2(about.space_size)
     most = space_bits if skew_normal else min(math.log2(about.draws), space_bits)
-    words = "" if most == space_bits else "nothing above can be seen"
+    top = f"found at the first guess: {bits(most)} bits"
+    words = top if most == space_bits else "nothing above can be seen", "chance"
     highest = 1.05 * max(highest, limit or 0.0)
     label = f"{'skew-normal estimate of ' if skew_normal else ''}exposure (bits)"
-    marks, y = exposure_axis(most, label, highest=highest, words=words and (words, ""))
+    marks, y = exposure_axis(most, label, highest=highest, words=words)
     if skew_normal:  # no exposure can be up there
         marks.append(mark("axhspan", space_bits, y.limits[1], color=BAND, linewidth=0))
     elif not in_bits:
@@ -242,7 +244,8 @@ def history_figure(
     banded = max(lines, key=lambda group: (group.medians[-1:], group.copies))
     for group in lines:
         colour = colour_of_copies(group.copies, [g.copies for g in lines])
-        marks += _line_marks(group, colour, most, band=group is banded)
+        named = any(mark.style.get("label") == _OPEN for mark in marks)
+        marks += _line_marks(group, colour, most, band=group is banded, named=named)
         if group.steps:
             medians = list(map(bound_or_bits, group.medians, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
@@ -337,7 +340,9 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     return lines
 
 
-def _line_marks(group: GroupLine, colour: str, top: float, *, band: bool) -> Iterator[Mark]:
+def _line_marks(
+    group: GroupLine, colour: str, top: float, *, band: bool, named: bool
+) -> Iterator[Mark]:
     style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
     between = group.steps, group.least, group.most
     if band:
@@ -351,6 +356,8 @@ def _line_marks(group: GroupLine, colour: str, top: float, *, band: bool) -> Ite
         if bound:  # from what is certain, and open upwards
             certain = points[0], [group.medians[i] for i in some]
             open_ended: dict[str, Any] = {"linewidth": 1.1, "linestyle": SPARSE}
+            if points[0] and not named:
+                open_ended["label"] = _OPEN
             yield mark("vlines", *certain, top, color=colour, **open_ended)
         hollow = bound or not group.copies
         yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)

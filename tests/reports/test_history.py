@@ -65,7 +65,7 @@ def test_every_name_of_the_narrow_figure_is_within_it():
             figure.draw_without_rendering()
             main = next((part for part in axes.child_axes if part.get_legend()), axes)
             box = main.get_legend().get_window_extent()
-            assert len(main.get_legend().get_texts()) == 5
+            assert len(main.get_legend().get_texts()) == 7
             assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
             assert box.y1 <= figure.bbox.y1
 
