@@ -159,7 +159,7 @@ RESULTS = {
                 for label, b in ((EVIL, 3.0), ("b", 9.0))
             }
         ),
-        2,
+        6,
     ),
     "pool": (
         lambda: Pool((EVIL, "b"), (1.0, 2.0), (0.5, 2.5), 1.0, 4, "", None, "m", "a" * 64, 0),
