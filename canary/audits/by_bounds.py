@@ -8,6 +8,7 @@ from canary.audits.by_rank import exposures_by_bounds
 from canary.audits.method import Cost, Measured, Method, Stage, Unfit
 from canary.audits.question import Question
 from canary.errors import UnsupportedError
+from canary.scoring.served_requests import queries_within
 from canary.search.pricing import Priced
 from canary.search.ranking import BoundedRanks, rank_by_bounds
 from canary.statistics.exposures import RANK
@@ -16,7 +17,7 @@ from canary.statistics.numbers import count, plural
 from canary.tokens.tree import check_certified
 
 _ENDED = {
-    "budget": "the budget was spent (a larger --budget continues it)",
+    "budget": "the budget was spent (the same command continues it, in Python a larger one)",
     "requests": "no request allowed in this run was left (the same command continues it)",
 }
 
@@ -50,8 +51,9 @@ class Bounds(Method):
         """Search until ranks are known or the budget is spent."""
         budget, name = question.options.budget, f"{RANK} of {question.format.masked}"
         batcher = question.batcher(name, budget, longest=cost.sizes.tokens)
+        allowed = queries_within(question.model, budget)
         with question.pricer(cost.sizes.tree, cost.sizes.noise_bits) as pricer:
-            ranks = rank_by_bounds(pricer, batcher, question.fills, budget=budget)
+            ranks = rank_by_bounds(pricer, batcher, question.fills, budget=allowed)
         return Measured(
             method=self.name,
             canaries=Priced(np.minimum(ranks.px_bits, 1e6), None),

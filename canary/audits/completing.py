@@ -11,7 +11,7 @@ from canary.audits.extraction import Completion
 from canary.audits.question import AuditOptions, Question, longest
 from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
-from canary.errors import InputError, UnsupportedError
+from canary.errors import InputError, RequestsSpentError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.loading import load
 from canary.records.validation import built, one_of, real_number, whole_number
@@ -133,8 +133,8 @@ def completed(
 ) -> tuple[Completion, ...]:
     """`completions` under a model that is loaded, with numbers that were checked.
 
-    Only of the first secrets, where all take more than `budget` queries, or longer than the
-    time `deadline` of `time.monotonic`.
+    Only of the first secrets, where all take more than a finite `budget` of queries, or than the
+    requests that are left, or longer than the time `deadline` of `time.monotonic`.
     """
     if "score" not in question.model.facts.capabilities:
         raise needs_every_token()
@@ -149,14 +149,18 @@ def completed(
         queries = 0
         with rest.pricer(tree) as pricer:
             for width in (1, beam):
-                end = complete(
-                    tree,
-                    pricer.walker,
-                    batcher,
-                    width=width,
-                    budget=budget - queries,
-                    deadline=deadline,
-                )
+                left = budget - queries
+                try:
+                    end = complete(
+                        *(tree, pricer.walker, batcher),
+                        width=width,
+                        budget=left,
+                        deadline=deadline,
+                    )
+                except RequestsSpentError:
+                    if math.isinf(budget):
+                        raise
+                    end = None
                 if end is None:
                     return tuple(made)
                 queries += end.queries

@@ -26,7 +26,7 @@ from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
 from canary.scoring.batcher import Batcher
-from canary.scoring.served_requests import all_sent, announce, requests_of, sharing
+from canary.scoring.served_requests import all_sent, announce, queries_within, requests_of, sharing
 from canary.scoring.start_notes import StartChoice
 from canary.search.pricing import check_agreement, price_rows, rows_compared
 from canary.search.rank_counter import bounds_by_place
@@ -150,11 +150,13 @@ def extract(
     options, start = started(seam, [format], options, canaries=mine, draws=_MOST_DRAWS)
     question = Question(format, tuple(own), seam, options.encoder(seam), options)
     read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
-    result = _search(question, start, own, search)
+    allowed = queries_within(seam, search.budget)
+    result = _search(question, start, own, replace(search, budget=allowed))
     copies = {c.id: c.repetitions for c in mine or ()}
     made = tuple(replace(c, control=copies.get(c.secret) == 0) for c in result.completions)
     return replace(
-        result, settings={**result.settings, CANARY_SET: canaries and canaries.fingerprint},
+        result, settings={**result.settings, CANARY_SET: canaries and canaries.fingerprint,
+                          "budget": search.budget, **requests_of(seam)},  # after completions
         completions=made, notes=(*result.notes, *read), canaries=copies,
         natural=canaries is not None and canaries.natural, about=About.today(),
     )  # fmt: skip
@@ -389,8 +391,6 @@ def _with_completions(
         )
     except KeyboardInterrupt:  # what was extracted stays valid
         return replace(result, stopped="interrupted")
-    except RequestsSpentError as spent:
-        return replace(result, stopped=spent.stopped)
     short, late = len(secrets) - len(long_enough), len(long_enough) - len(made)
     told = {
         f"Secrets with no more characters than are known were not completed: {short:,}.": short,

@@ -256,8 +256,12 @@ class Extraction(
             how = f"proven up to {self.rest_bits:.2f} bits only"
         guesses = self.random_guesses
         shown = f"{guesses:,.0f}" if guesses < 10**15 else f"2^{math.log2(guesses):.0f}"
+        sent = self.settings.get("requests_in_this_run")
+        cost = "" if sent is None else f" ({plural(sent, 'request')} sent in this run)"
+        if self.stopped not in ("proof", "memory"):
+            cost += f", until {self.why_stopped}"
         return (
-            f"{how}; {self.queries:,} queries, random guessing takes {shown} "
+            f"{how}; {self.queries:,} queries{cost}, random guessing takes {shown} "
             f"{'guess' if shown == '1' else 'guesses'} on average"
         )
 

@@ -147,10 +147,8 @@ def _explain(result: Extraction) -> None:
     )
     if sent is not None:
         show(f"The server was sent {plural(sent, 'request')} in this run, checks included")
-    if result.stopped == "requests":
+    if result.stopped == "requests" or (result.stopped == "budget" and sent is not None):
         show("Start the same command again to continue: every answer so far is kept")
-    if result.stopped == "budget" and sent is not None:
-        show("Give a larger --budget to continue: every answer so far is kept")
     if result.dropped:
         show(f"{count(result.dropped)} beginnings were dropped to limit memory")
     if not result.completions:
@@ -196,7 +194,8 @@ def proof_sentence(result: Extraction) -> str:
         served = "requests_in_this_run" in result.settings
         unit = ("request", "requests") if served else ("query", "queries")
         spent = plural(result.settings["budget"], *unit)
-        return f"Nothing found within the budget of {spent}; give a larger --budget ({rest})"
+        cure = "start the same command again to continue" if served else "give a larger --budget"
+        return f"Nothing found within the budget of {spent}; {cure} ({rest})"
     if result.stopped == "requests":
         return f"Nothing found within the allowed requests ({rest})"
     return f"Nothing found; {rest}"

@@ -181,8 +181,15 @@ def _sent(tests: Sequence[Evidence]) -> list[Text]:
     if not each:
         return []
     kept = any(";" in test.about.get("Sent", "") for test in tests)
-    words = {"sent": sum(test.sent for test in tests), "each": ", ".join(each), "kept": kept}
-    return [said_in_one("annex.sent", **words)]
+    folders: dict[str, int] = {}
+    for test in tests:
+        folder, number = test.in_all
+        if folder:
+            folders[folder] = max(folders.get(folder, 0), number)
+    sent = sum(test.sent for test in tests)
+    whole = sum(folders.values()) + sum(test.sent for test in tests if not test.in_all[0])
+    words = {"sent": sent, "each": ", ".join(each), "all": folders and whole, "kept": kept}
+    return [said_in_one("annex.sent", **words, uncounted=kept and not folders)]
 
 
 def _coverage(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Block]:

@@ -23,7 +23,14 @@ from canary.reports.limits import (
     planting,
 )
 from canary.reports.recovery import recovered, searched, table
-from canary.reports.wording import about_of, access_of, exposure_table, in_words, requests_sent
+from canary.reports.wording import (
+    about_of,
+    access_of,
+    exposure_table,
+    in_words,
+    requests_sent,
+    sent_in_all,
+)
 from canary.statistics.numbers import copies, count, plural
 
 
@@ -55,6 +62,7 @@ def audited(audit: Audit) -> Evidence:
         digest_of(audit.to_dict()),
         audits=(audit,),
         sent=requests_sent(audit),
+        in_all=sent_in_all(audit),
     )
 
 

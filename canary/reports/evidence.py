@@ -56,7 +56,8 @@ class Evidence:
     found of them. `source` is the file that it was read from, with its SHA-256, in words.
     `tested` is a result that is no audit. `own_name` is what the result calls its model, before
     another name was given. `secrets` says what kind of secrets a test without an audit is about, if
-    any. `sent` is how many requests its last run sent to a server.
+    any. `sent` is how many requests its last run sent to a server, `in_all` the folder of its
+    answers and the requests of all runs with that folder.
     """
 
     report: Report
@@ -72,6 +73,7 @@ class Evidence:
     proof: Mapping[str, str] = field(default_factory=dict)
     counted: str = ""
     sent: int = 0
+    in_all: tuple[str, int] = ("", 0)
 
     @property
     def natural(self) -> bool:

@@ -20,6 +20,12 @@ from canary.reports.wording import about_of, called, ended, folded, requests_sen
 from canary.statistics.numbers import bits_between, count, short_count
 
 _MOST_ROWS = 25
+_CUT = {
+    "budget": "The budget ended",
+    "seconds": "The time ended",
+    "requests": "The requests that were allowed ended",
+    "interrupted": "Somebody stopped it",
+}
 
 
 @report_of.register
@@ -29,7 +35,9 @@ def extraction_report(extraction: Extraction) -> Report:
     out = [n for n, c in enumerate(extraction.candidates, 1) if c.canary in planted]
     lucky = bool(out) and luck_of(extraction, len(planted), out) > LEVEL
     asked, top = extraction.model.get("device") == "served", after_text(extraction.model)
-    kinds = {"unknown": not planted, "out": out, "none": planted and not out, "lucky": lucky,
+    kinds = {"unknown": not planted, "found": not planted and extraction.candidates,
+             "cut": _cut(extraction), "why": _cut(extraction), "out": out,
+             "none": planted and not out, "lucky": lucky,
              "whole": planted and not top, "top": planted and top, "asked": asked,
              "served": asked and out and not lucky, "queries": extraction.queries}  # fmt: skip
     tone = "memorized" if out and not (lucky or extraction.natural) else "undecided"
@@ -61,7 +69,9 @@ def headline(extraction: Extraction) -> str:
     guesses = round(extraction.random_guesses)
     return sentence(
         "extraction.label",
-        empty=not extraction.candidates,
+        empty=not (extraction.candidates or _cut(extraction)),
+        ended=not extraction.candidates and _cut(extraction),
+        why=_cut(extraction),
         known=extraction.candidates and planted,
         unknown=extraction.candidates and not planted,
         out=count(len(out)) if out else "None",
@@ -72,6 +82,11 @@ def headline(extraction: Extraction) -> str:
         queries=extraction.queries,
         guesses=f"{short_count(guesses)} guess{'' if guesses == 1 else 'es'}",
     )
+
+
+def _cut(extraction: Extraction) -> str:
+    """What ended a search before it was done; empty if nothing did."""
+    return "" if extraction.proven else _CUT.get(extraction.stopped, "")
 
 
 def leads(extraction: Extraction, named: Collection[str]) -> str:

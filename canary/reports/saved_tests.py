@@ -54,6 +54,8 @@ class _Membership(Attacks):
     nonmembers: int = 0
     samples: int = 0
     requests_in_this_run: int = 0
+    requests_in_all_runs: int = 0
+    answers_in: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -143,8 +145,8 @@ def _membership(found: _Membership, digest: str) -> Evidence:
     )  # fmt: skip
     made_with = facts | _software(found.versions)
     about = _named(found.about, name)
-    sent = found.requests_in_this_run
-    return Evidence(made, about, [trial], made_with, digest, tested=found, sent=sent)
+    sent, in_all = found.requests_in_this_run, (found.answers_in, found.requests_in_all_runs)
+    return Evidence(made, about, [trial], made_with, digest, tested=found, sent=sent, in_all=in_all)
 
 
 def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:

@@ -12,7 +12,7 @@ from canary.reports.document import Figure, Table, said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.extraction_report import leads, planted_in
 from canary.reports.saved_tests import saved_test
-from canary.reports.wording import about_of, access_of, in_words, requests_sent
+from canary.reports.wording import about_of, access_of, in_words, requests_sent, sent_in_all
 from canary.statistics.numbers import count
 
 
@@ -59,6 +59,7 @@ def _extracted(found: Extraction) -> Evidence:
         digest_of(found.to_dict()),
         secrets="found" if found.natural else "planted" if planted else "",
         sent=requests_sent(found),
+        in_all=sent_in_all(found),
     )
 
 

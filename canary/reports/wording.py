@@ -162,6 +162,8 @@ def sent_to(result: Any) -> str:
     which = "" if "requests" in model else " in the last run"
     kept = settings.get("answers_kept_before")
     earlier = f"; {plural(int(kept), 'answer')} of earlier runs were there" if kept else ""
+    whole = settings.get("requests_in_all_runs", sent)
+    earlier += f"; {plural(int(whole), 'request')} in all runs" if whole != sent else ""
     return f"{plural(int(sent), 'request')}{which}{in_prompts}{earlier}"
 
 
@@ -169,6 +171,12 @@ def requests_sent(result: Any) -> int:
     """Requests to a server, of the last run that made a result; 0 of any other."""
     model, settings = _asked(result)
     return int(settings.get("requests_in_this_run") or model.get("requests") or 0)
+
+
+def sent_in_all(result: Any) -> tuple[str, int]:
+    """The folder of answers of a result, and the requests of all runs with it."""
+    settings = _asked(result)[1]
+    return settings.get("answers_in", ""), int(settings.get("requests_in_all_runs", 0))
 
 
 def _asked(result: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

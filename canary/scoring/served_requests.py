@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 from canary.models.language_model import LanguageModel
 
@@ -70,7 +71,13 @@ def all_sent(model: LanguageModel) -> bool:
     return spent()
 
 
-def requests_of(model: LanguageModel) -> dict[str, int]:
+def queries_within(model: LanguageModel, budget: int) -> int:
+    """The budget of a search in queries; no bound where the model keeps one of requests."""
+    within: Callable[[int], int] = getattr(model, "queries_within", int)
+    return within(budget)
+
+
+def requests_of(model: LanguageModel) -> dict[str, Any]:
     """What a served model was sent in this run, as settings of a result; nothing of others."""
-    told: dict[str, int] = getattr(model, "requests", dict)()
+    told: dict[str, Any] = getattr(model, "requests", dict)()
     return told

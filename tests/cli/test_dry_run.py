@@ -93,7 +93,7 @@ def test_a_search_has_a_bound(place, command, model, loaded, top):
         assert done.code == 0, done.err
         assert sure + most == 60, "checks are within the budget"
         assert server.count() + 1 <= 60  # the list of models is a request, too
-        assert "give a larger --budget" in done.out.lower()
+        assert "start the same command again to continue" in done.out.lower()
 
 
 def test_copies_by_another_model_are_counted_without_it(place, command, model):

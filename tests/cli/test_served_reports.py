@@ -115,7 +115,32 @@ def test_the_annex_says_access_and_adds_up_what_was_sent(place, command, model, 
     assert "5 most likely next tokens and their log-probabilities (--top-k 5)" in annex
     assert f"The tester asked the model {ECHO}" in annex, "membership is said to be of a server"
     each = f"test 1 sent {sent[0]:,}, test 2 sent {sent[1]:,}."
-    assert f"sent {sum(sent):,} requests in all: {each}" in annex
+    assert (
+        f"The last runs of these tests sent {sum(sent):,} requests to the server: {each}" in annex
+    )
+    assert f"All runs together sent {sum(sent):,} requests" in annex
+
+
+def test_completions_and_earlier_runs_are_counted(place, command, model, loaded):
+    with FakeServer(loaded) as server:
+        words = ("extract", f"{server.url}/v1", "my pin {digit:2}.", "--tokenizer", model)
+        more = ("--canaries", "canaries.json", "--known", 1, "--answers", "a", "--out", "o")
+        settings, whole = {}, 0
+        for budget in (345, 2000):
+            before = server.count()
+            done = command(*words, *more, "--start-token", r"\n", "--budget", budget, "--force")
+            assert done.code == 0, done.err
+            sent = server.count() - before + 1
+            whole += sent
+            settings = json.loads((place / "o/extraction.json").read_text())["settings"]
+            assert settings["requests_in_this_run"] == sent <= budget
+            assert settings["requests_in_all_runs"] == whole
+            assert f"Sent in this run: {sent:,} requests" in done.err
+            assert ("not completed" in done.out) is (budget == 345)
+    page = " ".join((place / "o/report.html").read_text().split())
+    assert f"{whole:,} requests in all runs" in page
+    assert command("report", "o/extraction.json", "--annex", "annex.md").code == 0
+    assert f"All runs together sent {whole:,} requests" in (place / "annex.md").read_text()
 
 
 def test_what_comes_before_the_canaries_is_compared_with_the_corpus(place, command, model, loaded):

@@ -57,7 +57,7 @@ def test_the_headline_is_the_count():
     made = report_of(searched(OUT))
     assert made.label == (
         "3 of 4 planted secrets of this form are among the first 6 candidates, after 66 queries "
-        "(by chance 141 trillion guesses)"
+        "in all (by chance 141 trillion guesses for each)"
     )
     assert made.tone == "memorized"
     assert "3 of 6 candidates are canaries; the others are unconfirmed leads." in [

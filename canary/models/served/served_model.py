@@ -37,6 +37,7 @@ from canary.models.served.verified_cache import Answers
 from canary.models.served.wire import PATH
 
 _FREE_BYTES = 2**30
+NO_BOUND = 10**18
 BLOCK = 64
 """Answers after which a probe is asked for again."""
 
@@ -69,7 +70,7 @@ class ServedModel:
         self.client, self._endpoint, self._answers = client, endpoint, answers
         self._agreed, self._manner, self.facts = agreed, agreed.manner, facts
         self.tokenizer = self._manner.texts.tokenizer
-        self._probed, self._before = 0, len(answers)
+        self._probed, self._counted, self._before = 0, 0, len(answers)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.facts}>"
@@ -78,15 +79,21 @@ class ServedModel:
         """Nothing is held here."""
         return Memory(_FREE_BYTES, 1)
 
-    def requests(self) -> dict[str, int]:
+    def requests(self) -> dict[str, Any]:
         """What was sent in this run, and how; those that were throttled are said."""
         self.client.throttle.say_all()
-        sent = {
+        sent: dict[str, Any] = {
             "requests_in_this_run": self.client.sent,
             "prompt_tokens_in_this_run": self.client.tokens,
         }
+        self._answers.count(self._uncounted())
         sent |= {"answers_kept_before": self._before} if self._before else {}
+        sent |= {"requests_in_all_runs": self._answers.sent, "answers_in": self._answers.name}
         return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
+
+    def queries_within(self, budget: int) -> int:
+        """The budget, or no bound if the requests are bounded: an answer that is kept is free."""
+        return budget if self._endpoint.budget is None else NO_BOUND
 
     def all_sent(self) -> bool:
         """Whether no request is left of those that may be sent, but the last for a probe."""
@@ -175,7 +182,7 @@ class ServedModel:
                 raise failed
         except BaseException as error:
             if answered and self._same_still(hurried=True):
-                self._answers.add([(todo[place][1], numbers) for place, numbers in answered])
+                self._keep([(todo[place][1], numbers) for place, numbers in answered])
             kept = len(self._answers)
             told = f"{kept:,} answers are kept and not asked for again"
             if isinstance(error, ServerError):
@@ -190,8 +197,18 @@ class ServedModel:
                 "what the first one answered is kept",
                 where=self._endpoint.base,
             )
-        self._answers.add([(todo[place][1], numbers) for place, numbers in answered])
+        self._keep([(todo[place][1], numbers) for place, numbers in answered])
         return {todo[place][0]: numbers for place, numbers in answered}
+
+    def _keep(self, answers: Sequence[tuple[bytes, Floats]]) -> None:
+        """Keep answers, and how many requests were sent until now."""
+        if answers:
+            self._answers.add(answers, sent=self._uncounted())
+
+    def _uncounted(self) -> int:
+        """Requests that were sent since this was asked last."""
+        before, self._counted = self._counted, self.client.sent
+        return self._counted - before
 
     def _same_still(self, *, hurried: bool) -> bool:
         """Whether a probe has its numbers still; `hurried` where something else is being raised."""
