@@ -10,7 +10,7 @@ from canary.cli.command import command
 from canary.cli.console import Bars, emit, show, show_notes, show_table
 from canary.cli.model_options import Count, Whole
 from canary.cli.options import FindingOptions
-from canary.cli.outputs import asked_folder, factory_file
+from canary.cli.outputs import Names, asked_folder, factory_file
 from canary.errors import InputError
 from canary.statistics.numbers import bits_between, count, plural
 
@@ -51,6 +51,7 @@ def extract(
     canary: list[str] | None = None,
     out: Path | None = None,
     options: FindingOptions,
+    names: Names,
     force: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -93,6 +94,7 @@ def extract(
                 **vars(asked),
                 **running,
             )
+        result = names.on(result)
         if folder is not None:
             folder.write(result.hidden(), SCHEMA)
     if as_json:

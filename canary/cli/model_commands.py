@@ -256,6 +256,7 @@ def exposure(
     canary: list[str] | None = None,
     out: Path | None = None,
     options: MeasuringOptions,
+    names: Names,
     force: bool = False,
 ) -> Result:
     """Measure the exposure of each canary, in bits.
@@ -277,7 +278,7 @@ def exposure(
         loaded = options.load(model, budget=options.budget)
         with Bars() as bars:
             chosen_options = AuditOptions(progress=bars.stage, **asked)
-            results = exposure_with(loaded, chosen, chosen_options)
+            results = names.on(exposure_with(loaded, chosen, chosen_options))
         if folder is not None:
             folder.write(results, SCHEMA)
     show_notes(results.notes)

@@ -51,7 +51,10 @@ def order(
     before training cannot be found, so nothing is ever acquitted: try canary membership text as
     well. FOLDER/report.html is for people, FOLDER/order.json for machines. Run the same command
     again to resume a run that was stopped. The guide is docs/guides/membership-text.md.
+
+    Exit codes: 0 the model read the file, 2 wrong input, 3 undecided or void.
     """
+    from canary.gate.verdict import EXIT_CODES
     from canary.membership.order import order as measure
     from canary.membership.order_result import KIND, SCHEMA
 
@@ -78,4 +81,5 @@ def order(
                 progress=bars.stage,
                 **options.running(),
             )
-        return folder.finish(names.on(result), SCHEMA)
+        code = 0 if result.outcome == "seen" else EXIT_CODES["undecided"]
+        return folder.finish(names.on(result), SCHEMA, code=code)

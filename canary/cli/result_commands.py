@@ -62,6 +62,8 @@ def report(
     from canary.records.files import PAGES
     from canary.reports.annex import ENDINGS, check_ending, write_annex
     from canary.reports.builders import report_of
+    from canary.reports.document import name_with, prose, words_of
+    from canary.reports.evidence import MISSING
     from canary.reports.model_card import check_card, write_model_card
     from canary.reports.pages import report as write_report
     from canary.reports.pages import shown
@@ -108,8 +110,12 @@ def report(
         show(f"The section on memorization tests is in {card}")
     if annex is not None:
         show(f"The annex is {write_annex(tests, annex, **vars(names))}")
-    if any("not named" in file.read_text("utf-8") for file in (annex, model_card) if file):
-        show("Name what is missing with --model-name, --corpus-name and --auditor.")
+    if annex or model_card:
+        named = {"model": names.model_name, "corpus": names.corpus_name, "auditor": names.auditor}
+        facts = [test.facts() for test in read_evidence(tests, **named)]
+        missing = [name for name in MISSING if any(one[name] == "not named" for one in facts)]
+        if missing:
+            show(words_of(prose(name_with(missing))))
     return Result("canary report", {name: str(file) for name, file in written.items()})
 
 

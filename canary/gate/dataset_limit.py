@@ -37,10 +37,10 @@ def check_order(given: Any, *, max_p: float | None, undecided: Policy) -> Verdic
     p = result.preference.p
     outcome: Outcome = "undecided"
     told = f"the p-value of the order of the test set is {probability(p)}"
-    if p > level:
-        told, cure = f"{told}, above the limit of {level:g}", NO_PROOF
-    elif result.alarms:
+    if result.alarms:
         told, cure = f"{told}, but {result.alarms[0]}", RANDOM
+    elif p > level:
+        told, cure = f"{told}, above the limit of {level:g}", NO_PROOF
     else:
         outcome = "failed"
         told += f", at most the limit of {level:g}: the model was trained on these texts"

@@ -127,9 +127,9 @@ class Order(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         It is never that the model did not see it: one that saw the texts in another order, or
         forgot the order, looks like this.
         """
-        if self.preference.p > LEVEL:
-            return "undecided"
-        return "void" if self.alarms else "seen"
+        if self.alarms:
+            return "void"
+        return "undecided" if self.preference.p > LEVEL else "seen"
 
     @property
     def disorder(self) -> str | None:
@@ -164,7 +164,7 @@ class Order(Shown, Named, Document, kind=KIND, schema=SCHEMA):
         """A few lines for a terminal."""
         found, told = self.preference, {
             "seen": "The model prefers the order of the file: it was trained on these texts",
-            "void": "Nothing is decided: the order of the file is special without any model",
+            "void": "Nothing is decided: the order of the file is not random",
             "undecided": "Nothing shows that the model was trained on these texts in this order",
         }  # fmt: skip
         lines = [

@@ -8,7 +8,7 @@ The longer words are in ``words.md``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -113,6 +113,21 @@ def basis(kind: str, fact: str, verdict: str, **values: object) -> tuple[Span, .
         What else ``words.md`` asks below ``basis``.
     """
     return said_in_one("basis", **{kind: True}, fact=fact, verdict=verdict, **values)
+
+
+def in_a_row(words: Iterable[str]) -> str:
+    """``a, b and c``."""
+    *some, last = words
+    return " and ".join(filter(None, [", ".join(some), last]))
+
+
+def name_with(missing: Iterable[str]) -> str:
+    """By which options facts of a report that are missing are named."""
+    options = ("model-name", "corpus-name", "auditor")
+    named = {"Model": "model-name", "Tested by": "auditor"}
+    given = {named.get(fact, "corpus-name") for fact in missing}
+    row = in_a_row(f"`--{option}`" for option in options if option in given)
+    return f"Name what is missing with {row}."
 
 
 def if_claimed(label: str, tone: str, fact: str) -> tuple[str, str]:
@@ -283,10 +298,13 @@ class Report:
     @property
     def to_do(self) -> dict[str, Sequence[Text]]:
         """What to do, by who does it; with it, what to name before the report is filed."""
-        unnamed = [sentence(f"file.{name}") for name, fact in self.about.items()
+        missing = [name for name, fact in self.about.items()
                    if fact in UNKNOWN and f"file.{name}" in paragraphs_of()]  # fmt: skip
-        names = " and ".join(filter(None, [", ".join(unnamed[:-1]), *unnamed[-1:]]))
-        file, name = said("file", names=names) if self.decide and names else ("", "")
+        file: Text = ""
+        name: Text = ""
+        if self.decide and missing:
+            file = said_in_one("file", names=in_a_row(sentence(f"file.{name}") for name in missing))
+            name = prose(name_with(missing))
         parts: dict[str, list[Text]] = {
             "For the person who decides": [*self.decide, file],
             "For the engineers" if self.decide else "": [*self.actions, name],

@@ -15,7 +15,7 @@ MISSING = {
     "Training data": "not named",
     "Date": "not recorded in the result",
     "Tested by": "not named",
-    "Limit": "none was set",
+    "Limit": "none: no verdict of canary check was given",
 }
 """What is said of a test, and what in its place where it is not known."""
 

@@ -23,6 +23,8 @@ from canary.reports.palette import CONTROL, CURVE, dots
 from canary.reports.wording import about_of, called, ended, run_blocks
 from canary.statistics.numbers import count, odds, probability
 
+_RANDOM = "the order of the test set was drawn at random"
+
 
 @report_of.register
 def order_report(result: Order) -> Report:
@@ -44,9 +46,10 @@ def order_report(result: Order) -> Report:
                 shards=count(len(found.by_shard)),
                 odds=odds(found.p) if found.p <= LEVEL else "",
                 p=probability(found.p),
+                alarms="; ".join(result.alarms),
             )
         ],
-        basis=basis("claimed", "the order of the test set was drawn at random", "this result"),
+        basis="" if outcome == "void" else basis("unchecked", _RANDOM, "this result"),
         decide=said("order.decide", **kinds),
         actions=said("order.actions", **kinds),
         about={
@@ -55,9 +58,8 @@ def order_report(result: Order) -> Report:
         },
         outcome=[order_figure(result)],
         unsaid=said("order.unsaid") if outcome != "seen" else said("order.unsaid")[1:],
-        notes=ended(result.notes),
+        notes=ended(result.notes[len(result.alarms) :] if outcome == "void" else result.notes),
         sections=sections_of(result),
-        brief=[_compared(result)],
     )
 
 
@@ -109,6 +111,7 @@ def order_figure(result: Order, _: PlotOptions | None = None) -> Figure:
     found = result.preference
     band = 1.96 * found.spread
     places = list(range(1, len(found.by_shard) + 1))
+    step = -(-len(places) // 8)
     return Figure(
         "order",
         f"Texts are {found.gain:+.3f} nats more probable in the order of the file in the mean; "
@@ -120,7 +123,7 @@ def order_figure(result: Order, _: PlotOptions | None = None) -> Figure:
                     dots(places, list(found.by_shard), 16, CURVE, label=""),
                     mark("axhline", found.gain, color=CURVE, linewidth=1, label="mean"),
                 ],
-                Axis("group of neighbouring texts"),
+                Axis("group of neighbouring texts", ticks={n: str(n) for n in places[::step]}),
                 Axis("nats gained by the order of the file"),
             )
         ],

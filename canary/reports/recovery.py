@@ -7,6 +7,7 @@ rank-th guess then, and ``2**exposure`` times sooner there than the end of the l
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -135,8 +136,10 @@ def typical_guesses(audit: Audit) -> str:
     if len(audit.formats) > 1 or not 0 < len(groups) <= _MOST_GROUPS:
         return ""
     words: list[str] = []
+    beside = any(median_bits(exposures)[1] for exposures in groups.values())
     for n, exposures in sorted(groups.items(), reverse=True):
-        guesses = median_guesses(exposures)
+        bound = _at_most(exposures, beside=beside).strip(" ()")
+        guesses = bound or median_guesses(exposures)
         unit = "" if words else " guess" if guesses.rpartition(" ")[2] == "1" else " guesses"
         words.append(f"{guesses}{unit} if it appeared {copies(n)}")
     words[0] += " in the training data"
@@ -314,18 +317,33 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
     )
     columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)",
                f"{100 * MEDIAN_CONFIDENCE:g} % interval")  # fmt: skip
-    for planted, group in audit.by_repetitions(at).items():
+    groups = audit.by_repetitions(at)
+    beside = any(median_bits([c.exposure for c in group])[1] for group in groups.values())
+    for planted, group in groups.items():
         exposures, found = [c.exposure for c in group], _recovery(group, limit_bits)
         median, bound = median_bits(exposures)
         more = len(found.sure) + len(found.open)
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
         label = count(planted) if planted else "0 (never planted)"
         label += " (positive control)" * (planted == control_of(audit))
-        rows.append((label, count(len(group)), known, median_guesses(exposures, short_count),
+        rows.append((label, count(len(group)), known,
+                     median_guesses(exposures, short_count) + _at_most(exposures, beside=beside),
                      f"{'at least ' if bound else ''}{median:z.2f}",
                      between_medians(exposures).replace(" to ", "–") or "none"))  # fmt: skip
     form = f": {audit.formats[at].masked}" if len(audit.formats) > 1 else ""
     return Table(f"Guesses that an attacker needs, by number of copies{form}", columns, rows)
+
+
+def _at_most(exposures: Sequence[Exposure], *, beside: bool) -> str:
+    """What a median takes at most, as `` (at most 9,260)``, where others `beside` it are bounds.
+
+    Else an estimate from few draws would look lower than a bound that says more.
+    """
+    median, bound = median_bits(exposures)
+    least = statistics.median(e.lower_bits for e in exposures)
+    if not beside or bound or median - least <= ROUNDING_BITS:
+        return ""
+    return f" (at most {short_count(guesses_of(exposures[0].space_bits - least))})"
 
 
 def median_guesses(exposures: Sequence[Exposure], shown: Callable[[int], str] = count) -> str:

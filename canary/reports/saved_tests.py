@@ -103,7 +103,8 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         access=sentence("access.served", whole=True),
     )
     label = label_of_test(found)
-    doubts = [*found.doubts, *filter(None, (found.warning, found.length_warning))]
+    given = [*found.doubts, *filter(None, (found.warning, found.length_warning))]
+    doubts = dict.fromkeys(given)  # a warning may be a doubt as well
     results: list[Text] = [
         said_in_one("trial.membership.doubt", doubt=_inner(doubt)) for doubt in doubts
     ]

@@ -73,7 +73,7 @@ def test_the_command_writes_it(command, workplace, model):
     write_texts("testset.jsonl", [text[:30] for text in TEXTS[:12]])
     words = ("membership", "order", model, "testset.jsonl", "--before", "6")
     outcome = command(*words, "--after", "3", "--start-token", "none", "--out", "o", "--json")
-    assert outcome.code == 0, outcome.err
+    assert outcome.code == 3, outcome.err
     written = json.loads(outcome.out)
     assert written["preference"]["p"] == canary.read("o/order.json").preference.p
     assert "p = " in outcome.err
@@ -81,3 +81,11 @@ def test_the_command_writes_it(command, workplace, model):
     refused = command("membership", "order", model, "few.jsonl", "--out", "p")
     assert refused.code == 2
     assert "too few" in refused.err
+
+
+def test_an_order_that_is_not_random_is_void_whatever_the_model_prefers():
+    result = order(trained_on([TEXTS[0]]), sorted(TEXTS), **QUICK)
+    assert (result.outcome, result.preference.p > 0.01) == ("void", True)
+    page = render(result)
+    assert "Nothing can be said of the model, because the order of the file is not random" in page
+    assert "who ran this test says so" not in page

@@ -324,7 +324,7 @@ def test_both_limits_of_an_audit_are_listed_the_failing_one_first(tmp_path):
     guesses, search = test.trials
     assert guesses.limit
     assert not search.limit
-    assert test.facts(search)["Limit"] == "none was set"
+    assert "no verdict of canary check" in test.facts(search)["Limit"]
     asked = read_evidence([trusting(audit, no_extraction=True)])[0].trials[1]
     assert asked.limit.startswith("no planted secret is found by the search")
 
