@@ -63,11 +63,11 @@ class Bounds(Method):
             queries=ranks.bounds.queries,
             draws=None,
             draws_px=np.empty(0),
-            notes=_left_open(ranks, question.format.masked),
+            notes=_left_open(ranks, question.format.masked, size=question.format.size),
         )
 
 
-def _left_open(ranks: BoundedRanks, masked: str) -> tuple[str, ...]:
+def _left_open(ranks: BoundedRanks, masked: str, *, size: int) -> tuple[str, ...]:
     """How many canaries are not ranked, why, and what would rank them."""
     total, exact = len(ranks.known), int(ranks.bounds.exact.sum())
     if exact == total:
@@ -78,6 +78,12 @@ def _left_open(ranks: BoundedRanks, masked: str) -> tuple[str, ...]:
         told.append(
             f"For {count(hidden)} the server did not return every token: their intervals begin at "
             "0, whatever the budget. A larger --top-k may return them"
+        )
+    open_ends = int(np.count_nonzero(ranks.known & (np.asarray(ranks.bounds.upper) >= size)))
+    if open_ends and ranks.ended:
+        told.append(
+            "The search ended before it knew a lower bound for "
+            f"{plural(open_ends, 'canary', 'canaries')}: such intervals begin at 0, too"
         )
     if ranks.ended:
         told.append(

@@ -44,10 +44,10 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
         if models and len(rows := list(models[0].rows())) > 1:
             show_table(("what", "requests", "tokens in prompts"), rows)
-            show(
-                "What two parts need is sent once, and counted in the first: canaries that the "
-                "check of the start token scores are not sent again"
-            )
+            shared = "What two parts need is sent once, and counted in the first"
+            if any("canar" in what for what, *_ in rows):
+                shared += ": canaries that the check of the start token scores are not sent again"
+            show(shared)
         show(f"{line}. Nothing was sent")
         return Result(KIND, {"says": line, **counts})
     # A command that only samples says it as it begins, and without a tokenizer none can be sure.
@@ -64,8 +64,10 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
     try:
         return function(**values)
     finally:
-        for model in getattr(options, "asked", []):
-            sent, tokens, *_ = requests_of(model).values()
+        told = [requests_of(model) for model in getattr(options, "asked", [])]
+        if told:
+            sent = sum(one["requests_in_this_run"] for one in told)
+            tokens = sum(one["prompt_tokens_in_this_run"] for one in told)
             say(
                 f"Sent in this run: {plural(sent, 'request')} (about {plural(tokens, 'token')} in "
                 "prompts)"

@@ -29,6 +29,11 @@ _BLANK = " \t\r\n"
 _SPACE = re.compile(r"[ \t\r\n]*")
 _NAMES = {str: "text", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
+_TO_RECORDS = (
+    """python -c "import json, sys; [print(json.dumps({'text': x.strip()})) for x in sys.stdin]" """
+    "< texts.txt > texts.jsonl"
+)
+
 # One escaped character of a string as it is written; two escapes may be one character.
 _ESCAPED = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\."
@@ -93,6 +98,8 @@ class JsonLines(LineCorpus):
         except json.JSONDecodeError as error:
             problem = f"is not valid JSON ({error.msg} at column {error.colno})"
             cure = "mend the line; a corpus holds one JSON object on each"
+            if not text.lstrip(_BLANK).startswith("{"):
+                cure += f". If the file has a text on each line, make records: {_TO_RECORDS}"
             raise self.refusal(number, problem, cure) from error
 
     def render(self, text: str) -> bytes:

@@ -162,7 +162,7 @@ def check_enough_texts(texts: Sequence[str], member: Flags) -> None:
             raise EstimationError(
                 f"{different[flag]} different {kind} are too few to compare words in {FOLDS} parts",
                 cure=f"give at least {2 * FOLDS} of either kind",
-                where="words_alone",
+                where="the words of the texts",
             )
 
 

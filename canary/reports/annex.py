@@ -132,7 +132,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
         notes=[(Span(mixed, "strong"),)] if own or len(models) > 1 else [],
         sections=[
             Section("readers", "Who may read this", [Bullets(_readers(tests))]),
-            Section("short", "What came out", [Bullets([*_short(trials)])]),
+            Section("short", "What came out", [Bullets([*_short(trials), *_weaker(trials)])]),
             Section("tests", "The tests", [_tests(trials), *_sent(tests)]),
             Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
             *_details(tests),
@@ -157,6 +157,12 @@ def _short(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Text]:
         label = f"{test.report.label}. " if trial is test.trials[0] else ""
         rests = f" {words_of(test.report.basis)}" if label and test.report.basis else ""
         yield f"Test {number}. {trial.heading}. {label}{words_of(trial.results[0])}{rests}"
+
+
+def _weaker(trials: Sequence[tuple[Evidence, Trial]]) -> list[Text]:
+    """That tests of one model may find more or less, where several found other numbers."""
+    several = sum("regurgitation" in trial.threats for _, trial in trials) > 1
+    return [*said("annex.weaker")] if several else []
 
 
 def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:

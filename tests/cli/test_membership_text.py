@@ -142,3 +142,10 @@ def test_bad_options_leave_nothing_behind(attack, texts, options, words):
     assert words in outcome.err
     assert not Path("report").exists()
     assert options != "few" or "Loading" not in outcome.err
+
+
+def test_a_file_with_a_text_on_each_line_is_refused_with_a_way_to_convert_it(command, texts):
+    Path("plain.txt").write_text("a text\nanother text\n")
+    done = command("membership", "text", "no-model", "plain.txt", "plain.txt", "--out", "o")
+    assert done.code == 2
+    assert "If the file has a text on each line, make records: python -c" in done.err

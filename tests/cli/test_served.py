@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from urllib.parse import quote
 
@@ -93,7 +94,12 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         few = ("--max-requests", server.count() - 4, "--answers", "others")
         done = command(*words("exposure", server, model, *asked, *few))
         assert done.code == 0, done.err
-        assert "the same command continues it" in " ".join(done.out.split())
+        shown = " ".join(done.out.split())
+        assert "the same command continues it" in shown
+        bare = int(re.search(r"No lower bound is known for (\d+) of", shown)[1])
+        told = re.search(r"For (\d+) the server did not return", shown)
+        early = re.search(r"knew a lower bound for (\d+) canar", shown)
+        assert sum(int(one[1]) for one in (told, early) if one) == bare > 0
         done = command(*words("exposure", server, model, *asked, "--top-k", 1))
         assert "unknown" in done.out
         assert "No lower bound is known for" in " ".join(done.out.split())

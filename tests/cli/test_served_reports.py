@@ -193,6 +193,8 @@ def test_doctor_goes_on_with_a_tokenizer(place, command, model, loaded):
         done = command(*words)
         assert done.code == 0, done.err
         assert server.count() <= dry.document["requests"] + 4
+        lists = 2  # of models, which are requests as well
+        assert f"Sent in this run: {server.count() + lists} requests" in done.err
     assert "log-probabilities of a prompt" in done.out
     assert "They do not check what the model memorized" in done.out
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from classifiers import measured_outputs
-from gate_audits import exact
+from gate_audits import by_draws, exact, of_groups
 from histories import make_history
 from html_pages import Page
 from many_models import halves, table_of
@@ -25,6 +25,7 @@ from canary.reports.builders import report_of
 from canary.reports.comparison import compare
 from canary.reports.document import Figure, Table, words_of
 from canary.reports.pages import report
+from canary.reports.recovery import table, typical_guesses
 from canary.reports.wording import folded
 from canary.signals.measuring import measure
 from canary.signals.signal_table import SignalTable
@@ -515,3 +516,13 @@ def test_the_first_screen_golden(case):
     assert (made.label, answer in said, action in actions) == (label, True, True), (said, actions)
     assert bool(made.actions) is bool(action)
     assert ("The attack correctness" in actions) is (case == "classifier")
+
+
+def test_an_estimate_beside_bounds_says_what_it_is_at_most():
+    """One of 600 draws is as likely: the estimate is lower than the bound of no draw at all."""
+    rng = np.random.default_rng(0)
+    shares = {0: np.linspace(0.1, 0.9, 16), 1: np.full(4, 1.7e-3), 4: np.full(4, 1e-9)}
+    audit = of_groups({n: by_draws(s, draws=600, rng=rng) for n, s in shares.items()})
+    (_, once, often) = (row[3] for row in table(audit, 0).rows)
+    assert (once, often) == ("3,340,000 (at most 12,000,000)", "at most 6,130,000")
+    assert "at most 12,000,000 if it appeared once" in typical_guesses(audit)

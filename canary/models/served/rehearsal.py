@@ -132,7 +132,8 @@ class Rehearsed(ServedModel):
         if limit is not None and needed > limit:
             raise InputError(
                 f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
-                cure=f"give {by} {needed} or more, or ask for less",
+                cure=f"give {by} {needed} or more, or ask for less. That the server returns what "
+                "this needs was not asked yet: canary doctor says it, with about eight requests",
             )
 
     def _most_searched(self) -> int:
