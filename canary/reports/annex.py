@@ -68,7 +68,7 @@ def write_annex(
     Parameters
     ----------
     results : sequence
-        Audits, exposures, extractions, samples, membership or forgetting tests, verdicts of
+        Audits, exposures, extractions, samples, membership, order or forgetting tests, verdicts of
         `canary.check` on them, and what `canary.verify` counted of the secrets of an audit; or the
         files that commands wrote of them.
     path : path-like

@@ -1,10 +1,11 @@
-"""What a card or an annex says of extractions and of samples: no secret, and no text."""
+"""What a card or an annex says of extractions, samples and order tests: no secret, and no text."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
 from canary.audits.extraction import Extraction
+from canary.membership.order_result import Order
 from canary.passages.sampled import Sampled
 from canary.records.versioned_json import digest_of
 from canary.reports.builders import report_of
@@ -20,6 +21,8 @@ def other_test(result: Any) -> Evidence:
     """Of a result that is no audit, or of the file of a membership or forgetting test."""
     if isinstance(result, Extraction):
         return _extracted(result.hidden())
+    if isinstance(result, Order):
+        return _ordered(result)
     return _sampled(result) if isinstance(result, Sampled) else saved_test(result)
 
 
@@ -105,4 +108,40 @@ def _sampled(found: Sampled) -> Evidence:
     sent = requests_sent(found)
     return Evidence(
         made, about_of(found), [trial], made_with, digest, secrets=planted, tested=found, sent=sent
+    )
+
+
+def _ordered(found: Order) -> Evidence:
+    made = report_of(found)
+    trial = Trial(
+        "Membership inference: the order of a test set",
+        ("membership",),
+        "Texts of a test set, in their published order",
+        said_in_one(
+            "order.method",
+            before=found.before,
+            after=found.after,
+            orders=found.preference.shuffles + 1,
+        ),
+        said_in_one(
+            "trial.membership.access",
+            scores=True,
+            served=found.model.get("device") == "served",
+            access=access_of(found),
+            reference=found.reference,
+        ),
+        made.sentences,
+        [block.table for block in made.outcome if isinstance(block, Figure) and block.table],
+    )
+    facts = {"fingerprint": found.model, "versions": found.settings}
+    return Evidence(
+        made,
+        about_of(found),
+        [trial],
+        in_words({name: of[name] for name, of in facts.items() if name in of}),
+        digest_of(found.to_dict()),
+        tested=found,
+        secrets="",
+        sent=requests_sent(found),
+        in_all=sent_in_all(found),
     )

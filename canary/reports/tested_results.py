@@ -29,6 +29,7 @@ from canary.gate.preconditions import lost_in
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT
 from canary.gate.verdict import OF_ITSELF, SCHEMA, Finding, Policy, Verdict, severity
+from canary.membership.order_result import Order
 from canary.passages.sampled import Sampled
 from canary.records.about import Named
 from canary.records.versioned_json import kind_of, load_document
@@ -101,11 +102,11 @@ def read_evidence(
             counts.append((place, Verification.load(place) if place else result))
             continue
         subject = subject_of(result)
-        if subject in ("an order test", "a test of passages"):
+        if subject == "a test of passages":
             raise InputError(f"is {subject}, which has a report of its own", cure=cure,
                              where=place)  # fmt: skip
         loaders = {"an audit": audit_of, "an extraction": Extraction.load,
-                   "samples of a server": Sampled.load}  # fmt: skip
+                   "samples of a server": Sampled.load, "an order test": Order.load}  # fmt: skip
         if subject in loaders and (place or isinstance(result, Exposures)):
             result = loaders[subject](result)
         own = result.model_name if isinstance(result, Named) else ""

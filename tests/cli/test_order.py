@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,3 +90,23 @@ def test_an_order_that_is_not_random_is_void_whatever_the_model_prefers():
     page = render(result)
     assert "Nothing can be said of the model, because the order of the file is not random" in page
     assert "who ran this test says so" not in page
+
+
+def test_annexes_take_it_with_its_verdict(command, workplace, found):
+    for kind in found:
+        found[kind].save(f"{kind}.json")
+        judged = command("check", f"{kind}.json", "--max-p", "0.01", "--json")
+        Path(f"{kind}-verdict.json").write_text(judged.out)
+    done = command("report", *(f"{kind}.json" for kind in found), "--annex", "annex.md")
+    assert done.code == 0, done.err
+    annex = Path("annex.md").read_text()
+    assert annex.count("Membership inference: the order of a test set") >= 3
+    assert "The attacker also has another model for comparison" in annex
+    assert not any(text in annex for text in TEXTS)
+    for kind in found:
+        both = (f"{kind}.json", f"{kind}-verdict.json", "--annex", "annex.md", "--force")
+        done = command("report", *both)
+        assert done.code == 0, done.err
+    assert "p-value of the order above 0.01" in Path("annex.md").read_text()
+    card = command("report", "seen.json", "--model-card", "card.md")
+    assert card.code == 0, card.err
