@@ -149,7 +149,8 @@ def _explain(result: Extraction) -> None:
     )
     if sent is not None:
         show(f"The server was sent {plural(sent, 'request')} in this run, checks included")
-    if result.stopped == "requests" or (result.stopped == "budget" and sent is not None):
+    left = result.stopped == "budget" or any(n.startswith("Secrets left") for n in result.notes)
+    if result.stopped == "requests" or (left and sent is not None):
         show("Start the same command again to continue: every answer so far is kept")
     if result.dropped:
         show(f"{count(result.dropped)} beginnings were dropped to limit memory")

@@ -137,6 +137,7 @@ def test_completions_and_earlier_runs_are_counted(place, command, model, loaded)
             assert settings["requests_in_all_runs"] == whole
             assert f"Sent in this run: {sent:,} requests" in done.err
             assert ("not completed" in done.out) is (budget == 345)
+            assert ("Start the same command again" in done.out) is (budget == 345)
     page = " ".join((place / "o/report.html").read_text().split())
     assert f"{whole:,} requests in all runs" in page
     assert command("report", "o/extraction.json", "--annex", "annex.md").code == 0
