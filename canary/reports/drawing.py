@@ -74,6 +74,10 @@ def svg_of(figure: Figure, *, wide: bool) -> str:
             draw_on(drawing.subplots(), figure, wide=wide)
         else:
             _draw_panels(drawing, figure, wide=wide)
+        if not wide:
+            for axes in drawing.axes:
+                for part in axes.child_axes or [axes]:
+                    _wrap_labels(part)
         text = _saved(drawing, "svg", name, transparent=True).decode()
     text = with_variables(text[text.index("<svg") :].strip())
     # A page needs no namespaces, and what refers to nothing outside needs no address.
@@ -228,6 +232,15 @@ def _draw(axes: Axes, panel: Panel, *, wide: bool, width: float) -> None:
     if panel.title:
         axes.set_title(panel.title, fontsize=10, color=INK)
     _set_legend(axes, panel, width)
+
+
+def _wrap_labels(axes: Any) -> None:
+    """On a phone, labels that are longer than their axes take several lines."""
+    box, dpi = axes.get_window_extent(), axes.figure.dpi
+    for label, length in ((axes.xaxis.label, box.width), (axes.yaxis.label, box.height)):
+        most, lines = int(length / dpi / _CHARACTER), label.get_text().split("\n")
+        if max(map(len, lines)) > most > 0:
+            label.set_text("\n".join(fill(one, most) for one in lines))
 
 
 def _set_axis(axes: Axes, name: str, axis: Axis) -> None:

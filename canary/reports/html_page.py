@@ -24,7 +24,7 @@ def page_of(made: Report) -> str:
     """A report as HTML, with a number made of its words; all its texts may be untrusted."""
     page = _environment().get_template("page.html.j2").render(report=made, number=_NUMBER)
     words = re.sub("<svg.*?</svg>", "", page, flags=re.DOTALL)  # drawn otherwise elsewhere
-    return page.replace(_NUMBER, sha256(words.encode()).hexdigest()[:8], 1)
+    return page.replace(_NUMBER, sha256(words.encode()).hexdigest()[:8])
 
 
 @cache
@@ -46,6 +46,7 @@ def _environment() -> Environment:
         "lines": lambda text: Markup("<br>").join(
             map(_inline, text.split("\n") if isinstance(text, str) else [text])
         ),
+        "quoted": _quoted,
         "kind": lambda block: "Text" if isinstance(block, str | tuple) else type(block).__name__,
         # The drawings hold our own numbers and words only.
         "drawn": lambda figure, wide: Markup(svg_of(figure, wide=wide)),  # noqa: S704
@@ -54,6 +55,16 @@ def _environment() -> Environment:
         variables = " ".join(f"--{variable}: {colour};" for variable, colour in colours.items())
         environment.globals[name] = variables
     return environment
+
+
+def _quoted(text: str) -> Markup:
+    """A text as the inside of a string of CSS, in which nothing has a meaning of its own."""
+    from markupsafe import Markup
+
+    plain = (
+        c if c.isascii() and (c.isalnum() or c == " ") else f"\\{ord(c):x} " for c in clean(text)
+    )
+    return Markup("".join(plain))  # noqa: S704 - letters, digits, spaces and escapes
 
 
 def _inline(text: Text) -> Markup:
