@@ -61,7 +61,8 @@ def test_verdicts_and_their_files(command, results):
     again = command("check", ATTACKED, "--max-auc", 0.99, "--junit", "a.xml", "--markdown", "a.md")
     assert again.code == 0, again.err
     assert "The verdict is in a.xml in place of an earlier one" in again.out
-    assert again.out.startswith("passed: the AUC of the attack loss is 80.")
+    assert again.out.startswith("passed against these attacks only (not made: ")
+    assert "): the AUC of the attack loss is 80." in again.out
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_verdicts_and_their_files(command, results):
     [
         (f"{ATTACKED} --max-tpr-at-fpr 0.001=0.02", 3, "repeat the attacks with --fpr 0.001"),
         (f"{ATTACKED} --max-tpr-at-fpr 0.001=0.02 --undecided pass", 0, "which passes here"),
-        ("n/models.json --max-auc 0.99", 0, "passed: the AUC of the attack P is"),
+        ("n/models.json --max-auc 0.99", 0, "(LiRA and RMIA)): the AUC of the attack P is"),
         ("f/forgetting.json --forgotten", 1, "failed: the query set is not forgotten: rho is"),
     ],
 )
