@@ -30,7 +30,7 @@ class Compared:
                 cure="give files such as audit/audit.json, or groups by --group NAME=FILES",
             )
         grouped = [place for places in self.groups().values() for place in places]
-        return [*map(audit_in, audit_files), *grouped, *(self.test_scores or [])]
+        return [*map(audit_in, _opened(audit_files)), *grouped, *(self.test_scores or [])]
 
     def groups(self) -> dict[str, list[Path]]:
         """The audits of each ``--group NAME=PATH,PATH``; paths may be folders and patterns."""
@@ -79,6 +79,7 @@ class Compared:
             only_audits(place for places in groups.values() for place in places)
             grouped = {n: [Audit.load(place) for place in some] for n, some in groups.items()}
             return grouped, {"test_losses": losses}
+        files = _opened(files)
         places = [audit_in(file) for file in files]
         histories = [place for place in places if kind_of(place) == KIND]
         if drawn and len(histories) == len(files) > 1:
@@ -112,6 +113,12 @@ def size_of(words: str) -> tuple[float, float]:
     except ValueError:
         return 0.0, 0.0
     return width, height
+
+
+def _opened(files: Sequence[Path]) -> list[Path]:
+    """Files and folders; in place of a folder of folders with audits, these audits."""
+    inside = [(file, audit_in(file).is_dir() and _audits_at(str(file))) for file in files]
+    return [one for file, found in inside for one in found or [file]]
 
 
 def _audits_at(path: str) -> list[Path]:

@@ -36,6 +36,12 @@ def show(text: str) -> None:
     write_words(f"{clean(text)}\n")
 
 
+def show_lines(text: str) -> None:
+    """`show`, of each line."""
+    for line in text.splitlines():
+        show(line)
+
+
 def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
     """A table for people; the first column is a name, the others are numbers or long texts."""
     from rich import box

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from canary.cli.command import command
 from canary.cli.compared import Compared, size_of
-from canary.cli.console import Bars, show, show_report, show_tables
+from canary.cli.console import Bars, show, show_lines, show_report, show_tables
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
@@ -62,6 +62,7 @@ def report(
     from canary.records.files import PAGES
     from canary.reports.annex import ENDINGS, check_ending, write_annex
     from canary.reports.builders import report_of
+    from canary.reports.comparison import letters
     from canary.reports.document import name_with, prose, words_of
     from canary.reports.evidence import MISSING
     from canary.reports.model_card import check_card, write_model_card
@@ -99,7 +100,8 @@ def report(
         results, called = compared.results(files)
         page = write_report(results, out, **called, **vars(names), force=True)
         found = shown(results, **called)
-        show(found.summary() if compared.group else f"{report_of(found).label}.")
+        lines = found.summary() if compared.group else f"{report_of(found).label}{letters(found)}."
+        show_lines(lines)
         show(f"The report is {page}")
     tests = [*map(audit_in, files)]
     if out is None:
@@ -125,8 +127,8 @@ def report(
     "--repetitions 4 --out utility.pdf",
     "plot audit/audit.json --axis guesses --size 3.3,2.6 --out column.pdf",
     out="FILE: The figure to write: .svg, .pdf, or .png at 300 dpi.",
-    kind="exposure by number of copies, the histogram of one audit's candidates, or the utility of "
-    "several audits against their exposure.",
+    kind="[Figure] exposure by number of copies, the histogram of one audit's candidates, or the "
+    "utility of several audits against their exposure.",
     format="N: The format that is shown, by its number in the report.",
     repetitions="[Figure] N: For utility and for several trainings, how many copies the canaries "
     "have.  [default: the most]",

@@ -16,6 +16,9 @@ from canary.records.validation import file_path
 from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
 
+IN_BATCHES = "In the batches of the training, "
+"""How a note begins that says what came before the canaries in training."""
+
 _ROUNDING_BITS = 0.02  # of a whole candidate, between two batches in float32
 _SPOILED = (
     "had no label on their secret",
@@ -113,7 +116,7 @@ def _start_in_batches(audit: Audit, given: History | str | os.PathLike[str] | No
     ((shown, number),) = seen.items()
     who = plural(number, "canary", "canaries")
     token = "no start token" if shown == shown_start(None) else f"the start token {shown}"
-    return f"In the batches of the training, {token} came before {who}, as in the audit"
+    return f"{IN_BATCHES}{token} came before {who}, as in the audit"
 
 
 def still_open(

@@ -153,6 +153,10 @@ class Survey(Named, Shown, Generic[One]):
             "void": "the test is void",
         }
         mean, surest = self.corrected(), self.surest()
+        sure = surest is not None and surest.beats_guessing
+        if surest is not None and not sure:
+            few = ", and no single one for sure" * surest.shows
+            said["identified"] = f"training samples can be recognized on average{few}"
         line = f"{'check the input first; ' if self.doubts else ''}{said[self.outcome()]}: "
         if surest is not None:
             tpr = surest.tpr
@@ -162,13 +166,12 @@ class Survey(Named, Shown, Generic[One]):
                 f"finds {surest.fpr:g}; "
             )
         line += (
-            f"on average {self.strongest.name} reaches {mean.value:.3f} ({mean.lower:.3f} to "
-            f"{mean.upper:.3f}), where guessing reaches 0.5"
+            f"the {self.average_name} of {self.strongest.name} is {mean.value:.3f} "
+            f"({mean.lower:.3f} to {mean.upper:.3f}), where guessing has 0.5"
         )
         if len(self.attacked) > 1:
-            line += f"; each is the best of {len(self.attacked)} attacks at that"
-        lines = [line, *self.notes]
-        sure = surest is not None and surest.beats_guessing
+            line += f"; each is the best of {len(self.attacked)} (intervals allow for that)"
+        lines = [line, *(f"Why: {reason}" for reason in self.why_open()), *self.notes]
         if self.told_apart() is not None and not sure and (weak := self.not_made[0]):
             lines.insert(1, f"Stronger attacks were not made: {weak}")
         return "\n".join(lines)
@@ -289,6 +292,10 @@ class Survey(Named, Shown, Generic[One]):
     def against(self) -> tuple[str, ...]:
         """What speaks against the files."""
         return self.doubts
+
+    def why_open(self) -> tuple[str, ...]:
+        """What keeps it undecided and is in no note."""
+        return ()
 
     def outcome(self) -> Outcome:
         """What follows from `told_apart`, and from what else is known of the test."""

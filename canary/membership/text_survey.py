@@ -22,6 +22,7 @@ from canary.membership.survey import (
     rows_of,
 )
 from canary.membership.words_alone import FOLDS, WordsAlone, by_columns, words_alone
+from canary.membership.words_alone import LEVEL as DIFFER
 from canary.records.progress import Progress, shows_progress, stage
 from canary.signals.text import TEXT_SIGNALS
 from canary.signals.text_measuring import TextTable
@@ -112,7 +113,9 @@ class TextSurvey(OneTargetSurvey):
             return (
                 "Members and non-members differ without any model: a bag of words separates them "
                 f"with an AUC of {_said(self.words.auc)}, p = {probability(self.words.p)}. The "
-                "attacks may see that difference and no memorization; take both from one source"
+                "attacks may see that difference and no memorization; take both from one source. "
+                f"Random parts of one source have p of {DIFFER:g} or less one time in "
+                f"{1 / DIFFER:.0f}: if these are, use all your texts first"
             )
         if self.told_apart() and self.no_better_than_words():
             return (
@@ -120,6 +123,12 @@ class TextSurvey(OneTargetSurvey):
                 f"model, whose AUC is {_said(self.words.auc)}: more texts would decide it"
             )
         return None
+
+    def why_open(self) -> tuple[str, ...]:
+        """That words or lengths differ, or may be all that is seen; empty where it is decided."""
+        if self.outcome() not in ("undecided", "void"):
+            return ()
+        return tuple(filter(None, (self.warning(), self.length_warning())))
 
     def length_warning(self) -> str | None:
         """What a reader must know of the lengths of the texts; None if they do not differ."""

@@ -136,6 +136,7 @@ class MomentTaker:
             with undisturbed(module):
                 self.prepare(module)
                 if not (whatever or self.time.allows):
+                    self.kept.say({"share": self.time.why_not(step)})
                     return None, None
                 with self.time.measurement():
                     reason = self._noise_is_unsound()

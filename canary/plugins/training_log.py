@@ -125,6 +125,16 @@ class TimeShare:
         spent = self.own_seconds + (self.cost or 0.0)
         return self.share is None or spent <= max(self.share * self.training_seconds, _FREE)
 
+    def why_not(self, step: int) -> str:
+        """Why a measurement at a step was left out, and how to have all of them."""
+        share = self.share or 0.0
+        return (
+            f"no measurement at step {step}: it takes about {self.cost or 0.0:.2g} s, and "
+            f"share={share:g} allows {max(share * self.training_seconds, _FREE):.2g} s in all so "
+            f"far, of which {self.own_seconds:.2g} s are spent; share=None measures at every step "
+            "that is asked for"
+        )
+
 
 class Schedule:
     """Counts steps and epochs, and says at which a measurement is asked for."""

@@ -78,6 +78,8 @@ def survey_report(
     retrain = bool(actions.get("texts_differ"))
     open_to = outcome in ("void", "undecided") and not doubts
     label, tone = _OUTCOMES[outcome]
+    if outcome == "undecided" and retrain:
+        label = "Cannot be decided: the texts differ"
     weak, how = survey.not_made if (calm or average) and not doubts else ("", "")
     if average:
         label, tone = _on_average(survey)

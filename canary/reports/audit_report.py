@@ -105,10 +105,13 @@ def audit_report(audit: Audit) -> Report:
     )
 
 
-def notes(audit: Audit, said_of_it: Iterable[str], *, verified: bool = False) -> list[Text]:
+def notes(
+    audit: Audit, said_of_it: Iterable[str], *, verified: bool = False, seen: bool = False
+) -> list[Text]:
     """What to know first, in plain words; of the start token the details are for specialists.
 
-    `verified` says that what the training data have before the canaries was compared.
+    `verified` says that what the training data have before the canaries was compared, and `seen`
+    that the batches of the training had the start token of the audit.
     """
     start = audit.start
     details = () if start is None else start.notes
@@ -118,7 +121,7 @@ def notes(audit: Audit, said_of_it: Iterable[str], *, verified: bool = False) ->
     if bounded and whole and audit.model.get("device") == "served":
         known.append(said_in_one("audit.served"))
     known += [note for note in ended(said_of_it) if note not in ended(details)]
-    if start is None or start.own or start.tested or not audit.canaries_in_corpus:
+    if seen or start is None or start.own or start.tested or not audit.canaries_in_corpus:
         return known
     if start.rivals:
         risk = sentence("start.rivals")

@@ -47,6 +47,13 @@ class Comparison:
     notes: tuple[str, ...]  # what may explain differences besides the training
 
 
+def letters(result: object) -> str:
+    """What the letters of a comparison stand for, in brackets; nothing for any other result."""
+    if not isinstance(result, Comparison):
+        return ""
+    return f" ({', '.join(f'{one.name}: {one.label}' for one in result.strategies)})"
+
+
 @dataclass(frozen=True, eq=False)
 class Point:
     """A strategy as utility and exposure at one number of copies."""

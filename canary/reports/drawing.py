@@ -275,7 +275,7 @@ def _set_legend(axes: Axes, panel: Panel, width: float) -> None:
 
     handles, names = axes.get_legend_handles_labels()
     if panel.key:
-        handles = [Line2D([], [], color=colour, linewidth=2.0) for colour, _ in panel.key]
+        handles = [Line2D([], [], color=colour, **_swatch(name)) for colour, name in panel.key]
         names = [name for _, name in panel.key]
     if not panel.legend or not names:
         return
@@ -293,6 +293,15 @@ def _set_legend(axes: Axes, panel: Panel, width: float) -> None:
     legend = axes.legend(handles, names, frameon=False, fontsize=9, **place)
     for text in legend.get_texts():
         text.set_parse_math(False)  # a label is text, whatever dollar signs are in it
+
+
+def _swatch(name: str) -> dict[str, Any]:
+    """How a name of a key looks: as a line, or as the points that it is about."""
+    if name.startswith("faint"):
+        return {"linestyle": "none", "marker": "o", "markersize": 4.0, "alpha": 0.45}
+    if name.startswith("hollow"):
+        return {"linestyle": "none", "marker": "^", "markersize": 6.0, "fillstyle": "none"}
+    return {"linewidth": 2.0}
 
 
 def _inches(axes: Axes) -> float:

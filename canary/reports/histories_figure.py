@@ -86,7 +86,9 @@ def histories_figure(found: Histories, options: PlotOptions) -> Figure:
     for place, (label, group) in enumerate(found.groups.items()):
         lines = [_line(one, at, copies, skew_normal=skew_normal) for one in group]
         highest = max([highest, *(value for one in lines for value in one.heights)])
-        marks += _marks(lines, SERIES[place % len(SERIES)])
+        last = max(step for one in found.every for step in [one.measured[-1].step])
+        aside = 0.012 * last * (place - (len(found.groups) - 1) / 2)  # intervals beside each other
+        marks += _marks(lines, SERIES[place % len(SERIES)], aside)
         ends = [
             f"{bound_or_bits(one.medians[-1], one.bounds[-1])} at step {count(one.steps[-1])}"
             for one in lines
@@ -159,8 +161,11 @@ def _line(one: History, at: int, copies: int, *, skew_normal: bool) -> GroupLine
     return lines[copies]
 
 
-def _marks(lines: Sequence[GroupLine], colour: str) -> Iterator[Mark]:
-    """The lines of the seeds, and where there are several their mean and its interval."""
+def _marks(lines: Sequence[GroupLine], colour: str, aside: float) -> Iterator[Mark]:
+    """The lines of the seeds, and where there are several their mean and its interval.
+
+    These are `aside` of their step, so that those of several groups are beside each other.
+    """
     alone = len(lines) == 1
     for one in lines:
         yield line(one.steps, one.heights, colour, 1.8 if alone else 0.9, alpha=1 if alone else 0.4)
@@ -181,15 +186,14 @@ def _marks(lines: Sequence[GroupLine], colour: str) -> Iterator[Mark]:
         bound = any(is_bound for _, is_bound in values)
         means.append(mean.value)
         known.append(None if bound or mean.lower is None or mean.upper is None else mean)
-    yield line(shared, means, colour, 2.2)
-    ends = [
-        (step, mean.lower, mean.upper) for step, mean in zip(shared, known, strict=True) if mean
-    ]
+    at = [step + aside for step in shared]
+    yield line(at, means, colour, 2.2)
+    ends = [(step, mean.lower, mean.upper) for step, mean in zip(at, known, strict=True) if mean]
     if ends and len(shared) <= _MOST_MARKERS:
         yield mark("vlines", *zip(*ends, strict=True), color=colour, alpha=0.6, linewidth=2.2)
     elif ends:
         yield mark("fill_between", *zip(*ends, strict=True), color=colour, alpha=0.16, linewidth=0)
     bounded = [i for i, mean in enumerate(known) if mean is None]
-    places = [shared[i] for i in bounded], [means[i] for i in bounded]
+    hidden = [at[i] for i in bounded], [means[i] for i in bounded]
     if bounded and len(shared) <= _MOST_MARKERS:
-        yield dots(*places, 36, colour, hollow=True, marker="^", zorder=3)
+        yield dots(*hidden, 36, colour, hollow=True, marker="^", zorder=3)

@@ -6,7 +6,7 @@ import bisect
 import math
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from canary.audits.group_medians import median_bits
@@ -236,6 +236,7 @@ def history_figure(
         marks.append(mark("axhspan", space_bits, y.limits[1], color=BAND, linewidth=0))
     elif not in_bits:
         y = in_guesses(y, space_bits)
+        y = replace(y, label=y.label.replace(" (", "\n("))  # above the loss there is less room
     if limit is not None:
         asked = f"{count(asked_guesses(about.space_size, limit))} guesses or more"
         name = f"limit: {f'{limit:g} bits' if skew_normal or in_bits else asked}"

@@ -18,9 +18,10 @@ from canary.records.validation import as_real, brief, file_path, one_of, one_or_
 from canary.reports.builders import Kind, PlotOptions, Unit, figure_of, report_of
 from canary.reports.document import Figure
 from canary.reports.drawing import PRINTED, draw_on, file_of, load_matplotlib
+from canary.reports.group_losses import Losses
 from canary.reports.histories_figure import histories_of
 from canary.reports.html_page import page_of
-from canary.reports.seeds_compared import Losses, compare, grouped
+from canary.reports.seeds_compared import SeedsCompared, compare, grouped
 from canary.statistics.numbers import Shown
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def _named(result: Any, names: Mapping[str, str | None]) -> Any:
     if isinstance(result, Verdict) and (result.audits or result.tested):
         tested = result.tested and result.tested.named(**names)
         return replace(result, audits=tuple(_named(result.audits, names)), tested=tested)
-    if isinstance(result, Named):
+    if isinstance(result, Named | SeedsCompared):
         return result.named(**names)
     if given := [name for name in ("model_name", "corpus_name") if names[name] is not None]:
         raise InputError(

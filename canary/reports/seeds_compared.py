@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 
 from canary.audits.audit_result import CANARY_SET, Audit
 from canary.audits.designs import Design, differences
@@ -16,7 +16,8 @@ from canary.audits.group_medians import MEDIAN_CONFIDENCE
 from canary.errors import InputError
 from canary.gate.regression import SEEDS
 from canary.records.validation import brief, one_or_more
-from canary.reports.comparison import Strategy, View, check_weights, checked_losses
+from canary.reports.comparison import Strategy, View, check_weights
+from canary.reports.group_losses import Losses, losses_of
 from canary.reports.ranked_models import RANK_LEVEL
 from canary.reports.seeds_cells import (
     Cell,
@@ -51,7 +52,8 @@ class SeedsCompared(Shown):
     -----
     The number of a seed is the median exposure of its canaries with one number of copies. The
     interval of a group's mean is Student's over its seeds, and that of a difference Welch's.
-    `to_frame` has a row for each seed and number of copies, `means_frame` one for each group.
+    `to_frame` has a row for each audit and number of copies, with the audit's place in its group
+    (`run`); `means_frame` has one for each group.
     """
 
     labels: tuple[str, ...]
@@ -62,6 +64,14 @@ class SeedsCompared(Shown):
     def audits(self) -> tuple[Audit, ...]:
         """All audits, group by group."""
         return tuple(one.audit for group in self.groups for one in group)
+
+    def named(self, **names: str | None) -> Self:
+        """The same audits with other names in their report; see `canary.records.about.Named`."""
+        groups = tuple(
+            tuple(replace(one, audit=one.audit.named(**names)) for one in group)
+            for group in self.groups
+        )
+        return replace(self, groups=groups)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -163,7 +173,8 @@ class SeedsCompared(Shown):
         if suspect:
             return f"controls look learned in {brief(suspect[0])}, so that audit is suspect"
         if few:
-            return f"{brief(few[0])} has fewer than {SEEDS} seeds"
+            verb = "has" if len(few) == 1 else "have"
+            return f"{listed([*map(brief, few)])} {verb} fewer than {SEEDS} seeds"
         if self.mixed_sets:
             return "each group has canary sets of its own, so the sets may make the difference"
         if not self.usable:
@@ -181,7 +192,7 @@ class SeedsCompared(Shown):
         """Which group memorizes less, then each number of copies with differences to the first."""
         level = f"{100 * self.confidence:g} % interval"
         gaps = (
-            f"{brief(pair.more)} over {brief(pair.less)}, with {self.used}: "
+            f"{brief(pair.more)} against {brief(pair.less)}, mean of the medians with {self.used}: "
             f"{gap_words(pair.bits, level)}"
             for pair in self.pairs
         )
@@ -227,7 +238,7 @@ class SeedsCompared(Shown):
         return [
             {
                 "group": label,
-                "seed": i,
+                "run": i,
                 "audit": one.label,
                 "format": cell.format,
                 "repetitions": cell.repetitions,
@@ -244,8 +255,9 @@ class SeedsCompared(Shown):
         """A `pandas.DataFrame` with a row for each group and number of copies.
 
         `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval;
-        `difference_bits` that to the first group. `mean_loss` is the same for each number of
-        copies: the mean loss on new text, in nats per token.
+        `difference_bits` that to the first group. The columns of the loss on new text, in nats per
+        token, are the same for each number of copies: `mean_loss`, and `loss_difference` to the
+        first group, each with its interval, and `loss_p_value`.
         """
         import pandas as pd
 
@@ -269,11 +281,25 @@ class SeedsCompared(Shown):
                         "difference_lower": gap and gap.lower,
                         "difference_upper": gap and gap.upper,
                         "p_value": gap and gap.p_value,
-                        "mean_loss": self.mean_losses[at].value if self.losses else None,
+                        **self._loss_columns(at),
                         "confidence": self.confidence,
                     }
                 )
         return pd.DataFrame(rows)
+
+    def _loss_columns(self, at: int) -> dict[str, float | None]:
+        """What `means_frame` says of a group's loss on new text."""
+        mean = self.mean_losses[at] if self.losses else None
+        gap = self.loss_gaps[at - 1] if self.losses and at else None
+        columns: dict[str, float | None] = {}
+        for name, lower, found in (
+            ("mean_loss", "loss", mean),
+            ("loss_difference", "loss_difference", gap),
+        ):
+            columns[name] = None if found is None else found.value
+            columns[f"{lower}_lower"] = None if found is None else found.lower
+            columns[f"{lower}_upper"] = None if found is None else found.upper
+        return {**columns, "loss_p_value": None if gap is None else gap.p_value}
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         for label, mean in zip(self.labels, self.means, strict=False):
@@ -282,10 +308,6 @@ class SeedsCompared(Shown):
             yield f"exposure_{pair.more}_over_{pair.less}", pair.bits.value
         for label, loss in zip(self.labels, self.mean_losses, strict=False):
             yield f"test_loss_{label}", loss.value
-
-
-Losses = Mapping[str, Sequence[float]] | Sequence[float | None]
-"""Test losses of groups: a list for each label, or one for each audit, group by group."""
 
 
 def compare(
@@ -337,7 +359,7 @@ def compare(
             "the labels of the groups are not all different", cure=cure, where="groups"
         )
     kept: list[tuple[Strategy, ...]] = []
-    losses = _losses_of(labels, [*groups.values()], test_losses)
+    losses = losses_of(labels, [*groups.values()], test_losses)
     for label, given in zip(labels, groups.values(), strict=True):
         audits = one_or_more(given, Audit, f"audits in the group {brief(label)}", cure=cure)
         first = sum(map(len, kept))
@@ -360,35 +382,6 @@ def compare(
                 where="groups",
             )
     return SeedsCompared(labels, tuple(kept), confidence)
-
-
-def _losses_of(
-    labels: Sequence[str], groups: Sequence[Sequence[Audit]], given: Losses | None
-) -> Sequence[float | None]:
-    """The loss of each audit, group by group."""
-    sizes = [len(some) if isinstance(some, list | tuple) else 1 for some in groups]
-    if given is None:
-        return [None] * sum(sizes)
-    cure = "give a list for each label, with the mean loss of each of its models on the same text, "
-    cure += "in nats per token"
-    if isinstance(given, Mapping):
-        named = {clean(str(label)).strip(): losses for label, losses in given.items()}
-        if {*named} != {*labels} or any(isinstance(some, int | float) for some in named.values()):
-            raise InputError(
-                "the losses are not those of the groups", cure=cure, where="test_losses"
-            )
-        for label, size in zip(labels, sizes, strict=True):
-            if len(named[label]) != size:
-                raise InputError(
-                    f"{plural(len(named[label]), 'loss', 'losses')} for the "
-                    f"{plural(size, 'audit')} of {brief(label)}",
-                    cure=cure,
-                    where="test_losses",
-                )
-        given = [loss for label in labels for loss in named[label]]
-    if None in given:
-        raise InputError("a loss is missing", cure=cure, where="test_losses")
-    return checked_losses(sum(sizes), given)
 
 
 def grouped(result: object) -> bool:

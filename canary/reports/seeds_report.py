@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,7 @@ from canary.reports.builders import PlotOptions, figure_of, report_of, section, 
 from canary.reports.comparison import View
 from canary.reports.document import (
     Block,
+    Facts,
     Figure,
     Heading,
     Mark,
@@ -45,9 +47,10 @@ from canary.reports.seeds_losses import (
     named_losses,
 )
 from canary.reports.sentences import answer
-from canary.reports.wording import about_of
+from canary.reports.wording import about_of, in_words
 from canary.statistics.numbers import bits, count, percent_of, plural, probability
 
+_HOW = ("method", "budget", "draws", "start_token", "context", "versions")
 _VERSIONS = "Version of the weights"  # each audit has one, in a table of its own
 
 
@@ -92,6 +95,7 @@ def seeds_report(found: SeedsCompared) -> Report:
         },
         outcome=[
             said_in_one("comparison.canaries"),
+            *said("seeds.number", used=found.used, any=bool(found.usable)),
             seeds_figure(found, 0),
             *([losses_figure(found)] if found.losses and found.overall else []),
         ],
@@ -228,6 +232,32 @@ def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
         *(f"Difference to {found.labels[0]}", f"{level} interval (Welch)", "p"),
     )
     return Table("Median exposure by number of copies, over seeds, in bits", columns, rows)
+
+
+@section(SeedsCompared, "What was measured")
+def measured(found: SeedsCompared) -> Iterator[Block]:
+    """What all audits have in common: formats, canaries, and how they were priced."""
+    first, facts = found.audits[0], dict[str, str]()
+    for at, priced in enumerate(first.formats):
+        number = f" {at + 1}" * (len(first.formats) > 1)
+        groups = first.by_repetitions(at)
+        sizes = [
+            f"{count(len(group))} with {plural(copies, 'copy', 'copies')}"
+            for copies, group in groups.items()
+            if copies
+        ]
+        facts[f"Format{number}"] = priced.masked
+        facts[f"Size of the space{number}"] = (
+            f"{count(priced.space_size)} ({bits(math.log2(priced.space_size))} bits)"
+        )
+        facts[f"Canaries{number}"] = f"{listed(sizes)}; {plural(len(groups.get(0, ())), 'control')}"
+    for name in _HOW:
+        ways = [
+            in_words({name: one.settings[name]}) for one in found.audits if name in one.settings
+        ]
+        for heading in dict.fromkeys(heading for way in ways for heading in way):
+            facts[heading] = "; ".join(dict.fromkeys(way[heading] for way in ways))
+    yield Facts(facts)
 
 
 @section(SeedsCompared, "How sure the ranking is", specialist=True)

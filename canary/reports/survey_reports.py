@@ -291,6 +291,7 @@ def texts_report(survey: TextSurvey) -> Report:
             [sentence(f"texts.{kind}", **values)] if kind else identified(survey, "texts", **known)
         )
     actions = {
+        "words_differ": differ,
         "texts_differ": differ or survey.differ_in_length(),
         "few": survey.outcome() == "undecided" and not (differ or survey.doubts),
         "listed": "the report lists the lines of the texts that are recognized best; look up "

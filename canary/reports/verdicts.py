@@ -14,6 +14,7 @@ from canary.audits.audit_setup import with_control
 from canary.gate.check_result import Attacks
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
+from canary.gate.watched import IN_BATCHES
 from canary.records.files import JUNIT, MARKDOWN, atomic_write
 from canary.reports.advice import advice, cures, decisions, unsaid
 from canary.reports.audit_report import notes, outcome
@@ -133,6 +134,7 @@ def verdict_report(verdict: Verdict) -> Report:
     stronger = ended([f"make the stronger attacks: {how}"] if how else [])
     placed = [f.outcome for f in verdict.findings if f.check == "context"]
     verified = bool(placed) and set(placed) == {"passed"}
+    seen = any(note.startswith(IN_BATCHES) for note in verdict.notes)
     return Report(
         title="Memorization audit of "
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
@@ -149,7 +151,7 @@ def verdict_report(verdict: Verdict) -> Report:
         ],
         notes=[
             *dict.fromkeys(
-                note for audit in audits for note in notes(audit, (), verified=verified)
+                note for audit in audits for note in notes(audit, (), verified=verified, seen=seen)
             ),
             *(note for note in ended(verdict.notes) if note not in details),
         ],

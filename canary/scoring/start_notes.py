@@ -156,8 +156,9 @@ class StartChoice(Record, written=(..., "settled")):
         if not self.rivals:
             return f"{cure}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
-            f"{cure}. If it put {shown_start(self.token)} there, these numbers are right, and "
-            "canary check --undecided pass accepts them"
+            f"{cure}. If it put {shown_start(self.token)} there, these numbers are right. "
+            "canary check --history of a monitored training shows that; --undecided pass accepts "
+            "them too, but also all else that is undecided there"
         )
 
     def _why_note(self) -> str:

@@ -130,6 +130,9 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
     utility = ("--kind", "utility", "--out", "utility.svg")
     assert command("plot", *words, *losses, *utility).code == 0
     assert command("plot", *words, "--out", "seeds.svg").code == 0
+    assert command("plot", "plain", "--out", "plain.svg").code == 0
+    two = ("with/0", "plain/0", "--label", "decay", "--label", "no decay")
+    assert "(A: decay, B: no decay)." in command("report", *two, "--out", "two.html").out
     for wrong, message in {
         ("--group", "with"): "--group: 'with' has no =",
         ("--group", "with=nothing/*"): "names no audits",

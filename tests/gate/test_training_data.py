@@ -20,6 +20,8 @@ from canary.corpus.verification import Count, Verification, verify
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
 from canary.gate.check_audit import check, new_baseline
+from canary.reports.builders import report_of
+from canary.reports.document import words_of
 from canary.reports.verdicts import explained, junit, markdown
 from canary.scoring.start_notes import RivalStart, StartChoice
 
@@ -404,6 +406,8 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
         answered = "In the batches of the training, the start token <s> came before 40 canaries, "
         answered += "as in the audit"
         assert (answered in verdict.notes) == (outcome == "passed")
+        told = " ".join(words_of(note) for note in report_of(verdict).notes)
+        assert ("which is not known here" in told) == (outcome == "undecided")
         assert any("depends on the start token" in n for n in verdict.notes) != (
             answered in verdict.notes
         )

@@ -96,6 +96,8 @@ def test_a_difference_without_any_model_is_warned_of():
     assert found.words.auc.value > 0.95
     assert "differ without any model" in found.warning()
     assert "p = 0.0025" in found.warning()
+    assert "one time in 40: if these are, use all your texts first" in found.summary()
+    assert "the AUC of " in found.summary()
     words = found.to_dict()["words"]
     assert (words["differ_without_model"], words["p"]) == (True, 0.0025)
     # The difference may hide what the model remembers as well.

@@ -61,6 +61,7 @@ def test_the_end_is_measured_whatever_the_share_of_time_allows(caplog, tmp_path,
     assert re.fullmatch(f"{ended}; {said} of 4", history.stop_reason)
     assert f"canary: {history.stop_reason}" in caplog.text
     assert "training is stopped" not in caplog.text
+    assert caplog.text.count("share=None measures at every step") == 1
     assert "asked for 60 measurements, made 1: share=1e-09 of the training's time" in caplog.text
     assert History.load(tmp_path / "history.json") == history
 

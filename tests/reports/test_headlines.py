@@ -159,7 +159,7 @@ CASES = {
     ),
     "texts of other lengths": (
         lambda: of_texts(gap=4.0, longer=3, signal="total-loss"),
-        "Not enough data to decide",
+        "Cannot be decided: the texts differ",
         "Nothing is decided, because the training texts and the others differ in length.",
         "Train again with a random part of the data set aside",
     ),

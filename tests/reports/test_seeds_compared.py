@@ -86,6 +86,11 @@ def test_losses_are_beside_the_exposure_of_each_way_of_training(tmp_path):
     (gap,) = found.loss_gaps
     assert (gap.lower, gap.upper, gap.p_value) == pytest.approx((ends.low, ends.high, known.pvalue))
     assert "loss on new text, in nats per token: w 1.410 (" in found.summary()
+    last = found.means_frame().iloc[-1]
+    assert (last.loss_difference, last.loss_p_value) == pytest.approx((-0.1, known.pvalue))
+    assert (last.loss_difference_lower, last.loss_difference_upper) == pytest.approx(ends)
+    assert last.loss_lower < 1.31 < last.loss_upper
+    assert [*found.to_frame().run[:10]] == [1, 2, 3, 4, 5] * 2
     assert [*found.to_frame().test_loss[:10]] == [*LOSSES["w"], *LOSSES["o"]]
     assert [*found.means_frame().mean_loss[:2]] == pytest.approx([1.41, 1.31])
     assert found.metrics()["canary/test_loss_w"] == pytest.approx(1.41)
@@ -123,6 +128,8 @@ def test_what_is_ranked():
     assert three.answer == "'o' memorizes more; 'w' and 'n' cannot be ranked"
     few = compare({"w": decayed, "o": plain[:2]})
     assert few.answer.endswith("'o' has fewer than 3 seeds")
+    both = compare({"w": decayed[:2], "o": plain[:2]})
+    assert both.answer.endswith("'w' and 'o' have fewer than 3 seeds")
     assert not any(pair.shown for pair in few.pairs)
     own = compare({"w": drawn("w", 2, 3, **{CANARY_SET: "a"}), "o": plain})
     assert "canary sets of its own" in own.answer
@@ -177,6 +184,15 @@ def test_groups_that_do_not_fit_input(change, message):
         compare(change(groups))
 
 
+def test_what_was_compared_is_named_in_its_report(tmp_path):
+    found = compare({"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)})
+    page = canary.report(found, tmp_path / "p.html", corpus_name="Reviews", auditor="R. Roe")
+    text = Page(page.read_text("utf-8")).text("style")
+    assert "Training data Reviews" in text
+    assert "Tested by R. Roe" in text
+    assert found.audits[0].about.corpus == ""
+
+
 def test_the_page_and_the_figure(tmp_path):
     groups = {"<with>": drawn("w", 2.0, 3.0), "without": drawn("o", 2.0, 8.0)}
     with figures(drawn=True):
@@ -187,6 +203,9 @@ def test_the_page_and_the_figure(tmp_path):
     assert "'<with>' memorizes less" in text
     assert "90 % interval" in text
     assert "How sure the ranking is" in text
+    assert "The one number of a seed is the mean of its median exposures" in text
+    assert "3 with 1 copy and 3 with 4 copies; 4 controls" in text
+    assert "Size of the space" in text
     made = report_of(compare(groups))
     assert made.tone == ""
     figure = figure_of(compare(groups), PlotOptions())

@@ -180,7 +180,6 @@ PACKAGES = {
         "reports.builders: report_of figure_of section",
         "reports.document: Report Section Heading Table Tile Facts Figure Panel Axis Mark Bullets "
         "Note Span prose sentence said said_in_one mark words_of paragraphs_of",
-        "reports.seeds_compared: SeedsCompared",
         "reports.seeds_cells: Cell Pair",
         "reports.markdown: markdown_of",
         "reports.model_card: write_model_card",
