@@ -299,7 +299,7 @@ def in_training(
     findings: list[Finding] = []
     notes = _of_corpus(verification, trusted=trusted) if drawn else []
     rests_on = "verified" if verification is not None else "trusted" if trusted else ""
-    rests_on, doubt = "watched" if watched else rests_on, ""
+    rests_on, doubt = "watched" if watched == "the same model" else rests_on, ""
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
         most = control or max(c.repetitions for c in audit.injected)

@@ -29,6 +29,12 @@ _WHOLE = (
     "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
     "cuts or filters its texts (canary.preflight finds it before the first step)"
 )
+_ITS_HISTORY = (
+    "give the canary_history.json of this model's training, whose last measurement is of the model "
+    "as it was saved (ExposureCallback measures at the last step), and audit with the same start "
+    "token and context. Quantised, merged or further trained weights have no such history: leave "
+    "it out and give --verification"
+)
 _WATCH = (
     "give --history the canary_history.json of a training under ExposureCallback or "
     "ExposureMonitor (in Python history), which reads the template off the batches"
@@ -53,7 +59,8 @@ def watched(
     """Whether the batches of a training held the canaries of its audit as often as planned.
 
     And whether the audit prices every canary as the monitor did at its last measurement: then the
-    audited model and its tokenizer are those of the training.
+    audited model and its tokenizer are those of the training. If it does not, the history may be
+    of another training, and decides nothing.
 
     Raises
     ------
@@ -103,15 +110,25 @@ def watched(
     if same:
         step = count(history.measured[-1].step)
         told += f", and at step {step} it scored them all as the audit does: it is the same model"
+    elif not cure and history.measured:
+        told, cure = f"{told}, and {_other_prices(audit, history)}", _ITS_HISTORY
+    elif not cure:
+        told += ", and measured none: nothing shows that the audited model comes from this training"
     outcome: Outcome = "undecided" if cure else "passed"
-    shown: Watched = "the same model" if same else "a training"
+    shown: Watched = "the same model" if same else "" if cure == _ITS_HISTORY else "a training"
     return [Finding("training data", "batches", outcome, told, cure)], shown
 
 
 def _start_in_batches(audit: Audit, given: History | str | os.PathLike[str] | None) -> str:
-    """What the batches of the training say of the audit's start token; empty if they do not."""
-    seen = {} if given is None else _history_in(given).batches.get("after", {})
-    if audit.start is None or [*seen] != [shown_start(audit.start.token)]:
+    """What the batches of the training say of the audit's start token; empty if they do not.
+
+    Or if nothing shows that the training made the audited model.
+    """
+    history = None if given is None else _history_in(given)
+    if history is None or audit.start is None or not _same_prices(audit, history):
+        return ""
+    seen = history.batches.get("after", {})
+    if [*seen] != [shown_start(audit.start.token)]:
         return ""
     ((shown, number),) = seen.items()
     who = plural(number, "canary", "canaries")
@@ -136,7 +153,7 @@ def template_unseen(
 ) -> list[Finding]:
     """Canaries of chats, if nothing shows that their training had the chat template.
 
-    A verification that rendered the chats does, and a history with the context of the audit.
+    A verification that rendered the chats does, and a history of the audited model.
     Without either, canaries of many copies may look learned behind text that training never had,
     and the others do not.
     """
@@ -147,7 +164,9 @@ def template_unseen(
         if not chats:
             continue
         told, cure = "", _RENDER
-        if history is not None and _history_in(history).settings.get("context") == context:
+        seen = None if history is None else _history_in(history)
+        same = seen is not None and _same_prices(audit, seen)
+        if same and seen is not None and seen.settings.get("context") == context:
             continue
         if verification is None:
             told = "the canaries are chat messages, and nothing shows which chat template came "
@@ -177,8 +196,7 @@ def unanswered(
     With the number of the audit where not all note it.
     """
     doubt = [verification.doubt] if verification is not None and verification.doubt else []
-    (counted, *_), _ = watched(audits, given) if given is not None else ([None], "")
-    whole = counted is not None and counted.outcome == "passed"
+    whole = watched(audits, given)[1] == "the same model"
     whole = whole or (verification is not None and verification.ok)
     kept = []
     for audit in audits:
@@ -193,11 +211,29 @@ def unanswered(
     )
 
 
+def _apart(audit: Audit, history: History) -> list[float]:
+    """How far the log-perplexities at the last measurement are off, beyond rounding, in bits."""
+    theirs = history.measured[-1].px_bits
+    own, its = (each.model.get("noise_bits_per_token") or 0.0 for each in (audit, history))
+    noisier = 2.0 * max(1.0, its / own if own else 1.0)
+    noise = [_ROUNDING_BITS + noisier * audit.formats[c.format].noise_bits for c in audit.canaries]
+    mine = [c.px_bits for c in audit.canaries]
+    return [abs(a - b) - n for a, b, n in zip(mine, theirs, noise, strict=True)]
+
+
 def _same_prices(audit: Audit, history: History) -> bool:
     """Whether no log-perplexity differs by more than rounding; of two models some would."""
-    if not history.measured:
-        return False
-    theirs = history.measured[-1].px_bits
-    noise = [_ROUNDING_BITS + 2.0 * audit.formats[c.format].noise_bits for c in audit.canaries]
-    mine = [c.px_bits for c in audit.canaries]
-    return all(abs(a - b) <= n for a, b, n in zip(mine, theirs, noise, strict=True))
+    return bool(history.measured) and max(_apart(audit, history)) <= 0.0
+
+
+def _other_prices(audit: Audit, history: History) -> str:
+    """What keeps the last measurement from being one of the audited model, in words."""
+    apart = [off for off in _apart(audit, history) if off > 0.0]
+    last, number = history.measured[-1], plural(len(audit.canaries), "canary", "canaries")
+    told = f"at step {count(last.step)}, its last measurement, it scored {count(len(apart))} of "
+    told += f"{number} otherwise than the audit (by up to {max(apart):,.3g} bits)"
+    settings = audit.settings
+    before = settings.get("start_token"), str(settings.get("context") or "")
+    if before != (last.start_token, str(history.settings.get("context") or "")):
+        return f"{told}, after another start token or context: nothing shows that it is this model"
+    return f"{told}: the history is of another training, or of this one before it ended"

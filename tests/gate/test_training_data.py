@@ -378,6 +378,16 @@ def history(audit=NEVER, *, counted=36, findings=(), **changes):
     return replace(made, **changes)
 
 
+def measured(audit, *, shift=0.0, **batches):
+    """A history whose last measurement has the prices of the audit, but for one of them."""
+    priced = [c.px_bits for c in audit.canaries]
+    last = Moment(7, 1.0, 0.1, (priced[0] + shift, *priced[1:]),
+                  tuple(c.exposure for c in audit.canaries), (None,) * len(priced),
+                  start_token=audit.settings.get("start_token"))  # fmt: skip
+    made = history(audit, counted=40, moments=(last,))
+    return replace(made, batches={**made.batches, **batches})
+
+
 def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
     planned = sum(c.repetitions for c in NEVER.canaries)
     learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
@@ -388,6 +398,8 @@ def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
         assert verdict, verdict.summary()
         (seen,) = [f for f in verdict.findings if f.subject == "batches"]
         assert "the monitor counted 40 copies" in seen.sentence
+        assert "measured none: nothing shows that the audited model comes from" in seen.sentence
+        assert verdict.rests_on == ""
         unlearned = check(NEVER, max_exposure_bits=10, history=given)
         assert (unlearned.outcome, unlearned.reason.check) == ("undecided", "training data")
 
@@ -398,10 +410,8 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
     audit = replace(exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4}), start=start)
     open_start = check(audit, max_exposure_bits=10, history=history())
     assert (open_start.outcome, open_start.reason.check) == ("undecided", "start token")
-    seen = history(counted=40)
     for after, outcome in (({"<s>": 40}, "passed"), ({"<s>": 30, "nothing": 10}, "undecided")):
-        batches = {**seen.batches, "after": after}
-        verdict = check(audit, max_exposure_bits=10, history=replace(seen, batches=batches))
+        verdict = check(audit, max_exposure_bits=10, history=measured(audit, after=after))
         assert verdict.outcome == outcome
         answered = "In the batches of the training, the start token <s> came before 40 canaries, "
         answered += "as in the audit"
@@ -411,6 +421,14 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
         assert any("depends on the start token" in n for n in verdict.notes) != (
             answered in verdict.notes
         )
+
+    # Of counts alone, or of another training, nothing shows that they are of this model.
+    counted = history(counted=40)
+    counted = replace(counted, batches={**counted.batches, "after": {"<s>": 40}})
+    for given in (counted, measured(audit, shift=9.0, after={"<s>": 40})):
+        verdict = check(audit, max_exposure_bits=10, history=given)
+        assert (verdict.outcome, verdict.reason.check) == ("undecided", "start token")
+        assert not any("In the batches" in note for note in verdict.notes)
 
     same = [4.0 + 0.1 * n for n in range(8)]
     note = note_on_copies(exact({1: same, 64: same}).injected)
@@ -423,14 +441,33 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
 @pytest.mark.parametrize(("shift", "outcome"), [(0.001, "passed"), (0.5, "undecided")])
 def test_a_history_that_ends_with_the_prices_of_the_audit_is_of_its_model(shift, outcome):
     """Weights and tokenizer are those of the training, so nothing was learned indeed."""
-    priced = tuple(c.px_bits for c in NEVER.canaries)
-    last = Moment(7, 1.0, 0.1, (priced[0] + shift, *priced[1:]),
-                  tuple(c.exposure for c in NEVER.canaries), (None,) * len(priced))  # fmt: skip
-    given = history(counted=40, moments=(last,))
-    verdict = check(NEVER, max_exposure_bits=10, history=given)
+    verdict = check(NEVER, max_exposure_bits=10, history=measured(NEVER, shift=shift))
     assert verdict.outcome == outcome
     assert ("at step 7 it scored them all" in verdict.summary()) == (outcome == "passed")
     assert bool(verdict.doubt) == (outcome == "passed")
+
+
+def test_a_history_with_other_prices_decides_nothing_even_of_a_model_that_learned():
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    options = {"max_exposure_bits": 10, "verification": verified(learned)}
+    own = check(learned, history=measured(learned), **options)
+    assert (own.outcome, own.rests_on) == ("passed", "watched")
+    foreign = measured(learned, shift=9.0)
+    verdict = check(learned, history=foreign, **options)
+    assert (verdict.outcome, verdict.reason.subject) == ("undecided", "batches")
+    assert "it scored 1 of 20 canaries otherwise than the audit (by up to 8.98 bits)" in str(
+        verdict
+    )
+    assert "this model's training" in verdict.reason.cure
+    allowed = check(learned, history=foreign, undecided="pass", **options)
+    assert (bool(allowed), allowed.rests_on) == (True, "verified")
+    elsewhere = replace(foreign, settings={**foreign.settings, "context": "Hi "})
+    told = check(learned, history=elsewhere, **options)
+    assert "after another start token or context" in str(told)
+    noisy = replace(foreign, model={"noise_bits_per_token": 1.0})  # in 16 bits, say
+    exactly = replace(learned, model={**learned.model, "noise_bits_per_token": 1e-3})
+    loose = replace(exactly, formats=(replace(exactly.formats[0], noise_bits=0.01),))
+    assert check(loose, history=noisy, **options)
 
 
 @pytest.mark.parametrize(

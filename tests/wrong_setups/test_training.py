@@ -161,6 +161,19 @@ def _template_of_which_the_set_knows_nothing(desk):
     return _chats(desk, CHAT, role="")
 
 
+@made("T20")
+def _history_of_another_training(desk):
+    """It put nothing before the canaries, and the training of the audited model a start token."""
+    _watched([_ids(text) for text in _texts()] * 6, path="history.json")
+    limits = (*_verified(desk), "--history", "history.json")
+    return desk.judged("toy", "--start-token", "none", limits=limits)
+
+
+def _verified(desk):
+    desk.inject()
+    return desk.verified()
+
+
 def _chats(desk, head, role):
     """The check of a model that was trained after `head`; its tokenizer has a chat template."""
     made = characters()
