@@ -193,6 +193,15 @@ def test_the_page_has_the_numbers_of_the_translations():
     assert len(results["trainings"]) == 3
 
 
+def test_the_page_has_the_numbers_of_the_two_models():
+    page = (RECIPE / "README.md").read_text()
+    seeds = json.loads((RECIPE / "disagreement.json").read_text())["seeds"]
+    with modules(RECIPE) as loaded:
+        assert loaded["disagreement"].table(seeds) in page
+    assert {row["lines"] for row in seeds.values()} == {4225}
+    assert "4,225 lines" in page
+
+
 def run_study(name, work):
     return run_script(RECIPE / "studies.py", name, "--quick", "--work", work)
 
