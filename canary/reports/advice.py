@@ -97,6 +97,8 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         shown = kind in ("shown", "watched", "own", "") and not some
         values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
         weak, left = stricter(verdict), left_found(verdict)
+        largest = "largest" in verdict.reason.subject
+        values |= {"tighter": weak and not (left or largest), "longer": weak and largest}
         values |= {"weak": weak and not left, "strictly": weak, "left": left}
         size, bits = one_size(verdict), limit or 0.0
         values["asked"] = plural(asked_guesses(size, bits), "guess", "guesses") if weak else ""
@@ -104,24 +106,40 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values["weak_learned"] = listed(known) if known else ""
         values["control"] = verdict.control and copies(verdict.control)
         values |= {"shown": shown and not (weak or left)}
-        values["strict"] = would_strictly(audit) if weak and not left else ""
+        values["strict"] = would_strictly(audit) if values["tighter"] else ""
         values |= {"used": kind in ("claimed", "checked") or some}
         values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
         case = "passed"
     elif verdict is not None:
-        open_ = [f for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
-        values["never"] = any(map(never_decides, open_))
-        before = verdict.reason.check == "start token"
-        values |= {"again": not (open_ or before), "more": open_ and not values["never"]}
-        values["before"] = before
+        values |= _undecided(audit, verdict)
         case = "unread" if verdict.reason.check == "training data" else "undecided"
     elif judged.case in ("not_found", "dry_run"):
         case, values["own"] = judged.case, planting(audit) in ("own", "shown")
         values |= limit_choice([("this model", audit)] if judged.case == "not_found" else [])
     else:
         values["more"] = judged.case in ("hints", "outlier")
-        values["again"] = not values["more"]
+        values["again"] = values["unlimited"] = not values["more"]
     return [*said(f"decide.{case}", **values)]
+
+
+def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
+    """What decides about an undecided verdict, for the words below ``decide.undecided``."""
+    open_ = [f for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
+    never, before = any(map(never_decides, open_)), verdict.reason.check == "start token"
+    others = any(f.outcome == "undecided" and f is not verdict.reason for f in verdict.findings)
+    within = before and not (others or (audit.start and audit.start.context))
+    weak, largest = stricter(verdict), "largest" in verdict.reason.subject
+    more = open_ and not never
+    return {
+        "never": never,
+        "before": before,
+        "again": not (open_ or before),
+        "more": more,
+        "limited": not (never or more),
+        "within": within,
+        "within_weak": within and weak,
+        "strict": would_strictly(audit) if weak and not largest else "",
+    }
 
 
 def unsaid(*audits: Audit, calm: bool, unlimited: bool = False) -> list[Text]:

@@ -45,6 +45,13 @@ THREATS: Mapping[str, str] = {
 }
 """What EDPB Opinion 28/2024 names, and in which paragraph."""
 
+_DECIDED = (
+    "Released, or not released",
+    "Why, and by which page (report number)",
+    "Statement on the training data: by whom, when",
+    "Statement on the limit: set by whom, when",
+    "Statement that the tested model is the one in use: by whom, when",
+)
 _SIGNED = ("Name and role", "Place and date", "Signature")
 
 ENDINGS = {".md": (ANNEX,), ".html": PAGES}
@@ -139,6 +146,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
             Section("untested", "What was not tested", [Bullets(untested)]),
             Section("controller", "What the controller adds",
                     [*said("annex.adds"), Bullets(said("annex.controller"))]),
+            Section("decision", "The decision", [Facts(dict.fromkeys(_DECIDED, "…" * 12))]),
             Section("words", "Words", [Bullets(said("annex.words"))]),
             Section("signature", "Signature", [Facts(dict.fromkeys(_SIGNED, "…" * 12))]),
         ],

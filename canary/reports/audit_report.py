@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from canary.audits.audit_result import Audit
-from canary.audits.audit_setup import without_control
+from canary.audits.audit_setup import control_of, without_control
 from canary.audits.group_medians import shown_median
 from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice, decisions, unsaid
@@ -196,8 +196,11 @@ def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
         if combined is not None:
             p = probability(combined.p_value)
             number = plural(len(members), "canary", "canaries")
+            named = control_of(audit)
+            there = any(named and c.repetitions == named for c in members)
+            among = ", the positive control among them" if there else ""
             words = (
-                f"p {p if p.startswith('<') else f'= {p}'} ({number} taken together); "
+                f"p {p if p.startswith('<') else f'= {p}'} ({number} taken together{among}); "
                 f"{percent(level)} or less is evidence of {of}"
             )
         yield name, words

@@ -30,7 +30,7 @@ from canary.reports.document import (
     sentence,
 )
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
-from canary.reports.wording import NOT_STATED, about_of, called, ended, software
+from canary.reports.wording import NOT_STATED, about_of, called, ended, no_limit, software
 from canary.statistics.numbers import count, percent_of, plural, probability
 
 _MOST_POINTS = 150
@@ -168,6 +168,7 @@ def forgetting_report(result: Forgetting) -> Report:
         about={
             **about_of(result, corpus="Data to be forgotten"),
             "Version of the weights": NOT_STATED,
+            "Limit": no_limit("forgetting"),
             "Answers of the tested model": f"{Path(result.source).name}, fingerprint {print_}"
             if result.source
             else f"fingerprint {print_}",

@@ -10,8 +10,8 @@ from typing import Any
 from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, MOST_COUNTED, History, Moment, WatchedFormat
 from canary.reports.document import Text, basis, sentence
-from canary.reports.limit_choice import choice_of
-from canary.reports.limits import asked_guesses
+from canary.reports.limit_choice import choice_of, exposure_limit
+from canary.reports.limits import is_weak
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL
@@ -52,6 +52,8 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         values |= _around(history, float(limit))
         values["stopped"] = values["stopped"] and not values["went_on"]
     warned = bool(history.findings)
+    size, most_bits = _one_size(history), float(limit) if isinstance(limit, int | float) else 0.0
+    weak = bool(size) and is_weak(size, most_bits)
     labels = {
         "Nothing was measured": not history.measured,
         "The limit was exceeded, and nothing was stopped": too_late,
@@ -60,6 +62,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "allows": over,
         "Do not rely on this measurement": alarm,
         "It is open whether the limit was kept": values.get("open"),
+        "Within the limit while training, but the limit is weak": weak and not warned,
         "Within the limit while training": limited and not warned,
         "Within the limit, but the batches of this training have a fault": limited,
         "The model is memorizing the planted secrets (no limit was set)": learned,
@@ -75,7 +78,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     calm = "undecided" if faded or (warned and not calm) else calm
     if limited and not alarm:
         read = learned or faded or history.batches.get("canaries")
-        calm = "not-found" if read and not values["open"] and not warned else "undecided"
+        calm = "not-found" if read and not (values["open"] or warned or weak) else "undecided"
     groups, least = _lower_ends(history, last)
     medians = {n: median_bits(group) for n, group in groups.items()}
     # A training is stopped by the lower ends; an estimate may hang on one draw.
@@ -116,9 +119,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
 
 def _choice(history: History, least: float, *, learned: bool) -> dict[str, Any]:
     """Limits to choose from, and whether the last measurement was above them for sure."""
-    sizes = {about.space_size for about in history.formats}
-    size = sizes.pop() if len(sizes) == 1 else 0
-    values = choice_of(size)
+    values = choice_of(_one_size(history))
     over = [words for bits, words in values.pop("limits") if least > bits]
     known = sentence("history.would", limits=" or ".join(over)) if over and learned else ""
     return values | {"would": known}
@@ -192,15 +193,13 @@ def _guesses(group: Sequence[Exposure], least: float, median: float) -> dict[str
 
 
 def _limit_words(history: History, limit: float) -> str:
+    return f"{exposure_limit(_one_size(history), limit)}; {sentence('limit.watched')}"
+
+
+def _one_size(history: History) -> int:
+    """The number of possible secrets, if all formats have the same; else 0."""
     sizes = {about.space_size for about in history.formats}
-    if len(sizes) > 1:
-        return f"exposure of at most {limit:g} bits"
-    (size,) = sizes
-    least = count(asked_guesses(size, limit))
-    return (
-        f"at least {least} guesses of {count(size)} for the typical secret of each number of "
-        f"copies ({limit:g} bits)"
-    )
+    return sizes.pop() if len(sizes) == 1 else 0
 
 
 def basis_of(history: History, values: Mapping[str, Any]) -> Text:

@@ -10,12 +10,15 @@ from typing import Any
 from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.gate.check_audit import forecast
-from canary.gate.verdict import Finding
+from canary.gate.verdict import Finding, Verdict
 from canary.reports.document import sentence
 from canary.reports.limits import (
+    LIMITED,
     LOOSE_BITS,
     STRICT_BITS,
     asked_guesses,
+    is_weak,
+    listed,
     one_size,
     takes_more_secrets,
 )
@@ -23,6 +26,43 @@ from canary.reports.sentences import guesses_of
 from canary.statistics.numbers import count, plural
 
 _MOST_RANGES = 3
+
+
+def exposure_limit(
+    size: int, limit: float | None, *, largest: bool = False, graded: bool = True
+) -> str:
+    """A limit on the exposure of typical secrets, or of the largest, in guesses and bits.
+
+    A weak one is called so; whether another one is strict is said if it is `graded`.
+    """
+    least, set_to = count(asked_guesses(size, limit)) if size else "", limit or 0.0
+    weak = least and is_weak(size, set_to)
+    strict = least and graded and not largest and set_to <= STRICT_BITS
+    weaker = least and graded and not (largest or weak or strict)
+    return sentence(
+        "limit.exposure", limit=f"{set_to:g}", one=least, guesses=least, size=count(size),
+        which="easiest" if largest else "typical", weak=weak and not largest,
+        longer=weak and largest, strict=strict, weaker=weaker,
+        bits=least and not (weak or strict or weaker),
+        strictly=count(asked_guesses(size, STRICT_BITS)),
+    )  # fmt: skip
+
+
+def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
+    """Which limits were set, each once; of exposure in guesses and bits.
+
+    Without `bits` a limit on exposure is graded, too.
+    """
+    size, largest = one_size(verdict), "largest" in verdict.reason.subject
+    words = []
+    for check, limit in dict.fromkeys((f.check, f.limit) for f in verdict.findings):
+        if check == "exposure":
+            words.append(exposure_limit(size, limit, largest=largest, graded=not bits))
+        elif check in LIMITED:
+            words.append(sentence(f"limit.{check}", limit="" if limit is None else f"{limit:g}"))
+    if verdict.left_out:
+        words.append(f"not for secrets that appeared {listed(verdict.left_out)}")
+    return "; ".join(words)
 
 
 def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
-from canary.reports.document import Text, basis, said_in_one, sentence
+from canary.reports.document import Text, basis, said_in_one
 from canary.reports.forgetting_report import NEVER_SAW
 from canary.reports.recovery import Recovery, counts, easiest
 from canary.reports.sentences import answer, guesses_of
@@ -227,41 +227,13 @@ def limit_bits(verdict: Verdict) -> float | None:
     return next((f.limit for f in verdict.findings if f.check == "exposure"), None)
 
 
-def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
-    """Which limits were set, each once; of exposure in guesses and bits, or options in their place.
-
-    Without `bits` the option is named that sets such a limit.
-    """
-    size = one_size(verdict)
-    limits = dict.fromkeys((f.check, f.limit) for f in verdict.findings)
-    words = []
-    for check, limit in limits:
-        if check in _CHECKS:
-            least = count(asked_guesses(size, limit)) if size and check == "exposure" else ""
-            typical = "largest" not in verdict.reason.subject
-            graded, set_to = least and typical and not bits, limit or 0.0
-            weak = size and _weak(size, set_to)
-            shown, loose = "" if limit is None else f"{limit:g}", bits and typical and weak
-            words.append(sentence(
-                f"limit.{check}", limit=shown, one=least, guesses=least,
-                bits=least and not (graded or loose), loose=loose,
-                size=count(size), which="typical" if typical else "easiest",
-                strict=graded and set_to <= STRICT_BITS, weak=graded and weak,
-                weaker=graded and set_to > STRICT_BITS and not weak,
-                strictly=count(asked_guesses(size, STRICT_BITS)),
-            ))  # fmt: skip
-    if verdict.left_out:
-        words.append(f"not for secrets that appeared {listed(verdict.left_out)}")
-    return "; ".join(words)
-
-
 def stricter(verdict: Verdict) -> str:
     """The guesses that a strict limit asks for, where the one that was set is weak."""
     size, limit = one_size(verdict), limit_bits(verdict) or 0.0
-    return count(asked_guesses(size, STRICT_BITS)) if size and _weak(size, limit) else ""
+    return count(asked_guesses(size, STRICT_BITS)) if size and is_weak(size, limit) else ""
 
 
-def _weak(size: int, limit: float) -> bool:
+def is_weak(size: int, limit: float) -> bool:
     """Whether a limit allows what few guesses find, and chance does not explain it."""
     return limit > STRICT_BITS and asked_guesses(size, limit) <= _FEW_GUESSES
 
@@ -389,7 +361,7 @@ def above_limit(audit: Audit, verdict: Verdict) -> int:
     return sum((e.lower_bits if e.bits is None else e.bits) > limit for e in found)
 
 
-_CHECKS = ("exposure", "p-value", "extraction", "baseline", "epsilon")
+LIMITED = ("exposure", "p-value", "extraction", "baseline", "epsilon")
 """What somebody sets a limit for; other checks are of the audit itself."""
 
 

@@ -39,7 +39,7 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.wording import NOT_STATED, about_of, called, folded
+from canary.reports.wording import NOT_STATED, about_of, called, folded, no_limit
 from canary.statistics.numbers import count, percent_of, plural
 from canary.statistics.roc import OperatingPoint
 
@@ -79,6 +79,7 @@ def models_report(survey: ModelsSurvey) -> Report:
         answer,
         kind="models",
         about=about
+        | {"Limit": no_limit("membership")}
         | {
             "Version of the weights": NOT_STATED,
             "Compared with": beside,

@@ -304,6 +304,7 @@ def of_injected(audit: Audit, limit_bits: float | None) -> Text:
         dry=not audit.canaries_in_corpus, natural=audit.natural,
         what="easier to find than the limit" if limited else "found",
         within=f"{',' if limited or several else ''} {_in_guesses(found.sure)}",
+        luck="" if audit.natural else luck_of(limit_bits),
     )  # fmt: skip
 
 

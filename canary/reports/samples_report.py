@@ -34,7 +34,7 @@ from canary.reports.verbatim_report import (
     answer_of,
     doubtful_files,
 )
-from canary.reports.wording import NOT_STATED, about_of, called, ended, software
+from canary.reports.wording import NOT_STATED, about_of, called, ended, no_limit, software
 from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, duration, plural, probability
 
@@ -59,6 +59,7 @@ def samples_report(result: Sampled) -> Report:
         label, tone = FILES_FIRST
     about = about_of(result, corpus="Training data" if result.planted else "Texts")
     about["Version of the weights"] = NOT_STATED
+    about["Limit"] = no_limit()
     about["Server"] = str(result.model["server"])
     return Report(
         title=f"What comes out of {called(result.model_name)} word for word?",

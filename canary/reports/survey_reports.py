@@ -45,7 +45,7 @@ from canary.reports.document import (
     said_in_one,
     sentence,
 )
-from canary.reports.wording import NOT_STATED, about_of, called, folded
+from canary.reports.wording import NOT_STATED, about_of, called, folded, no_limit
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.numbers import count, percent_of, plural, probability
@@ -91,7 +91,7 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         kind="shadow",
         brief=[] if survey.doubts else [_highest_auc(survey)],
         about=about
-        | {"Version of the weights": NOT_STATED}
+        | {"Version of the weights": NOT_STATED, "Limit": no_limit("membership")}
         | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found, *([private] if private else [])],
@@ -307,7 +307,7 @@ def texts_report(survey: TextSurvey) -> Report:
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         shown=survey.dataset() == "seen",
         tiles=() if void or survey.doubts else tiles,
-        about=about | sizes_of(survey.member, "texts"),
+        about=about | {"Limit": no_limit("membership")} | sizes_of(survey.member, "texts"),
         outcome=found_blocks(survey, "texts", _alone(survey)),
         actions=actions,
     )

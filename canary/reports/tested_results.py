@@ -37,6 +37,7 @@ from canary.reports.audit_trials import audited, best_basis, planted, trials_of,
 from canary.reports.builders import report_of
 from canary.reports.document import Text, sentence, words_of
 from canary.reports.evidence import Evidence
+from canary.reports.limit_choice import limit_words
 from canary.reports.limits import (
     basis_of,
     basis_of_verdict,
@@ -44,7 +45,6 @@ from canary.reports.limits import (
     label_of,
     left_found,
     limit_bits,
-    limit_words,
     planting,
 )
 from canary.reports.recovery import of_injected
@@ -124,6 +124,11 @@ def read_evidence(
         tests |= _counted_in(place, counted, tests)
     limits = _by_result(verdicts, tests)
     tests |= {digest: _limited(tests[digest], some) for digest, some in limits.items()}
+    for place, verdict in verdicts:
+        for digest in [one for one in verdict.results if place and one in tests]:
+            test, page = tests[digest], Path(place).with_suffix(".html").name
+            files = {f"File of the limit ({Path(place).name})": _source(Path(place), page)}
+            tests[digest] = replace(test, made_with={**files, **test.made_with})
     if not tests:
         raise InputError("there is no result", cure=cure)
     return _strongest_first(
@@ -216,11 +221,11 @@ def _proof(test: Evidence, verdicts: Sequence[_Verdict]) -> dict[str, str]:
     }
 
 
-def _source(place: Path) -> str:
+def _source(place: Path, page: str = "report.html") -> str:
     """A file by its name and digest, and the number of the page that was written beside it."""
     source = f"{place.name} (SHA-256 {hashlib.sha256(place.read_bytes()).hexdigest()})"
-    page = place.with_name("report.html")
-    found = _NUMBER.search(page.read_text(errors="replace")) if page.is_file() else None
+    beside = place.with_name(page)
+    found = _NUMBER.search(beside.read_text(errors="replace")) if beside.is_file() else None
     return f"{source}; the report beside it has the number {found[1]}" if found else source
 
 
@@ -261,7 +266,7 @@ def _limited(test: Evidence, written: Sequence[_Verdict]) -> Evidence:
             test.report,
             basis="",  # each verdict has its own
             notes=[*dict.fromkeys(note for one in reports for note in one.notes)],
-            unsaid=max((one.unsaid for one in (test.report, *reports)), key=len),
+            unsaid=max((one.unsaid for one in reports), key=len),
         )
         made = replace(test, trials=trials, report=known)
     first, *others = made.trials

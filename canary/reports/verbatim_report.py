@@ -33,7 +33,7 @@ from canary.reports.document import (
 from canary.reports.document_strips import MOST_DOCUMENTS, cell_of, strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
 from canary.reports.share_tables import cell, in_words, shares_table
-from canary.reports.wording import about_of, called, ended, software
+from canary.reports.wording import about_of, called, ended, no_limit, software
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
@@ -136,7 +136,7 @@ def verbatim_report(result: Verbatim) -> Report:
             enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),
             unsure=unsure, exact=near is None, near=shown,
         ),
-        about={**about_of(result, corpus="Texts"), **{
+        about={**about_of(result, corpus="Texts"), "Limit": no_limit("passages"), **{
             name: f"{plural(of.documents, 'text')} with {plural(of.windows, 'passage')}"
             for name, of in (("Tested", texts), ("Never seen (controls)", controls)) if of
         }},

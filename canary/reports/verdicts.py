@@ -30,12 +30,12 @@ from canary.reports.document import (
     said,
     words_of,
 )
+from canary.reports.limit_choice import limit_words
 from canary.reports.limits import (
     basis_of_verdict,
     judged,
     label_of,
     limit_bits,
-    limit_words,
     tone_of,
 )
 from canary.reports.markdown import markdown_of
@@ -43,6 +43,7 @@ from canary.reports.saved_tests import label_of_test
 from canary.reports.sentences import answer
 from canary.reports.wording import about_of, called, ended, folded, limit_given
 from canary.statistics.numbers import bits, bits_between, clean, plural
+from canary.statistics.numbers import copies as copied
 
 _MOST_ROWS = 25
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
@@ -173,7 +174,10 @@ def _other(verdict: Verdict) -> Sequence[Text]:
     own = answer(verdict.audits[0])
     if len(verdict.audits) > 1 or verdict.outcome == "memorized" or own.verdict != "memorized":
         return []
-    return said("limit.other", own=own.label)
+    control = verdict.control
+    rest = with_control(verdict.audits[0], control)
+    alone = control and answer(rest).verdict != "memorized"
+    return said("limit.other", own=own.label, control=alone, copies=copied(control or 1))
 
 
 def _own(verdict: Verdict) -> Sequence[Text]:

@@ -191,6 +191,11 @@ def limit_given(date: str, by: str) -> str:
     return sentence("limit.set", by=by, date=not by and date, unknown=not (by or date))
 
 
+def no_limit(kind: str = "") -> str:
+    """That no limit was set, and what a strict one of a kind of test says."""
+    return sentence("limit.none", kind=kind, **({kind: True} if kind else {}))
+
+
 def software() -> str:
     """Names and versions of what the numbers were made with, in one line."""
     return _software(versions())

@@ -156,9 +156,9 @@ class StartChoice(Record, written=(..., "settled")):
         if not self.rivals:
             return f"{cure}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
-            f"{cure}. If it put {shown_start(self.token)} there, these numbers are right. "
-            "canary check --history of a monitored training shows that; --undecided pass accepts "
-            "them too, but also all else that is undecided there"
+            f"{cure}. If it put {shown_start(self.token)} there, these numbers are right: file "
+            "that answer in writing. canary check --history of a monitored training shows it, too; "
+            "--undecided pass lets programs go on, whatever is undecided, and decides nothing"
         )
 
     def _why_note(self) -> str:
