@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from canary.audits.audit_result import CANARY_SET, Audit, combined_p
+from canary.audits.audit_result import CANARY_SET, CHATS, Audit, combined_p
 from canary.audits.cut_secrets import cut_in
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
@@ -63,6 +63,11 @@ _CUT_CURE = (
     "raise the length limit of the training, or use a shorter format, then train and audit again "
     "(ExposureCallback finds a cut before the first step); if nothing was cut, --undecided pass "
     "accepts it"
+)
+
+_TEMPLATE_CURE = (
+    "if training applied no chat template, this audit is right: verify the texts that training "
+    "reads; if it applied one, audit again without --chat-template none (in Python chat_template)"
 )
 
 _TO_SHOW_IT = (
@@ -129,7 +134,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
         )
         if start.rivals:
             told = "the result depends on the start token or the context: "
-            told += start.rivals[0].sentence(start.token)
+            told += start.against(start.rivals[0])
         findings.append(Finding("start token", "start token", "undecided", told, start.cure))
     findings += [
         Finding("training data", "length limit", "undecided", note.removesuffix("."), _CUT_CURE)
@@ -145,6 +150,11 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
                 f"{asked}, so the numbers may be low"
             )
             cure = f"audit again with --context {before!r} (in Python context)"
+            if audit.settings.get(CHATS) and not context:
+                told = f"in the corpus {before!r} comes before the canaries, as verified with the "
+                told += "chat template, and the audit scored them without it, so the numbers may "
+                told += "be low"
+                cure = _TEMPLATE_CURE
             findings.append(Finding("context", "context", "undecided", told, cure))
         else:
             told = (
@@ -164,6 +174,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             "audit again with what the template puts before such a message as --context (in Python "
             "context); if the training uses no template, verify the texts that it reads"
         )
+        cure = _TEMPLATE_CURE if audit.settings.get(CHATS) else cure
         findings.append(Finding("context", "context", "undecided", told, cure))
     return findings
 

@@ -20,7 +20,6 @@ from canary.reports.recovery import Recovery, counts, easiest
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
-from canary.tokens.starts import shown_before, shown_start
 
 _PLANTED = "the planted secrets were in the training data"
 
@@ -80,8 +79,8 @@ def _before(verdict: Verdict) -> dict[str, Any]:
     rival, group = start.rivals[0], "the planted secrets"
     if rival.repetitions is not None:
         group = f"the secrets that appeared {copies(rival.repetitions)}"
-    other = _NAMED.get(shown := shown_before(rival.token, rival.context, bare=rival.bare), shown)
-    chosen = _NAMED.get(shown := shown_start(start.token), shown)
+    other = _NAMED.get(shown := start.shown_rival(rival), shown)
+    chosen = _NAMED.get(shown := start.shown, shown)
     sure = _alone(verdict.reason, verdict) and not start.context
     values = {"before": True, "group": group, "named": chosen, "within": sure}
     return {**values, "rival": other}

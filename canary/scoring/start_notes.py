@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from canary.records.record import Record
-from canary.records.validation import AUTO
+from canary.records.validation import AUTO, NONE
 from canary.statistics.numbers import plural
 from canary.tokens.starts import shell_word, shown_before, shown_start, start_flag
 
@@ -69,16 +69,17 @@ class RivalStart:
         more = f" --context {shell_word(self.context)}" if self.context else ""
         return start_flag(self.token) + more + " and no --context" * self.bare
 
-    def sentence(self, chosen: str | None) -> str:
-        """What it would change, in words; few draws give no median to quote."""
-        which = "the injected canaries"
-        if self.repetitions is not None:
-            which = f"canaries with {plural(self.repetitions, 'copy', 'copies')}"
-        return (
-            f"{which} look more exposed after "
-            f"{shown_before(self.token, self.context, bare=self.bare)} than after "
-            f"{shown_start(chosen)}"
-        )
+    @property
+    def shown(self) -> str:
+        """What it puts before each candidate, as messages name it."""
+        return shown_before(self.token, self.context, bare=self.bare)
+
+    @property
+    def who(self) -> str:
+        """The canaries of which it holds."""
+        if self.repetitions is None:
+            return "the injected canaries"
+        return f"canaries with {plural(self.repetitions, 'copy', 'copies')}"
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,31 @@ class StartChoice(Record, written=(..., "settled")):
         return start_flag(self.token)
 
     @property
+    def shown(self) -> str:
+        """What comes before each candidate, as messages name it."""
+        if not self.context:
+            return shown_start(self.token)
+        text = "the chat template" if self.why == "template" else "the context"
+        return text if self.token is None else f"{shown_start(self.token)} and {text}"
+
+    def shown_rival(self, rival: RivalStart) -> str:
+        """What a rival puts there; without a chat template, if that is what it leaves out."""
+        if not self._without_template(rival):
+            return rival.shown
+        return f"{shown_start(rival.token)} without the chat template"
+
+    def against(self, rival: RivalStart) -> str:
+        """What a rival would change, in words; few draws give no median to quote."""
+        return (
+            f"{rival.who} look more exposed after {self.shown_rival(rival)} than after {self.shown}"
+        )
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the numbers must know of it."""
         notes = [self._why_note()]
         if self.rivals:
-            worst = " and ".join(rival.sentence(self.token) for rival in self.rivals[:2])
+            worst = " and ".join(self.against(rival) for rival in self.rivals[:2])
             notes.append(
                 f"The result depends on the start token or the context: {worst} (a comparison by "
                 f"few draws). To settle it, {self.cure}."
@@ -145,9 +166,12 @@ class StartChoice(Record, written=(..., "settled")):
     @property
     def cure(self) -> str:
         """How the choice is settled by someone who knows the training."""
-        others = " or ".join(dict.fromkeys(rival.flag for rival in self.rivals))
+        others = " or ".join(dict.fromkeys(map(self._flag_of, self.rivals)))
         cure = f"audit again with {others or '--start-token TOKEN'} (in Python start_token) "
         cure += "if training put that there"
+        if any(map(self._without_template, self.rivals)):
+            cure = f"audit again with {others} (in Python chat_template=None) if training applied "
+            cure += "no chat template"
         if not self.context:
             cure += (
                 ", or with --context TEXT if longer text came before the canary (a chat template "
@@ -156,10 +180,21 @@ class StartChoice(Record, written=(..., "settled")):
         if not self.rivals:
             return f"{cure}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
-            f"{cure}. If it put {shown_start(self.token)} there, these numbers are right: file "
+            f"{cure}. If it put {self.shown} there, these numbers are right: file "
             "that answer in writing. canary check --history of a monitored training shows it, too; "
             "--undecided pass lets programs go on, whatever is undecided, and decides nothing"
         )
+
+    def _without_template(self, rival: RivalStart) -> bool:
+        """Whether a rival leaves out the chat template, which nobody gave as a context."""
+        return self.why == "template" and rival.bare
+
+    def _flag_of(self, rival: RivalStart) -> str:
+        """The options that make a rival the choice; without a template, a start is chosen anew."""
+        if not self._without_template(rival):
+            return rival.flag
+        named = "" if rival.token is None else f"{start_flag(rival.token)} "
+        return f"{named}--chat-template {NONE}"
 
     def _why_note(self) -> str:
         bare = self.token is None and not self.own and not self.context

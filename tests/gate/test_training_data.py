@@ -23,7 +23,7 @@ from canary.gate.check_audit import check, new_baseline
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.verdicts import explained, junit, markdown
-from canary.scoring.start_notes import RivalStart, StartChoice
+from canary.scoring.start_notes import RivalStart, StartChoice, TriedStart
 
 TRUSTED = "nobody checked that the canaries were in the training data: give --verification what "
 LEARNED = "the canaries with 4 copies look learned (p = "
@@ -402,6 +402,34 @@ def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
         assert verdict.rests_on == ""
         unlearned = check(NEVER, max_exposure_bits=10, history=given)
         assert (unlearned.outcome, unlearned.reason.check) == ("undecided", "training data")
+
+
+def test_the_doubt_about_a_chat_template_names_it_and_does_not_lead_back():
+    context = "<|user|>Hi<|assistant|>"
+    rival = RivalStart(None, 4, 9.0, 3.0, 1e-6, bare=True)
+    start = StartChoice(None, "template", context=True, rivals=(rival,), compared=("nothing",))
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    settings = {**learned.settings, "context": context, "chats": "assistant"}
+    audit = replace(learned, start=start, settings=settings)
+    rendered = replace(verified(audit), follows=context)
+    verdict = check(audit, max_exposure_bits=10, verification=rendered)
+    assert (verdict.outcome, verdict.reason.check) == ("undecided", "start token")
+    assert verdict.reason.cure.startswith(
+        "audit again with --chat-template none (in Python chat_template=None) if training applied "
+        "no chat template. If it put the chat template there, these numbers are right"
+    )
+    assert "This test assumed: the chat template." in render(verdict)
+    plain = replace(
+        start,
+        context=False,
+        why="evidence",
+        rivals=(),
+        tried=(TriedStart(None, 1.0, None, likely=True),),
+    )
+    again = replace(audit, start=plain, settings={**settings, "context": ""})
+    told = check(again, max_exposure_bits=10, verification=rendered).reason
+    assert "as verified with the chat template" in told.sentence
+    assert told.cure.startswith("if training applied no chat template, this audit is right")
 
 
 def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
