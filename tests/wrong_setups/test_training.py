@@ -169,27 +169,17 @@ def _history_of_another_training(desk):
     return desk.judged("toy", "--start-token", "none", limits=limits)
 
 
-@made("T21")
-def _template_forgotten_in_training(desk):
-    said = _chats(desk, START, role="assistant")
-    again = _chats(desk, START, role="assistant", chat_template=None)
-    assert "audit again with --context" not in again.text
-    assert "more exposed after" not in again.text
-    return said
-
-
 def _verified(desk):
     desk.inject()
     return desk.verified()
 
 
-def _chats(desk, head, role, **changes):
+def _chats(desk, head, role):
     """The check of a model that was trained after `head`; its tokenizer has a chat template."""
     made = characters()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, chat_template=TEMPLATE)
     model = canary.load(toy(head), tokenizer=tokenizer)
     options = {"method": "sampling", "draws": 300, "start_token": None if role else START}
-    options |= {"start_token": START, **changes} if changes else {}
     audit = canary.audit(model, replace(canaries(), role=role), **options)
     audit.save("chats.json")
     return of_command(desk.command("check", "chats.json", "--max-exposure-bits", 12))
