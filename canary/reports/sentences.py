@@ -21,6 +21,7 @@ from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
 from canary.statistics.numbers import bits, copies, count, odds, one_in, probability
+from canary.statistics.pvalues import fisher
 from canary.tokens.starts import start_flag
 
 LEVEL = 0.01
@@ -131,6 +132,7 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
         (coarse, "undecided", "coarse"),
         (dry, "not found", "dry_run"),
         (p <= WEAK_LEVEL, "undecided", "hints"),
+        (judged and _open_p(injected) <= LEVEL, "undecided", "open"),
         (not dry and reads_no_english(audit.notes), "undecided", "foreign"),
         (chance <= LEVEL, "undecided", "outlier"),
         (True, "not found", "not_found"),
@@ -174,6 +176,18 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
         fine=fine,
     )
     return Answer(verdict, _LABELS[verdict], words, key)
+
+
+def _open_p(group: Sequence[CanaryResult]) -> float:
+    """Fisher's p-value if each rank that is only bounded is the best that its bounds allow."""
+    measured = [one.exposure for one in group]
+    best = [
+        max(2.0**-each.upper_bits, sys.float_info.min)
+        if each.rank is None and each.confidence is None and each.draws is None
+        else each.p_value
+        for each in measured
+    ]
+    return fisher([p for p in best if p is not None]).p_value
 
 
 def _beside_control(rest: Answer, audit: Audit, control: int) -> Answer:

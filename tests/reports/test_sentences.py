@@ -339,3 +339,15 @@ def test_the_verdict_over_the_curve_golden():
     assert "failed its test" in curve_verdict(fit_of(0.01))
     assert "do not rely on it. At the place of" in curve_verdict(fit_of(0.01))
     assert curve_verdict(None).startswith("No skew-normal curve could be fitted")
+
+
+def test_bounds_that_allow_anything_leave_it_open():
+    def bounded(lowest):
+        every = [exposure_by_rank(None, lower=lowest, upper=SIZE, space_size=SIZE)] * 8
+        formats = [space("x {digit:6}", size=SIZE, method="rank", draws=None, noise=0.0)]
+        return answer(of_groups({4: every, 0: every}, formats=formats))
+
+    assert (bounded(1).verdict, bounded(1).case) == ("undecided", "open")
+    assert "leaves open" in bounded(1).sentence
+    # As bad as the best that is possible: each among the first half, at most.
+    assert bounded(SIZE // 2).case == "not_found"
