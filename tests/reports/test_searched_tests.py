@@ -142,7 +142,9 @@ def test_one_annex_holds_samples_and_extractions(tmp_path):
     searched(OUT).save(tmp_path / "extraction.json")
     tests = read_evidence([tmp_path / "samples.json", tmp_path / "extraction.json"])
     _, short, _, attacks = annex_of(tests).sections[:4]
-    assert len(short.blocks[0].items) == 2
+    *each, last = map(words_of, short.blocks[0].items)
+    assert [line[:7] for line in each] == ["Test 1.", "Test 2."]
+    assert "what one test found, no other takes back" in last
     tested = {words_of(row[0]): words_of(row[3]) for row in attacks.blocks[-1].rows}
     assert tested["Direct extraction"] == "In part: tests 1 and 2"
     assert tested["Answers to queries"] == "In part: test 1"
