@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from canary.membership.attacking import attack as attack
     from canary.membership.evaluation import evaluate as evaluate
     from canary.membership.forgetting import forgotten as forgotten
+    from canary.membership.models_survey import survey_models as survey_models
     from canary.membership.shadow_survey import survey as survey
     from canary.models.doctor import doctor as doctor
     from canary.models.loading import load as load
@@ -74,6 +75,7 @@ _HOMES = {
     "score": "canary.scoring.texts",
     "strip": "canary.corpus.stripping",
     "survey": "canary.membership.shadow_survey",
+    "survey_models": "canary.membership.models_survey",
     "verbatim": "canary.passages.verbatim",
     "verify": "canary.corpus.verification",
 }

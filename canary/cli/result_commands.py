@@ -222,8 +222,8 @@ def forgotten(
     """
     from dataclasses import replace
 
-    from canary.membership.forgetting import KIND, SCHEMA
     from canary.membership.forgetting import forgotten as compare
+    from canary.membership.forgetting_result import KIND, SCHEMA
 
     read = [*query_model, target, *calibration, *(retrained or [])]
     read += [path for path in (unseen, query_data, calibration_data) if path]

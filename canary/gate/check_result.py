@@ -28,7 +28,7 @@ from canary.gate.verdict import (
     measured,
     verdict_on,
 )
-from canary.membership import forgetting, survey
+from canary.membership import forgetting_result, survey
 from canary.membership.attacks import with_many_models
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.order_result import Order
@@ -42,7 +42,10 @@ from canary.records.record import Record
 from canary.records.versioned_json import kind_of, load_document
 from canary.statistics.numbers import count, plural
 
-_SCHEMAS = {**dict.fromkeys(SURVEYS, survey.SCHEMA), forgetting.KIND: forgetting.SCHEMA}
+_SCHEMAS = {
+    **dict.fromkeys(SURVEYS, survey.SCHEMA),
+    forgetting_result.KIND: forgetting_result.SCHEMA,
+}
 
 _NARROWER = (
     "attack more members and non-members: four times as many halve the interval. If there are no "

@@ -75,7 +75,10 @@ Saved = (
 
 
 def read(path: str | os.PathLike[str]) -> Saved:
-    """Read a file that canary saved, whatever it holds.
+    """Read a file that canary saved, except classifier attacks and forgetting.
+
+    Give the path of those (``membership.json``, ``models.json``, ``forgetting.json``) to
+    `canary.check`, or to ``canary check`` and ``canary report --annex``.
 
     Parameters
     ----------
@@ -106,7 +109,8 @@ def read(path: str | os.PathLike[str]) -> Saved:
         load_document(path, kind, sys.maxsize)  # says what is wrong with the file
         raise RecordError(
             f"holds a {brief(kind)}, which is not read back",
-            cure=f"read one of {', '.join(KINDS)}",
+            cure="give the path of a membership or forgetting test to canary.check; or "
+            f"read one of {', '.join(KINDS)}",
             where=str(path),
         )
     return cast(Saved, KINDS[kind].load(path))

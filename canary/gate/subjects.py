@@ -10,7 +10,13 @@ from canary.audits import exposure_result, extraction
 from canary.audits.exposure_result import Exposures
 from canary.audits.extraction import Extraction
 from canary.errors import InputError
-from canary.membership import forgetting, models_result, order_result, shadow_survey, text_survey
+from canary.membership import (
+    forgetting_result,
+    models_result,
+    order_result,
+    shadow_survey,
+    text_survey,
+)
 from canary.membership.attacks import AttackScores
 from canary.membership.evaluation import Evaluation
 from canary.membership.forgetting_result import Forgetting
@@ -92,7 +98,7 @@ def subject_of(given: object) -> Subject:
         return "an extraction"
     if isinstance(given, Survey) or kind in SURVEYS:
         return "a membership test"
-    if isinstance(given, Forgetting) or kind == forgetting.KIND:
+    if isinstance(given, Forgetting) or kind == forgetting_result.KIND:
         return "a forgetting test"
     if isinstance(given, Order) or kind == order_result.KIND:
         return "an order test"

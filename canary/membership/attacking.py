@@ -176,7 +176,13 @@ def scored(
     many = attack_models(table, name, shadow=shadow, targets=[target])
     scores = many.scores[0]
     guess = many.guess(alpha)[0] if many.calibrated else scores >= 0
-    return AttackScores(name, many.signal, scores, guess, None, many.notes, many.blind)
+    notes = many.notes
+    if many.calibrated and not guess.any():
+        notes += (
+            f"Attack {name} calls nobody a member at a level of {alpha:g}, perhaps for want of "
+            "models: give more, a higher alpha, or rule='gaussian' to attack_models",
+        )
+    return AttackScores(name, many.signal, scores, guess, None, notes, many.blind)
 
 
 def _by_threshold(

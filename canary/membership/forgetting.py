@@ -41,9 +41,6 @@ from canary.statistics.number_checks import check_confidence, positive_integer
 from canary.statistics.numbers import plural
 from canary.statistics.roc import Estimate
 
-KIND = "canary forgetting"
-SCHEMA = 1
-
 _FEWEST = 8
 _FEW = 100
 _FEW_MODELS = 5
@@ -54,8 +51,8 @@ _SHOWN = (
     "are by the calibration models alone"
 )
 
-_MAY_BE_ONE = {("query", "target"), ("target", "retrained"), ("calibration", "retrained")}
-"""A target may be one of the query models or of the retrained ones: a control."""
+_MAY_BE_ONE = {("target", "retrained"), ("calibration", "retrained")}
+"""A target may be one of the retrained models: a control."""
 
 Floats = NDArray[np.float64]
 

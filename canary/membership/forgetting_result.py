@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.validation import versions
+from canary.records.versioned_json import Saves
 from canary.statistics.distances import lies_lower
 from canary.statistics.numbers import Shown, percent_of, probability
 from canary.statistics.roc import Estimate
+
+KIND, SCHEMA = "canary forgetting", 1
 
 Answer = Literal["forgotten", "no trace found", "something is left", "not forgotten", "undecided"]
 Floats = NDArray[np.float64]
@@ -50,7 +53,7 @@ _WRITTEN = (
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Forgetting(Named, Shown):
+class Forgetting(Named, Shown, Saves):
     """How the target compares with models that know the query set and models that do not.
 
     Parameters
@@ -87,6 +90,8 @@ class Forgetting(Named, Shown):
     about : About
         Names for its report (the corpus is the query set), and its date.
     """
+
+    _kind, _schema = KIND, SCHEMA
 
     rho: float
     lower: float

@@ -25,8 +25,9 @@ from canary.membership.diagnostics import Growth
 from canary.membership.evaluation import Part, evaluate_by
 from canary.membership.many import ManyScores
 from canary.membership.singled_out import SingledOut, singled_out
-from canary.membership.survey import Survey, plain, point_fields, rows_of
+from canary.membership.survey import SCHEMA, Survey, plain, point_fields, rows_of
 from canary.records.validation import versions
+from canary.records.versioned_json import Saves
 from canary.signals.signal_table import SignalTable, table_facts
 from canary.statistics.numbers import Shown, count, picked
 from canary.statistics.roc import Estimate, OperatingPoint
@@ -165,7 +166,7 @@ class SampleScores(Shown):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ModelsSurvey(Survey[AttackedModels]):
+class ModelsSurvey(Survey[AttackedModels], Saves):
     """What attacks on models by each other found; see `Survey`.
 
     Parameters
@@ -196,6 +197,7 @@ class ModelsSurvey(Survey[AttackedModels]):
     over_fleets: bool
     rule: Rule
     kind = "models"
+    _kind, _schema = KIND, SCHEMA
 
     def average_of(self, one: AttackedModels, confidence: float) -> Estimate:
         """Its mean AUC over the targets."""

@@ -103,6 +103,11 @@ def survey_models(
     those of `canary.membership.aggregate.over_fleets` (16 more attacks, or one for each of fewer
     models). Otherwise the ends are the means of the targets' own intervals, which speak of other
     samples. The curves are one more attack, on four targets at most, for each number of models.
+
+    Examples
+    --------
+    >>> found = survey_models(table, attacks="P,R", targets=[0])  # doctest: +SKIP
+    >>> found.save("models.json")  # doctest: +SKIP
     """
     check_confidence(confidence, "survey_models")
     check_rule(rule, "survey_models")

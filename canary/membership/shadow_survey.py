@@ -29,6 +29,7 @@ from canary.membership.privacy import AttackEpsilon, attack_epsilon
 from canary.membership.risk import Reliability, RiskScores, Scale, reliability, risk_scores
 from canary.membership.singled_out import SingledOut, singled_out
 from canary.membership.survey import (
+    SCHEMA,
     Attacked,
     OneTargetSurvey,
     Outcome,
@@ -37,6 +38,7 @@ from canary.membership.survey import (
     rows_of,
 )
 from canary.records.progress import Progress, shows_progress, stage
+from canary.records.versioned_json import Saves
 from canary.signals.definitions import SIGNALS
 from canary.signals.measuring import TableOrPath, table_of
 from canary.signals.output_checks import check_members
@@ -51,7 +53,7 @@ _MOST = 20
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
-class ShadowSurvey(OneTargetSurvey):
+class ShadowSurvey(OneTargetSurvey, Saves):
     """What attacks on a target by a shadow found; see `Survey`.
 
     Of one `target` model, by one or several of `shadow`. `by_class` and `by_group` have the
@@ -69,6 +71,7 @@ class ShadowSurvey(OneTargetSurvey):
     reliability: Reliability | None
     average_name = "Accuracy"
     kind = "shadow"
+    _kind, _schema = KIND, SCHEMA
 
     class_risks: ClassRisks | None = None
     epsilons: Mapping[str, AttackEpsilon] = field(default_factory=dict)

@@ -17,7 +17,7 @@ REFERENCES = "attacks with many reference models (LiRA and RMIA)"
 _TRAIN = (
     "train models like the target on random halves of the same samples, for example 16, and give "
     "the outputs of all to canary membership models (in Python "
-    "canary.membership.models_survey.survey_models)"
+    "canary.survey_models)"
 )
 
 

@@ -21,7 +21,7 @@ from canary.membership.stronger import Kind, not_made
 from canary.records.about import About, Named
 from canary.records.validation import versions
 from canary.statistics.numbers import Shown
-from canary.statistics.roc import Estimate, OperatingPoint, check_rate
+from canary.statistics.roc import Estimate, OperatingPoint, check_rate, rates_row
 from canary.statistics.shares import nonmembers_for_lower_end
 
 SCHEMA = 1
@@ -159,11 +159,10 @@ class Survey(Named, Shown, Generic[One]):
             said["identified"] = f"training samples can be recognized on average{few}"
         line = f"{'check the input first; ' if self.doubts else ''}{said[self.outcome()]}: "
         if surest is not None:
-            tpr = surest.tpr
+            tpr, fpr = surest.tpr, f"{surest.fpr:g}"
             line += (
                 f"{surest.name} finds {tpr.value:.3f} of the members ({tpr.lower:.3f} to "
-                f"{tpr.upper:.3f}) at a false positive rate of {surest.fpr:g}, where guessing "
-                f"finds {surest.fpr:g}; "
+                f"{tpr.upper:.3f}) at a false positive rate of {fpr}, where guessing finds {fpr}; "
             )
         line += (
             f"the {self.average_name} of {self.strongest.name} is {mean.value:.3f} "
@@ -186,8 +185,9 @@ class Survey(Named, Shown, Generic[One]):
         for one in self.attacked:
             auc = one.auc_at(self.confidence)
             row = {"attack": one.name, "auc": auc.value, "lower": auc.lower, "upper": auc.upper}
-            rates = {f"tpr_at_fpr_{fpr:g}": tpr.value for fpr, tpr in one.rates_found().items()}
-            rows.append(row | rates)
+            if self.average_name != "AUC":
+                row["balanced_accuracy"] = self.average_of(one, self.confidence).value
+            rows.append(row | rates_row(one.rates_found()))
         return rows
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:

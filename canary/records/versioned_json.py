@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from canary.errors import RecordError
 from canary.records.files import atomic_write
@@ -45,6 +45,25 @@ def dump_document(
     Only a document of the same kind is replaced.
     """
     atomic_write(path, render_document(kind, schema, body), private=private, replaces=(kind,))
+
+
+class Saves:
+    """A result with the file that its command writes; `canary.read` does not read it back."""
+
+    _kind: ClassVar[str]
+    _schema: ClassVar[int] = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain data."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write the file of the command, atomically, readable by its owner only.
+
+        ``canary check``, ``report --annex`` and `canary.check` read it; `canary.read` does not. A
+        file of the same kind is replaced; `force` is taken as elsewhere, and changes nothing.
+        """
+        dump_document(path, self._kind, self._schema, self.to_dict(), private=True)
 
 
 def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[str, Any]:

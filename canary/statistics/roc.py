@@ -8,6 +8,7 @@ not NaN.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -246,6 +247,15 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
     hits = np.cumsum(flags, dtype=np.int64)[last]
     return Roc(values[last], hits, last + 1 - hits)
+
+
+def rates_row(rates: Mapping[float, Estimate]) -> dict[str, float]:
+    """True positive rates by their false positive rates, as columns with their intervals."""
+    row: dict[str, float] = {}
+    for fpr, tpr in rates.items():
+        name = f"tpr_at_fpr_{fpr:g}"
+        row |= {name: tpr.value, f"{name}_lower": tpr.lower, f"{name}_upper": tpr.upper}
+    return row
 
 
 def check_rate(fpr: float, nonmembers: int) -> None:

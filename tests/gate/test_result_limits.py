@@ -12,14 +12,14 @@ from classifiers import measured_outputs, save_outputs
 import canary
 from canary.errors import InputError, RecordError
 from canary.gate.check_audit import check
-from canary.membership import forgetting, models_result, shadow_survey
+from canary.membership import forgetting_result, models_result, shadow_survey
 from canary.membership.attacks import ATTACKS as ALL
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
 from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.membership.stronger import not_made
-from canary.records.versioned_json import dump_document
+from canary.records.versioned_json import kind_of
 from canary.reports.builders import report_of
 from canary.reports.document import Table, words_of
 from canary.reports.tested_results import read_evidence
@@ -96,9 +96,10 @@ def test_a_file_is_judged_as_the_result_that_wrote_it(attacked, fleet, tmp_path)
     for name, kind, result in (
         ("membership.json", shadow_survey.KIND, attacked),
         ("models.json", models_result.KIND, fleet),
-        ("forgetting.json", forgetting.KIND, compared(losses(1.0, 2))),
+        ("forgetting.json", forgetting_result.KIND, compared(losses(1.0, 2))),
     ):
-        dump_document(tmp_path / name, kind, 1, result.to_dict())
+        result.save(tmp_path / name)
+        assert (kind_of(tmp_path / name), (tmp_path / name).stat().st_mode & 0o77) == (kind, 0)
         asked = {"max_auc": 0.6, "max_tpr_at_fpr": {0.1: 0.9}}
         if name == "forgetting.json":
             asked = {"forgotten": True}

@@ -212,6 +212,7 @@ def test_that_retrained_models_change_no_answer_is_said():
         ({"calibration": [3, 4, 3]}, "calibration model 3 gives .* calibration model 1 gives"),
         ({"calibration": [2, 3]}, "calibration model 1 gives .* the target gives"),
         ({"calibration": [3, 1]}, "calibration model 2 gives .* query model 1 gives"),
+        ({"target": [1]}, "the target gives .* query model 1 gives"),
         ({"query": [1, 5, 1]}, "query model 3 gives .* query model 1 gives"),
         ({"retrained": [6, 6]}, "retrained model 2 gives .* retrained model 1 gives"),
         ({"retrained": [1]}, "retrained model 1 gives .* query model 1 gives"),

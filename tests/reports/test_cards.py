@@ -20,7 +20,7 @@ import canary
 from canary.corpus.verification import Count, Verification
 from canary.errors import CanaryError, InputError, OutputError, RecordError
 from canary.gate.check_audit import check
-from canary.membership import forgetting, shadow_survey
+from canary.membership import forgetting_result, shadow_survey
 from canary.membership.shadow_survey import survey
 from canary.records.versioned_json import dump_document
 from canary.reports.annex import THREATS, annex_of, write_annex
@@ -72,7 +72,7 @@ def files(tmp_path, attacked, compared):
     an_audit().named(model_name="net").save(tmp_path / "audit.json")
     for kind, name, result in (
         (shadow_survey.KIND, "membership.json", attacked),
-        (forgetting.KIND, "forgetting.json", compared),
+        (forgetting_result.KIND, "forgetting.json", compared),
     ):
         dump_document(tmp_path / name, kind, 1, result.named(model_name="net").to_dict())
     return [tmp_path / name for name in ("audit.json", "membership.json", "forgetting.json")]

@@ -148,7 +148,6 @@ PACKAGES = {
         "membership.order: order",
         "membership.order_result: Order Preference",
         "membership.shuffles: preference",
-        "membership.models_survey: survey_models",
         "membership.models_result: ModelsSurvey AttackedModels SampleScores",
         "membership.survey: Survey Attacked Surest FPRS",
         "membership.attacking: Thresholds learn_thresholds",
