@@ -28,6 +28,7 @@ from canary.cli.main import run
 from canary.corpus.file_formats import FILE_FORMATS
 from canary.formats import kinds
 from canary.membership.attacks import ATTACKS
+from canary.signals.text import TEXT_SIGNALS
 
 HAS = {
     "README.md": ["corpus.jsonl", "model", "train.jsonl", "heldout.jsonl"],
@@ -280,7 +281,7 @@ def reader(tmp_path, monkeypatch, request):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     # What a page registers is gone after it.
-    for registry in (kinds.KINDS, FILE_FORMATS, ATTACKS):
+    for registry in (kinds.KINDS, FILE_FORMATS, ATTACKS, TEXT_SIGNALS):
         monkeypatch.setattr(registry, "_things", dict(registry.items()))
     if "slow" not in request.keywords:
         made_small(monkeypatch)

@@ -17,18 +17,18 @@ import fcntl
 import sys
 from pathlib import Path
 
-import architectures
 import batches
 import contexts
 import one_copy
 import optimizers
 import orders
+import other_networks
 import regularization
 import torch
 import words
 from study import run
 
-MODULES = (one_copy, regularization, batches, orders, optimizers, architectures, contexts)
+MODULES = (one_copy, regularization, batches, orders, optimizers, other_networks, contexts)
 STUDIES = {
     study.name: study
     for study in (*(module.STUDY for module in MODULES), words.WORDS, words.CHARACTERS)

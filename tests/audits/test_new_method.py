@@ -152,7 +152,7 @@ def audited(method, told):
         for of in ("median", "maximum")
         for limit in (1.0, 2.0, 4.0, 8.0)
     ]
-    page = re.sub("Report number.*", "", page_of(report_of(found)))
+    page = re.sub("(?i)report number.*", "", page_of(report_of(found)))
     return found, [str(verdict) for verdict in verdicts], page
 
 

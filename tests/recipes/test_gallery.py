@@ -15,9 +15,9 @@ SAYS = {
     "04_extraction": [r"^proven", r"^True$", r"queries; guessing takes 500,000$"],
     "05_compare": [r"(test loss .*p = .*\n){2}"],
     "06_own_model": [r"^True$", r"16 copies: 6 canaries, median"],
-    "07_classifier": [r"^modified-entropy: AUC 0\.[89]", r"each is the best of 4 attacks"],
+    "07_classifier": [r"^modified-entropy: AUC 0\.[89]", r"each is the best of 4"],
     "08_lira": [r"400 samples of 16 models", r"^P: AUC", r"^lira-online-fixed: AUC 0\.9"],
-    "09_texts": [r"each is the best of 3 attacks", r"words alone: AUC 0\.[3-7]"],
+    "09_texts": [r"each is the best of 3", r"words alone: AUC 0\.[3-7]"],
     "10_forgetting": [r"^retrained: (no trace found|forgotten)$", r"^unchanged: not forgotten$"],
 }
 REPORTS = {

@@ -363,11 +363,10 @@ def attacked_too(path: Path) -> None:
 
 def compared(path: Path) -> None:
     """Whether the model of ``target.npz`` has forgotten its samples."""
-    from canary.membership.forgetting import KIND, forgotten
-    from canary.records.versioned_json import dump_document
+    from canary.membership.forgetting import forgotten
 
     query, target, other = (path.with_name(f"{n}.npz") for n in ("query", "target", "other1"))
-    dump_document(path, KIND, 1, forgotten(query, target, [other], resamples=50).to_dict())
+    forgotten(query, target, [other], resamples=50).save(path)
 
 
 def repeated(path: Path) -> None:
