@@ -227,6 +227,7 @@ VERDICTS = {
             "canary check verbatim.json",
             "canary check order.json",
             "canary check extraction.json",
+            "canary membership order ",
         ),
         (0, 1, UNDECIDED),  # of made-up numbers
     ),
