@@ -202,6 +202,12 @@ def test_the_page_has_the_numbers_of_the_two_models():
     assert "4,225 lines" in page
 
 
+def test_the_page_has_the_numbers_of_the_order_of_lines():
+    with modules(RECIPE) as loaded:
+        results = json.loads((RECIPE / "order.json").read_text())
+        assert loaded["study"].table_by(results, "order") in (RECIPE / "README.md").read_text()
+
+
 def run_study(name, work):
     return run_script(RECIPE / "studies.py", name, "--quick", "--work", work)
 
