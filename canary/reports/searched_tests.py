@@ -9,7 +9,7 @@ from canary.membership.order_result import Order
 from canary.passages.sampled import Sampled
 from canary.records.versioned_json import digest_of
 from canary.reports.builders import report_of
-from canary.reports.document import Figure, Table, said_in_one
+from canary.reports.document import Figure, Report, Table, said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.extraction_report import leads, planted_in
 from canary.reports.saved_tests import saved_test
@@ -53,16 +53,8 @@ def _extracted(found: Extraction) -> Evidence:
         if planted
         else [],
     )
-    facts = {"fingerprint": found.model, "versions": found.settings}
-    return Evidence(
-        made,
-        about_of(found),
-        [trial],
-        in_words({name: of[name] for name, of in facts.items() if name in of}),
-        digest_of(found.to_dict()),
-        secrets="found" if found.natural else "planted" if planted else "",
-        sent=requests_sent(found),
-        in_all=sent_in_all(found),
+    return _evidence(
+        made, found, trial, secrets="found" if found.natural else "planted" if planted else ""
     )
 
 
@@ -133,6 +125,16 @@ def _ordered(found: Order) -> Evidence:
         made.sentences,
         [block.table for block in made.outcome if isinstance(block, Figure) and block.table],
     )
+    return _evidence(made, found, trial)
+
+
+def _evidence(
+    made: Report,
+    found: Extraction | Order,
+    trial: Trial,
+    *,
+    secrets: Literal["planted", "found", ""] = "",
+) -> Evidence:
     facts = {"fingerprint": found.model, "versions": found.settings}
     return Evidence(
         made,
@@ -140,8 +142,8 @@ def _ordered(found: Order) -> Evidence:
         [trial],
         in_words({name: of[name] for name, of in facts.items() if name in of}),
         digest_of(found.to_dict()),
-        tested=found,
-        secrets="",
+        secrets=secrets,
+        tested=None if isinstance(found, Extraction) else found,
         sent=requests_sent(found),
         in_all=sent_in_all(found),
     )

@@ -99,7 +99,8 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
     Evidence is Fisher's p-value over the injected canaries at `LEVEL`. It counts only
     while the controls, which were never in the corpus, show none at the level of the gate, which
     several `audits` that are compared share. That nothing was found is said only where the
-    arithmetic was fine enough to find something, and a positive control that was named was learned.
+    arithmetic was fine enough to find something, bounds of ranks leave nothing open, and a positive
+    control that was named was learned.
     """
     if control := control_of(audit):
         return _beside_control(answer(without_control(audit), audits=audits), audit, control)
