@@ -41,6 +41,8 @@ def extraction_report(extraction: Extraction) -> Report:
              "whole": planted and not top, "top": planted and top, "asked": asked,
              "served": asked and out and not lucky, "queries": extraction.queries}  # fmt: skip
     tone = "memorized" if out and not (lucky or extraction.natural) else "undecided"
+    came = bool(out) and not lucky
+    unsure = not (came or (planted and extraction.proven))
     return Report(
         title=f"Extraction from {called(extraction.model_name, 'a language model')}",
         label=headline(extraction),
@@ -48,13 +50,17 @@ def extraction_report(extraction: Extraction) -> Report:
         sentences=said("extraction.meaning", **kinds),
         about=about_of(extraction),
         notes=ended(extraction.notes),
+        decide=said(
+            "extraction.decide", out=came, unsure=unsure, none=not (came or unsure),
+            planted=came and not extraction.natural, natural=came and extraction.natural,
+        ),
         actions=[
             *said("extraction.actions", **kinds),
             *(said("advice.served") if kinds["served"] else ()),
         ],
         unsaid=said("extraction.unsaid", **kinds),
         sections=sections_of(extraction),
-    )
+    )  # fmt: skip
 
 
 def planted_in(extraction: Extraction) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from canary.audits.audit_setup import with_control
+from canary.audits.extraction import Extraction
 from canary.gate.check_result import Attacks
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
@@ -148,6 +149,7 @@ def verdict_report(verdict: Verdict) -> Report:
         basis=basis_of_verdict(verdict),
         decide=[
             *dict.fromkeys(d for audit in audits for d in decisions(audit, verdict)),
+            *_decided(verdict),
             *said("limit.decide", weak=how),
         ],
         notes=[
@@ -158,7 +160,7 @@ def verdict_report(verdict: Verdict) -> Report:
         ],
         outcome=blocks,
         actions=[
-            *dict.fromkeys(actions if audits else [*stronger, *cures(verdict)]),
+            *dict.fromkeys(actions if audits else [*stronger, *cures(verdict), *_mended(verdict)]),
             *([] if verdict.limit_by else said("limit.by")),
         ],
         unsaid=[*unsaid(*audits, calm=verdict.outcome != "memorized"), *_other(verdict)]
@@ -167,6 +169,26 @@ def verdict_report(verdict: Verdict) -> Report:
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
     )
+
+
+def _decided(verdict: Verdict) -> Sequence[Text]:
+    """What follows for who decides from a limit on a test without an audit."""
+    if verdict.audits or verdict.tested is None:
+        return []
+    if isinstance(verdict.tested, Extraction):  # nothing but its own limit
+        return report_of(verdict.tested).decide
+    deletion, outcome = isinstance(verdict.tested, Compared), verdict.outcome
+    red, undecided = outcome in ("memorized", "failed"), outcome == "undecided"
+    return said(
+        "limit.decide", red=red and not deletion, deletion=red and deletion, again=undecided,
+        open=undecided and not deletion, deletion_open=undecided and deletion,
+    )  # fmt: skip
+
+
+def _mended(verdict: Verdict) -> Sequence[Text]:
+    """What the page of an extraction says that makes a model memorize less."""
+    found = verdict.outcome == "memorized" and isinstance(verdict.tested, Extraction)
+    return report_of(verdict.tested).actions if found else []
 
 
 def _other(verdict: Verdict) -> Sequence[Text]:

@@ -96,6 +96,20 @@ def test_saved_extractions_hold_no_secret_and_are_read_judged_and_reported(tmp_p
     assert "this is an extraction, and only" in capsys.readouterr().err
 
 
+def test_pages_of_an_extraction_say_what_to_do_to_the_person_who_decides():
+    def who_decides(result):
+        return [*map(words_of, report_of(result).to_do["For the person who decides"])]
+
+    red = check(searched(OUT), no_extraction=True)
+    for made in (searched(OUT), red):
+        assert who_decides(made)[0] == "Do not release this model."
+    engineers = " ".join(map(words_of, report_of(red).to_do["For the engineers"]))
+    assert "train for fewer epochs" in engineers
+    assert who_decides(searched({}))[0].startswith("Do not release on this report alone")
+    cut = searched({}, proven=False)
+    assert who_decides(cut)[0] == "Do not release on this report: it decides nothing."
+
+
 def test_a_search_that_found_none_passes_on_your_word_and_only_with_a_proof():
     none = searched({})
     assert check(none, no_extraction=True).outcome == "undecided"
