@@ -123,7 +123,8 @@ class Limits:
     tries="N: How many samples an attacker draws.",
     chance="CHANCE: With which a passage has to be among these samples to count.",
     history="FILE: The canary_history.json of the training. The verdict is undecided if its "
-    "batches held no canary, or fewer copies than planned.",
+    "batches held no canary, or fewer copies than planned, or if its last measurement is not of "
+    "the audited model.",
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
@@ -158,7 +159,6 @@ def check(
     """
     from canary.audits.exposure_result import audit_of
     from canary.corpus.canaries import CanarySet
-    from canary.corpus.verification import Verification
     from canary.gate.baselines import KIND as BASELINE
     from canary.gate.check_audit import check as judge
     from canary.gate.check_audit import new_baseline
@@ -209,8 +209,7 @@ def check(
     if others and new is not None:
         check_options(subject_of(others[0]), ["update_baseline"])
     audits = [] if others else [audit_of(place) for place in places]
-    verified = None if verification is None else Verification.load(verification)
-    made = None if new is None else new_baseline(audits, verification=verified)
+    made = None if new is None else new_baseline(audits, verification=verification)
     verdict, said = None, list[str]()
     if limits.given or made is None:
         numbers = None if repetitions is None else whole_numbers(repetitions, "--repetitions")
@@ -219,7 +218,7 @@ def check(
             baseline=compared,
             canaries=None if canaries is None else CanarySet.load(canaries),
             repetitions=numbers,
-            verification=verified,
+            verification=verification,
             history=history,
             **limits.arguments,
         )

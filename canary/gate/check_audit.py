@@ -33,6 +33,7 @@ from canary.gate.preconditions import (
     in_training,
     left_out_of,
     lost_in,
+    verification_in,
 )
 from canary.gate.regression import check_seeds, more_than
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
@@ -41,7 +42,6 @@ from canary.gate.verdict_hooks import LISTENERS
 from canary.gate.watched import still_open, template_unseen, unanswered, watched
 from canary.records.sealing import sealed
 from canary.records.validation import (
-    of_kind,
     one_of,
     one_or_more,
     some,
@@ -82,7 +82,7 @@ def check(
     guesses: int | None = None,
     mechanism: Mechanism = "any",
     repetitions: Sequence[int] | None = None,
-    verification: Verification | None = None,
+    verification: Verification | str | os.PathLike[str] | None = None,
     history: History | str | os.PathLike[str] | None = None,
     trust_injection: bool = False,
     require_learned: int | None = None,
@@ -140,13 +140,14 @@ def check(
     repetitions : sequence of int, optional
         Which numbers of copies are looked at, whatever the limit; a bound on epsilon takes one
         of them. All unless given.
-    verification : Verification, optional
+    verification : Verification or path, optional
         What `canary.verify` found in the corpus of the training. If canaries did not survive
         there, no model passes; one that memorized them is memorized all the same.
     history : History or path, optional
         Of the monitor of this training, which counted the canaries in its batches: evidence in
-        place of `verification`. *Undecided* if it counted none, or fewer copies than planned. If
-        its last measurement has the log-perplexities of the audit, canaries need not look learned.
+        place of `verification`. *Undecided* if it counted none, or fewer copies than planned, or
+        if its last measurement has not the log-perplexities of the audit; canaries need not look
+        learned if it has.
     trust_injection : bool
         Your word that the canaries were in the training data of this model. Without it, or a
         baseline like it, a model passes only if the canaries with the most copies look learned (p
@@ -240,10 +241,7 @@ def check(
     if repetitions is not None:
         copies = some(repetitions, "repetitions", cure="give a list of numbers of copies")
         repetitions = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
-    if verification is not None:
-        cure = "give what canary.verify returned"
-        of_kind(verification, Verification, "verification", cure=cure)
-    audits = _audits(audit)
+    audits, verification = _audits(audit), verification_in(verification)
     require_learned = control_of(*audits) if require_learned is None else require_learned
     judges: list[_Judge] = []
     if max_exposure_bits is not None:
@@ -355,14 +353,16 @@ def _announced(verdict: Verdict) -> Verdict:
 
 
 def new_baseline(
-    audits: Audit | Sequence[Audit], *, verification: Verification | None = None
+    audits: Audit | Sequence[Audit],
+    *,
+    verification: Verification | str | os.PathLike[str] | None = None,
 ) -> Baseline:
     """The baseline that audits make, if they can be relied on.
 
     Parameters
     ----------
     audits : Audit or sequence of Audit
-    verification : Verification, optional
+    verification : Verification or path, optional
         As for `check`.
 
     Raises
@@ -374,7 +374,7 @@ def new_baseline(
         If canaries did not survive in the corpus, controls look learned, or canaries look more
         exposed after another start token than the one that was chosen.
     """
-    audits = _audits(audits)
+    audits, verification = _audits(audits), verification_in(verification)
     for audit in audits:
         groups_of(audit, None)
     if verification is not None and (lost := lost_in(verification, audits)) is not None:

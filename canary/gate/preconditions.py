@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 from canary.audits.audit_result import CANARY_SET, CHATS, Audit, combined_p
 from canary.audits.cut_secrets import cut_in
@@ -16,9 +16,6 @@ from canary.models.english import reads_no_english
 from canary.records.validation import brief, whole_number
 from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
 from canary.statistics.numbers import clean, count, plural, probability
-
-Watched = Literal["", "a training", "the same model"]
-"""What a monitor is known to have watched."""
 
 _UNTRAINED_CURE = (
     "verify the corpus of the training (canary verify --json) and give the result with "
@@ -74,6 +71,19 @@ _TO_SHOW_IT = (
     "give --verification what canary verify --json printed of that corpus, or in Python "
     "verification what canary.verify returned"
 )
+
+
+def verification_in(given: object) -> Verification | None:
+    """What `canary.verify` found, or that in a file."""
+    if given is None or isinstance(given, Verification):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(
+            f"verification must be a Verification, or its file, got {type(given).__name__}",
+            cure="give what canary.verify returned, or what canary verify --json printed",
+            where="verification",
+        )
+    return Verification.load(given)
 
 
 def groups_of(audit: Audit, wanted: Sequence[int] | None, control: int | None = None) -> list[int]:
@@ -273,17 +283,17 @@ def in_training(
     baseline: Baseline | None = None,
     *,
     trusted: bool,
-    watched: Watched = "",
+    watched: bool = False,
     control: int | None = None,
 ) -> Verdict:
     """The verdict with what is known of the training data: without evidence, no model passes.
 
     Evidence is that the canaries with the most copies look learned, or those of a positive
-    `control`. A verification shows what is in a file, and a monitor that `watched` what a training
-    read; neither shows that this model and tokenizer come from it. So where nothing looks learned,
-    only the user's word, a baseline where nothing did either, a monitor that priced the same
-    model, or an audit by whoever trained it (`canary demo`) will do. Of natural secrets
-    there is nothing to say: they were in the corpus before anybody looked.
+    `control`. A verification shows what is in a file, and not that this model and tokenizer come
+    from it. So where nothing looks learned, only the user's word, a baseline where nothing did
+    either, a monitor that `watched` the training of this model, or an audit by whoever trained it
+    (`canary demo`) will do. Of natural secrets there is nothing to say: they were in the corpus
+    before anybody looked.
 
     Raises
     ------
@@ -304,18 +314,18 @@ def in_training(
     if verdict.outcome == "memorized":
         return verdict
     drawn = [(place, audit) for place, audit in enumerate(audits, 1) if not audit.natural]
-    vouched = trusted or bool(watched) or verification is not None
+    vouched = trusted or watched or verification is not None
     once = None if baseline is None else max(m.most_copies_p for m in baseline.audits)
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
     notes = _of_corpus(verification, trusted=trusted) if drawn else []
     rests_on = "verified" if verification is not None else "trusted" if trusted else ""
-    rests_on, doubt = "watched" if watched == "the same model" else rests_on, ""
+    rests_on, doubt = "watched" if watched else rests_on, ""
     for place, audit in drawn:
         which = f"audit {place}: " if len(audits) > 1 else ""
         most = control or max(c.repetitions for c in audit.injected)
         trained = audit.settings.get("canaries_in_corpus") is True
-        accepted = trusted or trained or watched == "the same model" or baseline is not None
+        accepted = trusted or trained or watched or baseline is not None
         accepted &= control is None
         who = f"canaries with {plural(most, 'copy', 'copies')}"
         combined = combined_p([c for c in audit.injected if c.repetitions == most])

@@ -10,11 +10,13 @@ from canary.audits.copies_seen import is_on_copies
 from canary.audits.history import MOST_COUNTED, History
 from canary.corpus.verification import Verification
 from canary.errors import InputError
-from canary.gate.preconditions import Watched
 from canary.gate.verdict import Finding, Outcome
 from canary.records.validation import file_path
 from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
+
+HISTORY = "history"
+"""The subject of a finding on a history that is not shown to be of the audited model."""
 
 IN_BATCHES = "In the batches of the training, "
 """How a note begins that says what came before the canaries in training."""
@@ -55,12 +57,12 @@ def _history_in(given: History | str | os.PathLike[str]) -> History:
 
 def watched(
     audits: Sequence[Audit], given: History | str | os.PathLike[str] | None
-) -> tuple[list[Finding], Watched]:
+) -> tuple[list[Finding], bool]:
     """Whether the batches of a training held the canaries of its audit as often as planned.
 
     And whether the audit prices every canary as the monitor did at its last measurement: then the
-    audited model and its tokenizer are those of the training. If it does not, the history may be
-    of another training, and decides nothing.
+    audited model and its tokenizer are those of the training. If it does not, or the monitor
+    measured nothing, the history may be of another training, and decides nothing.
 
     Raises
     ------
@@ -69,7 +71,7 @@ def watched(
         several audits.
     """
     if given is None:
-        return [], ""
+        return [], False
     if len(audits) > 1:
         raise InputError(
             "a history is of one training, and several audits were given",
@@ -113,10 +115,11 @@ def watched(
     elif not cure and history.measured:
         told, cure = f"{told}, and {_other_prices(audit, history)}", _ITS_HISTORY
     elif not cure:
-        told += ", and measured none: nothing shows that the audited model comes from this training"
-    outcome: Outcome = "undecided" if cure else "passed"
-    shown: Watched = "the same model" if same else "" if cure == _ITS_HISTORY else "a training"
-    return [Finding("training data", "batches", outcome, told, cure)], shown
+        told += ", and never measured them: nothing shows that this training made the audited model"
+        cure = _ITS_HISTORY
+    outcome: Outcome = "passed" if same else "undecided"
+    subject = HISTORY if cure == _ITS_HISTORY else "batches"
+    return [Finding("training data", subject, outcome, told, cure)], same
 
 
 def _start_in_batches(audit: Audit, given: History | str | os.PathLike[str] | None) -> str:
@@ -196,7 +199,7 @@ def unanswered(
     With the number of the audit where not all note it.
     """
     doubt = [verification.doubt] if verification is not None and verification.doubt else []
-    whole = watched(audits, given)[1] == "the same model"
+    whole = watched(audits, given)[1]
     whole = whole or (verification is not None and verification.ok)
     kept = []
     for audit in audits:

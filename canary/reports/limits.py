@@ -12,6 +12,7 @@ from canary.audits.search_ranks import with_search
 from canary.gate.check_result import Attacks
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict
+from canary.gate.watched import HISTORY
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
@@ -50,7 +51,9 @@ def label_of(verdict: Verdict) -> str:
         return f"Passed: within the limit that was set{more}"
     if verdict.outcome == "undecided":
         known = {
-            "training data": "nothing shows that the model read the secrets",
+            "training data": "the record of a training is not shown to be of this model"
+            if reason.subject == HISTORY
+            else "nothing shows that the model read the secrets",
             "controls": "do not rely on this audit",
             "exposure": _why_open(reason),
             "start token": "one question to the engineers is open"

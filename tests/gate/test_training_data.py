@@ -17,7 +17,7 @@ from canary.audits.copies_seen import note_on_copies
 from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.verification import Count, Verification, verify
-from canary.errors import EstimationError, InputError
+from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.baselines import Baseline
 from canary.gate.check_audit import check, new_baseline
 from canary.reports.builders import report_of
@@ -388,20 +388,37 @@ def measured(audit, *, shift=0.0, **batches):
     return replace(made, batches={**made.batches, **batches})
 
 
-def test_a_history_that_counted_the_canaries_is_evidence(tmp_path):
-    planned = sum(c.repetitions for c in NEVER.canaries)
+def test_a_history_that_counted_and_never_measured_decides_nothing(tmp_path):
+    """It may be of any training on this canary set, so not even a verification helps."""
     learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
     file = tmp_path / "history.json"
-    history(counted=planned).save(file)
-    for given in (history(counted=planned), file):
-        verdict = check(learned, max_exposure_bits=10, history=given)
-        assert verdict, verdict.summary()
-        (seen,) = [f for f in verdict.findings if f.subject == "batches"]
-        assert "the monitor counted 40 copies" in seen.sentence
-        assert "measured none: nothing shows that the audited model comes from" in seen.sentence
-        assert verdict.rests_on == ""
-        unlearned = check(NEVER, max_exposure_bits=10, history=given)
-        assert (unlearned.outcome, unlearned.reason.check) == ("undecided", "training data")
+    counted = history(counted=40)
+    counted.save(file)
+    for given, shown in ((counted, None), (file, None), (counted, verified(learned))):
+        verdict = check(learned, max_exposure_bits=10, history=given, verification=shown)
+        assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+        assert verdict.reason.subject == "history"
+        assert "counted 40 copies of canaries in 9 batches, and never measured them" in str(verdict)
+        assert "leave it out and give --verification" in verdict.reason.cure
+        assert "is not shown to be of this model" in report_of(verdict).label
+    assert check(learned, max_exposure_bits=10, verification=verified(learned))
+    unlearned = check(NEVER, max_exposure_bits=10, history=counted)
+    assert "nothing shows that the canaries were in the training data" in unlearned.summary()
+
+
+def test_a_verification_may_be_its_file(tmp_path):
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    file = tmp_path / "verified.json"
+    verified(learned).save(file)
+    for given in (file, str(file)):
+        verdict = check(learned, max_exposure_bits=10, verification=given)
+        assert (verdict.outcome, verdict.rests_on) == ("passed", "verified")
+        assert f"are in the corpus of {file}" in verdict.notes[0]
+        assert new_baseline(learned, verification=given).audits
+    with pytest.raises(RecordError, match="none.json"):
+        check(learned, max_exposure_bits=10, verification=tmp_path / "none.json")
+    with pytest.raises(InputError, match="verification must be a Verification, or its file"):
+        check(learned, max_exposure_bits=10, verification=3)
 
 
 def test_the_doubt_about_a_chat_template_names_it_and_does_not_lead_back():
@@ -482,7 +499,7 @@ def test_a_history_with_other_prices_decides_nothing_even_of_a_model_that_learne
     assert (own.outcome, own.rests_on) == ("passed", "watched")
     foreign = measured(learned, shift=9.0)
     verdict = check(learned, history=foreign, **options)
-    assert (verdict.outcome, verdict.reason.subject) == ("undecided", "batches")
+    assert (verdict.outcome, verdict.reason.subject) == ("undecided", "history")
     assert "it scored 1 of 20 canaries otherwise than the audit (by up to 8.98 bits)" in str(
         verdict
     )
