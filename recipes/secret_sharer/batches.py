@@ -16,4 +16,4 @@ CHANGES = {
     f"batch {batch}, {units} units": {"settings": {"batch": batch}, "model": {"units": units}}
     for batch, units in product((16, 32, 64), (50, 100, 200))
 }
-STUDY = sweep("batch-and-units", CHANGES, share=0.1, base=Settings(epochs=20))
+STUDY = sweep("batch-and-units", CHANGES, share=0.05, base=Settings(epochs=20))

@@ -58,6 +58,7 @@ def training(batch: int, seed: int, arm: str, *, quick: bool) -> Training:
         canaries=alone,
         company=None if arm == "alone" else company,
         model=QUICK["model"] if quick else MODEL,
+        curve=True,
     )
 
 

@@ -24,4 +24,4 @@ CHANGES = {
     for label, kind, options, rates in RATES
     for rate in rates
 }
-STUDY = sweep("optimizer", CHANGES, share=0.05, base=Settings(epochs=20, batch=16))
+STUDY = sweep("optimizer", CHANGES, share=0.025, base=Settings(epochs=20, batch=16))

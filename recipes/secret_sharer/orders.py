@@ -7,8 +7,11 @@ them. In a fixed order, how long ago it was seen at the end of an epoch is the s
 
 from __future__ import annotations
 
-from study import sweep
+from functools import partial
+
+from study import own_formats, sweep
 from train import Settings
 
 CHANGES = {order: {"settings": {"order": order}} for order in ("shuffled", "fixed", "bagged")}
-STUDY = sweep("order", CHANGES, share=0.05, base=Settings(epochs=20, batch=16))
+FOUR = partial(own_formats, count=4)
+STUDY = sweep("order", CHANGES, share=0.05, base=Settings(epochs=20, batch=16), drawn=FOUR)

@@ -24,4 +24,4 @@ CHANGES = {
     f"{label}, {layers} x {units}": {"model": {"network": kind, "layers": layers, "units": units}}
     for label, kind, layers, units in NETWORKS
 }
-STUDY = sweep("architecture", CHANGES, share=0.05, base=Settings(epochs=20, batch=16))
+STUDY = sweep("architecture", CHANGES, share=0.025, base=Settings(epochs=20, batch=16))

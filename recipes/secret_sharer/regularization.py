@@ -38,6 +38,6 @@ DROPOUT = {
 STUDY = sweep(
     "regularization",
     {"none": PLAIN, **DECAY, **DROPOUT},
-    share=0.05,
+    share=0.025,
     base=Settings(epochs=20, batch=16),
 )

@@ -45,7 +45,8 @@ class Training:
     `company` are further canaries in the text; they need not have the format of `canaries`.
     `variants` make other models of the last epoch's weights, which are measured as well.
     `views` are the same secrets as one sees them who knows other parts of the text around
-    them; they are measured half-way and at the end.
+    them; they are measured half-way and at the end. A `curve` has the exposures after each
+    epoch; without it they are measured at the end and at the least validation loss.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Training:
     model: Mapping[str, Any] = field(default_factory=lambda: MODEL)
     variants: Mapping[str, Callable[[Weights], Weights]] = field(default_factory=dict)
     views: Mapping[str, canary.CanarySet] = field(default_factory=dict)
+    curve: bool = False
 
     @property
     def planted(self) -> list[canary.CanarySet]:
@@ -78,10 +80,10 @@ class Study:
     tokenizer: Callable[[Texts, Iterable[str]], Tokenizer] = character_tokenizer
 
 
-def four_formats(_: Texts, seed: int, *, quick: bool) -> canary.CanarySet:
-    """Four formats, two if quick, with one canary of one copy and one control each."""
+def own_formats(_: Texts, seed: int, *, quick: bool, count: int = 8) -> canary.CanarySet:
+    """Some formats, two if quick, with one canary of one copy and one control each."""
     digits = "{digit:4}" if quick else "{digit:9}"
-    formats = [text.replace("{digit:9}", digits) for text in FORMATS[: 2 if quick else 4]]
+    formats = [text.replace("{digit:9}", digits) for text in FORMATS[: 2 if quick else count]]
     return canary.generate(formats, repetitions=[1], per_repetition=1, controls=1, seed=seed)
 
 
@@ -92,7 +94,7 @@ def sweep(
     share: float,
     base: Settings,
     seeds: int = 3,
-    drawn: Callable[..., canary.CanarySet] = four_formats,
+    drawn: Callable[..., canary.CanarySet] = own_formats,
     **options: Any,
 ) -> Study:
     """The study of some `changes` by their label, some seeds of each; quick, the ends alone.
@@ -141,15 +143,17 @@ def run(study: Study, data: Path | None, work: Path, *, quick: bool) -> str:
         row |= {"about": training.about, "settings": asdict(training.settings), "epochs": []}
         for epoch in trained(training, texts, tokenizer, work / training.name):
             row["epochs"].append(epoch)
-            pace[cost_of(training)] = epoch["seconds"] + epoch["audit_seconds"]
+            pace[cost_of(training)] = epoch["seconds"] + audited(training, epoch)
             rest = hours(left[place + 1 :], pace)
             rest += hours([training], pace) * (1 - epoch["epoch"] / training.settings.epochs)
+            bits = f", {epoch['canaries'][0]['bits']:.1f} bits" if "canaries" in epoch else ""
             say(
                 f"{study.name} {training.name}, epoch {epoch['epoch']}: test "
-                f"{epoch['test_nats']:.3f} nats/token, {epoch['canaries'][0]['bits']:.1f} bits; "
-                f"{rest:.1f} h left"
+                f"{epoch['test_nats']:.3f} nats/token{bits}; {rest:.1f} h left"
             )
             written(path, results)
+        best = best_of(row["epochs"])
+        best |= measured(work / training.name / f"epoch-{best['epoch']:02d}", training)
         row["variants"] = dict(variants_of(training, texts, tokenizer, work / training.name))
         written(path, results)
         written(work / "summary.md", study.summary(results))
@@ -180,7 +184,10 @@ def is_done(training: Training, results: Mapping[str, Any]) -> bool:
 def trained(
     training: Training, texts: Texts, tokenizer: Tokenizer, work: Path
 ) -> Iterator[dict[str, Any]]:
-    """Train; each epoch's losses and exposures. Weights of earlier epochs are removed."""
+    """Train; each epoch's losses, and exposures if they are due.
+
+    Weights of earlier epochs are removed, except those of the least validation loss.
+    """
     work.mkdir(parents=True, exist_ok=True)
     training.canaries.save(work / "canaries.json")
     if training.company is not None:
@@ -194,14 +201,26 @@ def trained(
         sys.exit(f"{training.name}: the company is not in the text as planned")
     config = {"vocabulary": tokenizer.get_vocab_size(), **training.model}
     planted = {**texts, "train": lines, "company": added}
+    done: list[dict[str, Any]] = []
     for epoch in train(config, tokenizer, planted, training.settings, work):
-        half = epoch.number * 2 % training.settings.epochs == 0
-        found = measured(epoch.folder, training, training.views if half else {})
-        before = work / f"epoch-{epoch.number - 1:02d}"
-        for old in ("optimizer.pt", "model.safetensors"):
-            (before / old).unlink(missing_ok=True)
+        last = epoch.number == training.settings.epochs
+        views = training.views if epoch.number * 2 % training.settings.epochs == 0 else {}
+        found: dict[str, Any] = {"audit_seconds": 0.0}
+        if last or views or training.curve:
+            found = measured(epoch.folder, training, views)
         kept = asdict(epoch) | {"epoch": epoch.number, **found}
-        yield {name: value for name, value in kept.items() if name not in ("number", "folder")}
+        done.append({k: value for k, value in kept.items() if k not in ("number", "folder")})
+        for old in done[:-1]:
+            folder = work / f"epoch-{old['epoch']:02d}"
+            (folder / "optimizer.pt").unlink(missing_ok=True)
+            if old is not best_of(done):
+                (folder / "model.safetensors").unlink(missing_ok=True)
+        yield done[-1]
+
+
+def best_of(epochs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The epoch of the least validation loss."""
+    return min(epochs, key=lambda epoch: epoch["valid_nats"])
 
 
 def measured(
@@ -285,8 +304,14 @@ def probed(
             with tempfile.TemporaryDirectory() as folder:
                 (epoch,) = trained(small, shortened(texts, lines), tokenizer, Path(folder))
             whole = epoch["seconds"] * len(texts["train"]) / lines
-            pace[cost_of(training)] = whole + epoch["audit_seconds"]
+            pace[cost_of(training)] = whole + audited(training, epoch)
     return pace
+
+
+def audited(training: Training, epoch: Mapping[str, Any]) -> float:
+    """Seconds of measurement for each epoch: without a curve, two are measured in all."""
+    seconds: float = epoch["audit_seconds"]
+    return seconds if training.curve else 2 * seconds / training.settings.epochs
 
 
 def hours(trainings: Sequence[Training], pace: Mapping[tuple[Any, ...], float]) -> float:
@@ -352,8 +377,8 @@ def table_by(results: Mapping[str, Any], key: str) -> str:
     for row in results["trainings"].values():
         if "variants" in row:
             seed = row["about"]["seed"]
-            best = min(row["epochs"], key=lambda epoch: epoch["valid_nats"])
-            rows.setdefault(row["about"][key], {})[seed] = best, row["epochs"][-1]
+            best, last = best_of(row["epochs"]), row["epochs"][-1]
+            rows.setdefault(row["about"][key], {})[seed] = best, last
             for name, variant in row["variants"].items():
                 rows.setdefault(name, {})[seed] = variant, variant
     lines = [
