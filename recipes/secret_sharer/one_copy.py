@@ -1,12 +1,10 @@
 """One canary of one copy: does company in its format change its exposure?
 
-A pair of trainings decides: the same canary, first weights and order of the other lines, once
-alone and once beside 23 canaries of its format (588 copies in all). The difference within a
-pair is what company does; it has an interval over pairs, each with a canary, weights and
-order of its own. One training gives one canary alone: a second one, in whatever format, would
-be company, and a common trunk would show the canary less often. The company of a pair has
-three more single copies, which show the spread over canaries within one training. A third
-arm puts the company under another prefix, to separate the prefix from the digits.
+A pair of trainings decides: the same four canaries of one copy, each in a format of its own, the
+same first weights and order of the other lines. In one of the two, two of the formats have 24
+more canaries each, 588 copies. The difference within a pair is what company does; it has
+an interval over pairs, each with canaries, weights and order of its own. The two formats without
+company show what the same lines do under another prefix.
 """
 
 from __future__ import annotations
@@ -17,44 +15,42 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from alone import FORMATS, MODEL
 from run import FULL, QUICK
-from study import Study, Texts, Training, interval
+from study import MODEL, Study, Texts, Training, interval, own_formats
 
 import canary
 
-# Two arms are compared at every batch size; the third at the first one only, at the end.
-PAIRS = ("alone", "shared")
-OTHER_PREFIX = "other prefix"
+EPOCHS = 6
+ARMS = ("alone", "shared")
 
 
-def trainings(_: Texts, *, quick: bool) -> list[Training]:
-    """The trainings in the order in which they answer the question."""
+def trainings(texts: Texts, *, quick: bool) -> list[Training]:
+    """The trainings, pair by pair."""
     batches, seeds = ((16,), (0, 1)) if quick else ((64, 128, 256), (0, 1, 2))
-    planned = [
-        *product(batches, seeds, PAIRS),
-        *product(batches[:1], seeds[quick:], [OTHER_PREFIX]),
+    return [
+        training(texts, batch, seed, arm, quick=quick)
+        for batch, seed, arm in product(batches, seeds, ARMS)
     ]
-    return [training(batch, seed, arm, quick=quick) for batch, seed, arm in planned]
 
 
-def training(batch: int, seed: int, arm: str, *, quick: bool) -> Training:
-    """One arm of a pair. All arms of a batch size and seed have the same canary."""
+def training(texts: Texts, batch: int, seed: int, arm: str, *, quick: bool) -> Training:
+    """One arm of a pair. Both arms of a batch size and seed have the same canaries."""
     plan: Mapping[str, Any] = QUICK | {"repetitions": [1, 10]} if quick else FULL
     own = 1000 * seed + batch
-    drawn = {name: plan[name] for name in ("repetitions", "per_repetition", "controls")}
-    every = canary.generate(plan["format"], seed=own, **drawn)
-    first, *others = every.injected
-    alone = replace(every, canaries=(first, *every.controls))
-    company = replace(every, canaries=tuple(others))
-    if arm == OTHER_PREFIX:
-        digits = plan["format"][plan["format"].index("{") :]
-        other = FORMATS[1].replace("{digit:9}", digits)
-        company = replace(company, formats=(canary.Format.of(other),))
+    alone = own_formats(texts, own, quick=quick, count=4)
+    beside = len(alone.formats) // 2
+    company = canary.generate(
+        alone.formats[:beside],
+        repetitions=plan["repetitions"],
+        per_repetition=plan["per_repetition"],
+        controls=0,
+        seed=own + 1,
+    )
+    epochs = plan["training"].epochs if quick else EPOCHS
     return Training(
-        name=f"{arm.replace(' ', '-')}-batch-{batch}-seed-{seed}",
-        about={"arm": arm, "batch": batch, "seed": seed},
-        settings=replace(plan["training"], batch=batch, seed=own),
+        name=f"{arm}-batch-{batch}-seed-{seed}",
+        about={"arm": arm, "batch": batch, "seed": seed, "with_company": beside},
+        settings=replace(plan["training"], batch=batch, seed=own, epochs=epochs),
         canaries=alone,
         company=None if arm == "alone" else company,
         model=QUICK["model"] if quick else MODEL,
@@ -63,42 +59,48 @@ def training(batch: int, seed: int, arm: str, *, quick: bool) -> Training:
 
 
 def summary(results: Mapping[str, Any]) -> str:
-    """The canary's exposure in each arm, and the differences of pairs, with intervals."""
-    found = {
-        (row["about"]["batch"], row["about"]["seed"], row["about"]["arm"]): row["epochs"][-1]
-        for row in results["trainings"].values()
-        if "variants" in row
-    }
-    bits = {key: epoch["canaries"][0]["bits"] for key, epoch in found.items()}
+    """The canaries' exposure in each arm, and the differences of pairs, with intervals."""
+    arms: dict[str, dict[tuple[int, int], Mapping[str, Any]]] = {arm: {} for arm in ARMS}
+    beside = 0
+    for row in results["trainings"].values():
+        if "variants" in row:
+            about = row["about"]
+            arms[about["arm"]][about["batch"], about["seed"]] = row["epochs"][-1]
+            beside = about["with_company"]
+    pairs = [pair for pair in arms["shared"] if pair in arms["alone"]]
+    batches = list(dict.fromkeys(batch for batch, _ in pairs))
+    rows = [(str(batch), [pair for pair in pairs if pair[0] == batch]) for batch in batches]
     lines = [
-        "| company | batch | test loss, nats/char | exposure of each canary alone → in company, "
-        "bits | difference: mean (95 % interval), bits |",
-        "| --- | ---: | ---: | --- | --- |",
+        "| company in | batch | test loss, nats/char | exposure of each canary, bits, alone → in "
+        "company | difference: mean (95 % interval), bits |",
+        "| --- | ---: | --- | --- | --- |",
     ]
-    for arm in ("shared", OTHER_PREFIX):
-        pairs = [key for key in bits if key[2] == arm and (*key[:2], "alone") in bits]
-        batches = list(dict.fromkeys(batch for batch, _, _ in pairs))
-        rows = [(str(b), [k for k in pairs if k[0] == b]) for b in batches]
-        for name, keys in [*rows, ("all", pairs)] if len(rows) > 1 else rows:
-            both = [(bits[*key[:2], "alone"], bits[key]) for key in keys]
-            nats = np.mean([found[key]["test_nats"] for key in keys])
-            shown = ", ".join(f"{alone:.1f} → {beside:.1f}" for alone, beside in both)
-            less = interval([beside - alone for alone, beside in both])
-            lines.append(f"| {arm} | {name} | {nats:.3f} | {shown} | {less} |")
-    singles = [
-        [c["bits"] for c in epoch["canaries"] if c["copies"] == 1]
-        for key, epoch in found.items()
-        if key[2] == "shared"
-    ]
-    if singles:
-        within = np.sqrt(np.mean([np.var(bits, ddof=1) for bits in singles]))
+    own = 2 * beside
+    for where, part in ("the same format", slice(beside)), ("other formats", slice(beside, own)):
+        for name, of_it in [*rows, ("all", pairs)] if len(rows) > 1 else rows:
+            bits = [[single_copies(arms[arm][pair])[part] for arm in ARMS] for pair in of_it]
+            loss = (np.mean([arms[arm][pair]["test_nats"] for pair in of_it]) for arm in ARMS)
+            shown = "; ".join(
+                ", ".join(f"{a:.1f} → {b:.1f}" for a, b in zip(*arm, strict=True)) for arm in bits
+            )
+            more = interval([float(np.mean(b) - np.mean(a)) for a, b in bits])
+            nats = " → ".join(f"{one:.3f}" for one in loss)
+            lines.append(f"| {where} | {name} | {nats} | {shown} | {more} |")
+    company = [single_copies(epoch)[own:] for epoch in arms["shared"].values()]
+    if company:
+        within = np.sqrt(np.mean([np.var(bits, ddof=1) for bits in company]))
+        mean = interval([float(np.mean(bits)) for bits in company])
         lines += [
             "",
-            f"Single copies in the shared arm: {len(singles)} trainings of {len(singles[0])}; "
-            f"mean {interval([float(np.mean(bits)) for bits in singles])} bits; standard "
-            f"deviation over canaries within a training {within:.1f} bits.",
+            f"Single copies of the company: {len(company)} trainings of {len(company[0])}; mean "
+            f"{mean} bits; standard deviation over canaries within a training {within:.1f} bits.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def single_copies(epoch: Mapping[str, Any]) -> list[float]:
+    """Exposures of the single copies: those of the pair first, then those of the company."""
+    return [one["bits"] for one in epoch["canaries"] if one["copies"] == 1]
 
 
 STUDY = Study("one-copy", trainings, summary)

@@ -194,9 +194,7 @@ def trained(
         training.company.save(work / "company.json")
     lines = with_canaries(texts["train"], training.canaries, training.settings.seed)
     company = training.company
-    added = (
-        [] if company is None else [company.text(c) for c in company for _ in range(c.repetitions)]
-    )
+    added = [company.text(c) for c in company for _ in range(c.repetitions)] if company else []
     if company is not None and not canary.verify(Dataset.from_dict({"text": added}), company).ok:
         sys.exit(f"{training.name}: the company is not in the text as planned")
     config = {"vocabulary": tokenizer.get_vocab_size(), **training.model}
@@ -278,8 +276,7 @@ def variants_of(
             save_file(weights, folder / "model.safetensors")
             model = build(config)
             model.load_state_dict(weights)
-            nats = loss(model.eval(), test)
-            yield name, {"test_nats": nats, **measured(folder, training)}
+            yield name, {"test_nats": loss(model.eval(), test), **measured(folder, training)}
 
 
 def cost_of(training: Training) -> tuple[Any, ...]:
@@ -354,7 +351,7 @@ def interval(values: Sequence[float]) -> str:
     """Mean and 95 % t interval over independent trainings."""
     if not values:
         return "-"
-    mean = float(np.mean(values))
+    mean = np.mean(values)
     if len(values) == 1:
         return f"{mean:.1f}"
     half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values)

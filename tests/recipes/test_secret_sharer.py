@@ -238,14 +238,15 @@ def test_a_pair_of_the_one_copy_study_differs_in_its_company_alone(studies):
     alone, shared = (trainings[f"{arm}-batch-16-seed-0"] for arm in ("alone", "shared"))
     assert alone["settings"] == shared["settings"]
     copies = [[c["copies"] for c in row["epochs"][-1]["canaries"]] for row in (alone, shared)]
-    assert copies == [[1, *[0] * 16], [1, *[0] * 16, 1, 10, 10]]
+    assert copies == [[1, 0, 1, 0], [1, 0, 1, 0, 1, 1, 10, 10]]
     sets = [
         CanarySet.load(studies / "one-copy" / f"{arm}-batch-16-seed-0" / "canaries.json")
         for arm in ("alone", "shared")
     ]
     assert sets[0] == sets[1]
     summary = (studies / "one-copy" / "summary.md").read_text()
-    assert summary.count("→") == 1 + 2 + 1  # heading, both pairs, and the other prefix
+    # Heading; then with and without company in the format: loss, and a canary of both pairs.
+    assert summary.count("→") == 1 + 2 * (1 + 2)
 
 
 @pytest.mark.slow
@@ -401,7 +402,7 @@ def test_studies_refuse_what_they_cannot_do(studies, tmp_path):
 
 def test_the_page_has_the_numbers_of_the_trainings_that_are_done():
     text = (RECIPE / "README.md").read_text(encoding="utf-8")
-    trainings = json.loads((RECIPE / "one-copy.json").read_text())["trainings"]
+    trainings = json.loads((RECIPE / "one-copy-12-epochs.json").read_text())["trainings"]
     done = {"alone": "alone-batch-64-seed-0", "in company": "shared-batch-64-seed-0"}
     done["alone, second seed"] = "alone-batch-64-seed-1"
     assert {*done.values()} == {*trainings}
