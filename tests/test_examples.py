@@ -118,7 +118,7 @@ HAS = {
         *("train-00.jsonl", "train-01.jsonl", "sample.jsonl"),
     ],
     "docs/guides/verbatim.md": [
-        *("model", "train.jsonl", "heldout.jsonl", "entry points"),
+        *("model", "train.jsonl", "heldout.jsonl"),
         *("train-00.jsonl", "train-01.jsonl", "sample.jsonl"),
     ],
     "docs/guides/membership.md": ["target.npz", "shadow.npz"],

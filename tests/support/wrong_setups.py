@@ -34,7 +34,8 @@ def lines(section: str) -> list[Line]:
 
 
 def _line(row: str) -> Line:
-    name, _, said, _ = (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1])
+    name, _, cell = (cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1])
+    said, _, _ = cell.partition("<br>")  # what to do comes after it
     (outcome,) = re.findall(r"\*\*(\w+)\*\*", said)
     words = re.findall(r"`([^`]+)`", said.replace(r"\|", "|"))
     assert words, name
