@@ -146,7 +146,6 @@ Of a page that is not here: a model and canaries, if it speaks of ``./model``.
 
 NOT_RUN = {
     "make demo": "sets up an environment; `canary demo` is run",
-    "canary report demo/audit.json": "needs the demo; the annex's tests make one",
     "make pretrained": "fetches 93 MB; the recipe has its own tests",
     "make test": "it is what runs this, and CI runs the other targets beside it",
     "make numerical": "runs other tests; CI runs it",
@@ -170,14 +169,14 @@ NOT_RUN = {
     "canary membership order ./model testset.jsonl --sep": "needs texts in a drawn order; as above",
     "canary membership text ./model testset.jsonl": "as above",
     "canary membership models fleet/": "the folder of a fleet; the command's tests make one",
-    "canary check audit/audit.json --max-exposure-bits 10 --verification verified.json --require": (
+    "canary check audit/audit.json --max-exposure-bits 4 --verification verified.json --require": (
         "needs canaries with 200 copies; tests/gate has them"
     ),
     "CANARY_DATA": "needs data that is not shipped, and hours",
 }
 """How blocks begin that are not run, and why; each is marked in its page."""
 
-SHOWN = {"py", "pycon", "bibtex", "toml"}
+SHOWN = {"py", "pycon", "bibtex", "toml", "yaml"}
 """Signatures and docstrings' examples of the reference, which run as doctests; what to copy."""
 
 LINES_NOT_RUN = {
@@ -248,7 +247,10 @@ IN_SMALL = {
         '"n_embd": 128, "n_layer": 2': '"n_embd": 16, "n_layer": 1',
     },
     "docs/guides/notebook.md": {"EPOCHS = 8\n": "EPOCHS = 1\n", "[:200]": "[:20]", "128": "16"},
-    "docs/guides/pytest.md": {"draws=2_000": "draws=100, budget=1_000"},
+    "docs/guides/pytest.md": {
+        "draws=2_000": "draws=100, budget=1_000",
+        "max_exposure_bits=4": "max_exposure_bits=10",
+    },
 }
 """What a page says of the size of something, and what is run in its place.
 
