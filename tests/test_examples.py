@@ -31,7 +31,10 @@ from canary.membership.attacks import ATTACKS
 from canary.signals.text import TEXT_SIGNALS
 
 HAS = {
-    "README.md": ["corpus.jsonl", "model", "train.jsonl", "heldout.jsonl"],
+    "README.md": [
+        *("corpus.jsonl", "model", "train.jsonl", "heldout.jsonl"),
+        *("target.npz", "shadow.npz"),
+    ],
     "docs/guides/audits.md": ["model"],
     "docs/guides/chat-models.md": ["chats.jsonl", "model of chats"],
     "docs/guides/client.md": [
