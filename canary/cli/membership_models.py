@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     "membership models model0.npz model1.npz model2.npz model3.npz model4.npz model5.npz "
     "--attacks all --out models/ --json",
     "membership models fleet/ --target 3 --alphas 0.01,0.1 --rule gaussian --out fleet-models/",
+    "membership models target.npz fleet/ --target target.npz --out target-models/",
     outputs="MODEL...: An .npz, Parquet or CSV file for each model, with logits (or probs, or "
     "losses), labels and member (0 or 1). All have the same samples in the same order. Or a folder "
-    "of such files, or of a fleet's results.",
+    "of such files, or of a fleet's results, also beside the file of a target that exists.",
     out="FOLDER: Where models.json and report.html go.",
     attacks="NAME,NAME,...: The attacks: MODEL-ATTACKS; or all, which is S, P, R, both kinds of "
     "LiRA (fixed below 64 models) and rmia. S, P and R compare the loss of a sample with those of "
@@ -137,23 +138,26 @@ def _measured(outputs: Sequence[Path], bars: Bars) -> tuple[SignalTable, list[st
     """The table of all models, and their names."""
     from canary.fleet.store import table_of_folder
     from canary.membership.attacks import with_many_models
-    from canary.signals.measuring import table_of_files
+    from canary.signals.measuring import joined, table_of_files
 
     signals = {"loss", "correctness", *(kind.signal for kind in with_many_models().values())}
-    folder = next((place for place in outputs if place.is_dir()), None)
-    if folder and len(outputs) > 1:
+    folders = [place for place in outputs if place.is_dir()]
+    files = [place for place in outputs if place not in folders]
+    if len(folders) > 1:
         raise InputError(
-            "has the results of a fleet, and more than one path was given",
-            cure="give only the folder of one fleet (--target names a model of it), or the outputs "
-            "of each model as a file",
-            where=str(folder),
+            "has the results of a fleet, and those of another fleet were given, too",
+            cure="give the folder of one fleet, and the outputs of other models as a file for each",
+            where=str(folders[1]),
         )
-    if folder:
-        read = bars.stage("models", 0, "models")
-        table = table_of_folder(folder, outputs="outputs" in signals, done=read)
-        return table, [f"model {number}" for number in table.numbers]
-    read = bars.stage("models", len(outputs), "models")
-    return table_of_files(outputs, signals=signals, done=read), [str(place) for place in outputs]
+    read = bars.stage("models", len(files), "models")
+    names = [str(place) for place in files]
+    if not folders:
+        return table_of_files(files, signals=signals, done=read), names
+    table = table_of_folder(folders[0], outputs="outputs" in signals, done=read)
+    names = [*(f"model {number}" for number in table.numbers), *names]
+    if files:
+        table = joined(table, table_of_files(files, signals=signals, done=read))
+    return table, names
 
 
 def _row(asked: str, names: Sequence[str], table: SignalTable) -> int:

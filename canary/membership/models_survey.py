@@ -28,6 +28,7 @@ from canary.membership.references import resolve
 from canary.membership.sharing import repeated_models
 from canary.membership.survey import rates_of
 from canary.records.progress import Progress, shows_progress, stage
+from canary.signals.measuring import TableOrPath, joined, table_of
 from canary.signals.output_checks import check_members
 from canary.signals.signal_table import SignalTable, positions
 from canary.statistics.number_checks import check_confidence, positive_integer
@@ -50,8 +51,9 @@ models; a target is one of as many models at least."""
 
 @shows_progress
 def survey_models(
-    table: SignalTable,
+    table: TableOrPath,
     *,
+    shadow: TableOrPath | None = None,
     names: Sequence[str] | None = None,
     attacks: str = "all",
     targets: Sequence[int] | None = None,
@@ -67,16 +69,20 @@ def survey_models(
 
     Parameters
     ----------
-    table : SignalTable
-        Of two or more models on the same samples; of one for P.
+    table : SignalTable or path
+        Of two or more models on the same samples; of one for P, or with `shadow`.
+    shadow : SignalTable or path, optional
+        Of models to compare those of `table` with, on the same samples in the same order, as
+        ``canary.Fleet(...).run()`` gives it. Then the models of `table` are the targets.
     names : sequence of str, optional
-        Of the models, for people; their numbers unless given.
+        Of the models, for people, those of `shadow` after those of `table`; their numbers unless
+        given.
     attacks : str
         Names with commas between them; or ``all``: S, P, R, lira-online, lira-offline (both
         with one variance where there are fewer than 64 models) and rmia, as far as they need
         no further models.
     targets : sequence of int, optional
-        Rows of the table that are attacked; all unless given.
+        Rows of `table` that are attacked; all unless given.
     fprs, alphas : sequence of float
         False positive rates to look at, as in `canary.membership.shadow_survey.survey`, and levels
         at which decisions are made.
@@ -108,6 +114,7 @@ def survey_models(
     --------
     >>> found = survey_models(table, attacks="P,R", targets=[0])  # doctest: +SKIP
     >>> found.save("models.json")  # doctest: +SKIP
+    >>> found = survey_models(target, shadow=references)  # doctest: +SKIP
     """
     check_confidence(confidence, "survey_models")
     check_rule(rule, "survey_models")
@@ -116,8 +123,10 @@ def survey_models(
         check_level(alpha, "alphas")
     if not levels:
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
-    called = tuple(names or map(str, table.numbers))
+    table = table_of(table, "table")
     rows = positions(targets, table.models, "targets", table.source)
+    table = table if shadow is None else joined(table, table_of(shadow, "shadow"))
+    called = tuple(names or map(str, table.numbers))
     doubts = [*doubts_of_models(table, called, rows.tolist())]
     notes = [*_repeats(table, called), *doubts]
     kinds, judged, said = _chosen_attacks(table, attacks, rows, least)

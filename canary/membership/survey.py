@@ -171,7 +171,7 @@ class Survey(Named, Shown, Generic[One]):
         if len(self.attacked) > 1:
             line += f"; each is the best of {len(self.attacked)} (intervals allow for that)"
         lines = [line, *(f"Why: {reason}" for reason in self.why_open()), *self.notes]
-        if self.told_apart() is not None and not sure and (weak := self.not_made[0]):
+        if self.told_apart() is not None and (weak := self.not_made[0]):
             lines.insert(1, f"Stronger attacks were not made: {weak}")
         return "\n".join(lines)
 

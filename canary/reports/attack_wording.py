@@ -80,10 +80,11 @@ def survey_report(
     label, tone = _OUTCOMES[outcome]
     if outcome == "undecided" and retrain:
         label = "Cannot be decided: the texts differ"
-    weak, how = survey.not_made if (calm or average) and not doubts else ("", "")
+    weak, how = survey.not_made if (calm or found) and not doubts else ("", "")
+    sure = found and not average and not doubts
     if average:
         label, tone = _on_average(survey)
-    label += " (stronger attacks were not made)" if weak else ""
+    label += " (stronger attacks were not made)" if weak and not sure else ""
     label = label.replace("sample", one_of(kind))
     sentences, one = [*answer], one_of(kind)
     if weak:
@@ -102,9 +103,10 @@ def survey_report(
         "doubted": bool(doubts),
         "found": found and not doubts,
         "calm": calm and not doubts,
-        "sure": found and not average and not doubts,
+        "sure": sure,
         "average": average and not doubts,
-        "weak": weak,
+        "weak": weak and not sure,
+        "weak_alarm": weak and sure,
     }
     return Report(
         title=title,

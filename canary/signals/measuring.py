@@ -20,7 +20,7 @@ from canary.signals.class_signals import Outputs, Values, log_probs_of, signals_
 from canary.signals.gradients import gradient_features
 from canary.signals.output_checks import Piece, check_lengths, checked
 from canary.signals.output_files import BESIDE, KINDS, inputs_of, pieces_of
-from canary.signals.signal_table import SignalTable
+from canary.signals.signal_table import SignalTable, check_tied
 from canary.statistics.numbers import plural
 
 Measurable = Any
@@ -273,6 +273,25 @@ def table_of_files(
     return _stacked(tables, plural(len(tables), "file"))
 
 
+def joined(first: SignalTable, second: SignalTable) -> SignalTable:
+    """The models of two tables of the same samples in one, with the signals that both have.
+
+    Models of `second` are numbered after those of `first`. An InputError if samples or classes
+    differ, or by their fingerprints the tables are of other data.
+    """
+    _check_alike(second, first)
+    for row in range(first.models):
+        check_tied(second, first, row=row)
+    after = max([*first.numbers, *first.missing]) + 1
+    both = _stacked([first, second], f"{first.source} and {second.source}")
+    return replace(
+        both,
+        numbers=(*first.numbers, *(after + number for number in second.numbers)),
+        missing={**first.missing, **{after + n: why for n, why in second.missing.items()}},
+        of_texts=first.of_texts,
+    )
+
+
 def _check_alike(table: SignalTable, first: SignalTable) -> None:
     if table.samples != first.samples:
         problem = f"has {plural(table.samples, 'sample')}, and {first.source} has {first.samples:,}"
@@ -296,7 +315,7 @@ def _check_alike(table: SignalTable, first: SignalTable) -> None:
 
 
 def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
-    """Tables of one model each and the same samples as one, of the signals that all have."""
+    """Tables of the same samples as one, of the signals that all have."""
     first = tables[0]
     names = [name for name in first.values if all(name in table.values for table in tables)]
     outputs = [table.outputs for table in tables if table.outputs is not None]
@@ -308,6 +327,6 @@ def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
         group=first.group,
         ids=next((table.ids for table in tables if table.ids is not None), None),
         source=source,
-        outputs=np.concatenate(outputs) if outputs else None,
+        outputs=np.concatenate(outputs) if len(outputs) == len(tables) else None,
         inputs=first.inputs,
     )

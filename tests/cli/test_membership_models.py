@@ -158,6 +158,27 @@ def test_a_fleet_is_attacked_in_its_folder(attack, fleet):
     assert "--target: model 4 is missing: ValueError: no such luck" in gone.err
 
 
+def test_a_target_that_exists_is_attacked_with_a_fleet(attack, fleet):
+    rng = np.random.default_rng(7)
+    member = rng.random(240) < 0.5
+    logits = rng.normal(size=(240, 3))
+    logits[np.arange(240), fleet.label] += 1.4 + 3.0 * member
+    np.savez("target.npz", logits=logits, labels=fleet.label, member=member)
+    words = ("--attacks", "P,R", "--least", "2")
+    found = attack("target.npz", "fleet", "--target", "target.npz", *words).document
+    # The fleet keeps its numbers, and what it lacks.
+    assert [model["model"] for model in found["models"]] == [0, 2, 3, 5, 6, 7, 8, 9, 10]
+    assert (found["targets"], [*found["missing"]]) == ([10], ["1", "4"])
+    same = canary.survey_models("target.npz", shadow=fleet, attacks="P,R", least=2)
+    assert (same.targets, same.table.numbers) == ((0,), (0, 1, 3, 4, 6, 7, 8, 9, 10))
+    for one, own in zip(found["attacks"], same.attacked, strict=True):
+        assert one["auc"]["value"] == own.auc.value > 0.6
+    with pytest.raises(canary.CanaryError, match="has 240 samples, and"):
+        canary.survey_models(fleet.select(samples=range(239)), shadow=fleet)
+    shutil.copytree("fleet", "fleet2")
+    assert "fleet2: has the results of a fleet, and those of" in attack("fleet", "fleet2").err
+
+
 ALL = " ".join(FILES)
 BAD = {
     FILES[0]: "1 file: one model, and attacks compare it",

@@ -182,7 +182,8 @@ CASES = {
         "Training samples are at risk",
         "About 1 in 9 training samples can be recognized as training data by an attacker who is "
         "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. An attacker "
-        "needs the model's answers and a similar model that they trained.",
+        "needs the model's answers and a similar model that they trained. This test made only "
+        "attacks with a shadow model. Stronger attacks were not made, and often find more: attacks",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
