@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -220,9 +220,9 @@ def check(
             repetitions=numbers,
             verification=verification,
             history=history,
+            limit_by=limit_by,
             **limits.arguments,
         )
-        verdict = replace(verdict, limit_by=(limit_by or "").strip())
         pages = {report: partial(write_report, force=True, **vars(names))}
         said += _written(verdict, pages | {junit: write_junit, markdown: write_markdown})
     if made is not None and new is not None:

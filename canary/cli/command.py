@@ -182,7 +182,7 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
                 rf"(?<![-\w.])({'|'.join(named)})(?![-\w])(?: \(--[-a-z]+\)|=True|=\.\.\.)?"
             )
             error.problem = argument.sub(lambda m: flags[m[1]], error.problem)
-            cure = re.sub(r", in Python \w+", "", error.cure)
+            cure = re.sub(r", in Python \w+| \(in Python \w+(, \w+)*\)", "", error.cure)
             value = re.compile(rf'\b({"|".join(flags)})="(\w+)"(?: or "(\w+)")?')
             cure = value.sub(
                 lambda m: " or ".join([f"{flags[m[1]]} {m[2]}", *filter(None, m.groups()[2:])]),

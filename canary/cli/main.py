@@ -108,7 +108,9 @@ def _outcome(arguments: list[str]) -> int:
 def _misused(error: Any, context: Any) -> str:
     """What is wrong with a command line; of an unknown option, those that are near."""
     if not hasattr(error, "possibilities"):
-        return str(error.format_message()).replace("Value error, ", "")
+        told = str(error.format_message()).replace("Value error, ", "")
+        extra = " (an option takes one value: repeat it for each, or give a folder where it may be)"
+        return told.removesuffix(".") + extra if "unexpected extra argument" in told else told
     from canary.registry import near_names
 
     flags = {flag.lstrip("-"): flag for param in context.command.params for flag in param.opts}

@@ -22,6 +22,8 @@ from canary.cli.outputs import (
 from canary.statistics.numbers import count, plural
 
 if TYPE_CHECKING:
+    from canary.membership.models_result import ModelsSurvey
+    from canary.membership.shadow_survey import ShadowSurvey
     from canary.membership.survey import Survey
 
 _SURE = 0.95  # confidence of the interval beside risk scores
@@ -55,6 +57,7 @@ def attack(
     delta: float = 0.0,
     guesses: Count | None = None,
     mechanism: Literal["any", "gaussian"] = "any",
+    singled_out: Path | None = None,
     names: Names,
     force: bool = False,
 ) -> Result:
@@ -74,6 +77,8 @@ def attack(
 
     asked = {**judged.checked(), **scored.checked()}
     pair = [target, shadow]
+    if singled_out is not None:
+        check_table(singled_out, inputs=pair, force=force)
     small = all(place.stat().st_size <= HELD for place in pair if place.is_file())
     named = [] if attacks.strip() == "all" else ATTACKS.names(attacks, where="attacks")
     keep = any(ATTACKS[name].signal == "outputs" for name in named) or (small and not named)
@@ -90,7 +95,19 @@ def attack(
                 progress=bars.stage,
                 **asked,
             )
+        if singled_out is not None:
+            write_singled_out(singled_out, result)
         return folder.finish(names.on(result), SCHEMA, code=exit_code(result))
+
+
+def write_singled_out(out: Path, result: ShadowSurvey | ModelsSurvey) -> None:
+    """The samples that a survey singles out, in a table; none of a test that decides nothing."""
+    if exit_code(result):
+        show(f"{out} was not written: the test decides nothing, and nobody is singled out")
+        return
+    found = result.singled_out()
+    write_table(out, found)
+    show(f"{found.summary()}. They are in {out}")
 
 
 @command(
@@ -118,7 +135,6 @@ def risk(
     """
     from canary.gate.verdict import EXIT_CODES
     from canary.membership.analysis import overstated, possible_class_risks
-    from canary.membership.association import check_shadow
     from canary.membership.doubts import doubts_of_pair
     from canary.membership.risk import reliability, risk_scores
     from canary.membership.shadow_survey import class_risk_fields
@@ -132,7 +148,7 @@ def risk(
     for table in (ours, theirs):
         check_members(table.member, table.source)
     doubts = doubts_of_pair(ours, theirs)
-    notes = [*check_shadow(ours, theirs), *doubts]
+    notes = [*doubts]
     scored = risk_scores(ours, shadow=theirs, **asked)
     if thin := int(scored.thin.sum()):
         notes.append(

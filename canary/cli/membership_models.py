@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from canary.cli.command import command
 from canary.cli.console import Bars, show
-from canary.cli.membership_commands import exit_code
+from canary.cli.membership_commands import exit_code, write_singled_out
 from canary.cli.model_options import Count
 from canary.cli.options import RatesOptions, rates
 from canary.cli.outputs import Names, Result, check_table, report_folder, write_table
@@ -58,6 +58,7 @@ def models(
     alphas: str = "0.01,0.1,0.3",
     scores: Path | None = None,
     counterfactual: Path | None = None,
+    singled_out: Path | None = None,
     judged: RatesOptions,
     called: Names,
     force: bool = False,
@@ -76,11 +77,15 @@ def models(
     from canary.membership.survey import SCHEMA
 
     asked, levels = judged.checked(), rates(alphas, "--alphas")
-    outputs = _files(outputs)
-    for beside, other in ((scores, counterfactual), (counterfactual, None)):
-        if beside is not None:
-            read = outputs if other is None else [*outputs, other]
-            check_table(beside, inputs=read, force=force)
+    outputs = output_files(outputs)
+    if singled_out is not None and (target is None or len(target) > 1):
+        raise InputError(
+            "--singled-out is a list of the members of one model, and several are attacked",
+            cure="name one model by --target",
+        )
+    beside = [file for file in (scores, counterfactual, singled_out) if file is not None]
+    for at, file in enumerate(beside):
+        check_table(file, inputs=[*outputs, *beside[at + 1 :]], force=force)
     with report_folder(out, KIND, "models.json", inputs=outputs, force=force) as folder:
         with folder.running() as bars:
             table, names = _measured(outputs, bars)
@@ -104,11 +109,16 @@ def models(
         if scores is not None:
             write_table(scores, result.sample_scores())
             show(f"The scores of the samples are in {scores}")
+        if singled_out is not None:
+            write_singled_out(singled_out, result)
         return folder.finish(called.on(result), SCHEMA, code=exit_code(result))
 
 
-def _files(given: Sequence[Path]) -> list[Path]:
-    """The files to read: of a folder of outputs those in it, and a fleet's folder as it is."""
+def output_files(given: Sequence[Path], *more: str) -> list[Path]:
+    """The files to read: of a folder of outputs those in it, and a fleet's folder as it is.
+
+    With `more` endings than those of outputs.
+    """
     from canary.fleet.store import is_fleet
     from canary.signals.output_files import ENDINGS
 
@@ -117,7 +127,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
         if not place.is_dir() or is_fleet(place):
             files.append(place)
             continue
-        held = [file for file in place.iterdir() if file.suffix.lower() in ENDINGS]
+        held = [file for file in place.iterdir() if file.suffix.lower() in (*ENDINGS, *more)]
         if not held:
             raise InputError(
                 "is a folder without outputs of models and without a fleet's results",

@@ -128,6 +128,8 @@ HELP: Mapping[str, str] = {
     "workers": "N: The workers that hold the model.  [default: as many as fit]",
     "worker_cpus": "N: The processors and threads of each worker.  [default: 1]",
     "worker_gpus": "N: The GPUs of each worker; 0.5 puts two workers on one GPU.  [default: 0]",
+    "singled_out": "FILE: Also write the training samples that the best attack singles out at the "
+    "false positive rate of the report, the surest first. A CSV or Parquet file.",
 }
 """What options of several commands are: ``METAVAR: words``, or the words alone."""
 
@@ -153,7 +155,7 @@ PANELS: Mapping[str, str] = {
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
     "in_flight request_timeout top_k dry_run",
     "Ray cluster": "ray workers worker_cpus worker_gpus",
-    "Output": "annex model_card report junit markdown verbose force as_json help",
+    "Output": "singled_out annex model_card report junit markdown verbose force as_json help",
 }
 """The options of each panel, in the order of the help; all others are in the first."""
 

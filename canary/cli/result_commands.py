@@ -10,6 +10,7 @@ from typing import Any, Literal
 from canary.cli.command import command
 from canary.cli.compared import Compared, size_of
 from canary.cli.console import Bars, show, show_lines, show_report, show_tables
+from canary.cli.membership_models import output_files
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
@@ -185,7 +186,7 @@ def plot(
     "canary score wrote. Repeat it for more models.",
     target="FILE: The same for the model that should have forgotten.",
     calibration="FILE: The same for a model that was trained on other data of the domain. Repeat "
-    "it for more models; p = 0.05 needs 19 or more.",
+    "it for more models, or give a folder of such files; p = 0.05 needs 19 or more.",
     out="FOLDER: Where forgetting.json and report.html go.",
     retrained="FILE: The same for a model that was retrained without the query set. Repeat it for "
     "more models.",
@@ -225,7 +226,10 @@ def forgotten(
     from canary.membership.forgetting import forgotten as compare
     from canary.membership.forgetting_result import KIND, SCHEMA
 
-    read = [*query_model, target, *calibration, *(retrained or [])]
+    query_model, calibration, retrained = (
+        output_files(files, ".jsonl") for files in (query_model, calibration, retrained or [])
+    )
+    read = [*query_model, target, *calibration, *retrained]
     read += [path for path in (unseen, query_data, calibration_data) if path]
     with report_folder(out, KIND, "forgetting.json", inputs=read, force=force) as folder:
         sets = [None if path is None else _samples(path) for path in (query_data, calibration_data)]
@@ -234,7 +238,7 @@ def forgotten(
                 query_model,
                 target,
                 calibration,
-                retrained=retrained,
+                retrained=retrained or None,
                 unseen=unseen,
                 query_data=sets[0],
                 calibration_data=sets[1],

@@ -97,12 +97,13 @@ def check(
     max_extractable: float | None = None,
     tries: int = 1000,
     chance: float = 0.5,
+    limit_by: str | None = None,
 ) -> Verdict:
     """Say whether a model keeps within limits: passed, memorized (or failed), or undecided.
 
     At least one limit must be given. The verdict is the worst of what they find, and true
     only if the model passed, so that it can follow `assert`. Tests of membership, forgetting and
-    passages take their own options, the last eight, and `undecided`.
+    passages take their own options, from `max_auc` on, and `undecided`.
 
     Parameters
     ----------
@@ -190,6 +191,8 @@ def check(
     tries, chance : int, float
         Of `max_extractable`: a passage comes out if greedy decoding gives it, or if `tries`
         samples under any measured scheme hold it with at least this chance.
+    limit_by : str, optional
+        Who set the limits, and when, for reports.
 
     Returns
     -------
@@ -233,7 +236,7 @@ def check(
     subject = subject_of(audit)
     check_options(subject, _asked(given))
     if subject != "an audit":
-        return _announced(_of_another_kind(subject, given))
+        return _announced(_of_another_kind(subject, given), limit_by)
     one_of(statistic, "statistic", get_args(Statistic))
     if confidence is not None:
         check_confidence(confidence, "check")
@@ -262,10 +265,8 @@ def check(
     findings: list[Finding] = []
     for number, each in enumerate(audits, 1):
         mine = _asked_of(each, groups_of(each, repetitions, require_learned), judges, verification)
-        which = f"audit {number}: " if len(audits) > 1 else ""
-        findings += [
-            replace(f, subject=f"{which}{f.subject}", sentence=f"{which}{f.sentence}") for f in mine
-        ]
+        of = f"audit {number}: " if len(audits) > 1 else ""
+        findings += [replace(f, subject=of + f.subject, sentence=of + f.sentence) for f in mine]
     counted, seen = watched(audits, history)
     findings = [
         *still_open(findings, audits, history),
@@ -275,10 +276,8 @@ def check(
     compared: list[str] = []
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)
-        alike = (
-            groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
-        )
-        findings.append(more_than(now, baseline, repetitions=alike, seed=seed))
+        own = groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
+        findings.append(more_than(now, baseline, repetitions=own, seed=seed))
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
         compared += [_NO_START] * (known == [True, False])
     verdict = Verdict(tuple(findings), undecided, audits=audits)
@@ -289,9 +288,9 @@ def check(
     left_out = left_out_of(audits, repetitions, require_learned)
     if silent := [count(n) for n in left_out if verdict and n != require_learned]:
         compared.append(_LEFT_OUT.format(", ".join(silent)))
-    noted = unanswered(audits, verification, history)
-    notes, control = (*noted, *compared, *verdict.notes), require_learned or 0
-    return _announced(replace(verdict, notes=notes, left_out=left_out, control=control))
+    notes = (*unanswered(audits, verification, history), *compared, *verdict.notes)
+    control = require_learned or 0
+    return _announced(replace(verdict, notes=notes, left_out=left_out, control=control), limit_by)
 
 
 def _asked_of(
@@ -340,13 +339,14 @@ def _asked(given: Mapping[str, object]) -> list[str]:
     return [
         name
         for name, value in given.items()
-        if name != "audit"
+        if name not in ("audit", "limit_by")
         and not (value is defaults[name] or (type(value) in _PLAIN and value == defaults[name]))
     ]
 
 
-def _announced(verdict: Verdict) -> Verdict:
+def _announced(verdict: Verdict, limit_by: str | None) -> Verdict:
     """The verdict, once those who listen have heard it."""
+    verdict = replace(verdict, limit_by=(limit_by or "").strip())
     for listener in LISTENERS:
         listener(verdict)
     return verdict

@@ -261,6 +261,11 @@ def percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
+def percent_like(share: float, limit: float) -> str:
+    """A rate in percent without the sign: two decimals, or more where its limit is small."""
+    return f"{100 * share:.{max(2, 1 - math.floor(math.log10(100 * limit)))}f}"
+
+
 def _checked_auc(limit: float) -> float:
     cure = "give a number from 0.5, which is what guessing reaches, to below 1"
     return limit_checked(limit, lambda auc: 0.5 <= auc < 1.0, "on the AUC", cure, "max_auc")
@@ -365,11 +370,12 @@ def _within(
             outcome, then = "undecided", cure
             place = f"and the limit of {percent(limit)} is in this interval"
     best, chosen = reached[name], ""
+    value, lower, upper = (percent_like(one, limit) for one in (best.value, best.lower, best.upper))
     if len(reached) > 1:
         chosen = f", allowing for the choice among {count(len(reached))} attacks"
         name += "" if outcome == "failed" else ", whose interval reaches highest,"
     sentence = (
-        f"the {what} of the attack {name} is {100 * best.value:.4g} % ({100 * best.lower:.4g} to "
-        f"{100 * best.upper:.4g} at {100 * confidence:g} % confidence{chosen}), {place}"
+        f"the {what} of the attack {name} is {value} % ({lower} to {upper} at "
+        f"{100 * confidence:g} % confidence{chosen}), {place}"
     )
     return Finding(check, what, outcome, sentence, then, **measured(limit, best, confidence))

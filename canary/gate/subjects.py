@@ -64,6 +64,9 @@ _OTHERS = {
 }
 """What else `canary.check` takes of results that are no audits."""
 
+_ONLY: Mapping[Subject, str] = {"a membership test": ", the last for texts only"}
+"""Which limit only some results of a kind have."""
+
 _OF_OTHERS = (
     "max_auc", "max_tpr_at_fpr", "trust_members", "forgotten", "min_rho",
     "max_extractable", "tries", "chance",
@@ -153,7 +156,7 @@ def check_options(subject: Subject, given: Iterable[str]) -> None:
     if wrong:
         raise InputError(
             f"{_named(wrong)} cannot be asked of {subject}",
-            cure=f"the limits of {subject} are {_named(mine)}",
+            cure=f"the limits of {subject} are {_named(mine)}{_ONLY.get(subject, '')}",
         )
 
 

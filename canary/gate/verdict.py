@@ -30,6 +30,9 @@ EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "
 NOT_MADE = "Stronger attacks that were not made"
 """The fact of a verdict on attacks that names them."""
 
+_ALSO = 3
+"""So many findings besides the reason are named in a line."""
+
 _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
@@ -164,8 +167,7 @@ class Verdict(Shown):
     date : str
         When the limits were given, ``YYYY-MM-DD``, or empty; for reports.
     limit_by : str
-        Who set the limits, and when, as the user says (``canary check --limit-by``); for reports.
-        In Python, `dataclasses.replace` sets it.
+        Who set the limits, and when, as the user says (`limit_by` of `canary.check`); for reports.
     """
 
     findings: tuple[Finding, ...]
@@ -265,7 +267,15 @@ class Verdict(Shown):
     def __str__(self) -> str:
         doubt = f"; {self.doubt}" if self.doubt else ""
         notes = f" ({plural(len(self.notes), 'note')}: see summary())" if self.notes else ""
-        return f"{self.in_short}{doubt}{notes}"
+        return f"{self.in_short}{doubt}{self._also}{notes}"
+
+    @property
+    def _also(self) -> str:
+        """What did not pass besides the reason, by its subject; empty if nothing."""
+        rest = [one for one in self.ordered if one.outcome != "passed" and one is not self.reason]
+        shown = [f"{one.outcome} ({one.subject})" for one in rest[:_ALSO]]
+        more = f" and {len(rest) - _ALSO:,} more" if len(rest) > _ALSO else ""
+        return f"; also {', '.join(shown)}{more}" if rest else ""
 
     @property
     def in_short(self) -> str:

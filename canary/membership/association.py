@@ -101,6 +101,25 @@ def shadows_of(table: SignalTable, *, shadow: SignalTable | None, target: int) -
     return Shadows(table, rows, notes, blind=together is None)
 
 
+def blind_shadows(table: SignalTable, *, shadow: SignalTable | None, target: int) -> Shadows:
+    """As `shadows_of`; an InputError if a `shadow` shares samples or splits with the target."""
+    shadows = shadows_of(table, shadow=shadow, target=target)
+    if shadow is not None and not shadows.blind:
+        raise knows_answers("the risk scores", shadows.notes)
+    return shadows
+
+
+def knows_answers(what: str, notes: tuple[str, ...]) -> InputError:
+    """The error of `what` by a shadow that shares samples or splits with the target."""
+    why = " ".join(notes).partition(". Give shadows")[0]
+    return InputError(
+        f"{what} would learn answers from the shadow. {why}",
+        cure="give a shadow of other samples, or of a split drawn without regard to the "
+        "target's (canary.survey says of such files that the test is void)",
+        where=what.removeprefix("the "),
+    )
+
+
 def check_both_kinds(member: Flags, where: str) -> None:
     """An EstimationError if the samples of a shadow are all members, or none is."""
     if member.all() or not member.any():

@@ -8,7 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
-from canary.membership.association import check_both_kinds, shadows_of, warn_of_flags
+from canary.membership.association import (
+    check_both_kinds,
+    knows_answers,
+    shadows_of,
+    warn_of_flags,
+)
 from canary.membership.attacks import ATTACKS, Attack, AttackScores
 from canary.membership.many import attack_models
 from canary.registry import called
@@ -128,13 +133,7 @@ def attack(
         and not table.of_texts
         and ATTACKS[name].judge is None
     ):
-        raise InputError(
-            "the attack would learn answers from the shadow. "
-            + " ".join(found.notes).partition(". Give shadows")[0],
-            cure="give a shadow of other samples, or of a split drawn without regard to the "
-            "target's (canary.survey says of such files that the test is void)",
-            where="attack",
-        )
+        raise knows_answers("the attack", found.notes)
     return found
 
 

@@ -306,7 +306,8 @@ class ModelsSurvey(Survey[AttackedModels], Saves):
         at = {one.name: one.across.evaluations[target].tpr_at_fpr(asked) for one in self.attacked}
         best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
         scores, row = best.scores.scores[target], self.targets[target]
-        return singled_out(self.table, best.name, scores, at[best.name], row)
+        found = singled_out(self.table, best.name, scores, at[best.name], row)
+        return replace(found, samples=self.samples[found.samples])
 
     def to_dict(self) -> dict[str, Any]:
         """The result as plain data."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from canary.errors import EstimationError
-from canary.membership.association import check_both_kinds, shadows_of, warn_of_flags
+from canary.membership.association import blind_shadows, check_both_kinds, warn_of_flags
 from canary.membership.singled_out import with_ranks
 from canary.records.validation import one_of
 from canary.signals.signal_table import SignalTable
@@ -155,7 +155,7 @@ def risk_scores(
             cure=f"give at most {most:,}; 5 are usual, and more bins than samples say nothing",
             where=where,
         )
-    shadows = shadows_of(table, shadow=shadow, target=target)
+    shadows = blind_shadows(table, shadow=shadow, target=target)
     warn_of_flags(table, shadow, row=target)
     values, member, label = shadows.samples(RISK_SIGNAL, table.classes)
     check_both_kinds(member, where)

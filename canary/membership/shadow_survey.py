@@ -58,9 +58,9 @@ class ShadowSurvey(OneTargetSurvey, Saves):
 
     Of one `target` model, by one or several of `shadow`. `by_class` and `by_group` have the
     strongest attack on each of these, if there are groups. `risks` and `reliability` are None where
-    there is no modified entropy, `class_risks` where too few classes differ. `epsilons` are lower
-    bounds by each attack, where coins chose the members, at a confidence that allows for how many
-    attacks were tried.
+    there is no modified entropy, or the test is void, `class_risks` where too few classes differ.
+    `epsilons` are lower bounds by each attack, where coins chose the members, at a confidence that
+    allows for how many attacks were tried.
     """
 
     target: SignalTable
@@ -283,7 +283,7 @@ def survey(
             "of up to 1 GB)"
         )
     risks = trust = classes = None
-    if entropies:
+    if entropies and not shared:
         risks = risk_scores(
             target, shadow=shadow, prior=prior, bins=bins, scale=scale, least=least, smooth=smooth
         )

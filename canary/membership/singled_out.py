@@ -17,9 +17,9 @@ from canary.statistics.roc import OperatingPoint
 class SingledOut(Shown):
     """Members that score higher than nearly all non-members, the highest score first.
 
-    `samples` of shape (found,) are their places in the table, `scores` those of the attack `name`,
-    and `point` has the rate and the numbers. Among them are about as many as guessing finds at
-    that rate, by chance: one of them alone is no proof.
+    `samples` of shape (found,) are their numbers among those that were given, `scores` those of the
+    attack `name`, and `point` has the rate and the numbers. Among them are about as many as
+    guessing finds at that rate, by chance: one of them alone is no proof.
     """
 
     name: str

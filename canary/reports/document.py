@@ -126,8 +126,10 @@ def name_with(missing: Iterable[str]) -> str:
     options = ("model-name", "corpus-name", "auditor")
     named = {"Model": "model-name", "Tested by": "auditor"}
     given = {named.get(fact, "corpus-name") for fact in missing}
-    row = in_a_row(f"`--{option}`" for option in options if option in given)
-    return f"Name what is missing with {row}."
+    asked = [option for option in options if option in given]
+    row = in_a_row(f"`--{option}`" for option in asked)
+    python = in_a_row(f"`{option.replace('-', '_')}`" for option in asked)
+    return f"Name what is missing with {row} (in Python {python})."
 
 
 def if_claimed(label: str, tone: str, fact: str) -> tuple[str, str]:

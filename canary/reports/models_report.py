@@ -65,7 +65,8 @@ def models_report(survey: ModelsSurvey) -> Report:
     if targets > 1:
         answer = [sentence("models.several", targets=targets), *answer]
     actions = {
-        "listed": "the report lists the members and classes most at risk"
+        "listed": "the report lists the members and classes most at risk; --singled-out "
+        "(in Python singled_out()) lists all who are recognized"
         if targets == 1
         else "the report lists the models and samples that are most vulnerable",
         "less": "return the most likely class, without its probability",

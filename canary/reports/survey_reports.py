@@ -79,7 +79,8 @@ def shadow_report(survey: ShadowSurvey) -> Report:
     about = about_of(survey, own=own)
     actions = {
         "split": not survey.blind,
-        "listed": "the report lists the members and classes most at risk",
+        "listed": "the report lists the members and classes most at risk; --singled-out "
+        "(in Python singled_out()) lists all who are recognized",
         "less": "return the most likely class, without its probability",
         "correctness": survey.outcome() == "identified"
         and any(one.name == "correctness" for one in survey.attacked),

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from canary.audits.audit_setup import with_control
 from canary.audits.extraction import Extraction
-from canary.gate.check_result import Attacks
+from canary.gate.check_result import Attacks, percent_like
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.watched import IN_BATCHES
@@ -219,14 +219,20 @@ def _limits(verdict: Verdict) -> Table:
     rows = []
     for finding in verdict.ordered:
         rate = finding.check in ("AUC", "TPR")
+        none = "no trace" if finding.check == "forgetting" else "none"
         low, high, limit, value = (
-            none if n is None else f"{100 * n:.3g} %" if rate else f"{n:.3g}"
-            for n, none in zip(
+            gap
+            if n is None
+            else f"{percent_like(n, finding.limit or 1.0)} %"
+            if rate
+            else f"{n:.3g}"
+            for n, gap in zip(
                 (finding.lower, finding.upper, finding.limit, finding.value),
-                ("?", "?", "none", "none"),
+                ("?", "?", none, "none"),
                 strict=True,
             )
         )
+        value = f"rho {value}" if finding.check == "forgetting" else value
         between = f"{value} ({low} to {high})" if {low, high} != {"?"} else value
         rows.append((finding.subject, limit, between, finding.outcome))
     columns = ("What was tested", "Limit", "Measured", "Outcome")

@@ -57,6 +57,14 @@ def test_numbers_are_those_of_the_function(command, words):
         **expected.named(model_name="target.npz").to_dict(),
     }
     assert json.loads(Path("found/forgetting.json").read_text()) == found
+    Path("others").mkdir()
+    for name in ("one.npz", "two.npz"):
+        Path(name).rename(f"others/{name}")
+    at = words.index("--calibration")
+    asked = (*words[: at + 1], "others", *words[at + 4 :], "--retrained", "retrained.npz")
+    again = command(*asked, "--unseen", "others/one.npz", "--json")
+    assert (again.document["rho"], again.code) == (found["rho"], 0), again.err
+    assert "repeat it for each, or give a folder" in command(*asked, "others/one.npz").err
     assert expected.summary() in outcome.err
     assert "p is 0.33 at the least" in outcome.err
 

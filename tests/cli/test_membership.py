@@ -41,6 +41,14 @@ def surveyed(**options):
     return survey("target.npz", Path("shadow.npz"), attacks=METRIC, **options)
 
 
+def test_the_singled_out_are_written(command, pair):
+    words = (*pair, "--attacks", METRIC, "--singled-out", "who.csv", "--force", "--out", "report")
+    outcome = command("membership", "attack", *words)
+    found = surveyed().singled_out()
+    assert csv.read_csv("who.csv")["sample"].to_pylist() == found.samples.tolist()
+    assert f"{found.summary()}. They are in who.csv" in outcome.out
+
+
 def test_attack_gives_the_numbers_of_the_functions(attack, pair):
     outcome = attack(*pair, "--attacks", METRIC, "--fpr", "0.01,0.1", "--prior", "0.4")
     assert outcome.code == 0, outcome.err
@@ -93,7 +101,9 @@ def test_coins_of_samples_that_the_shadow_knows_are_refused(attack, command, pai
     assert "the attacks know coins that they are to guess" in outcome.err
     assert not Path("report").exists()
     outcome = command("membership", "risk", *words, "--out", "risk.parquet", "--json")
-    assert outcome.document["notes"][0].startswith("50 samples of the shadow have the outputs and")
+    assert outcome.code == 2
+    said = "risk scores: the risk scores would learn answers from the shadow. 50 samples of the"
+    assert said in outcome.err
 
 
 def test_groups_are_evaluated(attack, pair):

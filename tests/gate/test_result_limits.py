@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -191,6 +192,16 @@ def test_too_few_non_members_for_a_limit_are_counted(attacked, ends):
     assert f"it takes {needed:,} non-members" in str(few)
     assert f"and this test has {needed - 1:,}" in str(few)
     assert "it takes" not in str(enough)
+
+
+def test_a_line_names_all_that_did_not_pass_and_intervals_have_equal_decimals(attacked):
+    verdict = check(attacked, max_auc=0.5, max_tpr_at_fpr={0.1: 0.1}, limit_by=" R. Roe ")
+    assert str(verdict).endswith(
+        "; also failed (true positive rate at a false positive rate of 10 %)"
+        + f" ({len(verdict.notes)} notes: see summary())" * bool(verdict.notes)
+    )
+    assert re.search(r"is \d+\.\d\d % \(\d+\.\d\d to \d+\.\d\d at 95 % conf", verdict.in_short)
+    assert verdict.limit_by == "R. Roe"
 
 
 @pytest.mark.parametrize("kind", ["members", "nonmembers"])

@@ -139,6 +139,9 @@ def test_some_shared_samples_are_noted_and_few_are_not():
     assert note.startswith("60 samples of the shadow have the outputs and the label of samples")
     assert survey(target, shadow, attacks="loss").notes.count(note) == 1
     assert check_two_models(target, few) == ()
+    with pytest.raises(InputError, match="the risk scores would learn answers from the shadow"):
+        risk_scores(target, shadow=shadow)
+    assert survey(target, shadow, attacks="loss").risks is None
     for name in ("loss", "modified-entropy-one-threshold", "neural", "S"):
         scores = scored(target, name, shadow=shadow)
         assert (scores.notes.count(note), scores.blind) == (1, False)
