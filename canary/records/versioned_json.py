@@ -103,6 +103,9 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
     except RecursionError as error:
         raise refused("is nested too deeply", other) from error
     except ValueError as error:
+        if content.lstrip()[:1] == b"<":
+            cure = "name the .json file that was written beside it"
+            raise refused("is a page, and no file of numbers", cure) from error
         raise refused(f"is not valid JSON ({error}); it may be truncated", again) from error
     named = document.get("kind") if isinstance(document, dict) else None
     if named != kind:

@@ -90,7 +90,9 @@ def check_lengths(lengths: dict[str, int], where: str) -> int:
     if len({*lengths.values()}) > 1:
         shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
         problem = f"the arrays differ in length: {shown}"
-        raise InputError(problem, cure="give one entry per sample in each", where=where)
+        flags = ": as member a flag for each, 1 or 0, and not the numbers of the members"
+        cure = f"give one entry per sample in each{flags * ('member' in lengths)}"
+        raise InputError(problem, cure=cure, where=where)
     size = next(iter(lengths.values()))
     if size == 0:
         raise InputError("there are no samples", cure="give at least two", where=where)

@@ -90,6 +90,7 @@ KIND = b'{"kind": "some kind", '
         (KIND + b'"schema": 1, "\\uDFFF": 1}', "half a surrogate pair"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"x": ' + b"9" * 5000 + b"}", "is not valid JSON"),
+        (b"<!doctype html>", "is a page, and no file of numbers; name the .json file"),
     ],
 )
 def test_what_is_refused_input(path, content, message):

@@ -105,7 +105,9 @@ BAD = {
     r"shape .50, 3., expected one number per": {"losses": PROBS, **GOOD},
     r"probs have the shape .50, 1..*at least 2": probs(probs=PROBS[:, :1]),
     "numbers were expected": probs(probs=PROBS.astype(str)),
-    "differ in length: probs 50, labels 40": probs(labels=LABELS[:40]),
+    "differ in length: probs 50, labels 40.*not the numbers of the members": probs(
+        labels=LABELS[:40]
+    ),
     "no samples": {"probs": PROBS[:0], "labels": LABELS[:0], "member": MEMBER[:0]},
     "lacks member; it holds labels, probs": {"probs": PROBS, "labels": LABELS},
     "lacks logits, probs or losses; it holds labels, member": GOOD,
