@@ -21,7 +21,7 @@ from canary.audits.group_medians import (
     ceilings,
     group_lines,
     group_rows,
-    median_metrics,
+    interval_metrics,
 )
 from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet
@@ -216,8 +216,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         known = with_search(self)
-        groups = known.by_repetitions()
-        yield from median_metrics({n: [c.exposure for c in group] for n, group in groups.items()})
+        yield from interval_metrics(known.canaries)
         for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 yield f"p_value_{name}", combined.p_value
@@ -315,7 +314,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
-        lines += group_lines(with_search(self).canaries, planned)
+        control = import_module("canary.audits.audit_setup").control_of(self)  # it is above
+        lines += group_lines(with_search(self).canaries, planned, control)
         for number, priced in enumerate(self.formats, 1):
             name = "method" if len(self.formats) == 1 else f"format {number}"
             lines.append((name, f"{priced.method} ({priced.reason})"))

@@ -16,10 +16,9 @@ from canary.audits.audit_result import (
 )
 from canary.audits.group_medians import (
     MEDIAN_CONFIDENCE,
-    by_copies,
     group_lines,
     group_rows,
-    median_metrics,
+    interval_metrics,
 )
 from canary.errors import InputError
 from canary.records.about import About, Named
@@ -136,8 +135,7 @@ class Exposures(
         return canary_rows(self)
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
-        groups = by_copies(self).items()
-        yield from median_metrics({n: [c.exposure for c in group] for n, group in groups})
+        yield from interval_metrics(self)
 
     def _check(self) -> None:
         if self.formats and any(not 0 <= c.format < len(self.formats) for c in self):

@@ -90,6 +90,22 @@ def median_metrics(groups: Mapping[int, Sequence[Exposure]]) -> Iterator[tuple[s
             yield f"{name}_censored", float(median_bits(exposures)[1])
 
 
+def interval_metrics(canaries: Iterable[_Canary]) -> Iterator[tuple[str, float]]:
+    """Median exposures by number of copies, with the ends of the intervals of `group_rows`."""
+    groups = by_copies(canaries)
+    for copies, group in groups.items():
+        exposures = [c.exposure for c in group]
+        row = group_row(exposures, [c.format for c in group], confidence=MEDIAN_CONFIDENCE)
+        known = dict(median_metrics({copies: exposures}))
+        name = next(iter(known))
+        ends = {f"{name}_{end}": row[f"{end}_bits"] for end in ("lower", "upper")}
+        yield from (
+            (key, bits)
+            for key, bits in {**known, **ends}.items()
+            if bits is not None and (key not in ends or math.isfinite(bits))
+        )
+
+
 def ceiling(places: Sequence[tuple[float, int]]) -> float:
     """The largest median exposure of canaries at these ranks, each with the bits of its space."""
     return statistics.median(space_bits - math.log2(place) for space_bits, place in places)
@@ -122,13 +138,19 @@ def by_copies(canaries: Iterable[_ACanary]) -> dict[int, tuple[_ACanary, ...]]:
     return {n: tuple(c for c in some if c.repetitions == n) for n in groups}
 
 
-def group_lines(canaries: Iterable[_Canary], planned: str = "") -> Iterator[tuple[str, str]]:
-    """The canaries of each number of copies, the most first: their median, and its interval."""
+def group_lines(
+    canaries: Iterable[_Canary], planned: str = "", control: int | None = None
+) -> Iterator[tuple[str, str]]:
+    """The canaries of each number of copies, the most first: their median, and its interval.
+
+    `control` is that of the positive control.
+    """
     groups = by_copies(canaries)
     medians = shown_medians({n: [c.exposure for c in group] for n, group in groups.items()})
     for repetitions, group in reversed(groups.items()):
         name = plural(repetitions, "copy", "copies") + planned if repetitions else "controls"
         number = plural(len(group), "canary", "canaries")
+        number += ", the positive control" * bool(repetitions and repetitions == control)
         under = [c.base.exposure for c in group if c.base]
         base = f"; {shown_median(under)} under the base model" if under else ""
         ends = between_medians([c.exposure for c in group], [c.format for c in group])

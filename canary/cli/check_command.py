@@ -72,7 +72,7 @@ class Limits:
 
 
 @command(
-    "check audit/audit.json --max-exposure-bits 10 --max-p 0.001 --no-extraction "
+    "check audit/audit.json --max-exposure-bits 4 --max-p 0.001 --no-extraction "
     "--verification verified.json --junit canary.xml --markdown canary.md",
     "check audit/audit.json --max-exposure-bits 12 --statistic maximum --trust-injection --json",
     "check audit/audit.json --baseline baseline.json --update-baseline",

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.standard_streams import tell, write_result, write_words
 from canary.records import progress
@@ -43,28 +43,26 @@ def show_lines(text: str) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
-    """A table for people; the first column is a name, the others are numbers or long texts."""
+    """A table for people; the first column is a name, the others are numbers or long texts.
+
+    A number or an interval is never broken over two lines, if the terminal has room for that.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     cells = [tuple(map(clean, row)) for row in rows]
-    narrow = 0
-    for number, heading in enumerate(columns):
-        pieces = heading.split() if number else [heading]
-        # A space after each cell, and one between columns.
-        narrow += max(map(len, (*pieces, *(row[number] for row in cells)))) + 2
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
-    for number, column in enumerate(columns):
-        words = not number or any(len(row[number]) > _LONGEST_NUMBER for row in cells)
-        table.add_column(
-            column,
-            justify="left" if words else "right",
-            overflow="fold",
-            # Names are broken only where the others do not fit with their headings broken.
-            no_wrap=not number and narrow <= console.width,
-        )
+    texts = [not n or any(len(row[n]) > _LONGEST_NUMBER for row in cells)
+             for n in range(len(columns))]  # fmt: skip
+    room = console.width - 2 * len(columns)  # a space after each cell, and one between columns
+    # Names are broken only where the others do not fit with their headings broken.
+    widths = _widths(columns, cells, [n > 0 and text for n, text in enumerate(texts)], room)
+    widths = widths or _widths(columns, cells, texts, room) or [None] * len(columns)
+    for column, text, width in zip(columns, texts, widths, strict=True):
+        justify: Literal["left", "right"] = "left" if text else "right"
+        table.add_column(column, justify=justify, overflow="fold", width=width)
     for row in cells:
         table.add_row(*row)
     with console.capture() as drawn:
@@ -72,6 +70,27 @@ def show_table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> None:
         console.print(table)
         console.print()
     write_words(drawn.get())
+
+
+def _widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], broken: Sequence[bool], room: int
+) -> list[int | None]:
+    """How wide columns are in so much room, if headings and `broken` columns break at spaces.
+
+    Nothing if that is too little.
+    """
+    least, most = [], []
+    for number, (heading, breaks) in enumerate(zip(columns, broken, strict=True)):
+        lines = [line for row in rows for line in row[number].split("\n")]
+        pieces = [piece for line in lines for piece in line.split()] if breaks else lines
+        least.append(max(map(len, (*heading.split(), *pieces)), default=0))
+        most.append(max(map(len, (*heading.split("\n"), *lines))))
+    if sum(least) > room:
+        return []
+    while sum(least) < min(room, sum(most)):
+        wanting = [high - low for low, high in zip(least, most, strict=True)]
+        least[wanting.index(max(wanting))] += 1
+    return [*least]
 
 
 def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False) -> None:

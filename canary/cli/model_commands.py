@@ -149,7 +149,7 @@ def score(
 @command(
     "audit ./model --canaries canaries.json --draws 20000 --seed 0 --out audit/",
     "audit ./model --canaries canaries.json --start-token '<|endoftext|>' --out audit/ --force",
-    "audit ./model --canaries canaries.json --max-exposure-bits 10 --verification verified.json "
+    "audit ./model --canaries canaries.json --max-exposure-bits 4 --verification verified.json "
     "--out judged/",
     "audit ./model --canaries canaries.json --factory mymodel.py:build --out own/",
     "audit /models/it --canaries canaries.json --out large/ --ray head:6379 --worker-gpus 1",

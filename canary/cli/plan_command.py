@@ -22,7 +22,7 @@ _CONTROLS = 16  # as canary generate is usually asked for
 
 
 @command(
-    'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 10',
+    'plan "The random number is {digit:9}" --per-repetition 8 --draws 20000 --max-exposure-bits 4',
     'plan "The random number is {digit:9}" --exposure-bits 4 --power 0.9 --json',
     'plan "The random number is {digit:9}" --model ./model --start-token none',
     "plan --canaries canaries.json --model ./model --passages train.jsonl",

@@ -92,7 +92,7 @@ def audit_report(audit: Audit) -> Report:
         sentences=[box] * (judged.case != "control") + [w for w in [control_words(audit)] if w],
         basis=basis_of(audit) if judged.verdict == "not found" else "",
         notes=notes(audit, audit.notes),
-        outcome=[*outcome(audit)],
+        outcome=[*outcome(audit, told=judged.verdict == "memorized" and bool(counts(rest)))],
         decide=decisions(advised),
         actions=advice(advised),
         unsaid=unsaid(
@@ -134,9 +134,11 @@ def notes(
     return [(Span(risk, "strong"),), *known]
 
 
-def outcome(audit: Audit, limit_bits: float | None = None) -> Iterator[Block]:
-    """How many secrets an attacker recovers, and in how many guesses each."""
-    yield from recovered(audit := with_search(audit), limit_bits)
+def outcome(
+    audit: Audit, limit_bits: float | None = None, *, told: bool = False
+) -> Iterator[Block]:
+    """How many secrets an attacker recovers, and in how many guesses each; see `recovered`."""
+    yield from recovered(audit := with_search(audit), limit_bits, told=told)
     yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from canary.reports.document import (
     Block,
@@ -27,23 +27,28 @@ _CALLS = re.compile(
 )
 
 
-def markdown_of(made: Report, *, level: int = 2) -> str:
+def markdown_of(made: Report, *, level: int = 2, first: Sequence[Text] | None = None) -> str:
     """A report as Markdown in which untrusted text is text; of figures the numbers.
 
     For pages that show builds or comments. The sections for specialists are left out. `level` is
-    that of the title.
+    that of the title. After the answer follow the paragraphs of `first`, if given, and the rest
+    is folded.
     """
     marks = "#" * level
     parts = [f"{marks} {_escaped(made.title)}", f"**{_escaped(made.label)}**"]
     parts += map(_escaped, made.sentences)
     parts += [_escaped(made.basis)] if made.basis else []
     parts += map(_escaped, made.warnings)
+    if first is not None:
+        parts += map(_escaped, first)
+        parts.append("<details><summary>The report</summary>")
     if made.about:
         parts += _parts(Facts(made.about))
     for part in (*made.parts(), *made.sections):
         if not part.specialist:
             parts.append(f"{marks}# {_escaped(part.heading)}")
             parts += [words for block in part.blocks for words in _parts(block, level + 2)]
+    parts += ["</details>"] * (first is not None)
     return "\n\n".join(parts) + "\n"
 
 

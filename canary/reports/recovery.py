@@ -203,13 +203,18 @@ def blind_guesses(audit: Audit, canaries: Iterable[CanaryResult]) -> str:
     return f"{ends[0]} guess{'' if ends == ['1'] else 'es'}"
 
 
-def recovered(audit: Audit, limit_bits: float | None = None) -> Iterator[Text]:
-    """What came out, in sentences that need no statistics; with a limit, what is above it."""
+def recovered(
+    audit: Audit, limit_bits: float | None = None, *, told: bool = False
+) -> Iterator[Text]:
+    """What came out, in sentences that need no statistics; with a limit, what is above it.
+
+    `told` that the box of the page has said how many were found.
+    """
     rest = without_control(audit)
     if audit.injected and audit.canaries_in_corpus and not audit.natural:
         yield said_in_one("outcome.secrets")
     if audit.injected:
-        yield of_injected(rest, limit_bits)
+        yield of_injected(rest, limit_bits, told=told)
         if control := control_of(audit):
             yield said_in_one("outcome.control", copies=copies(control))
     else:
@@ -287,7 +292,7 @@ def learned_unfound(audit: Audit, learned: str) -> Text:
     return said_of if typical else ""
 
 
-def of_injected(audit: Audit, limit_bits: float | None) -> Text:
+def of_injected(audit: Audit, limit_bits: float | None, *, told: bool = False) -> Text:
     """How many of the planted secrets came out; with a limit, how many are above it."""
     found = _recovery(audit.injected, limit_bits)
     exposures = [c.exposure for c in found.sure]
@@ -295,8 +300,8 @@ def of_injected(audit: Audit, limit_bits: float | None) -> Text:
     share = found.share("" if audit.natural else kind)
     limited, several = limit_bits is not None, len({c.format for c in found.sure}) > 1
     return said_in_one(
-        "outcome", share=share[0].upper() + share[1:], some=exposures, none=not exposures,
-        first="" if limited else _within_first(audit),
+        "outcome", share=share[0].upper() + share[1:], some=exposures and not told,
+        none=not exposures, first="" if limited else _within_first(audit),
         left=found.open,
         open=len(found.open), more=" more" if exposures else "",
         blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,

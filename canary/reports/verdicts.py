@@ -47,6 +47,7 @@ from canary.statistics.numbers import bits, bits_between, clean, plural
 from canary.statistics.numbers import copies as copied
 
 _MOST_ROWS = 25
+_REST = "The report has the rest (--report FILE; in Python canary.report)."
 _FORBIDDEN = re.compile("[\ufffe\uffff]")  # XML has no such characters
 
 
@@ -97,9 +98,7 @@ def junit(verdict: Verdict) -> str:
         case = ET.SubElement(suite, "testcase", classname="canary.left out", name=name, time="0")
         ET.SubElement(case, "skipped", message="left out of the check")
     made = report_of(verdict)
-    paragraphs = [block for block in made.outcome if isinstance(block, str | tuple)]
-    to_do = [text for items in made.to_do.values() for text in items]
-    texts: list[Text] = [*made.sentences, made.basis, *paragraphs, *to_do]
+    texts: list[Text] = [*made.sentences, made.basis, *_first(verdict, made), _REST]
     lines = [f"{made.label}.", *filter(None, map(words_of, texts))]
     ET.SubElement(suite, "system-out").text = _text("\n".join(lines))
     ET.indent(suites)
@@ -271,13 +270,24 @@ def canaries(verdict: Verdict) -> Iterator[Section]:
 
 
 def markdown(result: Any) -> str:
-    """A verdict, or another result, as Markdown for the summary of a CI job or a comment."""
-    made = report_of(result)
+    """A verdict, or another result, as Markdown for the summary of a CI job or a comment.
+
+    Of a verdict the rest of the report is folded.
+    """
+    made, first = report_of(result), None
     if isinstance(result, Verdict):
+        first = _first(result, made)
         sections = [replace(part, specialist=False) for part in sections_of(result)]
         made = replace(made, title=result.outcome, sections=sections)
     # A later run knows the file as its own by the first word.
-    return markdown_of(replace(made, title=f"canary: {made.title}"))
+    return markdown_of(replace(made, title=f"canary: {made.title}"), first=first)
+
+
+def _first(verdict: Verdict, made: Report) -> list[str]:
+    """What a page of builds shows with the answer: the limit, and what to do."""
+    limit, cure = made.about.get("Limit", ""), clean(verdict.reason.cure)
+    named = {"Limit": limit, "What to do": cure and f"{cure[0].upper()}{cure[1:]}."}
+    return [f"{name}: {words}" for name, words in named.items() if words]
 
 
 def explained(verdict: Verdict) -> str:

@@ -50,6 +50,12 @@ def test_terminal_report_and_exposures_show_the_same_interval():
     assert "   16 copies: 8 canaries, median 16.50 bits (90 % interval 14.00 to 19.00)" in lines
     assert "    4 copies: 3 canaries, median 6.00 bits" in lines
     assert Exposures(audit.canaries).groups().equals(audit.groups())
+    metrics = audit.metrics()
+    ends = [metrics[f"canary/exposure_16_copies_{end}"] for end in ("lower", "upper")]
+    row = audit.groups().iloc[1]
+    assert ends == [row.lower_bits, row.upper_bits]
+    assert "canary/exposure_4_copies_lower" not in metrics  # too few to say
+    assert Exposures(audit.canaries).metrics()["canary/exposure_16_copies_upper"] == ends[1]
     named = EXPOSURE_COLUMNS.index("90 % interval\nof the median")
     assert exposure_cells(16, by_bits(LEARNED))[named] == "14.00 to 19.00"
     assert exposure_cells(4, by_bits([6.0] * 3))[named] == "–"

@@ -14,7 +14,7 @@ from termios import TIOCSWINSZ
 
 import pytest
 
-from canary.cli.console import Bars
+from canary.cli.console import Bars, show_table
 
 
 def shown(monkeypatch, columns: int, rows: int = 24) -> str:
@@ -112,3 +112,18 @@ def test_a_piped_command_says_how_far_it_is(command, workplace, model, monkeypat
     tokens = r".*: \d+ % \([\d,]+ of at most [\d,]+ tokens\), \d+ s"
     assert any(re.fullmatch(tokens, line) for line in lines)
     assert outcome.document  # results stand alone
+
+
+def test_numbers_and_intervals_are_not_broken_at_80_columns(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = ("Copies", "Secrets", "Found within the first 1,000,000 guesses",
+               "Guesses needed (median)", "Exposure, bits (median)", "90 % interval")  # fmt: skip
+    row = ("64 (positive control)", "8", "8", "500,000,000", "18.00", "16.82–20.58")
+    show_table(columns, [row])
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    (whole,) = [line for line in lines if "64 (positive control)" in line]
+    assert whole.split()[-4:] == ["8", "500,000,000", "18.00", "16.82–20.58"]
+    monkeypatch.setenv("COLUMNS", "60")  # too little for them: nothing is lost all the same
+    show_table(columns, [row])
+    assert "control)" in capsys.readouterr().out

@@ -67,8 +67,8 @@ CASES = {
     "recovered by copies": (
         exact(LEARNED),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were found in at most 954 guesses. Blind guessing takes "
-        "500,000,000 guesses on average for each of them.",
+        "to see whether a model memorizes them. Blind guessing takes 500,000,000 guesses on "
+        "average for each of them.",  # the box says how many were found, and nothing says it twice
         "appeared 4 times in the training data, or more often, 4 of 4 were found; of those "
         "that appeared once, none. Numbers of copies in between were not tested. Remove "
         "duplicates, so that personal text appears once at most. This lowers the risk and does "
@@ -110,8 +110,8 @@ CASES = {
     "one secret": (
         exact({1: [20.0]}),
         "The model memorized planted secrets",
-        "The planted secret was found in at most 954 guesses. Blind guessing takes "
-        "500,000,000 guesses on average for it.",
+        "The planted secret was found in at most 954 guesses. The typical secret takes 954 "
+        "guesses if it appeared once in the training data, and 500,000,000 by chance.",
         "Even of the secrets that appeared only once",
     ),
     "nothing": (
@@ -133,8 +133,8 @@ CASES = {
         # No hit among 20,000: at most 184,000 of 10^9 guesses at 95 %; 50 hits: 2.5 million.
         of_groups({0: drawn([9_000]), 4: drawn([0, 0, 50])}),
         "The model memorized planted secrets",
-        "2 of 3 planted secrets were found in at most 185,000 guesses. Blind guessing takes "
-        "500,000,000 guesses on average for each of them. Some of these numbers are estimates",
+        "memorizes them. Blind guessing takes 500,000,000 guesses on average for each of them. "
+        "Some of these numbers are estimates",
         "Train for fewer epochs.",
     ),
     "draws that leave it open": (
@@ -147,16 +147,14 @@ CASES = {
     "only bounds": (
         bounded(),
         "The model memorized planted secrets",
-        "At least 2 of 4 planted secrets were found in at most 700,000 guesses. For 1 more "
-        "secret, the measurement leaves both answers open.",
+        "memorizes them. For 1 more secret, the measurement leaves both answers open.",
         "Even of the secrets that appeared only twice",
     ),
     "several formats": (
         several_formats(),
         "The model memorized planted secrets",
-        "3 of 4 planted secrets were found, each in at most 954 guesses. Blind guessing takes "
-        "between 500,000 and 500,000,000 guesses (depending on the form) on average for each of "
-        "them.",
+        "Blind guessing takes between 500,000 and 500,000,000 guesses (depending on the form) on "
+        "average for each of them.",
         "Even of the secrets that appeared only twice",
     ),
     "controls alarm": (

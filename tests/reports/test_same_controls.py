@@ -94,7 +94,7 @@ def test_utility_takes_the_copies_that_can_rank():
 def test_a_summary_with_a_bound_has_intervals_of_all():
     rng = np.random.default_rng(0)
     draws = exposure_by_draws([0.0] * 4, rng.random(1000), space_size=SIZE)
-    known = exposure_by_draws([0.01] * 4, rng.random(1000), space_size=SIZE)
+    known = exposure_by_draws([0.01] * 8, rng.random(1000), space_size=SIZE)
     mixed = of_groups({4: known, 16: draws})
     lines = [line for line in mixed.summary().splitlines() if "median" in line]
     assert all(" to " in line and "at least" not in line for line in lines)

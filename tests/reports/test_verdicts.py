@@ -168,6 +168,30 @@ def test_a_positive_control_is_counted_apart(tmp_path):
     assert "so low numbers prove nothing" in markdown(lost)
 
 
+def test_a_page_of_builds_begins_with_the_answer_the_limit_and_the_cure():
+    verdict = check(exact({1: [2.0] * 8, 16: [15.0] * 8}), max_exposure_bits=10)
+    short, folded, rest = markdown(verdict).partition("<details><summary>The report</summary>")
+    assert folded
+    assert short.startswith("## canary: memorized\n\n**Not passed: easier to find than")
+    assert "Limit: at least 976,563 guesses" in short
+    assert "What to do: Fewer copies" in short
+    assert len(short) < 1_000
+    assert "### What came out" in rest
+    assert rest.endswith("</details>\n")
+    assert "<details>" not in markdown(verdict.audits[0])
+    told = ET.fromstring(junit(verdict)).find("testsuite/system-out").text
+    assert told.startswith("Not passed: easier to find than the limit allows.\n")
+    assert "What to do: Fewer copies" in told
+    assert len(told.splitlines()) <= 6
+
+
+def test_the_summary_of_an_audit_names_its_positive_control():
+    audit = exact({1: [1.0] * 8, 64: [18.0] * 8})
+    named = replace(audit, settings={**audit.settings, "require_learned": 64})
+    assert "64 copies: 8 canaries, the positive control, median" in named.summary()
+    assert "positive control" not in audit.summary()
+
+
 def test_notes_are_properties_of_the_suite_and_text_of_one_case():
     verdict = replace(made(), notes=("a doubt",))
     text = junit(verdict)
