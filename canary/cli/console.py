@@ -87,10 +87,10 @@ def _widths(
         most.append(max(map(len, (*heading.split("\n"), *lines))))
     if sum(least) > room:
         return []
-    while sum(least) < min(room, sum(most)):
-        wanting = [high - low for low, high in zip(least, most, strict=True)]
-        least[wanting.index(max(wanting))] += 1
-    return [*least]
+    widths = [*least]
+    for number in sorted(range(len(columns)), key=lambda n: most[n] - least[n]):  # long texts last
+        widths[number] += min(most[number] - least[number], room - sum(widths))
+    return [*widths]
 
 
 def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False) -> None:

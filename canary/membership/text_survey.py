@@ -141,9 +141,9 @@ class TextSurvey(OneTargetSurvey):
         return (
             f"Members are {which} than non-members: of a member and a non-member the member has "
             f"more tokens in {_said(auc)} of cases, where 0.5 is chance. That is seen without the "
-            f"model{told}. Files from one source are warned of by chance in "
-            f"{100 * (1 - self.confidence):.3g} % of cases; otherwise take both from one source at "
-            "random"
+            f"model{told}. If both files are random parts of one source, "
+            f"this warning is a false alarm, as in {100 * (1 - self.confidence):.3g} % of such "
+            "tests; if not, take both from one source at random"
         )
 
     def doubted(self) -> bool:

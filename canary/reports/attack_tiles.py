@@ -85,6 +85,7 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
         share = f"{percent_of(surest.tpr.value)} of {others_of(kind)}"
         yield Tile(f"Surest guesses: {_of_wrong(surest.fpr)}", share, note)
         if surest.beats_guessing:
+            yield _auc(survey, kind)
             return
         if (often := survey.surest(at_least=OFTEN)) is not None and often.fpr > surest.fpr:
             note = sentence(
@@ -93,8 +94,14 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
             )  # fmt: skip
             share = f"{percent_of(often.tpr.value)} of {others_of(kind)}"
             yield Tile(f"Less sure: {_of_wrong(often.fpr)}", share, note)
-    yield Tile(
-        "On average",
-        f"{percent_of(mean.value)} right",
-        sentence("survey.tile.average", pairs=kind != "shadow", others=others_of(kind)),
-    )
+    if kind == "shadow":
+        right = f"{percent_of(mean.value)} right"
+        yield Tile("On average", right, sentence("survey.tile.average"))
+    yield _auc(survey, kind)
+
+
+def _auc(survey: Survey[Any], kind: str) -> Tile:
+    """The number that a limit on the AUC applies to: that of the attack with the largest."""
+    best = max(one.auc_at(survey.confidence).value for one in survey.attacked)
+    words = sentence("survey.tile.auc", others=others_of(kind))
+    return Tile("In pairs (AUC)", f"{percent_of(best)} right", words)

@@ -34,7 +34,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.limit_choice import limit_choice
+from canary.reports.limit_choice import limit_choice, limit_table
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import SERIES
 from canary.reports.ranked_models import Apart, mean_bits, ranked
@@ -95,6 +95,7 @@ def _outcome(comparison: Comparison) -> Iterator[Block]:
             if len(comparison.groups) > 1:
                 yield Heading(names_of(group))
             yield exposures_figure(view)
+            yield from limit_table([(one.name, one.audit) for one in group])
 
 
 class _Answer(NamedTuple):

@@ -12,6 +12,7 @@ from canary.reports.document import UNKNOWN, Report, Table, Text
 
 MISSING = {
     "Model": "not named",
+    "Version of the weights": "not stated",
     "Training data": "not named",
     "Date": "not recorded in the result",
     "Tested by": "not named",

@@ -172,8 +172,8 @@ def forgetting_report(result: Forgetting) -> Report:
             "Answers of the tested model": f"{Path(result.source).name}, fingerprint {print_}"
             if result.source
             else f"fingerprint {print_}",
-            "Samples of it": count(result.samples),
-            "Models that never saw it": count(models),
+            "Samples of the data": count(result.samples),
+            "Models that never saw the data": count(models),
         },
         outcome=[distances_figure(result)],
         unsaid=said(

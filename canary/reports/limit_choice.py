@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -11,7 +11,7 @@ from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.gate.check_audit import forecast
 from canary.gate.verdict import Finding, Verdict
-from canary.reports.document import sentence
+from canary.reports.document import Table, sentence
 from canary.reports.limits import (
     LIMITED,
     LOOSE_BITS,
@@ -104,24 +104,55 @@ def choice_of(size: int) -> dict[str, Any]:
     return {"choose": words, "limits": [*limits] if size else []}
 
 
+def limit_table(audits: Sequence[tuple[str, Audit]]) -> Iterator[Table]:
+    """What models would do under the limits to choose from, a row each; of one space only."""
+    sizes = {priced.space_size for _, audit in audits for priced in audit.formats}
+    limits = choice_of(sizes.pop())["limits"] if len(sizes) == 1 else []
+    known = [[_outcome(audit, bits) for bits, _ in limits] for _, audit in audits]
+    if not limits or not all(map(all, known)):
+        return
+    rows = [
+        (
+            name,
+            *(
+                sentence("limit.cell", between=ends, **{it: True})
+                for it, ends in filter(None, some)
+            ),
+        )
+        for (name, _), some in zip(audits, known, strict=True)
+    ]
+    columns = ("Model", *(f"Limit: at least {limit}" for _, limit in limits))
+    yield Table("What each model would do under a limit", columns, rows, style="words")
+
+
+def _outcome(audit: Audit, bits: float) -> tuple[str, str] | None:
+    """What a model would do under a limit on the typical secret of each group, and the range.
+
+    None where no secret of so small a space can be above it.
+    """
+    try:
+        verdict = forecast(audit, bits)
+    except InputError:
+        return None
+    outcome: str = verdict.outcome
+    left = [f for f in verdict.findings if f.outcome == "undecided"]
+    worst = sorted(left, key=lambda f: -(f.upper or 0.0))  # that which takes fewest guesses
+    between = next((ends for f in worst if (ends := _between(f, one_size(verdict)))), "")
+    if outcome == "undecided":
+        few = any(map(takes_more_secrets, left))
+        coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"
+        before = all(f.check == "start token" for f in left)
+        outcome = "before" if before else "undecided" if few else coarse
+    return outcome, between
+
+
 def _would(audits: Sequence[tuple[str, Audit]], bits: float) -> str:
     """Which models would pass a limit on the typical secret of each group, in clauses."""
     known: dict[str, dict[str, list[str]]] = {}  # names, by outcome and range
     for name, audit in audits:
-        try:
-            verdict = forecast(audit, bits)
-        except InputError:  # no secret of so small a space can be above it
+        if (found := _outcome(audit, bits)) is None:
             return ""
-        outcome: str = verdict.outcome
-        left = [f for f in verdict.findings if f.outcome == "undecided"]
-        worst = sorted(left, key=lambda f: -(f.upper or 0.0))  # that which takes fewest guesses
-        between = next((ends for f in worst if (ends := _between(f, one_size(verdict)))), "")
-        if outcome == "undecided":
-            few = any(map(takes_more_secrets, left))
-            coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"
-            before = all(f.check == "start token" for f in left)
-            outcome = "before" if before else "undecided" if few else coarse
-        known.setdefault(outcome, {}).setdefault(between, []).append(name)
+        known.setdefault(found[0], {}).setdefault(found[1], []).append(name)
     return ", and ".join(
         sentence(
             "limit.would",

@@ -113,8 +113,8 @@ def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
         title = f"Most vulnerable of the {plural(len(survey.targets), 'model')}"
         yield Tile(
             title,
-            f"no. {name}, counted from 0" if name.isdigit() else name,
-            f"{percent_of(value)} {note}",
+            f"no. {name}" if name.isdigit() else name,
+            f"{percent_of(value)} {note}" + "; the first is no. 0" * name.isdigit(),
         )
 
 

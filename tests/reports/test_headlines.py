@@ -245,12 +245,11 @@ CASES = {
         "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
         "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
-        "tested model is, or closer. So it is not unusual. A second test tried to pick the data "
-        "out from samples that the model never saw (--unseen). It was "
+        "tested model is, or closer. So the tested model looks like one of them. A second test "
+        "tried to pick the data out from samples that the model never saw (--unseen). It was "
         "right in 51.1 % of pairs (47.1 % to 55.1 %); guessing is right in 50 %. "
-        "The test cannot exclude "
-        "that the model still knows 11 of these 400 samples as well as the model that was trained "
-        "on them.",
+        "If the model still knew 11 of these 400 samples as well as the model that was trained on "
+        "them, this test could miss that.",
         "With that statement, you may record that the deletion was tested, and that no trace was "
         "found. But this report "
         "does not say which model was tested: have it named before you file the report.",
@@ -260,9 +259,8 @@ CASES = {
         "Not forgotten",
         "treat it as not forgotten. On a scale from 0 (the model that was trained on the data) "
         "to 100 (models that never saw it), its answers reach 10. It is closer to the model that "
-        "was trained on the data than all 19 models that never saw the data. A model that really "
-        "forgot "
-        "would be as close in 1 test of 20. That counts as evidence here",
+        "was trained on the data than all 19 models that never saw the data. Of 20 tests of a "
+        "model that really forgot, 1 looks like this by luck. That counts as evidence here",
         "Do not record the deletion as done. If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
@@ -292,7 +290,7 @@ CASES = {
     "deletion, too few models": (
         lambda: of_deletion(losses(0.0, 3), OTHERS[:3]),
         "Not enough data to decide",
-        "At 1 test of 20 or fewer it would count as evidence, which needs 19 models.",
+        "At 1 of 20 or fewer it would count as evidence, which needs 19 models.",
         "Train 19 calibration models or more",
     ),
     "deletion, void": (

@@ -13,8 +13,9 @@ import canary
 from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.builders import report_of
-from canary.reports.document import words_of
-from canary.reports.limit_choice import limit_choice
+from canary.reports.comparison import compare
+from canary.reports.document import Table, words_of
+from canary.reports.limit_choice import limit_choice, limit_table
 from canary.reports.sentences import answer
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 from canary.scoring.start_notes import RivalStart, StartChoice
@@ -84,6 +85,22 @@ def test_what_a_report_says_of_a_limit_is_what_the_check_then_says():
     said = words_of(made.sentences[0])
     assert "look easier to find after a line break and a space. If it was a line break, the" in said
     assert words_of(report_of(open_).actions[0]).startswith("Audit again with --start-token")
+
+
+def test_what_compared_models_do_under_the_limits_to_choose_from_is_a_table():
+    few, learned = exact({16: [1.0] * 3 + [10.0] * 5}), exact({16: [20.0] * 8})
+    (made,) = limit_table([("A", few), ("B", learned)])
+    assert made.columns[1:] == ("Limit: at least 62,500,000 guesses",
+                                "Limit: at least 976,563 guesses")  # fmt: skip
+    (name, strict, _), (_, *other) = made.rows
+    assert (name, strict.partition(" (")[0]) == (
+        "A", "undecided, which counts as not passed: too few secrets"
+    )  # fmt: skip
+    assert [cell.partition(" (")[0] for cell in other] == ["not passed"] * 2
+    compared = report_of(compare([few, replace(learned, model={**few.model, "fingerprint": "b"})]))
+    tables = [block for block in compared.outcome if isinstance(block, Table)]
+    assert [table.title for table in tables] == [made.title]
+    assert "in the table above" in " ".join(map(words_of, compared.decide))
 
 
 def test_models_with_one_outcome_under_a_limit_are_one_clause():
