@@ -171,6 +171,7 @@ NOT_RUN = {
     "from canary.membership.token_lira import attack_tokens": "needs a fleet; as in its tests",
     "canary membership order ./model testset.jsonl --sep": "needs texts in a drawn order; as above",
     "canary membership text ./model testset.jsonl": "as above",
+    "canary membership models target.npz": "the folder of a fleet; the command's tests make one",
     "canary check audit/audit.json --max-exposure-bits 4 --verification verified.json --require": (
         "needs canaries with 200 copies; tests/gate has them"
     ),
