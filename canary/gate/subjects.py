@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from canary.audits import exposure_result, extraction
-from canary.audits.exposure_result import Exposures
+from canary.audits.exposure_result import Exposures, audit_of
 from canary.audits.extraction import Extraction
 from canary.errors import InputError
 from canary.membership import (
@@ -97,6 +97,8 @@ def subject_of(given: object) -> Subject:
             cure="give what canary.survey(target, shadow) returned",
         )
     kind = kind_of(given) if isinstance(given, str | os.PathLike) else None
+    if kind is None and isinstance(given, str | os.PathLike):
+        audit_of(given)  # which says what is wrong with such a file
     if isinstance(given, Extraction) or kind == extraction.KIND:
         return "an extraction"
     if isinstance(given, Survey) or kind in SURVEYS:

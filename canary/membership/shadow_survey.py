@@ -69,7 +69,7 @@ class ShadowSurvey(OneTargetSurvey, Saves):
     by_group: tuple[Part, ...]
     risks: RiskScores | None
     reliability: Reliability | None
-    average_name = "Accuracy"
+    average_name = "balanced accuracy"
     kind = "shadow"
     _kind, _schema = KIND, SCHEMA
 
@@ -93,6 +93,11 @@ class ShadowSurvey(OneTargetSurvey, Saves):
     def outcome(self) -> Outcome:
         """As of every survey; void where attacks may know something of the answers."""
         return super().outcome() if self.blind else "void"
+
+    def why_open(self) -> tuple[str, ...]:
+        """As of every survey; where it is void, what target and shadow share."""
+        shared = [one.attack.notes[0] for one in self.attacked if not one.attack.blind]
+        return tuple(shared[:1]) or super().why_open()
 
     @property
     def epsilon(self) -> tuple[str, AttackEpsilon] | None:
@@ -290,8 +295,7 @@ def survey(
         trust = reliability(risks, member, confidence=confidence)
         classes = possible_class_risks(target, risks, confidence=confidence)
         notes += [] if doubts else overstated(risks, member, confidence=confidence)
-        few = int(risks.pooled[np.unique(target.label)].sum())
-        if few:
+        if few := int(risks.pooled[np.unique(target.label)].sum()):
             notes.append(
                 f"{few} of {target.classes} classes have fewer than {least} members or "
                 "non-members in the shadow: their risk scores rest on all classes together"
@@ -301,8 +305,7 @@ def survey(
     for name in names:
         scores = scored(target, name, shadow=shadow, seed=seed).guessing()
         evaluation = evaluate(scores, member, confidence=confidence)
-        points = tuple(evaluation.tpr_at_fpr(rate) for rate in rates)
-        attacked.append(Attacked(scores, evaluation, points))
+        attacked.append(Attacked(scores, evaluation, tuple(map(evaluation.tpr_at_fpr, rates))))
         notes += scores.notes
         done(1)
     doubts += _unfit_thresholds(attacked, shadow)
@@ -333,8 +336,7 @@ def survey(
     )
     if result.told_apart() is not False:
         return result
-    doubt = contrast(target, shadow)
-    if doubt is None:
+    if (doubt := contrast(target, shadow)) is None:
         return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
     return replace(result, notes=(*result.notes, doubt), doubts=(doubt,))
 
@@ -351,8 +353,7 @@ def _unfit_thresholds(attacked: Sequence[Attacked], shadow: SignalTable) -> tupl
         if one.attack.guess is None or learned is None:
             continue
         share = float(one.attack.guess.mean())
-        rarer = min(share, 1.0 - share)
-        if rarer >= 0.02:
+        if (rarer := min(share, 1.0 - share)) >= 0.02:
             continue
         least = learned[shadow.label.clip(max=len(learned) - 1)] if len(learned) > 1 else learned
         sign = SIGNALS[signal].sign

@@ -29,7 +29,6 @@ SCHEMA = 1
 FPRS = (0.001, 0.01, 0.1)
 """False positive rates that are looked at unless others are asked for."""
 
-
 Outcome = Literal["identified", "not identified", "undecided", "void"]
 """What follows from attacks; nothing at all from a test that is void."""
 
@@ -170,7 +169,8 @@ class Survey(Named, Shown, Generic[One]):
         )
         if len(self.attacked) > 1:
             line += f"; each is the best of {len(self.attacked)} (intervals allow for that)"
-        lines = [line, *(f"Why: {reason}" for reason in self.why_open()), *self.notes]
+        why = self.why_open()
+        lines = [line, *(f"Why: {one}" for one in why), *(n for n in self.notes if n not in why)]
         if self.told_apart() is not None and (weak := self.not_made[0]):
             lines.insert(1, f"Stronger attacks were not made: {weak}")
         return "\n".join(lines)
@@ -294,8 +294,8 @@ class Survey(Named, Shown, Generic[One]):
         return self.doubts
 
     def why_open(self) -> tuple[str, ...]:
-        """What keeps it undecided and is in no note."""
-        return ()
+        """What keeps it undecided, or makes it void."""
+        return self.against() if self.outcome() in ("undecided", "void") else ()
 
     def outcome(self) -> Outcome:
         """What follows from `told_apart`, and from what else is known of the test."""

@@ -104,7 +104,7 @@ class VerbatimMonitor:
         self.readings: list[Reading] = []
         self._numbers: set[int] = set()  # one for each model that was seen
         self.result: Verbatim | None = None
-        self.exceeded = False
+        self.exceeded = self._left_out = False
         self._unfinished = unfinished(self, "max_extractable", "test the model (canary verbatim)")
         if max_extractable is None:
             self._unfinished.detach()
@@ -140,7 +140,8 @@ class VerbatimMonitor:
         """Measure, if this step is one of those asked for and the share of time allows it.
 
         The arguments are those of `ExposureMonitor.step`. None where nothing was measured: the
-        share is spent, the model's numbers are not finite, or memory ran out (a warning says so).
+        share is spent, the model's numbers are not finite, or memory ran out. A warning says so,
+        of the share the first time.
         """
         due, found = self._schedule.due(step, epoch) or last, None
         if first_process():
@@ -149,6 +150,10 @@ class VerbatimMonitor:
             with self._time.own():
                 if due and self._time.allows:
                     found = self._tried(model, epoch)
+                elif due and not self._left_out:
+                    self._left_out = True
+                    why = self._time.why_not(self._schedule.step)
+                    _log.warning("canary: passages, %s", why)
         if due:
             self._agree()
         self._log_last(found)

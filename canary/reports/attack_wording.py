@@ -271,11 +271,8 @@ def found_blocks(
         surest=surest, what=f"training {others_of(kind)}",
         rarely="" if fpr is None else rarely(fpr, others_of(kind)),
     )  # fmt: skip
-    return [
-        reached_figure(
-            reached, undrawn, fpr, caption, what=others_of(kind), average=survey.average_name
-        )
-    ]
+    average = f"{survey.average_name[0].upper()}{survey.average_name[1:]}"
+    return [reached_figure(reached, undrawn, fpr, caption, what=others_of(kind), average=average)]
 
 
 def singled_out_sentences(survey: ShadowSurvey | ModelsSurvey) -> Iterator[Text]:

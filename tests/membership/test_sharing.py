@@ -137,7 +137,10 @@ def test_some_shared_samples_are_noted_and_few_are_not():
     shadow, few = (table(*joined(other, permuted(*given, rows=rows))) for rows in (60, 5))
     (note,) = check_two_models(target, shadow)
     assert note.startswith("60 samples of the shadow have the outputs and the label of samples")
-    assert survey(target, shadow, attacks="loss").notes.count(note) == 1
+    void = survey(target, shadow, attacks="loss")
+    assert (void.notes.count(note), void.why_open()) == (1, (note,))
+    assert f"\nWhy: {note}" in void.summary()
+    assert void.summary().count(note) == 1
     assert check_two_models(target, few) == ()
     with pytest.raises(InputError, match="the risk scores would learn answers from the shadow"):
         risk_scores(target, shadow=shadow)

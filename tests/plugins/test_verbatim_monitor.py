@@ -60,6 +60,17 @@ def test_a_training_is_watched_and_goes_on_as_without(tmp_path, caplog):
     assert "and 2 more are asked for" in said[0]
 
 
+def test_the_first_step_that_is_left_out_is_told(caplog, monkeypatch):
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
+    watch = VerbatimMonitor(strings(9), strings(9, 1), every=1, share=1e-9, tokenizer=TOKENIZER,
+                            **SMALL)  # fmt: skip
+    watch.start(known("gpt2").module)
+    for _ in range(3):
+        assert watch.step(known("gpt2").module) is None
+    (told,) = (line for line in caplog.messages if "no measurement at step" in line)
+    assert told.startswith("canary: passages, no measurement at step 1: it takes about")
+
+
 def test_a_limit_is_exceeded_where_the_check_fails(caplog):
     model, others = known("gpt2").module, strings(30)
     options = {"tokenizer": TOKENIZER, "every": 2, "share": None, **SMALL}
