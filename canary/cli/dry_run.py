@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,10 +13,10 @@ from canary.cli.console import say, show, show_table
 from canary.cli.model_options import Counted, ServerOptions
 from canary.cli.outputs import Result
 from canary.cli.standard_streams import nothing_said
-from canary.scoring.served_requests import requests_of
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
+    from canary.models.served.ledger import Ledger
     from canary.models.served.rehearsal import Rehearsed
 
 KIND = "canary dry run"
@@ -49,29 +49,37 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
                 shared += ": canaries that the check of the start token scores are not sent again"
             show(shared)
         show(f"{line}. Nothing was sent")
+        if total := sum(endpoint.ledger.total or 0 for endpoint in dry.endpoints[:1]):
+            show(f"All runs with these answers have sent {plural(total, 'request')} so far")
         return Result(KIND, {"says": line, **counts})
-    # A command that only samples says it as it begins, and without a tokenizer none can be sure.
-    if hasattr(dry, "rehearsals") and dry.tokenizer is not None:
-        from canary.models.served.rehearsal import counted_until
-
-        # Numbers that are made up may not do for what is computed of them.
-        stopped = counted_until(partial(_rehearsed, function, rehearsal))
-        for model in dry.rehearsals:
-            say(model.counted())
-            if stopped:
-                say(f"{_PARTLY} ({stopped})")
-            model.check_allowed()
     try:
+        # A command that only samples says it as it begins; without a tokenizer none can be sure.
+        if hasattr(dry, "rehearsals") and dry.tokenizer is not None:
+            from canary.models.served.rehearsal import counted_until
+
+            # Numbers that are made up may not do for what is computed of them.
+            stopped = counted_until(partial(_rehearsed, function, rehearsal))
+            options.rehearsed.extend(endpoint.ledger.sent for endpoint in dry.endpoints)
+            for model in dry.rehearsals:
+                say(model.counted())
+                if stopped:
+                    say(f"{_PARTLY} ({stopped})")
+                model.check_allowed()
         return function(**values)
     finally:
-        told = [requests_of(model) for model in getattr(options, "asked", [])]
-        if told:
-            sent = sum(one["requests_in_this_run"] for one in told)
-            tokens = sum(one["prompt_tokens_in_this_run"] for one in told)
-            say(
-                f"Sent in this run: {plural(sent, 'request')} (about {plural(tokens, 'token')} in "
-                "prompts)"
-            )
+        _say_sent([endpoint.ledger for endpoint in options.endpoints or dry.endpoints])
+
+
+def _say_sent(ledgers: Sequence[Ledger]) -> None:
+    """Say what a run sent, also one that was refused, and what all runs sent together."""
+    if not (sent := sum(ledger.sent for ledger in ledgers)):
+        return
+    tokens = plural(sum(ledger.tokens for ledger in ledgers), "token")
+    told = f"Sent in this run: {plural(sent, 'request')} (about {tokens} in prompts)"
+    whole = sum({ledger.name: ledger.total or 0 for ledger in ledgers}.values())
+    if whole > sent:
+        told += f"; {plural(whole, 'request')} in all runs with these answers"
+    say(told)
 
 
 def _rehearsed(function: Callable[..., Any], values: dict[str, Any]) -> str:

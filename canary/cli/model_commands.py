@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from canary.cli.command import command
@@ -88,8 +87,6 @@ def _server_allows(model: str, options: ModelOptions) -> dict[str, Any]:
     from canary.models.served.allowed import allowed
 
     found = allowed(options.endpoint(model))
-    sent = {"requests_in_this_run": found.requests, "prompt_tokens_in_this_run": 4 * found.requests}
-    options.asked.append(SimpleNamespace(requests=lambda: sent))
     show(f"The server of {found.name} ({plural(found.requests, 'request')} sent):")
     show_table(("what", "allowed", "for"), found.rows())
     return {"server": found.to_dict()}

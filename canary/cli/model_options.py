@@ -37,7 +37,9 @@ class ServerOptions:
 
     served_model: str | None = None
     key_env: str | None = None
+    answers: Path | None = None
     max_requests: Count | None = None
+    total_requests: Count | None = None
     in_flight: Count | None = None
     request_timeout: float | None = None
     dry_run: bool = False
@@ -46,10 +48,26 @@ class ServerOptions:
         """The server at an address; it says how many requests are to come."""
         from canary.models.served.endpoint import Endpoint
 
-        asked = self._given("served_model key_env max_requests in_flight request_timeout")
+        asked = self._given(
+            "served_model key_env answers max_requests total_requests in_flight request_timeout"
+        )
         words = {"served_model": "model", "request_timeout": "timeout"}
         settings = {words.get(name, name): value for name, value in asked.items()}
-        return Endpoint(url, say=_counted if self.dry_run else say, **settings, **more)
+        made = Endpoint(url, say=_counted if self.dry_run else say, **settings, **more)
+        if not self.endpoints:
+            made.ledger.carry(sum(self.rehearsed))
+        self.endpoints.append(made)
+        return made
+
+    @cached_property
+    def rehearsed(self) -> list[int]:
+        """The requests that a rehearsal sent: of the list of models."""
+        return []
+
+    @cached_property
+    def endpoints(self) -> list[Endpoint]:
+        """The servers that were asked."""
+        return []
 
     def _given(self, names: str) -> dict[str, Any]:
         """Those of these options that were given."""
@@ -105,17 +123,11 @@ class LocalOptions:
 class ModelOptions(LocalOptions, ServerOptions):
     """How a model is loaded and run, here, behind a server or on a cluster."""
 
-    answers: Path | None = None
     top_k: Count | None = None
     ray: str | None = None
     workers: Count | None = None
     worker_cpus: Count | None = None
     worker_gpus: Annotated[float, 0] | None = None
-
-    @cached_property
-    def asked(self) -> list[Any]:
-        """The served models that were loaded."""
-        return []
 
     @cached_property
     def rehearsals(self) -> list[Any]:
@@ -132,10 +144,11 @@ class ModelOptions(LocalOptions, ServerOptions):
 
         source: str | Endpoint = model
         given = self._given(
-            "served_model key_env answers max_requests in_flight request_timeout top_k dry_run"
+            "served_model key_env answers max_requests total_requests in_flight request_timeout "
+            "top_k dry_run"
         )
         if is_url(model):
-            source = self.endpoint(model, budget=budget, **self._given("answers top_k"))
+            source = self.endpoint(model, budget=budget, **self._given("top_k"))
             if self.dry_run:
                 from canary.models.served.rehearsal import rehearsed
 
@@ -149,7 +162,6 @@ class ModelOptions(LocalOptions, ServerOptions):
                 where=model,
             )
         loaded = self._loaded(model, source, self._workers())
-        self.asked.extend([loaded] if is_url(model) else [])
         if isinstance(loaded, Spread):
             say(
                 f"{plural(loaded.workers, 'worker')} of the cluster keep it ({loaded.facts.device})"

@@ -118,6 +118,8 @@ HELP: Mapping[str, str] = {
     "answers": "FOLDER: Where answers of the server are kept, so that an interrupted run does not "
     "ask again.  [default: canary/answers in your cache]",
     "max_requests": "N: The most requests to send in this run.  [default: no limit]",
+    "total_requests": "N: The most requests of all runs with these --answers, refused runs "
+    "included.  [default: no limit]",
     "in_flight": "N: The most requests at once.  [default: 8]",
     "request_timeout": "SECONDS: The longest wait for a whole answer.  [default: 120]",
     "dry_run": "Send no prompt; only say how many requests and tokens this command would send.",
@@ -153,7 +155,7 @@ PANELS: Mapping[str, str] = {
     "Model": "start_token start_texts context chat_template revision tokenizer factory dtype "
     "device batch_size",
     "Served model (when MODEL is an address)": "served_model key_env answers max_requests "
-    "in_flight request_timeout top_k dry_run",
+    "total_requests in_flight request_timeout top_k dry_run",
     "Ray cluster": "ray workers worker_cpus worker_gpus",
     "Output": "singled_out annex model_card report junit markdown verbose force as_json help",
 }

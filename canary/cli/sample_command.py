@@ -31,6 +31,8 @@ from canary.cli.outputs import Names, Result, called_texts_in, report_folder
     "60 characters.  [default: the number of the line]",
     max_extractable="SHARE: Stop as soon as canary check with this limit would certainly not pass.",
     seed="[Measurement] N: The seed of the samples, where the server takes one.",
+    answers="FOLDER: Where the requests of all runs are counted; finished answers are in --out.  "
+    "[default: canary/answers in the user cache]",
     max_tokens="[Measurement] N: The longest answer.  [default: enough for what is looked for]",
 )
 def sample(

@@ -290,12 +290,12 @@ def _announce(endpoint: Endpoint, plan: Plan, pieces: int) -> None:
             f"{checks[-1] + 1} for checks of the server. {plan.extent}"
         )
     least = 1 + max(looks[0] * prompts - pieces * _BLOCK, 0) + (0 if pieces else checks[0])
-    limit = endpoint.max_requests
+    limit, option = endpoint.most
     if limit is not None and limit < least:
         raise InputError(
             f"at least {plural(least, 'request')} are needed in this run, checks of the server "
             f"included, and {count(limit)} allowed",
-            cure=f"give max_requests (--max-requests) {least} or more, or take fewer samples",
+            cure=f"give {option} {least} or more, or take fewer samples",
             where=endpoint.base,
         )
 

@@ -16,7 +16,15 @@ from canary.reports.document import (
     said,
     sentence,
 )
-from canary.reports.wording import about_of, called, ended, folded, requests_sent, run_blocks
+from canary.reports.wording import (
+    about_of,
+    called,
+    ended,
+    folded,
+    requests_paid,
+    requests_sent,
+    run_blocks,
+)
 from canary.statistics.numbers import bits_between, count, short_count
 
 _MOST_ROWS = 25
@@ -39,7 +47,8 @@ def extraction_report(extraction: Extraction) -> Report:
              "cut": _cut(extraction), "why": _cut(extraction), "out": out,
              "none": planted and not out, "lucky": lucky,
              "whole": planted and not top, "top": planted and top, "asked": asked,
-             "served": asked and out and not lucky, "queries": extraction.queries}  # fmt: skip
+             "served": asked and out and not lucky,
+             "requests": requests_paid(extraction) or extraction.queries}  # fmt: skip
     tone = "memorized" if out and not (lucky or extraction.natural) else "undecided"
     came = bool(out) and not lucky
     unsure = not (came or (planted and extraction.proven))

@@ -161,10 +161,22 @@ def sent_to(result: Any) -> str:
     in_prompts = f" (about {plural(int(tokens), 'token')} in prompts)" if tokens else ""
     which = "" if "requests" in model else " in the last run"
     kept = settings.get("answers_kept_before")
+    fresh = settings.get(_FRESH)
     earlier = f"; {plural(int(kept), 'answer')} of earlier runs were there" if kept else ""
+    earlier = (
+        f"; {plural(int(fresh), 'request')} for who has no earlier answers" if fresh else earlier
+    )
     whole = settings.get("requests_in_all_runs", sent)
     earlier += f"; {plural(int(whole), 'request')} in all runs" if whole != sent else ""
     return f"{plural(int(sent), 'request')}{which}{in_prompts}{earlier}"
+
+
+_FRESH = "requests_without_earlier_answers"
+
+
+def requests_paid(result: Any) -> int:
+    """Requests that somebody pays for a result who has no answers of earlier runs."""
+    return int(_asked(result)[1].get(_FRESH) or requests_sent(result))
 
 
 def requests_sent(result: Any) -> int:

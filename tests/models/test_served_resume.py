@@ -19,8 +19,9 @@ from canary.audits.auditing import exposure_with
 from canary.audits.extracting import with_extractions
 from canary.audits.question import AuditOptions
 from canary.cli.extract_command import proof_sentence
-from canary.errors import InputError, ServerError
+from canary.errors import InputError, RecordError, ServerError
 from canary.models.language_model import Rows
+from canary.models.served.endpoint import Endpoint
 from canary.models.served.throttle import Throttle, in_parallel
 
 ROWS = Rows.of([[1, 2, a, b] for a in range(15) for b in range(10)])
@@ -233,13 +234,43 @@ def test_answers_are_for_their_owner_only_and_hold_no_text(tmp_path):
         load_served(server, folder).score(Rows.of([range(1, 12), range(2, 14)]))
         texts = [body["prompt"].encode() for body in server.bodies if type(body["prompt"]) is str]
     assert b"123456789ab" in texts
-    (own,) = folder.iterdir()
+    ledger = folder / "requests.jsonl"
+    (own,) = {*folder.iterdir()} - {ledger}
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
-    files = [*own.iterdir()]
-    assert len(files) >= 3
+    files = [*own.iterdir(), ledger]
+    assert len(files) >= 4
     for path in files:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert not any(text in path.read_bytes() for text in texts)
+
+
+def test_all_requests_of_a_folder_are_counted_and_bounded(tmp_path):
+    def searched(**options):
+        model = load_served(server, tmp_path, top_k=20, **options)
+        return canary.extract(model, FORMAT, top=2, start_token=None).settings
+
+    with FakeServer(build("table")) as server:
+        cold, paid = searched(), server.count() + 1  # and the list of models
+        assert cold["requests_in_this_run"] == cold["requests_in_all_runs"] == paid
+        assert "requests_without_earlier_answers" not in cold
+        warm = searched()
+        assert warm["requests_in_this_run"] < paid
+        for what in ("requests", "prompt_tokens"):
+            assert warm[f"{what}_without_earlier_answers"] == pytest.approx(
+                cold[f"{what}_in_this_run"], rel=0.02
+            )
+        with pytest.raises(ServerError, match="allowed in this run"):
+            searched(max_requests=3)
+        here = Endpoint(server.url, answers=tmp_path)
+        total = server.count() + 3
+        assert here.ledger.total == total, "a refused run is counted"
+        assert Endpoint(server.url, answers=tmp_path / "other").ledger.total == 0
+        with pytest.raises(ServerError, match="--total-requests"):
+            searched(total_requests=total + 5)
+        assert here.ledger.total == total + 4 == server.count() + 4  # one is kept back
+        (tmp_path / "requests.jsonl").write_text("{}\n")
+        with pytest.raises(RecordError, match="line 1"):
+            searched()
 
 
 def lock(folder):
@@ -258,7 +289,7 @@ def test_two_models_at_once_share_their_answers_and_two_processes_do_not(tmp_pat
         before = server.count()
         two.score(ROWS)
         assert server.count() == before
-        (own,) = tmp_path.iterdir()
+        own = next(path for path in tmp_path.iterdir() if path.is_dir())
         with pytest.raises(BlockingIOError):
             lock(own)
         del one, two

@@ -97,12 +97,14 @@ class Client:
             follow_redirects=False,  # another host would be sent the key
         )
         weakref.finalize(self, self._client.close)
+        weakref.finalize(self, endpoint.ledger.flush)
         self._lock = threading.Lock()
         self.sent = 0
         """Requests sent so far, retries included, but for those that were throttled."""
         self.tokens = 0
         """Tokens of the prompts that were answered, roughly if the server does not say it."""
-        self.most = endpoint.most
+        endpoint.ledger.begin()
+        self.most, self.bound = endpoint.most
         """Requests after which no more are sent."""
         self.throttle = Throttle(endpoint.in_flight, endpoint.say)
 
@@ -194,8 +196,9 @@ class Client:
         where, most = f"{self._endpoint.base}{path}", self.most
         with self._lock:
             if most is not None and self.sent >= most - (not last):
-                raise self._endpoint.spent(self.sent, most, where)
+                raise self._endpoint.spent(self.sent, most, self.bound, where)
             self.sent += 1
+        self._endpoint.ledger.add(1)
         answer = self._answer(where, body, seconds)
         if isinstance(answer, ServerError):
             raise answer
@@ -204,8 +207,10 @@ class Client:
             raise self._failure(answer, said, where, trying=trying)
         try:
             read = read_json(answer.text, self._scrub)
+            tokens = 0 if body is None else _tokens_of(body, read)
             with self._lock:
-                self.tokens += 0 if body is None else _tokens_of(body, read)
+                self.tokens += tokens
+            self._endpoint.ledger.add(0, tokens)
             return read
         except (ValueError, RecursionError):
             pass  # the error holds the answer
@@ -267,6 +272,7 @@ class Client:
                     passing.cure, passing.throttled = _SLOWER, True
                     with self._lock:
                         self.sent -= 1
+                    self._endpoint.ledger.add(-1)
                 return passing
             problem = f"asks to be left alone for {pause:,.0f} s ({code}{said})"
             cure = "start again after that"

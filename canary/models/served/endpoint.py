@@ -6,10 +6,12 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from canary.errors import InputError, RequestsSpentError
+from canary.models.served.ledger import Ledger
 from canary.records.validation import real_number, whole_number
 
 _MOST_TOP = 100
@@ -56,6 +58,8 @@ class Endpoint:
         throttled (429).
     budget : int, optional
         The same, of a run that is one search: a search that it ends says that its budget was spent.
+    total_requests : int, optional
+        The same of all runs with this server and this folder of answers, refused ones included.
     in_flight : int
         Most requests at once; fewer after a 429.
     timeout : float
@@ -85,10 +89,11 @@ class Endpoint:
     top_k: int | None = None
     say: Callable[[str], None] | None = None
     budget: int | None = None
+    total_requests: int | None = None
 
     def __post_init__(self) -> None:
         _check_url(self.url)
-        for name in ("max_requests", "budget", "in_flight", "attempts", "top_k"):
+        for name in ("max_requests", "budget", "total_requests", "in_flight", "attempts", "top_k"):
             value = getattr(self, name)
             if value is not None or name in ("in_flight", "attempts"):
                 whole_number(value, name, at_least=1)
@@ -108,26 +113,38 @@ class Endpoint:
         base = self.url.rstrip("/").removesuffix("/completions")
         return base if urlsplit(base).path else f"{base}/v1"
 
-    @property
-    def most(self) -> int | None:
-        """Most requests of a run; None without a limit."""
-        return min(filter(None, (self.max_requests, self.budget)), default=None)
+    @cached_property
+    def ledger(self) -> Ledger:
+        """All that the server was sent."""
+        strict = self.answers is not None or self.total_requests is not None
+        return Ledger(self.folder, self.base, strict=strict)
 
     @property
-    def bound(self) -> str:
-        """The option that says how many requests a run may send."""
-        return "--budget" if self.budget and self.most == self.budget else "--max-requests"
+    def most(self) -> tuple[int | None, str]:
+        """Most requests of a run that begins now, None without a limit; and the option for it."""
+        total = self.total_requests
+        bounds = {
+            "--budget": self.budget,
+            "--max-requests": self.max_requests,
+            "--total-requests": total and max(total - (self.ledger.total or 0), 0),
+        }
+        given = [(most, option) for option, most in bounds.items() if most is not None]
+        return min(given, key=lambda bound: bound[0], default=(None, ""))
 
-    def spent(self, sent: int, most: int, where: str) -> RequestsSpentError:
-        """That no request is left, at this address."""
+    def spent(self, sent: int, most: int, bound: str, where: str) -> RequestsSpentError:
+        """That no request is left, at this address; `bound` is the option that says so."""
+        if bound == "--total-requests":
+            cure = f"all runs together may send {self.total_requests:,}: raise {bound}, or end here"
+        else:
+            cure = "start the same command again: what is finished is kept, and "
+            cure += f"{bound} counts each run anew"
         error = RequestsSpentError(
             f"has been sent {sent:,} requests of the {most:,} that are allowed in this run, and "
             "one is kept back to see whether it is the same model",
-            cure="start the same command again: what is finished is kept, and "
-            f"{self.bound} counts each run anew",
+            cure=cure,
             where=where,
         )
-        error.stopped = "budget" if self.bound == "--budget" else "requests"
+        error.stopped = "budget" if bound == "--budget" else "requests"
         return error
 
     @property

@@ -128,7 +128,7 @@ class Rehearsed(ServedModel):
 
     def check_allowed(self) -> None:
         """An InputError if more requests are sure than may be sent."""
-        needed, limit, by = self.client.sent, self._endpoint.most, self._endpoint.bound
+        needed, (limit, by) = self.client.sent, self._endpoint.most
         if limit is not None and needed > limit:
             raise InputError(
                 f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
@@ -137,7 +137,7 @@ class Rehearsed(ServedModel):
             )
 
     def _most_searched(self) -> int:
-        limit, told = self._endpoint.most, self.client
+        (limit, _), told = self._endpoint.most, self.client
         return int(told.search if limit is None else min(told.search, max(limit - told.sent, 0)))
 
     def expect(self, rows: int, *, at_most: int = 0, after: int | None = None) -> None:
@@ -273,6 +273,7 @@ def rehearsed(endpoint: Endpoint, tokenizer: Any) -> LanguageModel:
         As for a served model, if its name cannot be found out.
     """
     top = endpoint.top_k
+    endpoint.ledger.leave_no_trace()
     given = None if tokenizer is None else as_tokenizer(tokenizer)
     _, tokenizer, facts = found_at(endpoint, given)
     texts = Texts(tokenizer)

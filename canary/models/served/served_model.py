@@ -6,6 +6,7 @@ It asks nothing twice, many things at once, and never mixes two models.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -70,7 +71,10 @@ class ServedModel:
         self.client, self._endpoint, self._answers = client, endpoint, answers
         self._agreed, self._manner, self.facts = agreed, agreed.manner, facts
         self.tokenizer = self._manner.texts.tokenizer
-        self._probed, self._counted, self._before = 0, 0, len(answers)
+        self._probed, self._before = 0, len(answers)
+        self._asked = set[bytes]()  # keys of this run, sent or not
+        self._reused, self._reused_tokens, self._spared_probes = 0, 0, 0
+        self._began = time.perf_counter()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.facts}>"
@@ -86,9 +90,16 @@ class ServedModel:
             "requests_in_this_run": self.client.sent,
             "prompt_tokens_in_this_run": self.client.tokens,
         }
-        self._answers.count(self._uncounted())
+        sent["seconds_in_this_run"] = round(time.perf_counter() - self._began, 1)
         sent |= {"answers_kept_before": self._before} if self._before else {}
-        sent |= {"requests_in_all_runs": self._answers.sent, "answers_in": self._answers.name}
+        if self._reused:  # what somebody without these answers pays
+            probes = self._spared_probes
+            tokens = self._reused_tokens + probes * len(self._agreed.probes[0].ids)
+            sent["requests_without_earlier_answers"] = self.client.sent + self._reused + probes
+            sent["prompt_tokens_without_earlier_answers"] = self.client.tokens + tokens
+        ledger = self._endpoint.ledger
+        if (total := ledger.total) is not None:
+            sent |= {"requests_in_all_runs": total, "answers_in": ledger.name}
         return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
 
     def queries_within(self, budget: int) -> int:
@@ -138,7 +149,7 @@ class ServedModel:
             raise InputError(
                 f"about {sent + max(sure - known, 0):,} requests are needed in this run, and "
                 f"{limit:,} allowed",
-                cure=f"give {self._endpoint.bound} {sent + sure - known} or more, or ask for "
+                cure=f"give {self.client.bound} {sent + sure - known} or more, or ask for "
                 "less: fewer texts or --draws, a start token that you name (--start-token)",
                 where=self._endpoint.base,
             )
@@ -153,6 +164,7 @@ class ServedModel:
             answers are kept: those that were vouched for until then.
         """
         known: dict[Row, Floats] = {}
+        spared = 0
         todo: list[tuple[Row, bytes, dict[str, Any]]] = []
         for row in dict.fromkeys(rows):
             body = self._manner.request(row)
@@ -160,8 +172,15 @@ class ServedModel:
             numbers = self._answers.get(key)
             if numbers is None:
                 todo.append((row, key, body))
-            else:
-                known[row] = numbers
+                continue
+            known[row] = numbers
+            if key not in self._asked:
+                self._asked.add(key)
+                self._reused_tokens += len(row)
+                spared += 1
+        blocks = -(-len(todo) // BLOCK)
+        self._reused += spared
+        self._spared_probes += -(-(len(todo) + spared) // BLOCK) - blocks
         for first in range(0, len(todo), BLOCK):
             known |= self._ask_block(todo[first : first + BLOCK])
         return known
@@ -201,14 +220,11 @@ class ServedModel:
         return {todo[place][0]: numbers for place, numbers in answered}
 
     def _keep(self, answers: Sequence[tuple[bytes, Floats]]) -> None:
-        """Keep answers, and how many requests were sent until now."""
+        """Keep answers, and count the requests that were sent until now."""
         if answers:
-            self._answers.add(answers, sent=self._uncounted())
-
-    def _uncounted(self) -> int:
-        """Requests that were sent since this was asked last."""
-        before, self._counted = self._counted, self.client.sent
-        return self._counted - before
+            self._answers.add(answers)
+            self._asked.update(key for key, _ in answers)
+            self._endpoint.ledger.flush()
 
     def _same_still(self, *, hurried: bool) -> bool:
         """Whether a probe has its numbers still; `hurried` where something else is being raised."""

@@ -27,7 +27,7 @@ from canary.records.shards import Series, open_run
 _KEY_BYTES, _COUNT_BYTES = 32, 4
 _NUMBER = np.dtype("<f8")
 _NAME_LENGTH = 40
-_ANSWERS, _SENT = "answers", "sent"
+_ANSWERS = "answers"
 
 _OPEN: weakref.WeakValueDictionary[Path, Answers] = weakref.WeakValueDictionary()
 
@@ -42,12 +42,8 @@ class Known:
         self.folder = folder
         self._identity = json.dumps(identity, sort_keys=True)
         self._known: dict[bytes, Floats] = {}
-        self.sent = 0
-        """Requests of all runs with this folder, as far as they were counted."""
         for shard in self._kept(identity):
             self._read(shard.body)
-            self.sent += shard.state.get("sent", shard.state["answers"])
-        self.sent += sum(shard.state["sent"] for shard in Series(self.folder, _SENT))
 
     def _kept(self, identity: Mapping[str, Any]) -> Series:
         """The pieces of earlier runs."""
@@ -64,15 +60,6 @@ class Known:
     def get(self, key: bytes) -> Floats | None:
         """What was answered, if it is known."""
         return self._known.get(key)
-
-    @property
-    def name(self) -> str:
-        """A digest of the place of the folder."""
-        return hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]
-
-    def count(self, sent: int) -> None:
-        """Count requests that were sent."""
-        self.sent += sent
 
     def _read(self, body: bytes) -> None:
         start = 0
@@ -101,27 +88,16 @@ class Answers(Known):
         run = stack.enter_context(open_run(self.folder, identity))
         self._release = weakref.finalize(self, stack.close)
         self._series, self._first = run.series(_ANSWERS), run.series("first")
-        self._sent = run.series(_SENT)
         return self._series
 
-    def count(self, sent: int) -> None:
-        """Count requests that were sent, for later runs too."""
-        if sent:
-            self._sent.append({"sent": sent})
-            super().count(sent)
-
-    def add(self, answers: Sequence[tuple[bytes, Floats]], *, sent: int) -> None:
-        """Keep some answers, and count what was sent since the last count.
-
-        When this returns, no kill undoes it. An OutputError without room.
-        """
+    def add(self, answers: Sequence[tuple[bytes, Floats]]) -> None:
+        """Keep some answers. When this returns, no kill undoes it; an OutputError without room."""
         if answers:
             body = b"".join(
                 key + len(values).to_bytes(_COUNT_BYTES, "little") + _bytes(values)
                 for key, values in answers
             )
-            self._series.append({"answers": len(answers), "sent": sent}, body)
-            super().count(sent)
+            self._series.append({"answers": len(answers)}, body)
             self._known.update(answers)
 
     def first(self, numbers: Floats) -> Floats:

@@ -1,0 +1,127 @@
+"""All requests that a server was sent, whatever became of the runs: beside the answers kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+from canary.errors import OutputError, RecordError
+from canary.records.files import make_folder
+
+_FILE = "requests.jsonl"
+_PIECE = 64
+"""Requests after which a line is written, at the latest: a killed run loses fewer."""
+
+
+class Ledger:
+    """Counts the requests to one server: of this object, and of all runs with one folder.
+
+    Each line of the file is a part of a run. Runs that were refused or stopped are counted, and so
+    are the questions which models the server has. Requests that were throttled are not.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the answers of all runs are kept.
+    server : str
+        The address; others are counted apart in the same file.
+    strict : bool
+        Whether a folder that cannot be written to is an OutputError; else nothing is kept.
+    """
+
+    def __init__(self, folder: Path, server: str, *, strict: bool) -> None:
+        self.server, self._path, self._strict = server, folder.absolute() / _FILE, strict
+        self._lock, self._unwritten, self._open = threading.Lock(), [0, 0], False
+        self._quiet = False
+        self.sent = 0
+        """Requests counted here."""
+        self.tokens = 0
+        """Tokens of their prompts, as far as they were answered."""
+
+    @property
+    def name(self) -> str:
+        """A digest of the server and the place of the folder."""
+        return hashlib.sha256(f"{self.server} {self._path}".encode()).hexdigest()[:8]
+
+    def begin(self) -> None:
+        """Make the folder before the first request.
+
+        Raises
+        ------
+        OutputError
+            If it cannot be written to.
+        """
+        if self._open or self._quiet:
+            return
+        try:
+            make_folder(self._path.parent)
+        except OutputError:
+            if self._strict:
+                raise
+            return
+        self._open = True
+
+    def leave_no_trace(self) -> None:
+        """Write nothing: what is counted is for `carry` of another one."""
+        self._quiet = True
+
+    def carry(self, requests: int) -> None:
+        """Count requests for all runs that were sent before this object was made."""
+        self._unwritten[0] += requests
+
+    def add(self, requests: int, tokens: int = 0) -> None:
+        """Count requests, or take one back that the server throttled."""
+        with self._lock:
+            self.sent, self.tokens = self.sent + requests, self.tokens + tokens
+            self._unwritten = [self._unwritten[0] + requests, self._unwritten[1] + tokens]
+            if self._unwritten[0] >= _PIECE:
+                self._write()
+
+    def flush(self) -> None:
+        """Write what was counted since the last line."""
+        with self._lock:
+            if any(self._unwritten):
+                self._write()
+
+    def _write(self) -> None:
+        if self._open:
+            requests, tokens = self._unwritten
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            line = {"server": self.server, "requests": requests, "prompt_tokens": tokens}
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            handle = os.open(self._path, flags, 0o600)
+            with os.fdopen(handle, "ab", buffering=0) as file:  # in one piece, whoever else writes
+                file.write(json.dumps({**line, "until": now}).encode() + b"\n")
+        self._unwritten = [0, 0]
+
+    @property
+    def total(self) -> int | None:
+        """Requests of all runs with this folder; None where none can be kept there.
+
+        Raises
+        ------
+        RecordError
+            If the file is damaged.
+        """
+        self.flush()
+        try:
+            lines = self._path.read_text().splitlines()
+        except OSError:
+            return 0 if self._open or self._strict or self._quiet else None
+        total = 0
+        for number, line in enumerate(lines, 1):
+            try:
+                told = json.loads(line)
+                total += int(told["requests"]) if told["server"] == self.server else 0
+            except (ValueError, KeyError, TypeError) as error:
+                raise RecordError(
+                    "cannot be read, so it is unknown how many requests were sent",
+                    cure="repair or remove the line: each is a JSON object with server and "
+                    "requests",
+                    where=f"{self._path}: line {number}",
+                ) from error
+        return total
