@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def doctor(
         if options.tokenizer is None:
             show("With --tokenizer, its numbers are checked as well")
             return Result("canary doctor", server)
+        options = _as_it_allows(options, server["server"])
     given = model, options.start_token, tokens, lines_of(texts)
     examined = examine(lambda: options.load(model), *given)
     if options.dry_run:
@@ -80,6 +82,18 @@ def doctor(
         show_table(("check", "result", "measured"), rows)
     show(examined.outcome)
     return Result("canary doctor", examined.to_dict() | server, code=0 if examined.sound else 2)
+
+
+def _as_it_allows(options: ModelOptions, server: dict[str, Any]) -> ModelOptions:
+    """The options, with --top-k for a server that gives no log-probabilities of a prompt."""
+    if options.top_k is not None or server["prompt_log_probs"] or not server["top_k"]:
+        return options
+    top = min(server["top_k"], 20)
+    say(f"It gives no log-probabilities of a prompt, so it is checked with --top-k {top}")
+    made = replace(options, top_k=top)
+    made.endpoints.extend(options.endpoints)
+    vars(options)["endpoints"] = made.endpoints  # what is sent is said of both
+    return made
 
 
 def _server_allows(model: str, options: ModelOptions) -> dict[str, Any]:

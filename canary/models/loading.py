@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ def load(
     factory: str | Callable[[dict[str, Any]], Any] | None = None,
     source_text: str | None = None,
     workers: RayWorkers | None = None,
+    top_k: int | None = None,
     revision: str | None = None,
 ) -> LanguageModel:
     """A language model, whatever it was given as.
@@ -74,6 +76,9 @@ def load(
         Workers of a cluster (`canary.workers.cluster`) that each load the model, from a
         folder at the same path on all machines or by its hub id, and compute in the place
         of this process. What comes back is a context manager, whose end is theirs.
+    top_k : int, optional
+        For an address: as `Endpoint(top_k=...)`, of a server that gives no log-probabilities of a
+        prompt.
     revision : str, optional
         Of a hub id: a branch, tag or commit; ``load("org/model@revision")`` means the same.
 
@@ -100,8 +105,7 @@ def load(
     """
     source = _at(revision, source, factory)
     about = {"dtype": dtype, "device": device, "factory": factory, "source_text": source_text}
-    if is_url(source):
-        source = Endpoint(source)
+    source = _at_address(source, top_k)
     if workers is not None:
         return _load_spread(source, tokenizer, workers, about)
     if isinstance(source, Endpoint):
@@ -156,6 +160,18 @@ def _at(revision: str | None, source: Any, factory: Any) -> Any:
         problem = f"the revision {revision!r} was given, and no hub id"
         raise InputError(problem, cure="leave it out; only a hub id has revisions")
     return f"{os.fspath(source)}@{revision}"
+
+
+def _at_address(source: Any, top_k: int | None) -> Any:
+    """An address as an endpoint, anything else as it is."""
+    if is_url(source):
+        source = Endpoint(source)
+    if top_k is None:
+        return source
+    if not isinstance(source, Endpoint):
+        problem = f"top_k={top_k} is for a served model, and the model is no address"
+        raise InputError(problem, cure="leave it out, or give the address of a server")
+    return replace(source, top_k=top_k)
 
 
 def _load_spread(

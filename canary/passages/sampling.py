@@ -194,7 +194,7 @@ def sample(
                 "repeats": any(writer.likeliest),
                 "requests": tally["requests"],
                 "prompt_tokens": tally["prompt tokens"],
-            },
+            } | endpoint.ledger.told(),
             settings=settings | ({"natural": True} if canaries and canaries.natural else {}),
             looks=len(looks),
             answers=plan.answers(tally, samples * len(prompts)),

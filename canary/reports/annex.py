@@ -23,6 +23,7 @@ from canary.reports.document import (
     Span,
     Table,
     Text,
+    in_a_row,
     said,
     said_in_one,
     sentence,
@@ -32,6 +33,7 @@ from canary.reports.evidence import MISSING, Evidence, Trial, kinds_of, models_o
 from canary.reports.html_page import page_of
 from canary.reports.markdown import markdown_of
 from canary.reports.tested_results import read_evidence
+from canary.statistics.numbers import count, duration
 
 THREATS: Mapping[str, str] = {
     "extraction": "43",
@@ -139,7 +141,9 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
         notes=[(Span(mixed, "strong"),)] if own or len(models) > 1 else [],
         sections=[
             Section("readers", "Who may read this", [Bullets(_readers(tests))]),
-            Section("short", "What came out", [Bullets([*_short(trials), *_weaker(trials)])]),
+            Section("short", "What came out",
+                    [_overall(trials), _costs(trials), *said("annex.cost"),
+                     Bullets([*_short(trials), *_weaker(trials)])]),
             Section("tests", "The tests", [_tests(trials), *_sent(tests)]),
             Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
             *_details(tests),
@@ -160,11 +164,52 @@ def _readers(tests: Sequence[Evidence]) -> list[Text]:
     ]
 
 
+def _overall(trials: Sequence[tuple[Evidence, Trial]]) -> Text:
+    """In how many tests the model was found to have memorized, before anything else."""
+    first = [(n, test) for n, (test, trial) in enumerate(trials, 1) if trial is test.trials[0]]
+    found = [str(n) for n, test in first if test.report.tone == "memorized"]
+    values = {"found": found and count(len(found)), "which": in_a_row(found) if found else ""}
+    others = len(first) - len(found)
+    return said_in_one("annex.overall", all=len(first),
+                       one=len(found) == 1, several=len(found) > 1,
+                       others=found and others, **values)  # fmt: skip
+
+
+def _costs(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
+    """Each attack with its access, what it cost, and what came out."""
+    rows = []
+    for number, (test, trial) in enumerate(trials, 1):
+        cost = test.cost
+        least = "at least " if cost.at_least else ""
+        costs = (
+            f"{least}{count(cost.requests)}" if cost.requests else "none",
+            f"about {count(cost.tokens)}" if cost.tokens else "–",
+            duration(cost.seconds) if cost.seconds else "not recorded",
+        )
+        first = trial is test.trials[0]
+        rows.append(
+            (
+                f"Test {number}. {trial.heading}",
+                _access(test),
+                *(costs if first else ("in the test above",) * 3),
+                test.report.label if first else words_of(trial.results[0]),
+            )
+        )
+    columns = ("Attack", "Access", "Requests", "Tokens in prompts", "Time", "Result")
+    return Table("Attacks and what they cost", columns, rows, style="words")
+
+
+def _access(test: Evidence) -> str:
+    return test.about.get("Access") or sentence("annex.no_server")
+
+
 def _short(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Text]:
     for number, (test, trial) in enumerate(trials, 1):
         label = f"{test.report.label}. " if trial is test.trials[0] else ""
         rests = f" {words_of(test.report.basis)}" if label and test.report.basis else ""
-        yield f"Test {number}. {trial.heading}. {label}{words_of(trial.results[0])}{rests}"
+        access = _access(test)
+        heading = f"{trial.heading}, {access}" if label else trial.heading
+        yield f"Test {number}. {heading}. {label}{words_of(trial.results[0])}{rests}"
 
 
 def _weaker(trials: Sequence[tuple[Evidence, Trial]]) -> list[Text]:
@@ -209,13 +254,23 @@ def _sent(tests: Sequence[Evidence]) -> list[Text]:
 def _coverage(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Block]:
     yield from said("annex.coverage")
     rows = []
+    shown: set[str] = set()
     for threat, paragraph in THREATS.items():
         name, what, why_not = said(f"threat.{threat}")
         mine = [n for n, (_, trial) in enumerate(trials, 1) if threat in trial.threats]
         found = dict.fromkeys(trials[n - 1][0].report.label for n in mine)
-        tests = f"test{'s' if len(mine) > 1 else ''} {' and '.join(map(str, mine))}"
+        new = [label for label in found if label not in shown]
+        shown.update(new)
+        told = [*new, *(["Also as above"] if len(new) < len(found) else [])]
+        tests = f"test{'s' if len(mine) > 1 else ''} {in_a_row(map(str, mine))}" if mine else ""
         rows.append(
-            (name, what, paragraph, f"In part: {tests}", ". ".join(found) + ".")
+            (
+                name,
+                what,
+                paragraph,
+                f"In part: {tests}",
+                ". ".join(told if new else ["As above"]) + ".",
+            )
             if mine
             else (name, what, paragraph, "No", why_not)
         )

@@ -26,6 +26,7 @@ from canary.reports.recovery import recovered, searched, table
 from canary.reports.wording import (
     about_of,
     access_of,
+    cost_of,
     exposure_table,
     in_words,
     requests_sent,
@@ -63,6 +64,7 @@ def audited(audit: Audit) -> Evidence:
         audits=(audit,),
         sent=requests_sent(audit),
         in_all=sent_in_all(audit),
+        cost=cost_of(audit),
     )
 
 

@@ -30,6 +30,19 @@ class Metric(NamedTuple):
     more: Mapping[str, float | str] = {}
 
 
+class Cost(NamedTuple):
+    """What a test costs somebody who has no answers of earlier runs; 0 where it is not known.
+
+    Requests to a server, tokens of their prompts, and seconds of the last run. `at_least` where
+    earlier answers spared requests that were not counted.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    at_least: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Trial:
     """An attack that was tried: what was done, what the attacker has, and what came out.
@@ -75,6 +88,7 @@ class Evidence:
     counted: str = ""
     sent: int = 0
     in_all: tuple[str, int] = ("", 0)
+    cost: Cost = field(default_factory=Cost)
 
     @property
     def natural(self) -> bool:

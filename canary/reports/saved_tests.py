@@ -21,7 +21,7 @@ from canary.records.about import About
 from canary.records.versioned_json import digest_of
 from canary.reports.attack_wording import ends_of
 from canary.reports.document import Report, Text, basis, said, said_in_one, sentence
-from canary.reports.evidence import Evidence, Metric, Trial
+from canary.reports.evidence import Cost, Evidence, Metric, Trial
 from canary.reports.forgetting_report import claim_of, remainder
 from canary.reports.wording import ended, in_words
 from canary.statistics.numbers import count, percent_of, plural, probability
@@ -56,6 +56,10 @@ class _Membership(Attacks):
     requests_in_this_run: int = 0
     requests_in_all_runs: int = 0
     answers_in: str = ""
+    requests_without_earlier_answers: int = 0
+    prompt_tokens_in_this_run: int = 0
+    prompt_tokens_without_earlier_answers: int = 0
+    seconds_in_this_run: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -135,6 +139,7 @@ def _membership(found: _Membership, digest: str) -> Evidence:
     made = Report(
         title="Membership test",
         label=label,
+        tone="memorized" if found.outcome == "identified" and not found.doubts else "undecided",
         sentences=results,
         basis=read,
         notes=ended(found.notes),
@@ -146,8 +151,17 @@ def _membership(found: _Membership, digest: str) -> Evidence:
     )  # fmt: skip
     made_with = facts | _software(found.versions)
     about = _named(found.about, name)
+    if found.model and found.model.device == "served":
+        about["Access"] = sentence("access.served", whole=True)
     sent, in_all = found.requests_in_this_run, (found.answers_in, found.requests_in_all_runs)
-    return Evidence(made, about, [trial], made_with, digest, tested=found, sent=sent, in_all=in_all)
+    cost = Cost(
+        found.requests_without_earlier_answers or sent,
+        found.prompt_tokens_without_earlier_answers or found.prompt_tokens_in_this_run,
+        found.seconds_in_this_run,
+    )
+    return Evidence(
+        made, about, [trial], made_with, digest, tested=found, sent=sent, in_all=in_all, cost=cost
+    )
 
 
 def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
@@ -239,6 +253,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
     made = Report(
         title="Forgetting test",
         label=label,
+        tone="memorized" if answer == "not forgotten" else "undecided",
         sentences=results,
         basis=claim_of(kind),
         notes=ended(found.notes),

@@ -13,7 +13,14 @@ from canary.reports.document import Figure, Report, Table, said_in_one
 from canary.reports.evidence import Evidence, Metric, Trial
 from canary.reports.extraction_report import leads, planted_in
 from canary.reports.saved_tests import saved_test
-from canary.reports.wording import about_of, access_of, in_words, requests_sent, sent_in_all
+from canary.reports.wording import (
+    about_of,
+    access_of,
+    cost_of,
+    in_words,
+    requests_sent,
+    sent_in_all,
+)
 from canary.statistics.numbers import count
 
 
@@ -97,10 +104,10 @@ def _sampled(found: Sampled) -> Evidence:
     versions = {"versions": found.settings["versions"]} if "versions" in found.settings else {}
     digest = digest_of(found.to_dict())
     made_with = in_words(versions)
-    sent = requests_sent(found)
     return Evidence(
-        made, about_of(found), [trial], made_with, digest, secrets=planted, tested=found, sent=sent
-    )
+        made, about_of(found), [trial], made_with, digest, secrets=planted, tested=found,
+        sent=requests_sent(found), in_all=sent_in_all(found), cost=cost_of(found),
+    )  # fmt: skip
 
 
 def _ordered(found: Order) -> Evidence:
@@ -146,4 +153,5 @@ def _evidence(
         tested=None if isinstance(found, Extraction) else found,
         sent=requests_sent(found),
         in_all=sent_in_all(found),
+        cost=cost_of(found),
     )

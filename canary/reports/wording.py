@@ -25,6 +25,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
+from canary.reports.evidence import Cost
 from canary.statistics.exposures import Exposure
 from canary.statistics.numbers import bits, count, percent_of, plural
 
@@ -179,6 +180,18 @@ def requests_paid(result: Any) -> int:
     return int(_asked(result)[1].get(_FRESH) or requests_sent(result))
 
 
+def cost_of(result: Any) -> Cost:
+    """What a result cost, as far as it says it."""
+    model, settings = _asked(result)
+    known = getattr(result, "seconds", 0.0)
+    whole = sum(known.values()) if isinstance(known, Mapping) else known
+    now = settings.get("prompt_tokens_in_this_run", model.get("prompt_tokens", 0))
+    tokens = settings.get("prompt_tokens_without_earlier_answers", now)
+    seconds = settings.get("seconds_in_this_run") or whole
+    spared = bool(settings.get("answers_kept_before")) and "seconds_in_this_run" not in settings
+    return Cost(requests_paid(result), int(tokens), float(seconds), at_least=spared)
+
+
 def requests_sent(result: Any) -> int:
     """Requests to a server, of the last run that made a result; 0 of any other."""
     model, settings = _asked(result)
@@ -187,7 +200,8 @@ def requests_sent(result: Any) -> int:
 
 def sent_in_all(result: Any) -> tuple[str, int]:
     """The folder of answers of a result, and the requests of all runs with it."""
-    settings = _asked(result)[1]
+    model, settings = _asked(result)
+    settings = {**model, **settings}
     return settings.get("answers_in", ""), int(settings.get("requests_in_all_runs", 0))
 
 

@@ -156,7 +156,12 @@ def test_one_annex_holds_samples_and_extractions(tmp_path):
     searched(OUT).save(tmp_path / "extraction.json")
     tests = read_evidence([tmp_path / "samples.json", tmp_path / "extraction.json"])
     _, short, _, attacks = annex_of(tests).sections[:4]
-    *each, last = map(words_of, short.blocks[0].items)
+    assert words_of(short.blocks[0]).startswith(
+        "2 of 2 results show that the model memorized (tests"
+    )
+    costs = short.blocks[1]
+    assert [row[2] for row in costs.rows] == ["none", "none"]
+    *each, last = map(words_of, short.blocks[-1].items)
     assert [line[:7] for line in each] == ["Test 1.", "Test 2."]
     assert "what one test found, no other takes back" in last
     tested = {words_of(row[0]): words_of(row[3]) for row in attacks.blocks[-1].rows}

@@ -8,6 +8,7 @@ import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from canary.errors import OutputError, RecordError
 from canary.records.files import make_folder
@@ -46,6 +47,11 @@ class Ledger:
     def name(self) -> str:
         """A digest of the server and the place of the folder."""
         return hashlib.sha256(f"{self.server} {self._path}".encode()).hexdigest()[:8]
+
+    def told(self) -> dict[str, Any]:
+        """What all runs sent, as settings of a result; nothing where it is not kept."""
+        total = self.total
+        return {} if total is None else {"requests_in_all_runs": total, "answers_in": self.name}
 
     def begin(self) -> None:
         """Make the folder before the first request.

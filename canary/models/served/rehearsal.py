@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -222,7 +222,11 @@ class Reworded:
 
 
 def count_requests(
-    run: Callable[[LanguageModel], object], endpoint: Endpoint | str, *, tokenizer: Any
+    run: Callable[[LanguageModel], object],
+    endpoint: Endpoint | str,
+    *,
+    tokenizer: Any,
+    top_k: int | None = None,
 ) -> dict[str, Any]:
     """What a call would send to a server, part by part, as ``--dry-run`` counts it.
 
@@ -234,7 +238,8 @@ def count_requests(
     endpoint : Endpoint or str
         The server, which is only asked for its list of models.
     tokenizer : Any
-        As for `canary.load`.
+    top_k : int, optional
+        As for `canary.load`; without it, a server that echoes log-probabilities is counted.
 
     Returns
     -------
@@ -250,7 +255,8 @@ def count_requests(
         As `rehearsed`, and what the call raises; but a ModelError or an EstimationError, which
         made-up numbers may cause, only ends the count.
     """
-    model: Any = rehearsed(Endpoint(endpoint) if isinstance(endpoint, str) else endpoint, tokenizer)
+    place = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
+    model: Any = rehearsed(place if top_k is None else replace(place, top_k=top_k), tokenizer)
     stopped = counted_until(lambda: run(model))
     return {**model.counts(), "counted_until": stopped}
 

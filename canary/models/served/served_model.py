@@ -97,9 +97,7 @@ class ServedModel:
             tokens = self._reused_tokens + probes * len(self._agreed.probes[0].ids)
             sent["requests_without_earlier_answers"] = self.client.sent + self._reused + probes
             sent["prompt_tokens_without_earlier_answers"] = self.client.tokens + tokens
-        ledger = self._endpoint.ledger
-        if (total := ledger.total) is not None:
-            sent |= {"requests_in_all_runs": total, "answers_in": ledger.name}
+        sent |= self._endpoint.ledger.told()
         return sent if self._manner.top is None else {**sent, "top_k": self._manner.top}
 
     def queries_within(self, budget: int) -> int:
@@ -141,7 +139,8 @@ class ServedModel:
                 parts = [f"check of the start token {first:,}", f"draws {then:,}"]
                 at_most = 0 if limit is None else limit
             parts += [f"search at most {min(at_most, left):,}"] if at_most else []
-            kept = f"; {known:,} earlier answers are kept and not asked for again" if known else ""
+            before = self._before  # those of this run are none of an earlier one
+            kept = f"; {before:,} earlier answers are kept and not asked for again" * bool(before)
             self._endpoint.say(
                 f"Requests to {self._endpoint.base}: {sent:,} sent so far; {', '.join(parts)}{kept}"
             )
