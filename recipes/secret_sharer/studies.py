@@ -19,6 +19,7 @@ from pathlib import Path
 
 import batches
 import contexts
+import dp_sgd
 import one_copy
 import optimizers
 import orders
@@ -28,7 +29,7 @@ import torch
 import words
 from study import run
 
-MODULES = (one_copy, regularization, batches, orders, optimizers, other_networks, contexts)
+MODULES = (one_copy, regularization, batches, orders, optimizers, other_networks, contexts, dp_sgd)
 STUDIES = {
     study.name: study
     for study in (*(module.STUDY for module in MODULES), words.WORDS, words.CHARACTERS)

@@ -64,6 +64,10 @@ class Training:
         """All canary sets that are in the text."""
         return [self.canaries] if self.company is None else [self.canaries, self.company]
 
+    def also(self, folder: Path, model: Any) -> dict[str, Any]:
+        """What else is measured of a model, whose folder may keep files of it."""
+        return {}
+
 
 @dataclass(frozen=True)
 class Study:
@@ -169,7 +173,7 @@ def prepared(
     texts = prose() if data is None else penn_treebank(data)
     texts = shortened(texts, QUICK["lines"] if quick else round(study.share * len(texts["train"])))
     trainings = study.trainings(texts, quick=quick)
-    spaces = [f for t in trainings for planted in t.planted for f in planted.formats]
+    spaces = [f for t in trainings for s in (t.canaries, t.company) if s for f in s.formats]
     return trainings, texts, study.tokenizer(texts, set().union(*(f.alphabet for f in spaces)))
 
 
@@ -231,7 +235,8 @@ def measured(
         model = canary.load(folder, factory=build)
         canaries = [one for planted in training.planted for one in exposures(model, planted)]
         seen = {name: exposures(model, view) for name, view in (views or {}).items()}
-        found = {"audit_seconds": time.monotonic() - began, "canaries": canaries}
+        also = training.also(folder, model)
+        found = {"audit_seconds": time.monotonic() - began, "canaries": canaries} | also
         written(path, found | ({"views": seen} if seen else {}))
     kept: dict[str, Any] = json.loads(path.read_text())
     return kept
@@ -245,17 +250,10 @@ def exposures(model: Any, planted: canary.CanarySet) -> list[dict[str, Any]]:
     for result in canary.exposure(
         model, planted, method="importance", draws=nodes, start_token=START, seed=0
     ):
-        ends = result.exposure.lower_bits, result.exposure.upper_bits
-        bits = result.exposure.bits
-        found.append(
-            {
-                "id": result.id,
-                "copies": result.repetitions,
-                "bits": sum(ends) / 2 if bits is None else bits,
-                "lower_bits": ends[0],
-                "upper_bits": ends[1],
-            }
-        )
+        at = result.exposure
+        ends = {"lower_bits": at.lower_bits, "upper_bits": at.upper_bits}
+        bits = sum(ends.values()) / 2 if at.bits is None else at.bits
+        found.append({"id": result.id, "copies": result.repetitions, "bits": bits, **ends})
     return found
 
 

@@ -13,7 +13,7 @@ import math
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,19 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines as ids, each with its newline; the last `company` of them are strewn in."""
+
+    start: Ids  # what comes before the first line
+    all: Sequence[Ids]
+    company: int = 0
+
+    def stream(self, order: Iterable[int]) -> Ids:
+        """The lines in this order, as one text."""
+        return np.concatenate([self.start, *(self.all[i] for i in order)])
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,33 @@ class Settings:
     optimizer: str = "Adam"
     options: Mapping[str, float] = field(default_factory=dict)
     order: str = "shuffled"
+
+    def one_epoch(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, lines: Lines, number: int
+    ) -> float:
+        """Train on one long stream of the lines; the mean loss in nats per character."""
+        stream = lines.stream(shuffled(len(lines.all) - lines.company, lines.company, self, number))
+        per_epoch = math.ceil(sum(map(len, lines.all)) // self.batch / self.window)
+        total, count, state = 0.0, 0, None
+        for step, (inputs, targets) in enumerate(
+            windows(stream, self.batch, self.window), per_epoch * (number - 1)
+        ):
+            for group in optimizer.param_groups:
+                group["lr"] = rate(self, step, per_epoch * self.epochs)
+            logits, state = model(inputs, state)
+            state = detached(state)
+            value = cross_entropy(logits, targets)
+            optimizer.zero_grad()
+            value.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), self.clip)
+            optimizer.step()
+            total += value.item() * targets.numel()
+            count += targets.numel()
+        return total / count
+
+    def held_out(self, model: nn.Module, lines: Lines) -> float:
+        """Mean loss of lines in nats per character."""
+        return loss(model, lines.stream(range(len(lines.all))))
 
 
 @dataclass(frozen=True)
@@ -148,18 +188,14 @@ def train(
     if with_defaults(json.loads(begun.read_text())) != given:
         sys.exit(f"{begun}: holds a run with other settings; give another --work folder")
 
-    company = encode(tokenizer, texts.get("company", ()))
-    lines = [*encode(tokenizer, texts["train"]), *company]
     start = np.asarray(tokenizer.encode("\n").ids, np.int64)
-    held_out = {
-        name: np.concatenate([start, *encode(tokenizer, texts[name])]) for name in ("valid", "test")
-    }
+    company = encode(tokenizer, texts.get("company", ()))
+    lines = Lines(start, [*encode(tokenizer, texts["train"]), *company], len(company))
+    valid, test = (Lines(start, encode(tokenizer, texts[name])) for name in ("valid", "test"))
     model = seeded(config, settings.seed)
     kind = getattr(torch.optim, settings.optimizer)
     optimizer = kind(model.parameters(), lr=settings.learning_rate, **settings.options)
-    width = sum(map(len, lines)) // settings.batch
-    per_epoch = math.ceil(width / settings.window)
-    print(f"{parameters(model):,} parameters, {per_epoch:,} steps an epoch", file=sys.stderr)
+    print(f"{parameters(model):,} parameters", file=sys.stderr)
 
     for number in range(1, settings.epochs + 1):
         folder = work / f"epoch-{number:02d}"
@@ -168,31 +204,15 @@ def train(
             continue
         resume(model, optimizer, work / f"epoch-{number - 1:02d}")
         began = time.monotonic()
-        torch.manual_seed(1000 * settings.seed + number)  # for dropout
-        order = shuffled(len(lines) - len(company), len(company), settings, number)
-        stream = np.concatenate([start, *(lines[i] for i in order)])
-        total, count, state = 0.0, 0, None
+        torch.manual_seed(1000 * settings.seed + number)  # for dropout, batches and noise
         model.train()
-        for step, (inputs, targets) in enumerate(
-            windows(stream, settings.batch, settings.window), per_epoch * (number - 1)
-        ):
-            for group in optimizer.param_groups:
-                group["lr"] = rate(settings, step, per_epoch * settings.epochs)
-            logits, state = model(inputs, state)
-            state = detached(state)
-            value = cross_entropy(logits, targets)
-            optimizer.zero_grad()
-            value.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
-            optimizer.step()
-            total += value.item() * targets.numel()
-            count += targets.numel()
+        train_nats = settings.one_epoch(model, optimizer, lines, number)
         model.eval()
         epoch = Epoch(
             number=number,
-            train_nats=total / count,
-            valid_nats=loss(model, held_out["valid"]),
-            test_nats=loss(model, held_out["test"]),
+            train_nats=train_nats,
+            valid_nats=settings.held_out(model, valid),
+            test_nats=settings.held_out(model, test),
             seconds=time.monotonic() - began,
             folder=folder,
         )
