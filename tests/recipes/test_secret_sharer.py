@@ -202,10 +202,13 @@ def test_the_page_has_the_numbers_of_the_two_models():
     assert "4,225 lines" in page
 
 
-def test_the_page_has_the_numbers_of_the_order_of_lines():
+@pytest.mark.parametrize("name", ["order", "regularization", "context"])
+def test_the_page_has_the_numbers_of_a_study(name):
     with modules(RECIPE) as loaded:
-        results = json.loads((RECIPE / "order.json").read_text())
-        assert loaded["study"].table_by(results, "order") in (RECIPE / "README.md").read_text()
+        results = json.loads((RECIPE / f"{name}.json").read_text())
+        assert len(results["trainings"]) == results["planned"]
+        study = loaded["studies"].STUDIES[name]
+        assert study.summary(results) in (RECIPE / "README.md").read_text(encoding="utf-8")
 
 
 def run_study(name, work):
