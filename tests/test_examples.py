@@ -226,6 +226,7 @@ VERDICTS = {
             "canary forgotten ",
             "canary check forgetting.json",
             "canary check audit/audit.json --max-exposure-bits 4 ",
+            "canary audit ./model --canaries canaries.json --max-exposure-bits 4 ",
             "canary check verbatim.json",
             "canary check order.json",
             "canary check extraction.json",
