@@ -185,6 +185,7 @@ SHOWN = {"py", "pycon", "bibtex", "toml", "yaml"}
 LINES_NOT_RUN = {
     "--ray head:": "asks a cluster of several machines; tests/workers start one",
     "plan --canaries": "the set is drawn further below; the command's tests plan with one",
+    "membership models target.npz fleet/": "needs a fleet's folder; the command's tests make one",
     "--watch": "waits for a training; the command's tests run one",
 }
 """What stands in examples of the help that are not run, and why."""
