@@ -183,7 +183,7 @@ def _costs(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
         least = "at least " if cost.at_least else ""
         costs = (
             f"{least}{count(cost.requests)}" if cost.requests else "none",
-            f"about {count(cost.tokens)}" if cost.tokens else "–",
+            f"about {count(cost.prompt_tokens)}" if cost.prompt_tokens else "–",
             duration(cost.seconds) if cost.seconds else "not recorded",
         )
         first = trial is test.trials[0]

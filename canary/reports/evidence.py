@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     """
 
     requests: int = 0
-    tokens: int = 0
+    prompt_tokens: int = 0
     seconds: float = 0.0
     at_least: bool = False
 

@@ -82,8 +82,8 @@ def test_the_guide_says_what_a_strict_limit_takes():
     ]  # fmt: skip
     eight, more, most = (f"{bits:.1f}" for bits in passed)
     page = (Path(__file__).parents[2] / "docs" / "guides" / "gate.md").read_text()
-    assert f"a group of eight passes up to a median of {eight} bits" in page
-    assert f"A group of 16 passes up to {more}, and one of 32 up to {most}." in page
+    assert f"passes with a chance of 90 % if its median is at most {eight} bits" in page
+    assert f"With 16 it is {more} bits, with 32 it is {most}." in page
 
 
 def test_how_many_canaries_theory():

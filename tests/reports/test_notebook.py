@@ -259,12 +259,15 @@ def test_every_result_has_numbers_for_a_tracker(result):
     assert all(type(value) is float and np.isfinite(value) for value in metrics.values())
 
 
+ENDS = ("", "_lower", "_upper")  # a median, and its interval
+
+
 def test_the_numbers_for_a_tracker_are_those_of_the_result():
     audit = exact({16: [20.0] * 8, 0: [1.0] * 8}, extractions=[extraction({1: "canary-3"})])
     assert audit.metrics() == pytest.approx(
         {
-            "canary/exposure_controls": 1.0,
-            "canary/exposure_16_copies": 20.0,
+            **dict.fromkeys((f"canary/exposure_controls{end}" for end in ENDS), 1.0),
+            **dict.fromkeys((f"canary/exposure_16_copies{end}" for end in ENDS), 20.0),
             "canary/p_value_injected": audit.injected_p.p_value,
             "canary/p_value_controls": audit.controls_p.p_value,
             "canary/recovered": 8.0,
