@@ -290,10 +290,10 @@ def in_training(
 
     Evidence is that the canaries with the most copies look learned, or those of a positive
     `control`. A verification shows what is in a file, and not that this model and tokenizer come
-    from it. So where nothing looks learned, only the user's word, a baseline where nothing did
-    either, a monitor that `watched` the training of this model, or an audit by whoever trained it
-    (`canary demo`) will do. Of natural secrets there is nothing to say: they were in the corpus
-    before anybody looked.
+    from it. So where nothing looks learned, a model passes only with one of these: the user's word
+    (`trusted`); a `baseline` in which nothing looked learned; a monitor that was seen to measure
+    this model (`watched`); or an audit by the process that trained it (`canary demo`). Natural
+    secrets need no evidence: they were in the corpus before anybody looked.
 
     Raises
     ------

@@ -135,7 +135,7 @@ def _outcome(audit: Audit, bits: float) -> tuple[str, str] | None:
     except InputError:
         return None
     outcome: str = verdict.outcome
-    left = [f for f in verdict.findings if f.outcome == "undecided"]
+    left = [f for f in verdict.findings if f.outcome == outcome != "passed"]  # what decides it
     worst = sorted(left, key=lambda f: -(f.upper or 0.0))  # that which takes fewest guesses
     between = next((ends for f in worst if (ends := _between(f, one_size(verdict)))), "")
     if outcome == "undecided":
@@ -183,9 +183,9 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _between(finding: Finding, size: int) -> str:
-    """``4 to 60``: the guesses that the typical one may take, of a finding on exposure."""
+    """``4 to 60`` or ``4``: the guesses that the typical one may take, of a finding on exposure."""
     if finding.check != "exposure" or not size or finding.lower is None or finding.upper is None:
         return ""
     ends = (math.log2(size) - end for end in (finding.upper, finding.lower))
     low, high = (count(guesses_of(end)) for end in ends)
-    return f"{low} to {high}"
+    return low if low == high else f"{low} to {high}"

@@ -19,7 +19,7 @@ from canary.audits.auditing import exposure_with
 from canary.audits.extracting import with_extractions
 from canary.audits.question import AuditOptions
 from canary.cli.extract_command import proof_sentence
-from canary.errors import InputError, RecordError, ServerError
+from canary.errors import InputError, OutputError, RecordError, ServerError
 from canary.models.language_model import Rows
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.throttle import Throttle, in_parallel
@@ -271,6 +271,35 @@ def test_all_requests_of_a_folder_are_counted_and_bounded(tmp_path):
         (tmp_path / "requests.jsonl").write_text("{}\n")
         with pytest.raises(RecordError, match="line 1"):
             searched()
+
+
+@pytest.mark.parametrize("damaged", ["a folder", "bytes"])
+def test_a_limit_on_all_requests_fails_closed(tmp_path, damaged):
+    ledger = tmp_path / "requests.jsonl"
+    ledger.mkdir() if damaged == "a folder" else ledger.write_bytes(b"\xff\xfe\n")
+    with FakeServer(build("table")) as server:
+        with pytest.raises(RecordError, match="unknown how many requests"):
+            load_served(server, tmp_path, total_requests=1000)
+        assert server.count() == 0
+
+
+def test_a_request_under_a_limit_is_counted_before_it_is_sent(tmp_path):
+    ended = []
+    with FakeServer(build("table")) as server:
+        limited = Endpoint(server.url, answers=tmp_path, total_requests=9)
+        for endpoint in (limited, Endpoint(server.url, answers=tmp_path / "free")):
+            endpoint.ledger.begin()
+            endpoint.ledger.add(1)  # and the process is killed
+            ended.append((endpoint.answers / "requests.jsonl").exists())
+    assert ended == [True, False]
+
+
+def test_a_count_that_cannot_be_written_ends_the_run(tmp_path):
+    endpoint = Endpoint("http://127.0.0.1:1/v1", answers=tmp_path, total_requests=9)
+    endpoint.ledger.begin()
+    (tmp_path / "requests.jsonl").mkdir()
+    with pytest.raises(OutputError, match="would go uncounted"):
+        endpoint.ledger.add(1)
 
 
 def lock(folder):

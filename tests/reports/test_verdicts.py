@@ -103,6 +103,17 @@ def test_what_compared_models_do_under_the_limits_to_choose_from_is_a_table():
     assert "in the table above" in " ".join(map(words_of, compared.decide))
 
 
+def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
+    """Those with one copy are undecided, and their range holds the limit."""
+    (made,) = limit_table([("A", exact({1: [1.0] * 3 + [10.0] * 4, 16: [18.0, 20.0] * 4}))])
+    _, strict, _ = made.rows[0]
+    outcome, _, told = strict.partition(" (")
+    assert outcome == "not passed"
+    low, high = (int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", told))
+    least = int(re.findall(r"[\d,]+", made.columns[1])[0].replace(",", ""))
+    assert low < high < least
+
+
 def test_models_with_one_outcome_under_a_limit_are_one_clause():
     few = {at: exact({16: [at] * 3 + [at + 9] * 4}) for at in (1.0, 2.0)}
     learned = {at: exact({16: [at] * 8}) for at in (20.0, 21.0, 22.0)}

@@ -60,6 +60,7 @@ class Endpoint:
         The same, of a run that is one search: a search that it ends says that its budget was spent.
     total_requests : int, optional
         The same of all runs with this server and this folder of answers, refused ones included.
+        It is read when a run begins: runs at the same time do not see each other's requests.
     in_flight : int
         Most requests at once; fewer after a 429.
     timeout : float
@@ -116,8 +117,9 @@ class Endpoint:
     @cached_property
     def ledger(self) -> Ledger:
         """All that the server was sent."""
-        strict = self.answers is not None or self.total_requests is not None
-        return Ledger(self.folder, self.base, strict=strict)
+        limited = self.total_requests is not None
+        strict = limited or self.answers is not None
+        return Ledger(self.folder, self.base, strict=strict, limited=limited)
 
     @property
     def most(self) -> tuple[int | None, str]:

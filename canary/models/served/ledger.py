@@ -15,14 +15,15 @@ from canary.records.files import make_folder
 
 _FILE = "requests.jsonl"
 _PIECE = 64
-"""Requests after which a line is written, at the latest: a killed run loses fewer."""
+"""Requests after which a line is written, at the latest: a killed run without limit loses fewer."""
 
 
 class Ledger:
     """Counts the requests to one server: of this object, and of all runs with one folder.
 
     Each line of the file is a part of a run. Runs that were refused or stopped are counted, and so
-    are the questions which models the server has. Requests that were throttled are not.
+    are the questions which models the server has. Requests that were throttled are not. Where the
+    total is limited, each request is written before it is sent, so that no kill loses it.
 
     Parameters
     ----------
@@ -32,12 +33,14 @@ class Ledger:
         The address; others are counted apart in the same file.
     strict : bool
         Whether a folder that cannot be written to is an OutputError; else nothing is kept.
+    limited : bool
+        Whether the total is limited.
     """
 
-    def __init__(self, folder: Path, server: str, *, strict: bool) -> None:
+    def __init__(self, folder: Path, server: str, *, strict: bool, limited: bool = False) -> None:
         self.server, self._path, self._strict = server, folder.absolute() / _FILE, strict
         self._lock, self._unwritten, self._open = threading.Lock(), [0, 0], False
-        self._quiet = False
+        self._quiet, self._piece = False, 1 if limited else _PIECE
         self.sent = 0
         """Requests counted here."""
         self.tokens = 0
@@ -84,7 +87,7 @@ class Ledger:
         with self._lock:
             self.sent, self.tokens = self.sent + requests, self.tokens + tokens
             self._unwritten = [self._unwritten[0] + requests, self._unwritten[1] + tokens]
-            if self._unwritten[0] >= _PIECE:
+            if self._unwritten[0] >= self._piece:
                 self._write()
 
     def flush(self) -> None:
@@ -99,9 +102,19 @@ class Ledger:
             now = datetime.now(UTC).isoformat(timespec="seconds")
             line = {"server": self.server, "requests": requests, "prompt_tokens": tokens}
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-            handle = os.open(self._path, flags, 0o600)
-            with os.fdopen(handle, "ab", buffering=0) as file:  # in one piece, whoever else writes
-                file.write(json.dumps({**line, "until": now}).encode() + b"\n")
+            try:
+                handle = os.open(self._path, flags, 0o600)
+                # In one piece, whoever else writes.
+                with os.fdopen(handle, "ab", buffering=0) as file:
+                    file.write(json.dumps({**line, "until": now}).encode() + b"\n")
+            except OSError as error:
+                if self._strict:
+                    raise OutputError(
+                        f"cannot be written: {error.strerror}, so requests would go uncounted",
+                        cure="free the place, or give another --answers folder",
+                        where=str(self._path),
+                    ) from error
+                self._open = False
         self._unwritten = [0, 0]
 
     @property
@@ -111,13 +124,21 @@ class Ledger:
         Raises
         ------
         RecordError
-            If the file is damaged.
+            If the file is damaged, or cannot be read.
         """
         self.flush()
         try:
-            lines = self._path.read_text().splitlines()
-        except OSError:
+            lines = self._path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
             return 0 if self._open or self._strict or self._quiet else None
+        except (OSError, UnicodeDecodeError) as error:
+            if not self._strict:
+                return None
+            raise RecordError(
+                "cannot be read, so it is unknown how many requests were sent",
+                cure="make it readable, or remove it if its requests are to be forgotten",
+                where=str(self._path),
+            ) from error
         total = 0
         for number, line in enumerate(lines, 1):
             try:
