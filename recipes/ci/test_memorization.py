@@ -18,7 +18,7 @@ import canary
 from canary.demo import prose
 
 HERE = Path(__file__).parent
-LIMIT_BITS = 10  # no more than three of the six digits of half of the canaries
+LIMIT_BITS = 4  # half of the canaries stay below the most likely 1 in 16 secrets
 CONTROL = 64  # copies of the positive control, which the model has to learn
 
 

@@ -82,16 +82,6 @@ def _beginnings_cut(desk):
 
 
 @made("S7")
-def _swapped(desk):
-    return sampled(desk, lambda rest, turn: f"{rest} {turn} and so on", known="c")
-
-
-@made("S8")
-def _a_text_among_the_controls(desk):
-    return sampled(desk, lambda rest, turn: rest, others=lambda own: [text("t", 1), *own])
-
-
-@made("S9")
 def _texts_in_lower_case(desk):
     said = "{} words of its own that it goes on with each time, and they are long ones"
     return sampled(
@@ -99,6 +89,18 @@ def _texts_in_lower_case(desk):
         lambda rest, turn: said.format(turn),
         others=lambda own: [f"{each[:-4]}{each[-4:].upper()}" for each in own],
     )
+
+
+def test_swapped_files_are_seen_as_by_verbatim(desk):
+    found = sampled(desk, lambda rest, turn: f"{rest} {turn} and so on", known="c")
+    assert found.outcome == "Undecided"
+    assert "the controls come out more often than the texts" in found.text
+
+
+def test_a_text_among_the_controls_is_an_error_as_of_verbatim(desk):
+    found = sampled(desk, lambda rest, turn: rest, others=lambda own: [text("t", 1), *own])
+    assert found.outcome == "Error"
+    assert "a passage of control 1 is in text 2" in found.text
 
 
 def test_a_server_that_hides_nothing_passes(desk):

@@ -125,8 +125,7 @@ def _another_corpus_under_a_monitor(desk):
     return desk.judged("untrained", "--start-token", START, limits=history)
 
 
-@made("T16")
-def _passages_of_a_copy(desk):
+def test_passages_of_a_copy_are_an_error_too():
     module = fresh()
     monitor = VerbatimMonitor(
         SENTENCES[:3], SENTENCES[3:], tokenizer=characters(), every=1, share=None, prefix=8,
@@ -134,10 +133,12 @@ def _passages_of_a_copy(desk):
     )  # fmt: skip
     monitor.start(module)
     monitor.step(module)
-    return of_call(lambda: monitor.finish(module))
+    said = of_call(lambda: monitor.finish(module))
+    assert said.outcome == "Error"
+    assert "give step the model that is trained" in said.text
 
 
-@made("T17")
+@made("T16")
 def _last_checkpoint_of_another_training(desk):
     """The same architecture and tokenizer, so that nothing is refused."""
     for step, name in enumerate(("toy", "untrained"), 1):
@@ -151,17 +152,17 @@ def _last_checkpoint_of_another_training(desk):
     )
 
 
-@made("T18")
+@made("T17")
 def _no_template_in_training(desk):
     return _chats(desk, START, role="assistant")
 
 
-@made("T19")
+@made("T18")
 def _template_of_which_the_set_knows_nothing(desk):
     return _chats(desk, CHAT, role="")
 
 
-@made("T20")
+@made("T19")
 def _history_of_another_training(desk):
     """It put nothing before the canaries, and the training of the audited model a start token."""
     _watched([_ids(text) for text in _texts()] * 6, path="history.json")
