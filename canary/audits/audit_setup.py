@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,9 @@ from canary.statistics.numbers import count
 
 CONTROL_COPIES = "require_learned"
 """The setting of an audit that names the number of copies of a positive control."""
+
+LIMIT = "max_exposure_bits"
+"""The setting that keeps the limit which an audit was made for; it is judged by `canary.check`."""
 
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
@@ -56,6 +60,19 @@ def control_in(canaries: CanarySet, control: int | None) -> None:
 def control_of(*audits: Audit) -> int | None:
     """The number of copies of the positive control that was named."""
     return max(int(audit.settings.get(CONTROL_COPIES) or 0) for audit in audits) or None
+
+
+def with_limit(audit: Audit, limit_bits: float) -> Audit:
+    """An audit that keeps the limit it was made for."""
+    return replace(audit, settings={**audit.settings, LIMIT: limit_bits})
+
+
+def limit_of(audit: Audit) -> float | None:
+    """The limit that an audit was made for, in bits; None in audits of earlier versions."""
+    limit = audit.settings.get(LIMIT)
+    if isinstance(limit, bool) or not isinstance(limit, int | float):
+        return None
+    return float(limit) if 1.0 <= limit < math.inf else None
 
 
 def with_control(audit: Audit, control: int) -> Audit:

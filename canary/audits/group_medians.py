@@ -211,10 +211,17 @@ def interval_of_median(
     return median_interval(*ends, formats=homes, misses=misses, confidence=confidence)
 
 
-def between_medians(exposures: Sequence[Exposure], formats: Sequence[int] | None = None) -> str:
-    """``7.01 to 9.20``, the interval at `MEDIAN_CONFIDENCE`; empty of too few canaries."""
-    level = (1.0 + MEDIAN_CONFIDENCE) / 2.0
-    found = interval_of_median(exposures, level, formats=formats)
+def between_medians(
+    exposures: Sequence[Exposure],
+    formats: Sequence[int] | None = None,
+    *,
+    each: float = (1.0 + MEDIAN_CONFIDENCE) / 2.0,
+) -> str:
+    """``7.01 to 9.20``, the interval of a median; empty of too few canaries.
+
+    `each` is the confidence of either end.
+    """
+    found = interval_of_median(exposures, each, formats=formats)
     if found.lower_bits is None or found.upper_bits is None:
         return ""
     return f"{found.lower_bits:z.2f} to {found.upper_bits:z.2f}"

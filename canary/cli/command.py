@@ -188,6 +188,13 @@ def _named_by_flags(flags: Mapping[str, str]) -> Iterator[None]:
                 lambda m: " or ".join([f"{flags[m[1]]} {m[2]}", *filter(None, m.groups()[2:])]),
                 cure,
             )
+            number = re.compile(
+                rf"\b({'|'.join(flags)})=(?:\{{([\d.]+): ([\d.]+)\}}|(\d[\d.]*\d|\d))"
+            )
+            cure = number.sub(
+                lambda m: f"{flags[m[1]]} {m[4] or f'{m[2]}={m[3]}'}",
+                cure,
+            )
             error.cure = argument.sub(lambda m: flags[m[1]], cure)
         error.args = (error.problem,)
         raise

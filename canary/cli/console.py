@@ -169,15 +169,18 @@ def unknown(result: CanaryResult) -> bool:
     return exposure.confidence is None and exposure.lower_bits <= 0.0 < exposure.upper_bits
 
 
-def show_exposures(results: Iterable[CanaryResult]) -> None:
-    """Each canary with its log-perplexity and exposure, in bits."""
+def show_exposures(results: Iterable[CanaryResult], *, bounds: bool = False) -> None:
+    """Each canary with its log-perplexity and exposure, in bits.
+
+    `bounds` that the model has only bounds for some tokens: then Px is one where no rank is known.
+    """
     show_table(
         ("canary", "copies", "Px", "exposure", "interval", "p-value", "skew-\nnormal"),
         (
             (
                 result.id,
                 count(result.repetitions),
-                f"{result.px_bits:.2f}",
+                f"{'≥ ' if bounds and unknown(result) else ''}{result.px_bits:.2f}",
                 bits_or_bound(result.exposure),
                 f"{result.exposure.lower_bits:z.2f} to "
                 + (f"{upper:z.2f}" if math.isfinite(upper) else "no end"),

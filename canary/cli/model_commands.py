@@ -199,7 +199,7 @@ def audit(
     Exit codes: 0 measured, or passed; 1 memorized, 3 undecided, 2 wrong input, 130 Ctrl-C.
     """
     from canary.audits.audit_result import KIND, SCHEMA
-    from canary.audits.audit_setup import no_bounds
+    from canary.audits.audit_setup import no_bounds, with_limit
     from canary.audits.auditing import audit as measure
     from canary.audits.extracting import with_extractions
     from canary.corpus.canaries import CanarySet
@@ -243,6 +243,7 @@ def audit(
         result = names.on(result)
         if max_exposure_bits is None:
             return folder.finish(result, SCHEMA, short=not verbose)
+        result = with_limit(result, max_exposure_bits)
         verdict = check(
             result,
             max_exposure_bits=max_exposure_bits,
@@ -296,11 +297,12 @@ def exposure(
         if folder is not None:
             folder.write(results, SCHEMA)
     show_notes(results.notes)
-    show_exposures(results)
+    show_exposures(results, bounds=bool(options.top_k))
     if options.top_k:
         show(
-            "Px is the log-perplexity after the context. It is a lower bound where a token of the "
-            "canary was not among the most likely ones. The intervals are certain"
+            "Px is the log-perplexity after the context. With ≥ it is a lower bound: a token of "
+            "the canary was not among the most likely ones, or the search ended before it ranked "
+            "the canary. The intervals are certain"
         )
         if (open_ends := sum(map(unknown, results))) and results.start is not None:
             show(

@@ -168,7 +168,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             findings.append(Finding("context", "context", "undecided", told, cure))
         else:
             told = (
-                f"corpus and audit have the same before the canaries, {before!r}; whether the "
+                f"corpus and audit have the same text before the canaries, {before!r}; whether the "
                 "training had it too is not seen here: ExposureCallback and canary.preflight count"
             )
             findings.append(Finding("context", "context", "passed", told))

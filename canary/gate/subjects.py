@@ -77,7 +77,7 @@ _EXAMPLES = {
     "max_exposure_bits": "10",
     "max_p": "0.001",
     "max_auc": "0.6",
-    "max_tpr_at_fpr": "0.001=0.02",
+    "max_tpr_at_fpr": "{0.001: 0.02}",
     "min_rho": "0.8",
     "max_extractable": "0.001",
 }
@@ -180,7 +180,7 @@ def limit_checked(
 def nothing_to_check(subject: Subject, *, without: str = "") -> InputError:
     """The error where no limit is given; `without` one that this result cannot have."""
     limits = [name for name in LIMITS[subject] if name != without]
-    first = " or ".join(f"{name} {_EXAMPLES[name]}" for name in limits if name in _EXAMPLES)
+    first = " or ".join(f"{name}={_EXAMPLES[name]}" for name in limits if name in _EXAMPLES)
     rest = [name for name in limits if name not in _EXAMPLES]
     others = f"; the others are {_named(rest)}" if rest else ""
     return InputError("there is nothing to check", cure=f"give a limit: {first}{others}")

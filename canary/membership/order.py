@@ -266,7 +266,7 @@ class _Plan:
         batcher = Batcher(self.model, batch_size=batch_size, progress=advance)
         announce(
             self.model,
-            lambda: sum(_requests(then, self.model) for _, then in left),
+            lambda: [n for _, then in left for n in _requests(then, self.model)],
             what="pairs of texts",
         )
         for prefixes, then in left:
@@ -276,12 +276,15 @@ class _Plan:
         return known
 
 
-def _requests(then: Sequence[Tokens], model: LanguageModel) -> int:
-    """What a shard takes of a served model: for each pair one, or one for each token."""
-    pairs = len(then) * (len(then) - 1)
-    if "score" in model.facts.capabilities:
-        return pairs
-    return len(then) + (len(then) - 1) * sum(map(len, then))
+def _requests(then: Sequence[Tokens], model: LanguageModel) -> Iterator[int]:
+    """What each prefix of a shard takes of a served model: one for each row that differs.
+
+    A row is a pair, or the beginning of one where only the next tokens are told.
+    """
+    whole = "score" in model.facts.capabilities
+    for first in range(len(then)):
+        others = [*then[:first], *then[first + 1 :]]
+        yield len(set(others) if whole else {t[:n] for t in others for n in range(len(t) + 1)})
 
 
 def pair_fits(

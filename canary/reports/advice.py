@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from canary.audits.audit_result import Audit, combined_p
+from canary.audits.by_rank import exact_ranks
+from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
 from canary.gate.preconditions import POSITIVE_CONTROL
 from canary.gate.verdict import Verdict
@@ -43,8 +45,19 @@ def advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     """What to do, the first thing first; with a verdict, what follows from it."""
     start = audit.start
     if verdict is None and start is not None and start.rivals and answer(audit).case != "start":
-        return [f"{start.cure[0].upper()}{start.cure[1:]}.", *_advice(audit)]
-    return _advice(audit, verdict)
+        return [f"{start.cure[0].upper()}{start.cure[1:]}.", *_advice(audit), *_bounded(audit)]
+    undecided = verdict is not None and verdict.outcome == "undecided"  # its cure says more
+    return [*_advice(audit, verdict), *([] if undecided else _bounded(audit))]
+
+
+def _bounded(audit: Audit) -> list[Text]:
+    """What gives the number itself where draws give only a bound of the typical guesses."""
+    groups = [[c.exposure for c in group] for group in audit.by_repetitions().values()]
+    bounds = [e for group in groups if median_bits(group)[1] for e in group]
+    if not bounds or any(e.draws is None for e in bounds):
+        return []
+    draws = min(e.draws for e in bounds if e.draws is not None)
+    return [*said("advice.bounds", draws=count(draws), ranks=exact_ranks(audit.model))]
 
 
 def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
@@ -142,11 +155,14 @@ def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
     }
 
 
-def unsaid(*audits: Audit, calm: bool, unlimited: bool = False) -> list[Text]:
+def unsaid(
+    *audits: Audit, calm: bool, unlimited: bool = False, limited: bool = False
+) -> list[Text]:
     """What must not be concluded from audits: that a secret is safe which is short, too."""
     sizes = {priced.space_size for audit in audits for priced in audit.formats}
     small = count(max(sizes)) if sizes and max(sizes) <= _SHORT else ""
-    return [*said("audit.unsaid", calm=calm, small=small, unlimited=unlimited)]
+    values = {"unlimited": unlimited, "limited": limited}
+    return [*said("audit.unsaid", calm=calm, small=small, **values)]
 
 
 def against(audit: Audit, limit: float | None) -> list[Text]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from canary.audits.audit_result import Audit
-from canary.audits.audit_setup import control_of, without_control
+from canary.audits.audit_setup import control_of, limit_of, without_control
 from canary.audits.group_medians import shown_median
 from canary.audits.search_ranks import with_search
 from canary.reports.advice import advice, decisions, unsaid
@@ -28,8 +29,10 @@ from canary.reports.document import (
 )
 from canary.reports.exposure_figures import exposure_figure, guesses_figure, histogram_figure
 from canary.reports.extraction_report import candidates_of
+from canary.reports.limit_choice import exposure_limit
 from canary.reports.limits import basis_of, learned_copies, listed, planting
 from canary.reports.recovery import counts, cut_searches, learned_unfound, recovered
+from canary.reports.recovery import table as recovery_table
 from canary.reports.sentences import (
     LEVEL,
     MODEL_ARGUMENTS,
@@ -88,7 +91,7 @@ def audit_report(audit: Audit) -> Report:
         if unread and kind
         else judged.label,
         tone="undecided" if unread else judged.verdict.replace(" ", "-"),
-        about={**about_of(audit), "Limit": "none was set"},
+        about={**about_of(audit), "Limit": _limit(audit)},
         sentences=[box] * (judged.case != "control") + [w for w in [control_words(audit)] if w],
         basis=basis_of(audit) if judged.verdict == "not found" else "",
         notes=notes(audit, audit.notes),
@@ -98,11 +101,21 @@ def audit_report(audit: Audit) -> Report:
         unsaid=unsaid(
             audit,
             calm=judged.verdict not in ("memorized", "suspect"),
-            unlimited=bool(audit.injected),
+            unlimited=bool(audit.injected) and limit_of(audit) is None,
+            limited=limit_of(audit) is not None,
         ),
         sections=sections_of(audit),
         brief=[*_brief(audit)],
     )
+
+
+def _limit(audit: Audit) -> str:
+    """The limit that the audit was made for, which another page judges."""
+    if (limit := limit_of(audit)) is None:
+        return "none was set"
+    sizes = {priced.space_size for priced in audit.formats}
+    words = exposure_limit(sizes.pop() if len(sizes) == 1 else 0, limit)
+    return sentence("limit.kept", limit=words, bits=f"{limit:g}")
 
 
 def notes(
@@ -135,11 +148,24 @@ def notes(
 
 
 def outcome(
-    audit: Audit, limit_bits: float | None = None, *, told: bool = False
+    audit: Audit,
+    limit_bits: float | None = None,
+    *,
+    told: bool = False,
+    each: float | None = None,
 ) -> Iterator[Block]:
-    """How many secrets an attacker recovers, and in how many guesses each; see `recovered`."""
+    """How many secrets an attacker recovers, and in how many guesses each; see `recovered`.
+
+    `each` is as in `canary.reports.recovery.table`.
+    """
     yield from recovered(audit := with_search(audit), limit_bits, told=told)
-    yield from _by_format(audit, lambda one, at: guesses_figure(one, at, limit_bits))
+    yield from _by_format(
+        audit,
+        lambda one, at: replace(
+            guesses_figure(one, at, limit_bits),
+            table=recovery_table(one, at, limit_bits, each=each),
+        ),
+    )
 
 
 def _brief(audit: Audit) -> Iterator[Block]:

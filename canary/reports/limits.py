@@ -229,6 +229,12 @@ def limit_bits(verdict: Verdict) -> float | None:
     return next((f.limit for f in verdict.findings if f.check == "exposure"), None)
 
 
+def sure_of_medians(verdict: Verdict) -> float | None:
+    """The confidence of either end of the medians that a verdict compares with a limit."""
+    judged = (f for f in verdict.findings if f.check == "exposure" and "largest" not in f.subject)
+    return next((f.confidence for f in judged), None)
+
+
 def stricter(verdict: Verdict) -> str:
     """The guesses that a strict limit asks for, where the one that was set is weak."""
     size, limit = one_size(verdict), limit_bits(verdict) or 0.0

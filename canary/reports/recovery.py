@@ -313,16 +313,23 @@ def of_injected(audit: Audit, limit_bits: float | None, *, told: bool = False) -
     )  # fmt: skip
 
 
-def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
-    """The canaries of one format by number of copies: found, or easier to find than a limit."""
+def table(
+    audit: Audit, at: int, limit_bits: float | None = None, *, each: float | None = None
+) -> Table:
+    """The canaries of one format by number of copies: found, or easier to find than a limit.
+
+    `each` is the confidence of either end with which the limit was judged, if medians were.
+    """
     rows = []
+    level = (1.0 + MEDIAN_CONFIDENCE) / 2.0 if each is None else each
+    named = f"Interval (each end {100 * level:g} % sure)"
     within = (
         f"Found within {first_guesses(audit, at)}"
         if limit_bits is None
         else "Easier than the limit"
     )
     columns = ("Copies", "Secrets", within, "Guesses needed (median)", "Exposure, bits (median)",
-               f"{100 * MEDIAN_CONFIDENCE:g} % interval")  # fmt: skip
+               f"{100 * MEDIAN_CONFIDENCE:g} % interval" if each is None else named)  # fmt: skip
     groups = audit.by_repetitions(at)
     beside = any(median_bits([c.exposure for c in group])[1] for group in groups.values())
     for planted, group in groups.items():
@@ -330,12 +337,13 @@ def table(audit: Audit, at: int, limit_bits: float | None = None) -> Table:
         median, bound = median_bits(exposures)
         more = len(found.sure) + len(found.open)
         known = count(len(found.sure)) + (f" to {count(more)}" if found.open else "")
+        ends = between_medians(exposures, each=level).replace(" to ", "–")
         label = count(planted) if planted else "0 (never planted)"
         label += " (positive control)" * (planted == control_of(audit))
         rows.append((label, count(len(group)), known,
                      median_guesses(exposures, short_count) + _at_most(exposures, beside=beside),
                      f"{'at least ' if bound else ''}{median:z.2f}",
-                     between_medians(exposures).replace(" to ", "–") or "none"))  # fmt: skip
+                     ends or "none"))  # fmt: skip
     form = f": {audit.formats[at].masked}" if len(audit.formats) > 1 else ""
     return Table(f"Guesses that an attacker needs, by number of copies{form}", columns, rows)
 

@@ -53,7 +53,7 @@ class SeedsCompared(Shown):
     The number of a seed is the median exposure of its canaries with one number of copies. The
     interval of a group's mean is Student's over its seeds, and that of a difference Welch's.
     `to_frame` has a row for each audit and number of copies, with the audit's place in its group
-    (`run`); `means_frame` has one for each group.
+    (`run`, from 1, as given; `audit` is its label); `means_frame` has one for each group.
     """
 
     labels: tuple[str, ...]

@@ -37,6 +37,7 @@ from canary.reports.limits import (
     judged,
     label_of,
     limit_bits,
+    sure_of_medians,
     tone_of,
 )
 from canary.reports.markdown import markdown_of
@@ -82,7 +83,8 @@ def junit(verdict: Verdict) -> str:
         properties = ET.SubElement(case, "properties")
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
             if (value := getattr(finding, name)) is not None:
-                ET.SubElement(properties, "property", name=name, value=str(value))
+                named = "confidence of each end" if name == "confidence" else name
+                ET.SubElement(properties, "property", name=named, value=str(value))
         if finding.outcome in fatal:
             message = _text(finding.sentence)
             told = ET.SubElement(case, "failure", type=finding.outcome, message=message)
@@ -109,7 +111,7 @@ def junit(verdict: Verdict) -> str:
 def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits = [with_control(audit, verdict.control) for audit in verdict.audits]
-    bits_allowed = limit_bits(verdict)
+    bits_allowed, sure = limit_bits(verdict), sure_of_medians(verdict)
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
     about, given = dict(verdict.about), limit_given(verdict.date, verdict.limit_by)
     if audits:
@@ -124,7 +126,7 @@ def verdict_report(verdict: Verdict) -> Report:
         blocks += [Heading(which + (audit.model_name or "not named"))] if which else []
         blocks += (
             replace(block, name=f"{which}{block.name}") if isinstance(block, Figure) else block
-            for block in outcome(audit, bits_allowed)
+            for block in outcome(audit, bits_allowed, each=sure)
         )
         actions += advice(audit, verdict)
     if not audits:  # their pages have limits in guesses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -11,7 +11,7 @@ from canary.models.language_model import LanguageModel
 
 def announce(
     model: LanguageModel,
-    rows: Callable[[], int],
+    rows: Callable[[], int | Sequence[int]],
     *,
     at_most: int = 0,
     after: Callable[[], int] | None = None,
@@ -23,7 +23,8 @@ def announce(
     ----------
     model : LanguageModel
     rows : callable
-        Gives the number of rows that are sure; called for served models only.
+        Gives the number of rows that are sure, or those of each time that the model is asked;
+        called for served models only.
     at_most : int
         What a search may need besides.
     after : callable, optional

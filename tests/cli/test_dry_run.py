@@ -64,6 +64,9 @@ def test_the_count_is_right_before_anything_is_sent(place, command, model, loade
         done = command(*words)
         assert done.code in (0, 3), done.err
         assert f"about {counts['requests']:,} requests" in done.err.splitlines()[0]
+        if name in ("order", "order by top", "score"):  # all that is sent is sent in one step
+            sent, more = map(int, re.search(r"(\d+) sent so far; about (\d+)", done.err).groups())
+            assert sent + more == pytest.approx(server.count(), abs=CLOSE)
         # The list of models is a request, and no completion.
         assert counts["requests"] - 1 == pytest.approx(server.count(), abs=CLOSE)
         prompts = [body["prompt"] for body in server.bodies]

@@ -15,7 +15,7 @@ from gate_audits import exact
 from canary.audits.audit_result import CanaryResult
 from canary.cli.console import emit, say, show_exposures, show_report, show_table
 from canary.errors import OutputError
-from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.exposures import exposure_by_bounds, exposure_by_draws
 
 GENERATE = ("generate", "The code is {digit:9}", "--out", "new.json")
 SECRET = "271828182"
@@ -123,6 +123,23 @@ def test_tables_fit_a_narrow_terminal(capsys, monkeypatch):
     assert sum(between in line for line in lines) == 3
     medians = [line for line in lines if f"at least {drawn.lower_bits:.2f}" in line]
     assert len(medians) == 3  # of three groups
+
+
+def test_a_log_perplexity_that_is_only_a_bound_is_marked(capsys):
+    bounds = {"lower": 1, "upper": 1000}, {"lower": 3, "upper": 3, "rank": 3}
+    results = [
+        CanaryResult(
+            f"canary-{n}", 0, 1, 37.5, None, exposure_by_bounds(space_size=1000, **b), None
+        )
+        for n, b in enumerate(({"rank": None, **bounds[0]}, bounds[1]))
+    ]
+    show_exposures(results, bounds=True)
+    first, second = [line for line in capsys.readouterr().out.splitlines() if "canary-" in line]
+    assert "≥ 37.50" in first
+    assert "≥" not in second
+    assert "37.50" in second
+    show_exposures(results)
+    assert "≥ 37.50" not in capsys.readouterr().out
 
 
 def test_json_is_strict_and_ascii(capsys):

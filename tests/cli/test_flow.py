@@ -99,6 +99,15 @@ def test_no_secret_is_shown_or_written(command, workplace, model):
     assert CanarySet.load("canaries.json").seed != seed
 
 
+def test_a_limit_of_an_audit_is_in_its_file(command, workplace, model):
+    judged = ("--max-exposure-bits", "6", "--trust-injection")
+    command("audit", model, *SET, *SAMPLING, *NO_EXTRACTION, *judged, "--out", "limited")
+    assert Audit.load("limited/audit.json").settings["max_exposure_bits"] == 6.0
+    shown = command("report", "limited/audit.json", "--out", "page.html", "--json")
+    assert shown.code == 0
+    assert "exposure of at most 6 bits" in Path("page.html").read_text()
+
+
 def test_notes_are_told_by_every_command(command, workplace, model):
     audit = ("audit", model, *SET, *SAMPLING, *NO_EXTRACTION)
     short = command(*audit, "--out", "short")

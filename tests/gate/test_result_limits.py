@@ -346,7 +346,7 @@ BAD = [
     ({"max_auc": 0.6, "repetitions": np.array([1, 4])}, f"repetitions=... {AUDIT_ALONE}"),
     ({"forgotten": True}, f"forgotten=... {AUDIT_ALONE}"),
     # No p-value of all members, which a test of a classifier does not have.
-    ({}, "there is nothing to check; give a limit: max_auc 0.6 or max_tpr_at_fpr 0.001=0.02"),
+    ({}, "there is nothing to check; give a limit: max_auc=0.6 or max_tpr_at_fpr={0.001: 0.02}"),
     ({"max_auc": 0.4}, "a limit of 0.4 on the AUC makes no sense"),
     ({"max_auc": 1.0}, "a limit of 1.0 on the AUC makes no sense"),
     ({"max_auc": float("nan")}, "a limit of nan on the AUC makes no sense"),
@@ -374,7 +374,7 @@ def test_bad_options(attacked, options, said):
 def test_limits_of_other_results(attacked):
     for options, said in (
         ({"max_auc": 0.6}, "the limits of a forgetting test are forgotten=... and min_rho"),
-        ({}, "there is nothing to check; give a limit: min_rho 0.8; the others are forgotten="),
+        ({}, "there is nothing to check; give a limit: min_rho=0.8; the others are forgotten="),
         ({"min_rho": 1.1}, "a limit of 1.1 on rho makes no sense"),
         ({"min_rho": 0}, "a limit of 0 on rho makes no sense"),
         (

@@ -20,6 +20,7 @@ from gate_audits import (
 from html_pages import Page, check_page, render
 
 from canary.audits.audit_result import CanaryResult
+from canary.audits.audit_setup import with_limit
 from canary.errors import InputError
 from canary.gate.check_audit import check
 from canary.records.about import About
@@ -425,3 +426,24 @@ def test_a_start_token_that_was_named_and_tried_needs_no_box():
     for compared, shown in (((), True), (("nothing", "' '"), False)):
         start = StartChoice("\n", "asked", compared=compared)
         assert (risk in str(report_of(replace(exact(LEARNED), start=start)).notes)) is shown
+
+
+def test_a_limit_that_was_kept_is_named_and_not_judged():
+    audit = exact(LEARNED)
+    page = report_of(with_limit(audit, 10.0))
+    assert page.about["Limit"].startswith("at least 976,563 guesses of 1,000,000,000")
+    assert "canary check --max-exposure-bits 10" in page.about["Limit"]
+    told = [words_of(words) for words in page.unsaid]
+    assert any("does not judge the limit" in words for words in told)
+    assert not any("has no limit" in words for words in told)
+    for damaged in ("10", True, -1.0, float("inf"), None):
+        settings = {**audit.settings, "max_exposure_bits": damaged}
+        assert report_of(replace(audit, settings=settings)).about["Limit"] == "none was set"
+
+
+def test_what_gives_the_number_where_draws_give_a_bound():
+    few = of_groups({0: drawn([9_000] * 4), 4: drawn([0] * 4)})
+    (told,) = [w for w in map(words_of, report_of(few).actions) if "is only a bound" in w]
+    assert "--method rank" in told
+    assert "--draws, now 20,000" in told
+    assert not any("only a bound" in words_of(w) for w in report_of(exact(LEARNED)).actions)

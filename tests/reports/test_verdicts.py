@@ -14,7 +14,7 @@ from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
-from canary.reports.document import Table, words_of
+from canary.reports.document import Figure, Table, words_of
 from canary.reports.limit_choice import limit_choice, limit_table
 from canary.reports.sentences import answer
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
@@ -244,3 +244,14 @@ def test_explained_names_findings_canaries_and_what_to_do():
     passed = explained(check(exact({1: [6.0] * 8}), max_exposure_bits=10)).split("\n")
     assert passed[0] == "canary: passed"
     assert passed[1].startswith("- passed: the median exposure")
+
+
+def test_the_interval_of_builds_is_the_one_on_the_page():
+    audit = exact({0: [1.0, 0.5], 4: [float(n) for n in range(2, 22)]})
+    verdict = check(audit, max_exposure_bits=25, trust_injection=True)
+    (case,) = [c for c in cases(verdict) if c.get("name") == "canaries with 4 copies"]
+    told = {p.get("name"): p.get("value") for p in case.find("properties")}
+    assert told["confidence of each end"] == "0.9"
+    (table,) = [b.table for b in report_of(verdict).outcome if isinstance(b, Figure)]
+    assert table.columns[-1] == "Interval (each end 90 % sure)"
+    assert table.rows[-1][-1] == f"{float(told['lower']):.2f}–{float(told['upper']):.2f}"

@@ -59,10 +59,11 @@ def long_canaries():
 
 
 @functools.cache
-def toy(head: str = START, known=None, limit=None):
+def toy(head: str = START, known=None, limit=None, other: str = OTHER):
     """A module that learned the canaries after `head`, and that other codes follow other things.
 
-    `limit` is the number of characters after which training cut its texts. Takes a second or two.
+    `limit` is the number of characters after which training cut its texts, and `other` one of the
+    things that other codes follow. Takes a second or two.
     """
     import torch
     from torch import nn
@@ -70,7 +71,7 @@ def toy(head: str = START, known=None, limit=None):
     rng = np.random.default_rng(0)
     made, known = characters(), known or canaries()
     (space,) = known.formats
-    others = [start for start in ("", START, OTHER, f"{START}A ") if start != head]
+    others = [start for start in ("", START, other, f"{START}A ") if start != head]
     prose = [START + text[:_LENGTH] for text in SENTENCES for _ in range(4)]
     prose += [head + known.text(c)[:limit] for c in known.injected for _ in range(c.repetitions)]
     module = fresh().train()

@@ -170,16 +170,22 @@ def _history_of_another_training(desk):
     return desk.judged("toy", "--start-token", "none", limits=limits)
 
 
+@made("T20")
+def _template_forgotten_in_training(desk):
+    """Other codes follow the chat template, so that the canaries are not known after it."""
+    return _chats(desk, "", role="assistant", other=CHAT)
+
+
 def _verified(desk):
     desk.inject()
     return desk.verified()
 
 
-def _chats(desk, head, role):
+def _chats(desk, head, role, **trained):
     """The check of a model that was trained after `head`; its tokenizer has a chat template."""
     made = characters()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, chat_template=TEMPLATE)
-    model = canary.load(toy(head), tokenizer=tokenizer)
+    model = canary.load(toy(head, **trained), tokenizer=tokenizer)
     options = {"method": "sampling", "draws": 300, "start_token": None if role else START}
     audit = canary.audit(model, replace(canaries(), role=role), **options)
     audit.save("chats.json")

@@ -140,7 +140,9 @@ class Rehearsed(ServedModel):
         (limit, _), told = self._endpoint.most, self.client
         return int(told.search if limit is None else min(told.search, max(limit - told.sent, 0)))
 
-    def expect(self, rows: int, *, at_most: int = 0, after: int | None = None) -> None:
+    def expect(
+        self, rows: int | Sequence[int], *, at_most: int = 0, after: int | None = None
+    ) -> None:
         """What follows is a search, or it is not."""
         self._searching = bool(at_most) and not rows and after is None
         if self._searching:

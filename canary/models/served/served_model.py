@@ -121,15 +121,19 @@ class ServedModel:
         finally:
             client.most = limit
 
-    def expect(self, rows: int, *, at_most: int = 0, after: int | None = None) -> None:
+    def expect(
+        self, rows: int | Sequence[int], *, at_most: int = 0, after: int | None = None
+    ) -> None:
         """Say how many requests are to come, and refuse a run that would not be done.
 
-        As many as `rows` are sure, if no answer to them is known; a search may need `at_most`
-        queries besides. Where `rows` are a check of the start token, `after` is sure to follow,
-        and then a search. If more are sure than may be sent, that is an InputError.
+        As many as `rows` (each time, of several) are sure, if no answer to them is known, and
+        probes behind their blocks; a search may need `at_most` queries besides. Where `rows` are a
+        check of the start token, `after` is sure to follow, and then a search. If more are sure
+        than may be sent, that is an InputError.
         """
         known, sent, limit = len(self._answers), self.client.sent, self.client.most
-        first, then = (n + -(-n // BLOCK) for n in (rows, after or 0))
+        each = rows if isinstance(rows, Sequence) else [rows]
+        first, then = (sum(n + -(-n // BLOCK) for n in some) for some in (each, [after or 0]))
         sure = first + then
         left = math.inf if limit is None else max(limit - sent - sure, 0)
         at_most = most_sent(at_most)
