@@ -118,6 +118,23 @@ class Attack:
         of the others, and where not.
     few : bool or None
         Whether ``all`` has it where models are few, or where they are many; None for both.
+
+    Examples
+    --------
+    >>> import canary
+    >>> def second_best(table, attack, *, shadow, target, seed):
+    ...     outputs = np.sort(table.outputs[target].astype(float), axis=1)
+    ...     return AttackScores(attack.name, "outputs", -outputs[:, -2], None, None, (), blind=True)
+    >>> help = "the second class is unlikely"
+    >>> mine = Attack(name="second-best", help=help, signal="outputs", score=second_best)
+    >>> probs = np.array([[0.9, 0.1, 0.0], [0.5, 0.4, 0.1]])
+    >>> table = canary.measure(
+    ...     probs, y=[0, 0], member=[True, False], outputs="probs", keep_outputs=True
+    ... )
+    >>> int(mine.score(table, mine, shadow=None, target=0, seed=0).scores.argmax())  # the member
+    0
+
+    ``ATTACKS.add("second-best", mine)`` gives it a name for `canary.attack`.
     """
 
     name: str

@@ -117,6 +117,25 @@ def attack_epsilon(
     and on other models whose data do not depend on the coins; not even on the coins of other
     samples. A split into halves of fixed size is no set of independent coins. Equal scores are
     guessed in a fixed random order.
+
+    Examples
+    --------
+    Scores of a table with its target depend on who is a member: a member has other references
+    than a non-member. So the target has a table of its own, and `shadow` gives the references.
+
+    >>> import canary
+    >>> from canary.membership.many import attack_models
+    >>> rng = np.random.default_rng(0)
+    >>> coins = rng.random((16, 2000)) < 0.5  # one per model and sample
+    >>> known = coins[1:].sum(axis=0)  # without the target's coins
+    >>> coins = coins[:, (known >= 2) & (known <= 13)]
+    >>> logit = 2 * rng.normal(size=coins.shape[1]) + 1.5 * coins + rng.normal(size=coins.shape)
+    >>> losses = np.logaddexp(0, -logit)
+    >>> table = canary.measure(list(losses), y=coins[0] * 0, member=coins, outputs="losses")
+    >>> target, others = table.select(models=[0]), table.select(models=range(1, 16))
+    >>> blind = attack_models(target, "lira-online-fixed", shadow=others)
+    >>> attack_epsilon(blind, target.member[0], coins=True).epsilon > 0.5
+    True
     """
     from scipy.stats import binomtest
 

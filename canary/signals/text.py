@@ -225,6 +225,15 @@ class TextSignal:
     sees : {"", "loss", "length"}
         The loss alone, so that training makes no member look like a non-member; or also the length
         of the text, which is seen without the model.
+
+    Examples
+    --------
+    >>> def hardest_token(of):
+    ...     first = np.cumsum(of.prices.counts) - of.prices.counts
+    ...     return np.minimum.reduceat(of.prices.log_probs, first)
+    >>> mine = TextSignal("hardest-token", 1, "its least likely token", hardest_token, sees="loss")
+
+    After ``TEXT_SIGNALS.add(mine.name, mine)`` every survey of texts can name it.
     """
 
     name: str
