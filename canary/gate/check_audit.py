@@ -21,13 +21,13 @@ from canary.errors import EstimationError
 from canary.gate.baselines import Baseline, baseline_in
 from canary.gate.check_result import Tested, check_attacks
 from canary.gate.coins import epsilon_judges
+from canary.gate.control_check import controls
 from canary.gate.dataset_limit import check_order
 from canary.gate.exposure_limit import check_level, check_limit, evidence, largest, medians
 from canary.gate.extraction_limit import check_extraction, extracted
 from canary.gate.forgetting_limit import check_forgetting
 from canary.gate.passages_limit import check_passages, check_samples
 from canary.gate.preconditions import (
-    controls,
     doubts_before,
     groups_of,
     in_training,

@@ -35,6 +35,7 @@ from canary.membership.order_result import Order
 from canary.membership.samples_needed import checked_rates, needed_for
 from canary.membership.stronger import not_made
 from canary.membership.survey import Survey
+from canary.membership.unlike import only_hides
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.records.about import About, Named
@@ -211,6 +212,8 @@ def check_attacks(
         within = [] if largest is None else [_auc_within(found, largest)]
         within += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
         unseen = [] if trust_members else _unseen(found)
+        if doubted and _only_hidden(found):  # what was found is there all the same
+            doubted = [*(f for f in within if f.outcome == "failed"), *doubted]
         findings += doubted or [*within, *_little_learned(document), *unseen]
     words = [] if level is None else [f"p-value of all members at once above {level:g}"]
     words += [] if largest is None else [f"AUC of at most {percent(largest)}"]
@@ -281,6 +284,12 @@ def _doubted(found: Attacks) -> list[Finding]:
     cure = "correct the input as this says, and repeat the attacks"
     sentence = f"the membership test {said}: {why.removesuffix('.')}"
     return [Finding("membership", "membership test", "undecided", sentence, cure)]
+
+
+def _only_hidden(found: Attacks) -> bool:
+    """Whether all that is in doubt could make attacks find less, and not more."""
+    others = found.outcome == "void" or found.warning or found.length_warning
+    return bool(found.doubts and not others and all(map(only_hides, found.doubts)))
 
 
 def _unseen(found: Attacks) -> list[Finding]:

@@ -11,10 +11,10 @@ from canary.audits.cut_secrets import cut_in
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
-from canary.gate.verdict import Finding, Outcome, Standing, Verdict, standings
+from canary.gate.verdict import Finding, Verdict
 from canary.models.english import reads_no_english
 from canary.records.validation import brief, whole_number
-from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
+from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import clean, count, plural, probability
 
 _UNTRAINED_CURE = (
@@ -200,37 +200,6 @@ def _at_the_beginning(audit: Audit) -> list[Finding]:
         cure = "audit again without --context (in Python context), and name the start token"
         return [Finding("context", "context", "undecided", told, cure)]
     return [Finding("context", "context", "passed", f"{told} at the beginning of a text")]
-
-
-def controls(audit: Audit) -> list[Finding]:
-    """Whether the controls look like chance; empty if the audit has none."""
-    combined = audit.controls_p
-    if combined is None:
-        return []
-    number, p = plural(combined.count, "control"), probability(combined.p_value)
-    outcome: Outcome = "passed"
-    level = f" at level {CONTROLS_LEVEL:g}" * (combined.p_value <= SHOWN_LEARNED)
-    told, cure = f"{number} cannot be distinguished from chance{level} (p = {p})", ""
-    named: tuple[Standing, ...] = ()
-    if combined.p_value <= CONTROLS_LEVEL:
-        outcome, named = "undecided", standings(audit.controls)
-        told = (
-            f"{number}, never put into the corpus, look learned (p = {p}), so the audit cannot be "
-            "relied on"
-        )
-        cure = (
-            "find out whether copies of them reached the training data, or whether another model "
-            "was audited"
-        )
-    return [
-        Finding(
-            *("controls", "controls", outcome, told, cure),
-            limit=CONTROLS_LEVEL,
-            value=combined.p_value,
-            chance=CONTROLS_LEVEL,
-            canaries=named,
-        )
-    ]
 
 
 def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationError | None:

@@ -14,7 +14,14 @@ import numpy as np
 from canary.membership.fleet_doubts import RARE, fleet_doubts, in_other_units, other_factor
 from canary.membership.inputs_alone import exact_copies, near_copies, other_source
 from canary.membership.sharing import row_marks
-from canary.membership.unlike import PAIR, right_of, together, unlike_accuracy, unlike_others
+from canary.membership.unlike import (
+    PAIR,
+    only_hides,
+    right_of,
+    together,
+    unlike_accuracy,
+    unlike_others,
+)
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import percent_of, plural
 from canary.statistics.roc import Estimate, roc
@@ -96,6 +103,7 @@ def doubts_of_models(
     aucs = {row: views[row].auc(SURE) for able, row in kinds if able}
     counts = [right_of(view.right, view.member) for view in views if view.right is not None]
     unlike = unlike_others(names, targets, counts, aucs, sure=SURE)
+    unlike.sort(key=lambda note: note is not None and only_hides(note))  # the graver one is said
     return notes + _odd_models(views, aucs) + together(unlike)
 
 

@@ -173,3 +173,13 @@ def _parts_of(scores: AttackScores | ArrayLike) -> tuple[str, ArrayLike, NDArray
     if isinstance(scores, AttackScores):
         return scores.name, scores.scores, scores.guess
     return "", scores, None
+
+
+def worst_first(parts: Sequence[Part]) -> list[tuple[Part, Estimate, Estimate]]:
+    """Classes or groups with accuracy and AUC of the strongest attack, the worst first."""
+    known = [
+        (part, part.accuracy, part.auc)
+        for part in parts
+        if part.accuracy is not None and part.auc is not None
+    ]
+    return sorted(known, key=lambda row: -row[1].value)

@@ -17,11 +17,24 @@ PAIR = "The target", "the shadow", "its own", "shadow"
 _GAP = 0.1
 """Least difference of two shares that is noted: models that were trained alike are closer."""
 
+_LOW = "the figures may be too low"
+_HIDES = f"{_LOW}, and not too high"
+
 _WHY = (
-    "what is learned on so different a model may not fit, and the figures may be too low. First "
+    "what is learned on so different a model may not fit, and {}. First "
     "make sure that labels and flags are those of this model's own samples, in the same order. If "
     "they are, train the {} as the target was, on as many samples of the same source"
 )
+
+
+def only_hides(note: str) -> bool:
+    """Whether a note says that attacks may find too little, and nothing that is not there.
+
+    What attacks learned does not depend on who is a member of the target, so that it fits badly
+    makes no members. But where the target's members are the easier ones, by more than those of the
+    others are, they may be of another source: then attacks find that.
+    """
+    return _HIDES in note
 
 
 def unlike_others(
@@ -69,6 +82,11 @@ def unlike_accuracy(
 
     `names` are as in `PAIR`; `sure` is the confidence.
     """
+    gaps = [
+        float("inf") if not one[:, 1].all() else one[1, 0] / one[1, 1] - one[0, 0] / one[0, 1]
+        for one in (ours, theirs)
+    ]
+    low_only = gaps[0] <= gaps[1] < float("inf")
     for kind, ours_of, theirs_of in zip(("non-members", "members"), ours, theirs, strict=True):
         counts = (*ours_of.tolist(), *theirs_of.tolist())
         if not (counts[1] and counts[3]):
@@ -78,7 +96,8 @@ def unlike_accuracy(
         if not low <= 0.0 <= high and abs(shares[0] - shares[1]) >= _GAP:
             return (
                 f"{names[0]} is right on {percent_of(shares[0])} of its {kind} and {names[1]} on "
-                f"{percent_of(shares[1])} of {names[2]}: {_WHY.format(names[3])}"
+                f"{percent_of(shares[1])} of {names[2]}: "
+                f"{_WHY.format(_HIDES if low_only else _LOW, names[3])}"
             )
     return None
 
@@ -92,7 +111,7 @@ def _unlike_auc(ours: Estimate, others: Sequence[Estimate], what: str) -> str | 
     return (
         f"The loss of the member is lower in {percent_of(ours.value)} of pairs of a member and a "
         f"non-member of model {what}, and in {percent_of(middle.value)} of those of the "
-        "other models: " + _WHY.format("others")
+        "other models: " + _WHY.format(_HIDES if ours.value < middle.value else _LOW, "others")
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from canary.reports.document import (
     Report,
     Span,
     Table,
+    Text,
     Tile,
     mark,
     prose,
@@ -81,12 +82,19 @@ def history_report(history: History) -> Report:
         outcome=[*_outcome(history)] if history.measured else (),
         unsaid=said("history.unsaid"),
         notes=[
+            *_precision(history),
             *((Span(finding, "strong"),) for finding in ended(history.findings)),
             *failures[:_MOST_FAILURES],
             *([f"The same at {more} more steps."] if more > 0 else []),
         ],
         sections=sections_of(history),
     )
+
+
+def _precision(history: History) -> Sequence[Text]:
+    """That it was measured in few digits, as where training runs under autocast."""
+    dtype = history.model.get("dtype")
+    return said("history.coarse", dtype=dtype) if dtype in ("bfloat16", "float16") else []
 
 
 def _outcome(history: History) -> Iterator[Block]:

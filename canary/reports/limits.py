@@ -54,7 +54,9 @@ def label_of(verdict: Verdict) -> str:
             "training data": "the record of a training is not shown to be of this model"
             if reason.subject == HISTORY
             else "nothing shows that the model read the secrets",
-            "controls": "do not rely on this audit",
+            "controls": "nothing was measured of the controls"
+            if reason.value is None
+            else "do not rely on this audit",
             "exposure": _why_open(reason),
             "start token": "one question to the engineers is open"
             if _alone(reason, verdict)

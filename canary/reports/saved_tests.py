@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,16 @@ from canary.membership.forgetting_result import ANSWERS
 from canary.records.about import About
 from canary.records.versioned_json import digest_of
 from canary.reports.attack_wording import ends_of
-from canary.reports.document import Report, Text, basis, said, said_in_one, sentence
+from canary.reports.document import (
+    Report,
+    Table,
+    Text,
+    basis,
+    said,
+    said_in_one,
+    sentence,
+    words_of,
+)
 from canary.reports.evidence import Cost, Evidence, Metric, Trial
 from canary.reports.forgetting_report import claim_of, remainder
 from canary.reports.wording import ended, in_words
@@ -68,6 +78,9 @@ class _Forgetting(Compared):
     p: float
     samples: int
     query_models: int
+    target: float | None = None
+    retrained: tuple[float, ...] | None = None
+    floor: float | None = None
     most_remainder: float | None = None
     target_source: str = ""
     target_fingerprint: str = ""
@@ -244,6 +257,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         said_in_one("trial.forgetting.method", **sizes),
         said_in_one("trial.forgetting.access"),
         results,
+        tables=[] if found.void else [_before_and_after(found)],
         metrics=[] if found.void else [
             Metric("forgetting_rho", "Ratio rho of forgetting (about 1 if the data was never seen)",
                    round(found.rho, 4), ends),
@@ -269,6 +283,28 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
     }
     made_with = {**(answers or {}), **_software(found.versions)}
     return Evidence(made, _named(found.about), [trial], made_with, digest, tested=found)
+
+
+def _before_and_after(found: _Forgetting) -> Table:
+    """Rho of the model that knows the data, of the tested one, and of those for comparison."""
+    mean = statistics.fmean(found.calibration)
+    upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
+    sure = percent_of(found.confidence, digits=None)
+    floor = "0 by definition" if found.floor is None else f"{found.floor / mean:.2f}"
+    rows = [
+        ("Before the removal (trained on the data)", floor, "none"),
+        ("After the removal (tested model)", f"{found.rho:.2f}",
+         f"{found.lower:.2f} to {upper} ({sure} confidence)"),
+    ]  # fmt: skip
+    others = {"Reference (never saw the data)": found.calibration}
+    if found.retrained:
+        others["Reference (trained again without the data)"] = found.retrained
+    for name, distances in others.items():
+        ends = f"{min(distances) / mean:.2f} to {max(distances) / mean:.2f}"
+        number = plural(len(distances), "model")
+        rows.append((name, f"{statistics.fmean(distances) / mean:.2f}", f"{ends} ({number})"))
+    named = words_of(said("trial.forgetting.table")[0])
+    return Table(named, ("Model", "rho", "Interval, or range of models"), rows)
 
 
 def label_of_test(found: Attacks | Compared) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from canary.membership.analysis import HIGH_RISK
-from canary.membership.evaluation import Evaluation, Part
+from canary.membership.evaluation import Evaluation, Part, worst_first
 from canary.membership.risk import Reliability
 from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.text_survey import TextSurvey
@@ -222,7 +222,9 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
         return
     yield Heading("Risk and generalization error")
     yield said_in_one("shadow.generalization", rank=risks.summary())
+    places = {part.value: place for place, (part, *_) in enumerate(worst_first(survey.by_class))}
     worst = list(zip(risks.classes, risks.error, risks.risk, strict=True))[::-1]
+    worst.sort(key=lambda row: places.get(row[0], len(places)))
     rows = [
         (f"class {label}", percent_of(float(error)), f"{float(mean):.3f}")
         for label, error, mean in worst[:_MOST_ROWS]
@@ -232,18 +234,12 @@ def risk(survey: ShadowSurvey) -> Iterator[Block]:
 
 
 def _worst(parts: Sequence[Part], prefix: str) -> list[tuple[str, ...]]:
-    known = [
-        (part, part.accuracy, part.auc)
-        for part in parts
-        if part.accuracy is not None and part.auc is not None
-    ]
-    known.sort(key=lambda row: -row[1].value)
     return [
         (
             *(f"{prefix}{part.value}", count(part.members), count(part.nonmembers)),
             *(interval_of(accuracy), interval_of(auc)),
         )
-        for part, accuracy, auc in known[:_MOST_ROWS]
+        for part, accuracy, auc in worst_first(parts)[:_MOST_ROWS]
     ]
 
 

@@ -24,7 +24,19 @@ from gate_audits import (
 
 from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError
+from canary.statistics.exposures import exposure_by_bounds
 from canary.statistics.pvalues import fisher, holm
+
+
+def test_controls_of_which_nothing_was_measured_are_not_passed():
+    nothing = exposure_by_bounds(lower=1, upper=SIZE, rank=None, space_size=SIZE)
+    bounded = exposure_by_bounds(lower=SIZE // 4, upper=SIZE, rank=None, space_size=SIZE)
+    low = by_bits([1.0] * 4)
+    for controls, outcome in (([nothing] * 4, "undecided"), ([nothing, bounded], "passed")):
+        verdict = check(of_groups({0: controls, 4: low}), max_exposure_bits=10)
+        (finding,) = [one for one in verdict.findings if one.check == "controls"]
+        assert (finding.outcome, verdict.outcome) == (outcome, outcome)
+        assert ("nothing was measured" in finding.sentence) == (outcome == "undecided")
 
 
 def test_p_values_golden():

@@ -257,7 +257,7 @@ def test_an_answer_in_which_nothing_could_come_out_is_no_evidence():
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({}, "give a limit: max_extractable 0.001"),
+        ({}, "give a limit: max_extractable=0.001"),
         ({"max_extractable": 0.0}, "a limit of 0.0 on the share of passages"),
         ({"max_extractable": 0.1, "tries": 0}, "tries"),
         ({"max_extractable": 0.1, "chance": 1}, "a chance of 1 makes no sense"),

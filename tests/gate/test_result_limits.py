@@ -13,6 +13,7 @@ from classifiers import measured_outputs, save_outputs
 import canary
 from canary.errors import InputError, RecordError
 from canary.gate.check_audit import check
+from canary.gate.check_result import check_attacks
 from canary.membership import forgetting_result, models_result, shadow_survey
 from canary.membership.attacks import ATTACKS as ALL
 from canary.membership.forgetting import forgotten
@@ -20,6 +21,7 @@ from canary.membership.models_survey import survey_models
 from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.membership.stronger import not_made
+from canary.membership.unlike import PAIR, unlike_accuracy
 from canary.records.versioned_json import kind_of
 from canary.reports.builders import report_of
 from canary.reports.document import Table, words_of
@@ -384,6 +386,35 @@ def test_limits_of_other_results(attacked):
     ):
         with pytest.raises(InputError, match=said):
             check(compared(losses(1.0, 2)), **options)
+
+
+def unlike(ours, theirs):
+    """The note on a target and others, of which so many of 1,000 of each kind are right."""
+    counts = [np.array([[right, 1000] for right in rights]) for rights in (ours, theirs)]
+    return unlike_accuracy(*counts, PAIR, sure=0.999)
+
+
+def test_a_doubt_that_only_hides_members_does_not_hide_those_that_are_found(attacked):
+    hides, may_make = unlike((900, 950), (600, 950)), unlike((600, 950), (900, 950))
+    document = attacked.to_dict() | {"outcome": "undecided"}
+    options = {"max_auc": 0.5, "max_p": None, "max_tpr_at_fpr": None, "trust_members": False,
+               "undecided": "fail"}  # fmt: skip
+
+    def outcome(*doubts, **more):
+        class Written:
+            def to_dict(self):
+                return document | {"doubts": list(doubts)} | more
+
+        return check_attacks(Written(), **options)
+
+    found = outcome(hides)
+    assert found.outcome == "failed"
+    assert {finding.outcome for finding in found.findings} == {"failed", "undecided"}
+    assert outcome(may_make).outcome == "undecided"
+    assert outcome(hides, may_make).outcome == "undecided"
+    assert outcome(hides, outcome="void").outcome == "undecided"
+    options["max_auc"] = 0.999  # not above the limit: a pass is not shown
+    assert outcome(hides).outcome == "undecided"
 
 
 def changed(**fields):

@@ -356,6 +356,11 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
     assert f"the report beside it has the number {number}" in cited
     assert "the query set is forgotten (no trace is found); given as an option of" in annex
     assert "Limit passed" not in annex  # it rests on a claim
+    before, after, reference = re.findall(r"^\| (?:Before|After|Reference).*$", annex, re.MULTILINE)
+    assert "| 0 by definition |" in before
+    assert f"| {found.rho:.2f} | {found.lower:.2f} to " in after
+    assert "| 1.00 |" in reference
+    assert "(19 models)" in reference
 
 
 def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path, attacked):

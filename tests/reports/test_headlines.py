@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from canary.reports.comparison import compare
 from canary.reports.document import Figure, Table, words_of
 from canary.reports.pages import report
 from canary.reports.recovery import table, typical_guesses
+from canary.reports.survey_reports import at_risk, risk
 from canary.reports.wording import folded
 from canary.signals.measuring import measure
 from canary.signals.signal_table import SignalTable
@@ -525,3 +527,15 @@ def test_an_estimate_beside_bounds_says_what_it_is_at_most():
     (_, once, often) = (row[3] for row in table(audit, 0).rows)
     assert (once, often) == ("3,340,000 (at most 12,000,000)", "at most 6,130,000")
     assert "at most 12,000,000 if it appeared once" in typical_guesses(audit)
+
+
+def test_classes_have_one_order_on_a_page():
+    found = survey(measured_outputs(1), measured_outputs(2), attacks="loss", fprs=[0.1])
+    worst = [row[0] for row in next(b for b in at_risk(found) if isinstance(b, Table)).rows]
+    assert sorted(worst) == ["class 0", "class 1"]
+    for classes in ([0, 1], [1, 0]):  # by rising error
+        risks = SimpleNamespace(
+            classes=np.array(classes), error=[0.1, 0.2], risk=[0.5, 0.6], summary=str
+        )
+        tables = [b for b in risk(replace(found, class_risks=risks)) if isinstance(b, Table)]
+        assert [row[0] for row in tables[-1].rows] == worst

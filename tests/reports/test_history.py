@@ -349,3 +349,10 @@ def test_several_histories_are_drawn_together(tmp_path):
 
 def _marks(result):
     return figure_of(histories_of(result), PlotOptions()).panels[0].marks
+
+
+def test_the_page_names_the_arithmetic_of_sixteen_bits():
+    history = make_history()
+    assert "closer than its rounding" not in words_of(history)
+    coarse = replace(history, model={**history.model, "dtype": "bfloat16"})
+    assert "The canaries were measured in bfloat16" in words_of(coarse)
