@@ -213,7 +213,8 @@ def check_attacks(
         within += [_tpr_within(found, fpr, limit, there) for fpr, limit in rates.items()]
         unseen = [] if trust_members else _unseen(found)
         if doubted and _only_hidden(found):  # what was found is there all the same
-            doubted = [*(f for f in within if f.outcome == "failed"), *doubted]
+            failed = [finding for finding in within if finding.outcome == "failed"]
+            doubted = [*failed, *_doubted(found, less=bool(failed))]
         findings += doubted or [*within, *_little_learned(document), *unseen]
     words = [] if level is None else [f"p-value of all members at once above {level:g}"]
     words += [] if largest is None else [f"AUC of at most {percent(largest)}"]
@@ -274,13 +275,17 @@ def _checked_auc(limit: float) -> float:
     return limit_checked(limit, lambda auc: 0.5 <= auc < 1.0, "on the AUC", cure, "max_auc")
 
 
-def _doubted(found: Attacks) -> list[Finding]:
-    """Why nothing follows from a test, above its limit or within it; empty if something does."""
+def _doubted(found: Attacks, *, less: bool = False) -> list[Finding]:
+    """Why nothing follows from a test, above its limit or within it; empty if something does.
+
+    With `less`, why it may have found too little.
+    """
     if found.outcome not in ("void", "undecided") and not found.doubts:
         return []
     reasons = (*found.doubts, found.warning, found.length_warning, *found.notes)
     why = next(filter(None, reasons), "see its report")
     said = "is void" if found.outcome == "void" else "decides nothing"
+    said = "may find too little" if less else said
     cure = "correct the input as this says, and repeat the attacks"
     sentence = f"the membership test {said}: {why.removesuffix('.')}"
     return [Finding("membership", "membership test", "undecided", sentence, cure)]

@@ -146,11 +146,11 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
     Without a `shadow` the other models of `target` are compared; `row` is the model that is
     attacked. Where both tables have inputs, samples with equal inputs are the same, in any order;
     what the shadow was trained on and what its other samples are is then compared. Else tables are
-    of the same samples if their labels agree in order, and if either that order is no pattern
-    (sorted, or one class after the other in turn) or both models find the same samples hard.
-    Flags are compared by the hypergeometric law for each shadow model, and by the number of shadow
-    models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at random pass;
-    complementary halves do not, nor do models of which each sample is in exactly half.
+    of the same samples if their labels agree in order, or by the ids that both have, and if either
+    that order is no pattern (sorted, or one class after the other in turn) or both models find the
+    same samples hard. Flags are compared by the hypergeometric law for each shadow model, and by
+    the number of shadow models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at
+    random pass; complementary halves do not, nor do models of which each sample is in exactly half.
     """
     flags = target.member[row]
     if shadow is None:
@@ -159,11 +159,11 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
         places, trained, others = matched
         how = _together(flags[places], trained, _TRAINED_ON)
         how = how or _together(flags[places], others, _NON_MEMBERS_TOO)
-    elif np.array_equal(shadow.label, target.label):
-        how = _together(flags, shadow.member)
-        how = how if how and _same_samples(target, shadow, row) else None
     else:
-        return None
+        orders = (_by_ids(target, shadow), (target, shadow))
+        alike = [each for each in orders if each and np.array_equal(each[0].label, each[1].label)]
+        told = ((_together(a.member[row], b.member), a, b) for a, b in alike)
+        how = next((how for how, a, b in told if how and _same_samples(a, b, row)), None)
     return how and (
         f"{how}. What the attacks learn knows something of the answers, so these are not the "
         "figures of an outsider, and no bound on epsilon follows. Give shadows other "
@@ -221,6 +221,22 @@ def _matched(target: SignalTable, shadow: SignalTable) -> tuple[Ints, Flags, Fla
         for kinds in (shadow.member, ~shadow.member)
     )
     return (places, trained, others) if (trained | others).any() else None
+
+
+def _by_ids(target: SignalTable, shadow: SignalTable) -> tuple[SignalTable, SignalTable] | None:
+    """Both tables of the samples that both have by their ids, in the order of the shadow.
+
+    None where a table has no ids, an id occurs twice, or the two have none in common.
+    """
+    if target.ids is None or shadow.ids is None:
+        return None
+    places = {name: place for place, name in enumerate(target.ids.tolist())}
+    once = len(places) == target.samples and len(set(shadow.ids.tolist())) == shadow.samples
+    both = [(places[name], at) for at, name in enumerate(shadow.ids.tolist()) if name in places]
+    if not (once and both):
+        return None
+    ours, theirs = np.array(both).T
+    return target.select(samples=ours), shadow.select(samples=theirs)
 
 
 def _input_marks(table: SignalTable) -> Marks:

@@ -82,9 +82,12 @@ def _flags_of_others(losses: Floats, flags: Floats, names: Sequence[str]) -> tup
     on *= math.sqrt(models - 1) / models
     if on.min() < float(ndtri(RARE / models)) < on[0]:
         by = int(on.argmin())
+        better = fit[rows, (rows + by) % models] < own
+        wrong, one = int(better.sum()), int(better.argmax())  # some may have their own flags
         return (
-            f"The losses of {names[0]} fit the flags member of {names[by]}, not its own, and so "
-            f"on for all {models} models: {_ROWS}",
+            f"The losses of {names[one]} fit the flags member of {names[(one + by) % models]}, "
+            f"not its own, and so on for {'all ' if wrong == models else f'{wrong} of '}"
+            f"{models} models: {_ROWS}",
         )
     return together([
         None

@@ -169,6 +169,29 @@ def test_the_same_inputs_in_another_order_are_the_same_samples(start):
     assert "trained on 0 of the target's" in associated(*opposite)
 
 
+def with_ids(seed, flags):
+    """A target, and a shadow of the same samples in another order, of which the ids tell."""
+    labels, hardness, member = samples(seed)
+    turned = np.random.default_rng(seed).permutation(N)
+    ids = np.array([f"sample {n}" for n in range(N)])
+    target = noise(seed + 1, labels, hardness, member)
+    shadow = noise(seed + 2, labels[turned], hardness[turned], flags(member)[turned])
+    return replace(target, ids=ids), replace(shadow, ids=ids[turned])
+
+
+def test_the_same_ids_in_another_order_are_the_same_samples():
+    same, opposite = (with_ids(3, flags) for flags in (np.copy, np.logical_not))
+    for pair_, flag in ((same, "the same flag"), (opposite, "the opposite flag")):
+        assert flag in associated(*pair_)
+        assert associated(*(replace(table, ids=None) for table in pair_)) is None
+        assert survey(*pair_, attacks="loss").outcome() == "void"
+    coins = with_ids(3, lambda member: np.random.default_rng(8).random(N) < 0.5)
+    assert associated(*coins) is None
+    # The same numbers for other samples: their labels differ.
+    others = with_ids(4, np.copy)[1]
+    assert associated(same[0], others) is None
+
+
 def test_non_members_of_both_are_answers_too():
     """A network that learns on shared non-members gains a third of what it gains on both kinds."""
     target, shadow = with_inputs(lambda member: member)

@@ -146,6 +146,12 @@ def test_flags_of_other_models_or_texts_and_other_units_are_noted():
                 member[[1, 0, *range(2, 12)]],
                 "The losses of model 0 fit the flags member of model 1",
             ),
+            # One model has its own flags, and the others are turned among themselves.
+            (
+                np.concatenate([member[:1], np.roll(member[1:], 1, axis=0)]),
+                "The losses of model 1 fit the flags member of model 2, not its own, and so on for "
+                "10 of 12 models",
+            ),
             (np.roll(member, 2, axis=1), "if they are moved by 2 texts"),
         ):
             notes = attack(tokens, flags).notes
