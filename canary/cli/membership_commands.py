@@ -127,9 +127,10 @@ def risk(
     The score is the chance that the sample is a member. The table has a row for each sample
     of the target, in the same order. Its columns are sample, id (if the target has it), label,
     member, modified_entropy and risk; without --smooth also support, the number of shadow samples
-    that a score rests on, and thin, which is 1 if these are fewer than ten. rank is 1 for the
-    member most at risk, and 0 for samples that are no members. A low score clears nobody: attacks
-    with many models may recognize the same sample.
+    that a score rests on, and thin, which is 1 if these are fewer than ten. rank orders members
+    by their score, from 1 on; thin scores are last, and the order of equal ones says nothing. It
+    does not say who is most at risk: canary membership models with --singled-out or
+    --counterfactual does.
 
     Exit codes: 0 written, 2 wrong input, 3 written, but the files look wrong.
     """

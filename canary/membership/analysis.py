@@ -116,7 +116,7 @@ def overstated(risks: RiskScores, member: ArrayLike, *, confidence: float = 0.95
     return [
         f"Of the samples with a risk score of {HIGH_RISK:g} or more, {percent_of(right.value)} "
         f"({100 * right.lower:.1f} to {100 * right.upper:.1f}) were in the training data: such "
-        "scores are too high. Use them to rank samples, and not as probabilities"
+        "scores are too high. Do not use them as probabilities"
     ]
 
 

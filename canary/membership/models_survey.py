@@ -19,6 +19,7 @@ from canary.membership.aggregate import (
     rates,
     sample_auc,
 )
+from canary.membership.alignment import other_order
 from canary.membership.attacks import ATTACKS, Attack, with_many_models
 from canary.membership.diagnostics import Growth, growth
 from canary.membership.doubts import POSITIVE_CONTROL, doubts_of_models, upside_down
@@ -127,7 +128,7 @@ def survey_models(
     rows = positions(targets, table.models, "targets", table.source)
     table = table if shadow is None else joined(table, table_of(shadow, "shadow"))
     called = tuple(names or map(str, table.numbers))
-    doubts = [*doubts_of_models(table, called, rows.tolist())]
+    doubts = [*doubts_of_models(table, called, rows.tolist()), *other_order(table, called)]
     notes = [*_repeats(table, called), *doubts]
     kinds, judged, said = _chosen_attacks(table, attacks, rows, least)
     notes += said

@@ -165,7 +165,7 @@ def at_risk(survey: ShadowSurvey) -> Iterator[Block]:
         rests="support" in members[0],
     )
     yield from listed(
-        *("Members most at risk", members),
+        *("Members with the highest risk scores", members),
         modified_entropy=("Modified entropy", short_of),
         risk=("Risk score", "{:.3f}".format),
         support=("Shadow samples", count),

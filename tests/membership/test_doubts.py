@@ -306,6 +306,7 @@ def test_references_that_are_unlike_the_target_are_doubted(outputs):
         member = rng.random((len(each), N)) < 0.5
         logits = rng.normal(size=(len(each), N, CLASSES))
         logits[:, np.arange(N), labels] += 1 + np.array(overfits)[:, None] * member
+        logits[:, np.arange(N), labels] += rng.normal(size=N)  # what is hard is so for all
         if outputs == "losses":
             logits = np.log(np.exp(logits).sum(-1)) - logits[:, np.arange(N), labels]
         return table(list(logits), labels, member, outputs)
@@ -321,7 +322,7 @@ def test_models_of_one_split_are_said_to_be_and_a_pass_rests_on_the_flags():
     rng = np.random.default_rng(0)
     labels, member = rng.integers(0, CLASSES, N), rng.random(N) < 0.5
     logits = rng.normal(size=(8, N, CLASSES))
-    logits[:, np.arange(N), labels] += 2 + member
+    logits[:, np.arange(N), labels] += 2 + member + rng.normal(size=N)
     found = survey_models(table(list(logits), labels, member), attacks="P,S")
     assert any("All 8 models have the same members" in note for note in found.notes)
     passed = canary.check(found, max_auc=0.95)

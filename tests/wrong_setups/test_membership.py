@@ -196,10 +196,11 @@ def compared(desk, each, *options):
 def fleet(shift):
     """Four models on splits of their own; of the others, members are surer by `shift`."""
     rng, (_, labels, _) = np.random.default_rng(5), samples(1)
+    ease = 1.5 * rng.normal(size=SAMPLES)
     each = []
     for more in (shift[0], *3 * [shift[1]]):
         member, logits = rng.random(SAMPLES) < 0.5, rng.normal(size=(SAMPLES, CLASSES))
-        logits[np.arange(SAMPLES), labels] += 1 + more * member
+        logits[np.arange(SAMPLES), labels] += 1 + ease + more * member
         each.append({"logits": logits, "labels": labels, "member": member})
     return each
 
@@ -311,6 +312,16 @@ def _classes_exchanged_in_all_files(desk):
         for one in both
     ]
     return attacked(desk, *both)
+
+
+@made("M25")
+def _references_in_another_order_within_classes(desk):
+    each, (_, labels, _) = fleet((1.0, 1.0)), samples(1)
+    turned, rng = np.arange(SAMPLES), np.random.default_rng(0)
+    for label in range(CLASSES):
+        turned[labels == label] = rng.permutation(turned[labels == label])
+    each[1:] = [{name: column[turned] for name, column in one.items()} for one in each[1:]]
+    return compared(desk, each, "--attacks", "P,S", "--target", "model0.npz")
 
 
 def test_files_that_belong_together_are_not_doubted(desk):
