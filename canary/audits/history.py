@@ -228,6 +228,8 @@ class History(
             injected = [last.exposures[at] for n, mine in places if n for at in mine]
             if injected:
                 yield "exposure_max", max(e.place_bits for e in injected)
+                least, bound = median_bits(injected, max)
+                yield from [("exposure_max_lower", least), ("exposure_max_censored", 1.0)] * bound
                 yield "share_above_all_draws", statistics.fmean(e.censored for e in injected)
             yield "seconds", last.seconds
 
@@ -236,7 +238,8 @@ class History(
 
         ``exposure_max`` is the largest exposure of an injected canary. ``share_above_all_draws``
         is the share of them that are more likely than every draw: a search finds such secrets
-        first. A median that no draw reached has beside it, as ``_at_least``, what it is at least.
+        first. A median or maximum that no draw reached has beside it, as ``_at_least``, what it
+        is at least; its own number is then log2 of the draws, and rises no further.
         """
         ends = ("_lower", "_upper", "_censored", "_skew_normal", "/seconds")
         every = self.metrics()

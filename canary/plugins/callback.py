@@ -150,7 +150,7 @@ class VerbatimCallback(_Attached):
 
     @sealed
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Measure the end if there is a limit."""
+        """Measure the end, if it was not."""
         self._monitor.finish(given["model"], epoch=state.epoch)
 
 
@@ -318,7 +318,7 @@ class ExposureCallback(_Attached):
 
     @sealed
     def on_train_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Measure the end if a stop was asked for, and write the history."""
+        """Measure the end if it was not, and write the history."""
         self._monitor.finish()
 
 

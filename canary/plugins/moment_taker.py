@@ -207,27 +207,38 @@ class MomentTaker:
             rows.update(zip(places, own, strict=True))
         return Measured(*zip(*(rows[place] for place in sorted(rows)), strict=True))
 
-    def take_last(self, model: Any, step: int) -> str | None:
-        """Measure the last step, if it was not; which canaries are above the limit there.
+    def take_last(self, model: Any, step: int, epoch: float | None) -> str | None:
+        """Measure the last step, if that was not tried; which canaries are above the limit there.
 
-        An `InputError` or `ModelError` if that cannot be, or says nothing of what was trained.
+        With a limit, what failed is tried again. An `InputError` or `ModelError` if that cannot
+        be, or says nothing of what was trained. Without a limit, nothing is measured where there
+        is no model or was no step.
         """
-        above = None
-        if [moment.step for moment in self.kept.history.measured[-1:]] != [step]:
-            if model is None:
+        above, limited, history = None, self.kept.rule is not None, self.kept.history
+        known = history.measured if limited else history.moments
+        if [moment.step for moment in known[-1:]] != [step]:
+            if model is None and limited:
                 raise InputError(
                     f"{self._asked} no step of the training was measured at its end: step was "
                     "not called since the start or the last pause",
                     cure="call step(model) behind every step of the optimizer, and then finish",
                 )
+            if not limited and (model is None or not step):
+                return None
             with self.time.own():
-                moment, above = self.take(unwrapped(model), step, None, whatever=True)
-            if moment is not None and moment.reason is not None:
+                moment, above = self.take(unwrapped(model), step, epoch, whatever=True)
+            if limited and moment is not None and moment.reason is not None:
                 raise ModelError(
                     f"{self._asked} exposure could not be measured at the last step ({step}): "
                     f"{moment.reason}",
                     cure="audit the model before it is used (canary audit)",
                 )
+        if limited:
+            self._check_changed()
+        return above
+
+    def _check_changed(self) -> None:
+        """A `ModelError` if all measurements, of a training with a limit, were of one model."""
         measured = self.kept.history.measured
         if len(measured) > 1 and len({moment.px_bits for moment in measured}) == 1:
             raise ModelError(
@@ -235,7 +246,6 @@ class MomentTaker:
                 "measurements, as a copy of the trained model would",
                 cure="give step the model that is trained, not a copy of it",
             )
-        return above
 
     def unseen(self) -> ModelError | None:
         """The error of a training without canaries; to be asked in all processes."""

@@ -72,11 +72,12 @@ class ExposureMonitor:
         8 bits for certain.
     share : float or None
         What measuring may take of the training's time, if that is more than ten seconds; steps
-        are left out to stay below. None measures at every step that is asked for.
+        are left out to stay below, but never the last one. None measures at every step that is
+        asked for.
     stop_above_bits : float, optional
         Set `exceeded` when canaries with some number of copies are exposed more than this:
         when the median of the lower ends of their intervals is above it. `finish` then
-        measures the last step whatever `share` says, and raises an error if it cannot.
+        raises an error if it cannot measure the last step.
     marks : collection of int
         Steps to be marked in figures, such as those whose batch held a canary.
     path : path-like, optional
@@ -166,6 +167,7 @@ class ExposureMonitor:
         )
         self._stops, self._strict = rule is not None, strict
         self._latest: Any = None
+        self._epoch: float | None = None
         audit = "audit the model (canary audit)"
         self._unfinished = unfinished(self, "stop_above_bits", audit)
         if rule is None:
@@ -241,7 +243,7 @@ class ExposureMonitor:
         loss : float, optional
             Of this step; the mean since the last asked step is kept.
         last : bool
-            Measure whatever step it is, if the share of time allows it.
+            Measure whatever step it is, and whatever the share of time allows.
 
         Returns
         -------
@@ -261,15 +263,14 @@ class ExposureMonitor:
         self._kept.losses += losses
         moment, above, failure = None, None, None
         if first_process():
-            self._latest = model
+            self._latest, self._epoch = model, epoch
             if due:
                 finish_queued()
             with self._time.own():
                 if due:
                     try:  # an error is raised when the other processes no longer wait
-                        done, whatever = self._schedule.step, last and self._stops
-                        module = unwrapped(model)
-                        moment, above = self._taker.take(module, done, epoch, whatever=whatever)
+                        done, module = self._schedule.step, unwrapped(model)
+                        moment, above = self._taker.take(module, done, epoch, whatever=last)
                         if moment is not None:
                             self._kept.save()
                     except CanaryError as error:
@@ -310,28 +311,31 @@ class ExposureMonitor:
 
     @sealed
     def finish(self) -> History:
-        """Let the model go and save the history; say what was not measured, and why.
+        """Measure the last step if it was not, let the model go and save the history.
 
-        With `stop_above_bits` the last step is measured first, if it was not, whatever `share`
-        says. Of several processes only the first saves and warns. A training that goes on after
-        all may be measured further.
+        The `share` does not limit that measurement. What was not measured is warned of. Of several
+        processes only the first saves and warns. A training that goes on may be measured further.
 
         Raises
         ------
         OutputError
             If the history cannot be saved.
         CanaryError
-            Only with `stop_above_bits`, in all processes: if the last step could not be measured,
-            `step` was never called, the model never changed, or batches were seen and no injected
-            canary in any of them.
+            With `strict`, if the last step could not be measured. With `stop_above_bits`, in all
+            processes: also if `step` was never called, the model never changed, or batches were
+            seen and no injected canary in any of them.
         """
         self._unfinished.detach()
         above, failure = None, None
-        if first_process() and self._stops:
+        if first_process():
+            done = self._schedule.step
             try:
-                above = self._taker.take_last(self._latest, self._schedule.step)
+                above = self._taker.take_last(self._latest, done, self._epoch)
             except CanaryError as error:
-                failure = error
+                if self._stops or self._strict:
+                    failure = error
+                else:
+                    _log.warning("exposure was not measured at step %d: %s", done, error)
         self._agree(above, ended=True)
         if self._stops:
             unseen = self._taker.unseen()  # asked in all processes, whatever failed in one
@@ -343,7 +347,7 @@ class ExposureMonitor:
                 self._kept.save()
             except OutputError as error:
                 failure = failure or error
-            self._kept.say_what_is_missing(self._schedule.step)
+            self._kept.say_what_is_missing()
             self._kept.say(self._batches.findings)
         if self._stops and any_process(failure is not None) and failure is None:
             failure = ModelError(

@@ -21,7 +21,7 @@ from canary.corpus.canaries import CanarySet
 from canary.errors import InputError, OutputError, RecordError
 from canary.records.validation import brief, real_number, some, whole_number
 from canary.statistics.exposures import Exposure, exposure_by_draws
-from canary.statistics.numbers import duration, plural
+from canary.statistics.numbers import count, duration, plural
 
 _log = logging.getLogger("canary.plugins.monitor")
 
@@ -51,7 +51,8 @@ def unfinished(owner: object, limit: str, instead: str) -> weakref.finalize[...,
 class TimeShare:
     """Limits the monitor's time to a share of the training's; None for as long as it takes.
 
-    Ten seconds in all are free: of a short training the share is too little for anything.
+    Ten seconds in all are free: of a short training the share is too little for anything. The
+    last step is measured in any case.
 
     The training's time is what passes between two blocks of `own`; before the first, and after
     `pause`, time is nobody's. A measurement that takes longer than the last three goes beyond
@@ -106,18 +107,36 @@ class TimeShare:
         return max(self._costs, default=None)
 
     def say(self, asked: int) -> None:
-        """Log what this number of measurements takes; a warning if it is more than a minute."""
+        """Log what this number of measurements takes, and which the share allows besides the last.
+
+        A warning if what is sure to be measured takes more than a minute.
+        """
         if not self._costs or asked < 1:
             return
-        each, total = duration(self._costs[-1]), asked * self._costs[-1]
-        told = f"a measurement takes about {each}, and {plural(asked, 'more is', 'more are')}"
-        told += f" asked for, which take {duration(total)} in all"
+        cost, total = self._costs[-1], asked * self._costs[-1]
+        more = plural(asked, "more is", "more are")
+        told = f"a measurement takes about {duration(cost)}, and {more} asked for, which take "
+        told += f"{duration(total)} in all"
         if self.share is not None:
-            told += f"; share={self.share:g} of the training's time limits that"
+            told += f"; the last step is always measured{self._of_the_others(asked - 1, cost)}"
         elif total > _LONG:
             told += "; share=0.05 limits that to 5 % of the training's time"
-        level = logging.WARNING if total > _LONG and self.share is None else logging.INFO
-        _log.log(level, "canary: %s", told)
+        sure = total if self.share is None else cost
+        _log.log(logging.WARNING if sure > _LONG else logging.INFO, "canary: %s", told)
+
+    def _of_the_others(self, asked: int, cost: float) -> str:
+        """When the share allows the measurements before the last one; empty if always."""
+        share, spare = self.share or 1.0, _FREE - self.own_seconds
+        if asked < 1 or asked * cost <= spare:
+            return ""
+        told = f", and share={share:g} limits the others: "
+        free = max(int(spare / cost), 0) if cost else 0
+        first = (self.own_seconds + (free + 1) * cost) / share
+        told += f"{count(free)} at any time, then " if free else ""
+        told += f"one after {duration(first)} of training"
+        if asked > free + 1:
+            told += f" and one in every {duration(cost / share)} from then on"
+        return f"{told}; share=None measures at every step that is asked for"
 
     @property
     def allows(self) -> bool:
@@ -334,27 +353,17 @@ class TrainingLog:
                 self._said.add(kind)
                 _log.warning("canary: %s", sentence)
 
-    def say_what_is_missing(self, step: int) -> None:
-        """Warn of measurements that were asked for and not made by the end, at `step`."""
+    def say_what_is_missing(self) -> None:
+        """Warn of measurements that were asked for and not made by the end."""
         history, watch = self.history, self.time
         made, tried = len(history.measured), len(history.moments)
         asked, cost = plural(history.asked, "measurement"), f"about {watch.cost or 0.0:.2g} s"
-        allowed = max((watch.share or 0.0) * history.training_seconds, _FREE)
         if not made:
-            if tried:
-                why = history.moments[-1].reason
-            elif not history.asked:
-                why = (
-                    f"the training ended at step {step}, before any that was asked for; "
-                    "give a smaller every, or steps"
-                )
-            else:
-                why = (
-                    f"of {asked} that were asked for none was made: getting ready took "
-                    f"{history.own_seconds:.2g} s and one measurement takes {cost}, and they "
-                    f"may take {allowed:.2g} s in all; give fewer draws, or a larger "
-                    "share (None for as long as it takes)"
-                )
+            none = (
+                f"of {asked} that were asked for none was made; finish measures the last step "
+                "if step(model) was called since the start, or since the last pause"
+            )
+            why = history.moments[-1].reason if tried else none
             _log.warning("exposure was never measured: %s", why)
         elif made < history.asked:
             reasons = []

@@ -48,7 +48,7 @@ class VerbatimMonitor:
         As in `ExposureMonitor`; the measurement of `start` is not counted in the share.
     max_extractable : float, optional
         Set `exceeded` when `canary.check` finds that more than this share is memorized, which
-        takes `controls`. `finish` then measures the last step whatever `share` says.
+        takes `controls`. `finish` then raises an error if it cannot measure the last step.
     tries, chance
         Of the limit, as in `canary.check`.
     path : path-like, optional
@@ -148,7 +148,7 @@ class VerbatimMonitor:
             if due:
                 finish_queued()
             with self._time.own():
-                if due and self._time.allows:
+                if due and (last or self._time.allows):
                     found = self._tried(model, epoch)
                 elif due and not self._left_out:
                     self._left_out = True
@@ -161,7 +161,7 @@ class VerbatimMonitor:
 
     @sealed
     def finish(self, model: Any, *, epoch: float | None = None) -> Verbatim | None:
-        """The last result; with a limit that of the last step, measured now if it was not.
+        """The result of the last step, measured now if it was not, whatever `share` says.
 
         Raises
         ------
@@ -173,11 +173,14 @@ class VerbatimMonitor:
         measured = self.readings and self.readings[-1].step == self._schedule.step
         failure: CanaryError | None = None
         found = None
-        if first_process() and limited and not measured:
+        if first_process() and not measured and (limited or self._schedule.step):
             try:
                 found = self._measure(model, epoch)
-            except (NotFiniteError, OutOfMemory) as error:
-                failure = error  # raised when the other processes no longer wait
+            except CanaryError as error:
+                if limited:
+                    failure = error  # raised when the other processes no longer wait
+                else:
+                    self._warn(error)
         failure = failure or self._unchanged()
         self._agree()
         if failure is not None:
@@ -200,9 +203,12 @@ class VerbatimMonitor:
         try:
             return self._measure(model, epoch)
         except (NotFiniteError, OutOfMemory) as error:
-            step = self._schedule.step
-            _log.warning("passages were not measured at step %d: %s", step, error.problem)
+            self._warn(error)
             return None
+
+    def _warn(self, error: CanaryError) -> None:
+        step = self._schedule.step
+        _log.warning("passages were not measured at step %d: %s", step, error.problem)
 
     def _measure(self, model: Any, epoch: float | None) -> Verbatim:
         """The result for the model as it is now, which is kept, and compared with the limit."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 import torch
 from small_models import CHARACTERS
@@ -151,32 +149,41 @@ def test_a_training_that_diverges_ends_as_it_would_have(tmp_path, caplog):
     assert History.load(tmp_path / "canary_history.json") == callback.history
 
 
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        ({"share": 1e-9}, "and they may take .* in all; give fewer draws, or a larger share"),
-        ({"every": 100}, "ended at step 3, before any that was asked for; give a smaller every"),
-    ],
-)
-def test_a_training_that_was_never_measured_is_told_at_its_end(
-    tmp_path, caplog, options, why, monkeypatch
+@pytest.mark.parametrize("options", [{"share": 1e-9}, {"every": 100}])
+@pytest.mark.parametrize("ends", ["finish", "last", "pause"])
+def test_the_last_step_is_measured_whatever_was_asked_for(
+    tmp_path, caplog, options, ends, monkeypatch
 ):
     monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
     module, _ = causal()
     watch = monitor(path=tmp_path / "history.json", **options)
     watch.start(module)
-    for _ in range(3):
-        watch.step(module, loss=1.0)
-    assert not (tmp_path / "history.json").exists()
-    assert (
-        caplog.text.count("no measurement at step 1: ")
-        == len(caplog.records)
-        == ("share" in options)
-    )
+    for step in range(1, 4):
+        watch.step(module, loss=1.0, last=ends == "last" and step == 3)
+    assert caplog.text.count("no measurement at step 1: ") == ("share" in options)
+    if ends == "pause":  # the model was let go
+        watch.pause()
     history = watch.finish()
-    assert history.moments == ()
+    assert [moment.step for moment in history.measured] == [3] * (ends != "pause")
     assert History.load(tmp_path / "history.json") == history
-    assert re.search(f"exposure was never measured: .*{why}", caplog.text)
+    assert ("exposure was never measured: " in caplog.text) == (ends == "pause")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_end_that_cannot_be_measured_is_warned_of_and_saved(tmp_path, caplog, strict):
+    module, _ = causal()
+    watch = monitor(path=tmp_path / "history.json", every=100, strict=strict)
+    watch.start(module)
+    watch.step(module)
+    with torch.no_grad():
+        module.transformer.wte.weight.fill_(float("nan"))
+    if strict:
+        with pytest.raises(NotFiniteError):
+            watch.finish()
+    else:
+        watch.finish()
+        assert "exposure was never measured: " in caplog.text
+    assert (tmp_path / "history.json").exists()
 
 
 def test_the_end_keeps_what_came_behind_the_last_measurement(tmp_path, caplog):

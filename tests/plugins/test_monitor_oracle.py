@@ -155,13 +155,18 @@ def test_each_measurement_is_logged_once_with_its_step(caplog):
     least = {g: every[f"{g}_lower"] for g in groups if every[f"{g}_censored"]}
     assert {n: logged[3].get(f"{n}_at_least") for n in groups} == {n: least.get(n) for n in groups}
     assert least
-    assert logged[3].keys() == {*groups, *few, *(f"{name}_at_least" for name in least)}
+    maximum = {f"canary/exposure_max{end}" for end in ("_lower", "_censored")}
+    assert maximum <= every.keys()  # no draw is as likely as the most exposed canary
+    assert logged[3]["canary/exposure_max_at_least"] == every["canary/exposure_max_lower"]
+    assert every["canary/exposure_max_lower"] < every["canary/exposure_max"]
+    at_least = {f"{name}_at_least" for name in (*least, "canary/exposure_max")}
+    assert logged[3].keys() == {*groups, *few, *at_least}
     again = _monitor(tokenizer, every=2, log=log, log_all=True, stop_above_bits=4.0)
     again.load_state_dict(state)
     again.step(module)
     again.pause()
     assert list(logged) == [2, 3, 4]
-    assert logged[4].keys() == names | few | {"canary/seconds"}
+    assert logged[4].keys() == names | few | maximum | {"canary/seconds"}
     assert all(logged[4][f"{group}_lower"] <= logged[4][group] for group in groups)
     exposed = [e for c, e in zip(last.canaries, last.measured[-1].exposures, strict=True)
                if c.repetitions]  # fmt: skip

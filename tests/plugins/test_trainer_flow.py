@@ -60,21 +60,28 @@ def test_what_all_measurements_take_is_said_before_and_after_the_first(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("share", "level", "told"),
+    ("share", "cost", "level", "told"),
     [
-        (None, "WARNING", "which take 5 min in all; share=0.05 limits that"),
-        (0.1, "INFO", "which take 5 min in all; share=0.1 of the training's time limits that"),
+        (None, 30.0, "WARNING", "10 more are asked for, which take 5 min in all; share=0.05"),
+        (0.1, 30.0, "INFO", "last step is always measured, and share=0.1 limits the others: one "
+                            "after 5 min of training and one in every 5 min"),
+        (0.1, 4.0, "INFO", "limits the others: 2 at any time, then one after 2 min of training"),
+        (0.1, 1.0, "INFO", "the last step is always measured"),
+        (0.1, 90.0, "WARNING", "the last step is always measured"),
     ],
-)
-def test_long_measuring_is_warned_of_unless_a_share_limits_it(share, level, told, caplog):
+)  # fmt: skip
+def test_what_will_be_measured_is_said_with_a_warning_if_it_is_long(
+    share, cost, level, told, caplog
+):
     caplog.set_level("INFO", logger="canary.plugins.monitor")
     watch = TimeShare(share)
     watch.say(10)  # nothing is known yet
-    watch.expect(30.0)
+    watch.expect(cost)
     watch.say(10)
     (record,) = caplog.records
     assert record.levelname == level
     assert told in record.message
+    assert ("limits the others" in record.message) == (share is not None and cost > 1.0)
 
 
 def test_the_end_of_every_epoch(tmp_path):

@@ -144,6 +144,19 @@ def test_it_stays_within_its_share_of_the_time(monkeypatch):
     assert {one.seconds for one in monitor.readings} == {1.0}
 
 
+@pytest.mark.parametrize("ends", ["finish", "last"])
+def test_the_last_step_is_measured_whatever_the_share(ends, monkeypatch):
+    monkeypatch.setattr("canary.plugins.training_log._FREE", 0.0)
+    watch = VerbatimMonitor(strings(3), every=1, share=1e-9, tokenizer=TOKENIZER, **SMALL)
+    model = known("gpt2").module
+    watch.start(model)
+    for step in range(1, 4):
+        watch.step(model, last=ends == "last" and step == 3)
+    found = watch.finish(model)
+    assert [one.step for one in watch.readings] == [0, 3]
+    assert found is watch.result
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

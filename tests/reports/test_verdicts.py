@@ -40,7 +40,7 @@ def cases(verdict):
 def test_groups_that_were_left_out_are_skipped_tests():
     verdict = replace(made(), left_out=(1, 64), control=64)
     suite = ET.fromstring(junit(verdict)).find("testsuite")
-    (case,) = (c for c in suite.findall("testcase") if c.get("classname") == "canary.left out")
+    (case,) = (c for c in suite.findall("testcase") if c.get("classname") == "canary.left-out")
     assert case.get("name") == "canaries with 1 copy"
     assert case.find("skipped") is not None
     found = len(verdict.findings) + 1
