@@ -11,7 +11,7 @@ from canary.audits.cut_secrets import cut_in
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
-from canary.gate.verdict import Finding, Verdict
+from canary.gate.verdict import OF_ITSELF, Finding, Verdict
 from canary.models.english import reads_no_english
 from canary.records.validation import brief, whole_number
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -308,8 +308,7 @@ def in_training(
                 control
             )
         elif not vouched_for:
-            told = f"nothing shows that the canaries were in the training data: {unlearned}, "
-            told, cure = told + _ALIKE, _UNTRAINED_CURE
+            told, cure = unread(most, value), _UNTRAINED_CURE
         elif once is not None:
             told = f"{unlearned}, and in the baseline they do (p = {probability(once)}). "
             told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
@@ -336,8 +335,22 @@ def in_training(
                 f"{which}the {who} look learned (p = {p}), and nothing here shows that the others "
                 f"were in the training data as well: {_TO_SHOW_IT}"
             )
-    judged = replace(verdict, findings=(*verdict.findings, *findings))
+    # Where the audit is in doubt, more canaries would decide nothing: that comes first.
+    every = sorted(
+        (*verdict.findings, *findings),
+        key=lambda found: found.outcome != "undecided" or found.check not in OF_ITSELF,
+    )
+    judged = replace(verdict, findings=tuple(every))
     return replace(judged, notes=tuple(notes), rests_on=rests_on, doubt=doubt) if judged else judged
+
+
+def unread(most: int, p_value: float) -> str:
+    """What to say where not even the canaries with the `most` copies look learned."""
+    return (
+        "nothing shows that the canaries were in the training data: even the canaries with "
+        f"{plural(most, 'copy', 'copies')} do not look learned (p = {probability(p_value)}), "
+        f"{_ALIKE}"
+    )
 
 
 def _no_control(unlearned: str, most: int | None) -> tuple[str, str]:

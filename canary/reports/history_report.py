@@ -237,7 +237,8 @@ def history_figure(
     most = space_bits if skew_normal else min(math.log2(about.draws), space_bits)
     top = f"found at the first guess: {bits(most)} bits"
     words = top if most == space_bits else "nothing above can be seen", "chance"
-    highest = 1.05 * max(highest, limit or 0.0)
+    ends = (end for group in lines for _, end in group.open_ended if in_bits)
+    highest = 1.05 * max(highest, limit or 0.0, *ends)
     label = f"{'skew-normal estimate of ' if skew_normal else ''}exposure (bits)"
     marks, y = exposure_axis(most, label, highest=highest, words=words)
     if skew_normal:  # no exposure can be up there
@@ -254,7 +255,7 @@ def history_figure(
     for group in lines:
         colour = colour_of_copies(group.copies, [g.copies for g in lines])
         named = any(mark.style.get("label") == _OPEN for mark in marks)
-        marks += _line_marks(group, colour, most, band=group is banded, named=named)
+        marks += _line_marks(group, colour, band=group is banded, named=named)
         if group.steps:
             medians = list(map(bound_or_bits, group.medians, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
@@ -310,8 +311,9 @@ class GroupLine:
     """Exposure of the canaries with one number of copies, at each moment in bits.
 
     `bounds` says of each median whether it may be higher: it is a lower bound, or more than all
-    draws but one. The band goes from `least` to `most` of the estimates and bounds. `heights` are
-    what is drawn of them: of a lower bound the estimate, so that groups keep their order.
+    draws but one; it is within `ends` then. The band goes from `least` to `most` of the
+    estimates and bounds. `heights` are what is drawn of them: of a lower bound the estimate, so
+    that groups keep their order.
     """
 
     copies: int
@@ -321,6 +323,12 @@ class GroupLine:
     least: tuple[float, ...]
     most: tuple[float, ...]
     heights: tuple[float, ...]
+    ends: tuple[tuple[float, float], ...]
+
+    @property
+    def open_ended(self) -> list[tuple[float, float]]:
+        """The `ends` of the medians that are drawn as bounds."""
+        return [ends for ends, bound in zip(self.ends, self.bounds, strict=True) if bound]
 
 
 def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list[GroupLine]:
@@ -331,7 +339,7 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     """
     lines = []
     for copies, places in history.places(at).items():
-        rows: list[tuple[int, float, bool, float, float, float]] = []
+        rows: list[tuple[int, float, bool, float, float, float, tuple[float, float]]] = []
         for moment in history.measured:
             group = [moment.exposures[place] for place in places]
             curve = [moment.curve_bits[place] for place in places]
@@ -343,15 +351,15 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
             bound = told[1] or (not skew_normal and at_the_edge(history.formats[at], told[0]))
             height = statistics.median(e.place_bits for e in group) if bound else told[0]
             height = told[0] if skew_normal else max(height, told[0])
-            ends = min(*known, told[0]), max(*known, height)
-            rows.append((moment.step, told[0], bound, *ends, height))
-        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 6)))
+            band = min(*known, told[0]), max(*known, height)
+            low, high = zip(*((e.lower_bits, e.upper_bits) for e in group), strict=True)
+            ends = min(statistics.median(low), told[0]), max(statistics.median(high), height)
+            rows.append((moment.step, told[0], bound, *band, height, ends))
+        lines.append(GroupLine(copies, *(zip(*rows, strict=True) if rows else ((),) * 7)))
     return lines
 
 
-def _line_marks(
-    group: GroupLine, colour: str, top: float, *, band: bool, named: bool
-) -> Iterator[Mark]:
+def _line_marks(group: GroupLine, colour: str, *, band: bool, named: bool) -> Iterator[Mark]:
     style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
     between = group.steps, group.least, group.most
     if band:
@@ -362,11 +370,11 @@ def _line_marks(
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
         some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
         points = [group.steps[i] for i in some], [group.heights[i] for i in some]
-        if bound:  # from what is certain, and open upwards
-            certain = points[0], [group.medians[i] for i in some]
+        if bound:  # from what is certain to where it can be
+            low, high = ([end[at] for end in group.open_ended] for at in (0, 1))
             open_ended: dict[str, Any] = {"linewidth": 1.1, "linestyle": SPARSE}
             if points[0] and not named:
                 open_ended["label"] = _OPEN
-            yield mark("vlines", *certain, top, color=colour, **open_ended)
+            yield mark("vlines", points[0], low, high, color=colour, **open_ended)
         hollow = bound or not group.copies
         yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)

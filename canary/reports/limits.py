@@ -11,6 +11,7 @@ from canary.audits.audit_result import Audit, CanaryResult, combined_p
 from canary.audits.search_ranks import with_search
 from canary.gate.check_result import Attacks
 from canary.gate.forgetting_limit import Compared
+from canary.gate.preconditions import unread
 from canary.gate.verdict import Finding, Verdict
 from canary.gate.watched import HISTORY
 from canary.passages.result import Verbatim
@@ -179,6 +180,18 @@ def learned_copies(audit: Audit) -> list[int]:
     """The numbers of copies whose canaries look learned."""
     tests = {n: combined_p(group) for n, group in audit.by_repetitions().items() if n}
     return [n for n, test in tests.items() if test and test.p_value <= SHOWN_LEARNED]
+
+
+def opening(audit: Audit) -> list[tuple[str, str]]:
+    """The first lines of `Audit.summary`: its verdict, and that nothing shows what it rests on."""
+    found = answer(audit)
+    lines = [("verdict", found.label)]
+    if found.verdict in ("not found", "undecided") and planting(audit) == "unknown":
+        most = max(c.repetitions for c in audit.injected)
+        test = combined_p([c for c in audit.injected if c.repetitions == most])
+        told = unread(most, 1.0 if test is None else test.p_value)
+        lines.append(("basis", f"{told}; canary.check (canary check) asks what shows it"))
+    return lines
 
 
 def basis_of(audit: Audit, rests_on: str = "", *, passed: bool = False) -> Text:

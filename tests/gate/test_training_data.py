@@ -37,6 +37,7 @@ UNLEARNED = (
 )
 START, TOKENIZER = "no start token was given", "the tokenizer was <trained> on them"
 NEVER = exact({1: [1.0] * 8, 4: [1.0] * 8, 0: [1.0] * 4})
+NEVER_BUT_OWN = replace(NEVER, settings={**NEVER.settings, "canaries_in_corpus": True})
 
 
 def noted(*notes, bits=1.0, **options):
@@ -51,6 +52,23 @@ def verified(audit):
 
 
 # --- without evidence -----------------------------------------------------------------
+
+
+def test_that_nothing_was_read_comes_before_more_canaries():
+    """Of canaries that were never injected, more would decide nothing."""
+    wide = exact({1: [1.0] * 8, 4: [1.0] * 4 + [4.5] * 4, 0: [1.0] * 4})
+    verdict = check(wide, max_exposure_bits=4)
+    assert verdict.reason.check == "training data"
+    assert "training data" in verdict.summary().splitlines()[0]
+    assert "would decide" in verdict.summary()
+
+
+def test_the_summary_of_an_audit_says_that_nothing_shows_what_was_read():
+    told = NEVER.summary().splitlines()[1]
+    assert "nothing shows" in told
+    assert check(NEVER, max_exposure_bits=10).reason.sentence in told
+    for shown in (exact({4: [12.0] * 8, 0: [1.0] * 4}), NEVER_BUT_OWN):
+        assert "nothing shows" not in shown.summary()
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,16 @@ def test_bounds_are_drawn_where_the_table_has_them():
     assert open_ended[-1][1][-1] == line.medians[-1] < line.heights[-1]
 
 
+def test_the_dots_of_a_bound_end_where_the_interval_does():
+    history = make_history()
+    top = group_lines(history, 0)[2].ends[-1][1]
+    assert top == math.log2(SPACE)  # not the 8.6 bits that 400 draws can estimate
+    for in_bits in (False, True):
+        panel = history_figure(history, 0, in_bits=in_bits).panels[0]
+        assert max(end for m in panel.marks if m.call == "vlines" for end in m.data[2]) == top
+        assert max([panel.y.limits[1], *(panel.y.ticks or {})]) >= top
+
+
 def test_a_history_is_drawn_in_the_unit_that_is_asked_for():
     history = make_history(losses=False)
     labels = []
