@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from canary.cli.console import say, show, show_table
 from canary.cli.model_options import Counted, ServerOptions
 from canary.cli.outputs import Result
 from canary.cli.standard_streams import nothing_said
+from canary.errors import CanaryError
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
 
             # Numbers that are made up may not do for what is computed of them.
             stopped = counted_until(partial(_rehearsed, function, rehearsal))
-            options.rehearsed.extend(endpoint.ledger.sent for endpoint in dry.endpoints)
+            options.rehearsed.extend(dry.endpoints)
             for model in dry.rehearsals:
                 say(model.counted())
                 if stopped:
@@ -67,6 +69,9 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
                 model.check_allowed()
         return function(**values)
     finally:
+        with suppress(CanaryError):
+            for endpoint in options.rehearsed:  # of a run that was refused
+                endpoint.ledger.leave_trace()
         _say_sent([endpoint.ledger for endpoint in options.endpoints or dry.endpoints])
 
 

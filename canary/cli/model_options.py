@@ -54,14 +54,15 @@ class ServerOptions:
         words = {"served_model": "model", "request_timeout": "timeout"}
         settings = {words.get(name, name): value for name, value in asked.items()}
         made = Endpoint(url, say=_counted if self.dry_run else say, **settings, **more)
-        if not self.endpoints:
-            made.ledger.carry(sum(self.rehearsed))
+        if before := next((one for one in self.rehearsed if one.base == made.base), None):
+            self.rehearsed.remove(before)
+            made.goes_on(before)
         self.endpoints.append(made)
         return made
 
     @cached_property
-    def rehearsed(self) -> list[int]:
-        """The requests that a rehearsal sent: of the list of models."""
+    def rehearsed(self) -> list[Endpoint]:
+        """The servers that a rehearsal asked for their lists of models."""
         return []
 
     @cached_property

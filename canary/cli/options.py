@@ -118,8 +118,8 @@ HELP: Mapping[str, str] = {
     "answers": "FOLDER: Where answers of the server are kept, so that an interrupted run does not "
     "ask again.  [default: canary/answers in your cache]",
     "max_requests": "N: The most requests to send in this run.  [default: no limit]",
-    "total_requests": "N: The most requests of all runs with these --answers, refused runs "
-    "included.  [default: no limit]",
+    "total_requests": "N: The most requests to this address of all runs with these --answers, "
+    "refused runs included; other addresses are counted apart.  [default: no limit]",
     "in_flight": "N: The most requests at once.  [default: 8]",
     "request_timeout": "SECONDS: The longest wait for a whole answer.  [default: 120]",
     "dry_run": "Send no prompt; only say how many requests and tokens this command would send.",

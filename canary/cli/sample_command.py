@@ -33,7 +33,8 @@ from canary.cli.outputs import Names, Result, called_texts_in, report_folder
     seed="[Measurement] N: The seed of the samples, where the server takes one.",
     answers="FOLDER: Where the requests of all runs are counted; finished answers are in --out.  "
     "[default: canary/answers in the user cache]",
-    max_tokens="[Measurement] N: The longest answer.  [default: enough for what is looked for]",
+    max_tokens="[Measurement] N: The longest answer.  [default: a token for each byte of what is "
+    "looked for, and 8]",
 )
 def sample(
     model: str,

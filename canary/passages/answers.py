@@ -36,7 +36,9 @@ class Answers(Record):
     unfinished : int
         Answers that ended while the model was still reasoning.
     short : int
-        Answers with fewer characters than what was looked for.
+        Answers with fewer characters than what was looked for, which no limit of tokens ended.
+    ended : int
+        Those that ended at the limit of tokens instead. 0 in older files, which count them above.
     alike : int
         Answers whose first words also begin answers to a tenth of the prompts, and to three.
     stuck, sure : int
@@ -52,6 +54,7 @@ class Answers(Record):
     alike: int
     stuck: int
     sure: int
+    ended: int = 0
 
     def doubts(self, limit: float, *, early: int = 0) -> Iterator[tuple[str, str]]:
         """Why passages may not have come out though the model writes them, and the cure.
@@ -76,10 +79,17 @@ class Answers(Record):
                 "reasons first",
                 "switch filters and reasoning off on the server, or give more --max-tokens",
             )
+        if more(self.ended, 0.5 if early else min(_MANY, limit)):
+            yield (
+                f"{count(self.ended)} {of} ended at the limit of tokens before they were as long "
+                "as what was looked for, which could not come out of them",
+                "give more --max-tokens; if that changes nothing, raise the server's own limit",
+            )
         if more(self.short, 0.5):
             yield (
-                f"{count(self.short)} {of} are shorter than what was looked for",
-                "raise the limit of tokens on the server, or give a shorter --suffix",
+                f"{count(self.short)} {of} are shorter than what was looked for, and no limit of "
+                "tokens ended them",
+                "see whether the server cuts answers, or give a shorter --suffix",
             )
         if more(self.alike, 0.5):
             yield (
@@ -115,7 +125,8 @@ def marks(answer: Written, prompt: int, least: int, key: bytes) -> dict[str, int
         hashlib.blake2b(each.encode(), digest_size=4, key=key).hexdigest()
         for each in (opening, text)
     )
-    short = {f"short {prompt}": 1} if len(text.strip()) < least else {}
+    why = "ended" if answer.cut else "short"
+    short = {f"{why} {prompt}": 1} if len(text.strip()) < least else {}
     cased = {"capitals": 1} if text != text.lower() else {}
     return short | cased | {f"said {prompt} {first} {whole}": 1}
 
@@ -164,7 +175,7 @@ def counted(
         samples=samples,
         **{
             name: sum(tally[f"{name} {prompt}"] for prompt in prompts)
-            for name in ("empty", "unfinished", "short")
+            for name in ("empty", "unfinished", "short", "ended")
         },
         alike=alike if len(prompts) >= _FEW_PROMPTS else 0,
         stuck=len([prompt for prompt in stuck if prompt not in sure]),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from canary.errors import ServerError
+from canary.models.served.client import PassingError, RefusedError
 from canary.models.served.throttle import in_parallel
 from canary.models.served.writer import Writer
 from canary.passages.answers import PLAIN, Answers, counted, hits, marks
@@ -61,7 +62,7 @@ class Plan:
 
     def longest(self, prompt: str) -> int:
         """Tokens that an answer after a prompt may have."""
-        return self.max_tokens or max(_tokens(t.suffix) for _, t in self.behind[prompt]) + _ROOM
+        return self.max_tokens or max(t.tokens for _, t in self.behind[prompt]) + _ROOM
 
     def counts(self, writer: Writer, request: int) -> dict[str, int]:
         """What the answer to one request adds."""
@@ -69,7 +70,12 @@ class Plan:
         prompt = self.prompts[number]
         sought = self.behind[prompt]
         seed = (self.seed * _STEP + request) % 2**31
-        answer = writer.write(prompt, seed=seed, tokens=self.longest(prompt))
+        try:
+            answer = writer.write(prompt, seed=seed, tokens=self.longest(prompt))
+        except (RefusedError, PassingError) as error:
+            if isinstance(error, RefusedError) or error.dropped:
+                raise _of_text(sought[0][1], error) from None
+            raise
         alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
         return hits(answer, f"length {number}", sought, self.near) | alike
 
@@ -138,7 +144,12 @@ class Plan:
         yield from self.answers(tally, done).doubts(1.0, early=texts)
 
 
-def _tokens(suffix: str) -> int:
-    """Tokens that this may take at most, roughly: digits and signs one each, letters half."""
-    letters = sum(map(str.isalpha, suffix))
-    return -(-letters // 2) + len(suffix) - letters
+def _of_text(target: Target, error: ServerError) -> ServerError:
+    """The error of a server that fails at one prompt, with the text that it begins."""
+    which = target.name or f"{target.kind.removesuffix('s')} {target.document + 1}"
+    return ServerError(
+        f"{error.problem}: the beginning of {which}",
+        cure="if the model does not know all characters of that text, leave it out and say so, "
+        "for this selects texts; the server's log may say more",
+        where=error.where,
+    )

@@ -193,7 +193,14 @@ class Sampled(
         if self.cut:
             notes.append(
                 f"{plural(self.cut, 'answer')} ended at the limit of tokens, in the middle of what "
-                "was looked for, and count as if it had not come out: give more tokens"
+                "was looked for, and count as if it had not come out: give more --max-tokens"
+            )
+        few = self.answers is not None and self.answers.ended > 0 and not self.cut
+        if few and not any("--max-tokens" in cure for _, cure in self.doubts()):
+            assert self.answers is not None
+            notes.append(
+                f"{plural(self.answers.ended, 'answer')} ended at the limit of tokens before they "
+                "could hold what was looked for: give more --max-tokens"
             )
         return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts()))
 

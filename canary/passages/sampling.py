@@ -87,7 +87,8 @@ def sample(
         The share of a suffix's words that counts as nearly repeated, in runs of at least 5 words
         in the same order.
     max_tokens : int, optional
-        Longest answer; enough for the suffix unless given.
+        Longest answer. Unless given, a token for each byte of the suffix and a few more, which is
+        enough for every usual tokenizer, also one of single characters.
     confidence : float
     max_extractable : float, optional
         Stop as soon as `canary.check` with this limit would certainly not pass. The run looks at
@@ -211,7 +212,7 @@ def sample(
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=7)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=8)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")

@@ -22,13 +22,18 @@ _RUN = 5  # words in a row that count as repeated
 
 @dataclass(frozen=True)
 class Target:
-    """What is looked for after a prompt, and where it comes from."""
+    """What is looked for after a prompt, and where it comes from.
+
+    `tokens` is the most that it takes, with the space before it: no usual tokenizer makes more
+    than one of a byte of UTF-8, and one that knows single characters or bytes makes as many.
+    """
 
     kind: str
     document: int
     position: int
     prompt: str = field(repr=False)
     suffix: str = field(repr=False)
+    tokens: int
     name: str = ""
     copies: int = 0
 
@@ -69,8 +74,8 @@ def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, s
         for first in range(0, len(spans) - prefix - suffix + 1, prefix + suffix):
             middle, last = first + prefix, first + prefix + suffix - 1
             prompt = each[spans[first][0] : spans[middle - 1][1]]
-            tail = plain(each[spans[middle][0] : spans[last][1]])
-            found.append(Target(kind, number, first, prompt, tail))
+            tail = each[spans[middle - 1][1] : spans[last][1]]
+            found.append(Target(kind, number, first, prompt, plain(tail), _bytes(tail)))
     if not found:
         raise too_short(kind, lengths, f"{prefix + suffix} words of a passage")
     short = tuple(at for at, length in enumerate(lengths) if length < prefix + suffix)
@@ -106,8 +111,10 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
         for number, one in enumerate(secrets):
             space = canaries.formats[one.format]
             whole, prompt = canaries.text(one), space.prefix.rstrip()
-            tail = plain(whole[len(prompt) : len(whole) - len(space.suffix)])
-            targets.append(Target(kind, number, 0, prompt, tail, one.id, one.repetitions))
+            tail = whole[len(prompt) : len(whole) - len(space.suffix)]
+            length = _bytes(tail)
+            place = (kind, number, 0, prompt, plain(tail), length)
+            targets.append(Target(*place, one.id, one.repetitions))
         if targets:
             made = digest([[target.prompt, target.suffix] for target in targets])
             found[kind] = Cut(targets, [target.suffix for target in targets], (), made)
@@ -147,6 +154,10 @@ def repeated(words: Sequence[str], suffix: Sequence[str]) -> list[str]:
     blocks = SequenceMatcher(None, words, suffix, autojunk=False).get_matching_blocks()
     runs = [suffix[of.b : of.b + of.size] for of in blocks if of.size >= least]
     return [word for run in runs for word in run]
+
+
+def _bytes(tail: str) -> int:
+    return len(tail.encode())
 
 
 def characters(words: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from canary import load
+from canary.errors import CanaryError, InputError
 from canary.models.language_model import Children, Context
 from canary.models.noise import nodes_of
 
@@ -54,7 +56,10 @@ class Served:
             if (wait := self._free - (now := time.monotonic())) > 0:
                 return Status(429, "too many requests", {"Retry-After": str(math.ceil(wait))})
             self._free = max(self._free, now - 1) + 1 / self.per_second  # those of a second at once
-        return self.complete(body)
+        try:
+            return self.complete(body)
+        except CanaryError as error:  # such as a character that the model does not know
+            return Status(400, {"error": {"message": str(error)}})
 
     def complete(self, body: dict[str, Any]) -> Any:
         with self.lock:
@@ -96,10 +101,13 @@ class Served:
 
     def tokens(self, body: dict[str, Any]) -> list[int]:
         """The tokens of a request's prompt."""
-        if not isinstance(body["prompt"], str):
-            return list(body["prompt"])
-        (encoding,) = self.model.tokenizer.encode([body["prompt"]])
-        return list(encoding.ids)
+        prompt, known = body["prompt"], self.model.facts.vocabulary
+        if isinstance(prompt, str):
+            (encoding,) = self.model.tokenizer.encode([prompt])
+            prompt = encoding.ids
+        if not prompt or not all(0 <= token < known for token in prompt):
+            raise InputError(f"the prompt is empty, or has a token outside 0 to {known - 1}")
+        return list(prompt)
 
     def shown(self, body: dict[str, Any]) -> Any:
         if body.get("return_tokens_as_token_ids"):
@@ -162,8 +170,12 @@ def main() -> None:
     parser.add_argument("--requests-per-second", type=float, default=math.inf)
     asked = parser.parse_args()
     key = os.environ[asked.key_from] if asked.key_from else None
-    each, model = asked.requests_per_second, load(asked.model, factory=asked.factory)
-    served = Served(model, asked.served_model_name, asked.mode, key, each)
+    try:
+        model = load(asked.model, factory=asked.factory)
+    except CanaryError as error:
+        own = "" if asked.factory else ". A model that is not from transformers needs --factory"
+        sys.exit(f"{error}{own}")
+    served = Served(model, asked.served_model_name, asked.mode, key, asked.requests_per_second)
     with listen(served, asked.port) as http:
         print(f"serving at http://127.0.0.1:{http.server_address[1]}/v1", flush=True)
         http.serve_forever()

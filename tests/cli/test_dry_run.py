@@ -118,9 +118,9 @@ def test_samples_are_counted(place, command, loaded):
         assert (done.code, server.count()) == (0, 0)
         assert not (place / "o").exists()
         assert "30 requests, one for each sample, and about 12 for checks" in done.out
-        # "my pin" each time; two digits, and room for eight tokens.
+        # "my pin" each time; a space and two digits, and room for eight tokens.
         assert "have 180 characters together" in done.out
-        assert "at most 300 tokens together" in done.out
+        assert "at most 330 tokens together" in done.out
 
 
 def test_a_dry_run_is_of_a_server(place, command, model):

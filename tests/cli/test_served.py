@@ -134,6 +134,17 @@ def test_too_many_requests_are_refused_before_the_run(command, model, loaded, ca
     assert "requests are needed in this run, and 50 allowed" in done.err
 
 
+def test_a_server_that_wants_a_key_is_asked_no_more(command, loaded):
+    """No question of doctor would be answered."""
+    with FakeServer(loaded, key=KEY) as server:
+        asked, right = [], server.answer
+        server.answer = lambda *request: asked.append(1) or right(*request)
+        done = command("doctor", f"{server.url}/v1")
+    assert done.code == 2
+    assert "401" in done.err
+    assert len(asked) == 1
+
+
 def telling(code):
     """The server says the key that it was sent."""
     said = json.dumps({"error": {"message": f"is {KEY} a key?"}})

@@ -291,6 +291,21 @@ PASSING = [
 ]
 
 
+@pytest.mark.parametrize("top_k", [None, 5])
+def test_a_server_that_fails_at_some_requests_is_suspected_of_their_tokens(tmp_path, top_k):
+    """It is reached, for it answers others; what those requests hold may be wrong."""
+
+    def dropping(server, number, answer):
+        return None if max(server.bodies[-1]["prompt"]) > 5 else answer
+
+    with (
+        FakeServer(build("table"), fault=dropping) as server,
+        pytest.raises(ServerError, match=r"drops this request.*--tokenizer") as caught,
+    ):
+        load_served(server, tmp_path, attempts=2, top_k=top_k)
+    assert "cannot be reached" not in str(caught.value)
+
+
 def test_what_may_pass_is_asked_again(tmp_path):
     """Each failure once or twice, in the run itself, beyond the handshake."""
     left = []
@@ -355,7 +370,7 @@ def test_a_server_that_asks_to_wait_again_and_again_ends_the_run(tmp_path):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (status(500, "secret 1 2 3"), r"failed \(500\); .*no answer is kept"),
+        (status(500, "secret 1 2 3"), r"failed \(500\) .*2 tries.*no answer is kept"),
         (status(400, "secret 1 2 3"), r"does not take the request \(400\);"),
         (answers(lambda a: b"{"), "no whole JSON"),
         (setting(3, math.nan), "not finite"),

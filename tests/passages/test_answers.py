@@ -61,6 +61,7 @@ def test_what_is_counted(said, options, expected):
 @pytest.mark.parametrize(
     ("count", "highest", "word"),
     [("empty", 100, "are empty"), ("unfinished", 100, "reasoning"), ("short", 500, "shorter"),
+     ("ended", 100, "limit of tokens"),
      ("alike", 500, "begin alike"), ("stuck", 1, "repeated")],
 )  # fmt: skip
 def test_a_share_is_doubted_above_its_bound(count, highest, word):

@@ -37,7 +37,7 @@ def words(answer):
 def begun(server, number, right):
     """Answers that are cut."""
     (choice,) = right["choices"]
-    said = "cde f" if number % 2 else f"{number}"
+    said = "cde f" if number % 3 == 0 else f"{number}"
     return {**right, "choices": [{**choice, "text": said, "finish_reason": "length"}]}
 
 
@@ -309,3 +309,47 @@ def test_a_server_that_takes_no_seed_is_asked_without():
         drawn_of(server, texts=["one two three"], prefix=2, suffix=1, samples=2)
         assert "seed" in server.bodies[0]
         assert all("seed" not in body for body in server.bodies[1:])
+
+
+@pytest.mark.parametrize("tail", ["cde fgh", "née ñandú"])
+def test_an_answer_may_be_as_long_as_what_is_looked_for_in_bytes(tail):
+    """A model that knows single characters or bytes makes a token of each."""
+    with FakeServer(build("table"), fault=words(lambda number: f"{number} x")) as server:
+        drawn_of(server, texts=[f"a b {tail}"], prefix=2, suffix=2, samples=3)
+        asked = {body["max_tokens"] for body in server.bodies if body["prompt"] == "a b"}
+    assert min(asked) >= len(f" {tail}".encode())
+
+
+@pytest.mark.parametrize("fails", [None, Status(400, {"error": {"message": "no"}})])
+def test_a_text_at_which_a_server_fails_is_named(fails):
+    """As at a character that the model does not know."""
+
+    def fault(server, number, answer):
+        return fails if "~" in server.bodies[-1]["prompt"] else answer
+
+    texts = {"texts": ["a b c d", "c d e f"], "controls": ["e f a d", "g ~ e f"]}
+    with FakeServer(build("table"), fault=fault) as server:
+        endpoint = Endpoint(server.url, attempts=2, in_flight=1)
+        with pytest.raises(ServerError, match="beginning of control 2") as caught:
+            sample(endpoint, **texts, prefix=2, suffix=2, samples=3, progress=False)
+    assert "leave it out" in caught.value.cure
+
+
+def test_answers_that_end_too_early_to_hold_a_passage_leave_a_test_undecided():
+    """They say nothing of the passage, and what mends it is the option that ended them."""
+
+    def early(server, number, right):
+        (choice,) = right["choices"]
+        ends, text = ("stop", "another long text") if number % 3 else ("length", "not")
+        said = {"finish_reason": ends, "text": f"{number} {text}"}
+        return {**right, "choices": [{**choice, **said}]}
+
+    texts = [f"a {c} cde fghij klm{c}" for c in "bcdefg"]
+    options = {"texts": texts, "prefix": 2, "suffix": 3, "max_tokens": 4, "samples": 59}
+    with FakeServer(build("table"), fault=early) as server:
+        found = drawn_of(server, **options)
+    assert 100 < found.answers.ended < 130
+    assert "--max-tokens" in " ".join(found.notes)
+    verdict = canary.check(found, max_extractable=0.5, trust_members=True)
+    assert verdict.outcome == "undecided"
+    assert "--max-tokens" in str(verdict)

@@ -71,3 +71,21 @@ def test_a_model_that_is_not_from_transformers_is_built_by_a_factory(monkeypatch
     with pytest.raises(Stopped) as stopped:
         serve.main()
     assert stopped.value.args == ("./own", "mymodel.py:build")
+
+
+def test_tokens_and_characters_that_the_model_does_not_have_are_refused_with_400():
+    with served() as url:
+        for prompt in ([1, 2, 10**6], [-1], [], "ab€"):
+            with pytest.raises(urllib.error.HTTPError) as caught:
+                ask(f"{url}/completions", BODY | {"prompt": prompt})
+            with caught.value as error:
+                assert error.code == 400
+                assert json.load(error)["error"]["message"]
+        assert ask(f"{url}/completions", BODY)["text"]
+
+
+def test_a_folder_that_needs_a_factory_names_the_option(monkeypatch, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    monkeypatch.setattr("sys.argv", ["serve.py", str(tmp_path)])
+    with pytest.raises(SystemExit, match="--factory"):
+        serve.main()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.errors import ServerError
-from canary.models.served.client import Client
+from canary.models.served.client import Client, NoKeyError
 from canary.models.served.endpoint import Endpoint
 from canary.models.served.handshake import model_served
 from canary.models.served.wire import CHAT_PATH, PATH, Choice, read_choice
@@ -140,6 +140,8 @@ def _tried(failures: list[ServerError], ask: Callable[[], Any]) -> Any:
     """What is answered; None where the server refuses, which is kept, or gives something else."""
     try:
         return ask()
+    except NoKeyError:
+        raise
     except ServerError as error:
         failures.append(error)
     except (KeyError, IndexError, TypeError):

@@ -16,21 +16,20 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
 import queue
 import random
-import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import Any
 
-from canary.errors import InputError, MissingExtraError, ServerError
+from canary.errors import MissingExtraError, ServerError
 from canary.models.served.endpoint import Endpoint
+from canary.models.served.key import key_of
 from canary.models.served.throttle import Throttle
 from canary.models.served.wire import CHAT_PATH, read_json
 from canary.records.validation import brief
@@ -38,6 +37,10 @@ from canary.records.validation import brief
 _PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 _TOO_MANY = 429
 _SLOWER = "it limits how often it is asked: wait, and start again with --in-flight 1"
+_SUSPECT = (
+    "the server may fail at what the request holds: name the model's own tokenizer (--tokenizer), "
+    "leave out texts with characters that the model does not know, and read the server's log"
+)
 _ABSENT = frozenset({404, 405, 501})
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _HURRIED_SECONDS, _CONNECT_SECONDS = 5.0, 10.0
@@ -45,11 +48,14 @@ _LEAST_BYTES, _FAILURE_BYTES = 8_000_000, 64_000
 _TOKEN_BYTES = 2_000  # of the text of a token and its number, as JSON
 _SHOWN = 300
 _CHARACTERS = 4  # of a token, roughly
-_BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
 
 class RefusedError(ServerError):
     """The server does not take a request as it is: it would refuse it again."""
+
+
+class NoKeyError(ServerError):
+    """The server wants a key, or another one: it would refuse each request."""
 
 
 class UnclearError(RefusedError):
@@ -60,7 +66,7 @@ class PassingError(ServerError):
     """A failure that may pass; `pause` is what the server asks for, in seconds."""
 
     pause: float | None = None
-    throttled = False
+    throttled = dropped = False
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ class Client:
         import httpx2
 
         self._endpoint, self._http = endpoint, httpx2
-        self._scrub, authorize = _key_of(endpoint.key_env)
+        self._scrub, authorize = key_of(endpoint.key_env)
         self._client = httpx2.Client(
             auth=authorize,
             limits=httpx2.Limits(max_connections=endpoint.in_flight),
@@ -98,9 +104,11 @@ class Client:
         )
         weakref.finalize(self, self._client.close)
         weakref.finalize(self, endpoint.ledger.flush)
-        self._lock = threading.Lock()
-        self.sent = 0
-        """Requests sent so far, retries included, but for those that were throttled."""
+        self._lock, self._answered = threading.Lock(), False
+        self.sent = endpoint.ledger.carried
+        """Requests of this run so far, retries included, but for those that were throttled."""
+        self.got: dict[str, Any] = {}
+        """What it gave at each path."""
         self.tokens = 0
         """Tokens of the prompts that were answered, roughly if the server does not say it."""
         endpoint.ledger.begin()
@@ -110,7 +118,9 @@ class Client:
 
     def get(self, path: str) -> Any:
         """What the server gives at a path, as parsed JSON."""
-        return self._patiently(path, None, quote=True)
+        known = self._endpoint.known.pop(path, None)
+        self.got[path] = self._patiently(path, None, quote=True) if known is None else known
+        return self.got[path]
 
     def post(
         self,
@@ -177,6 +187,8 @@ class Client:
             if not pause or waited > patience:
                 failures += 1
                 if hurried or failures >= self._endpoint.attempts:
+                    if failures > 1:
+                        failed.problem += f" ({failures} tries, each counted as a request)"
                     raise failed
             if pause:
                 self.throttle.pause(pause)
@@ -206,7 +218,7 @@ class Client:
             said = f": {brief(self._scrub(_words(answer.text)), _SHOWN)}" if quote else ""
             raise self._failure(answer, said, where, trying=trying)
         try:
-            read = read_json(answer.text, self._scrub)
+            read, self._answered = read_json(answer.text, self._scrub), True
             tokens = 0 if body is None else _tokens_of(body, read)
             with self._lock:
                 self.tokens += tokens
@@ -245,8 +257,12 @@ class Client:
                 done.put(late)
             except Exception as error:  # or the client was closed below it
                 known = isinstance(error, http.RequestError | http.InvalidURL)
-                why = (known and str(error)) or type(error).__name__
-                done.put(_passing(f"cannot be reached ({self._scrub(why)})", url))
+                why = self._scrub((known and str(error)) or type(error).__name__)
+                failed = _passing(f"cannot be reached ({why})", url)
+                if self._answered and isinstance(error, http.RemoteProtocolError | http.ReadError):
+                    failed.problem = f"answered others and drops this request ({why})"
+                    failed.cure, failed.dropped = _SUSPECT, True
+                done.put(failed)
 
         threading.Thread(target=work, daemon=True).start()
         try:
@@ -260,6 +276,7 @@ class Client:
         code, key_env = answer.code, self._endpoint.key_env
         kind: type[ServerError] = ServerError
         if code in {401, 403}:
+            kind = NoKeyError if code == 401 else ServerError
             problem = f"wants a valid key ({code}{said})"
             cure = "put the key into an environment variable and name that with --key-env"
             if key_env:
@@ -342,37 +359,6 @@ def _jittered(failures: int) -> float:
     """Seconds after so many failures: exponential back-off with jitter."""
     longest = min(_FIRST_PAUSE * 2.0 ** (failures - 1), _LONGEST_PAUSE)
     return random.uniform(longest / 2, longest)  # noqa: S311 - it spreads load, no secret
-
-
-def _key_of(variable: str | None) -> tuple[Callable[[str], str], Callable[[Any], Any]]:
-    """What takes the key out of a text, and what puts it into a request."""
-    if variable is None:
-        return (lambda text: text), (lambda request: request)
-    key = os.environ.get(variable, "").strip()
-    if not key:  # what was given is not repeated: it may be the key itself
-        raise InputError(
-            "the environment variable that should hold the key for the server is not set",
-            cure="set it, and give its name, not the key, with --key-env",
-        )
-    if not _BEARER.fullmatch(key):
-        del key  # or it would stand in a traceback that shows variables
-        raise InputError(
-            f"what the environment variable {variable} holds cannot be sent as a key",
-            cure="set it to the key alone",
-        )
-
-    # Each character as it is, as JSON may escape it, or as an address does.
-    forms = re.compile(
-        "".join(
-            rf"(?:{re.escape(c)}|\\{re.escape(c)}|(?i:\\u{ord(c):04x}|%{ord(c):02x}))" for c in key
-        )
-    )
-
-    def authorize(request: Any) -> Any:
-        request.headers["Authorization"] = f"Bearer {key}"
-        return request
-
-    return (lambda text: forms.sub("[key]", text)), authorize
 
 
 def _words(body: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from canary.errors import InputError, RequestsSpentError
@@ -121,6 +122,16 @@ class Endpoint:
         strict = limited or self.answers is not None
         return Ledger(self.folder, self.base, strict=strict, limited=limited)
 
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """What a rehearsal was given at a path of the address, which is not asked for again."""
+        return {}
+
+    def goes_on(self, before: Endpoint) -> None:
+        """Take over what a rehearsal was given there: its requests are of this run."""
+        self.known.update(before.known)
+        self.ledger.carry(before.ledger.sent)
+
     @property
     def most(self) -> tuple[int | None, str]:
         """Most requests of a run that begins now, None without a limit; and the option for it."""
@@ -128,7 +139,7 @@ class Endpoint:
         bounds = {
             "--budget": self.budget,
             "--max-requests": self.max_requests,
-            "--total-requests": total and max(total - (self.ledger.total or 0), 0),
+            "--total-requests": total and max(total - self.ledger.before, 0),
         }
         given = [(most, option) for option, most in bounds.items() if most is not None]
         return min(given, key=lambda bound: bound[0], default=(None, ""))
@@ -136,16 +147,18 @@ class Endpoint:
     def spent(self, sent: int, most: int, bound: str, where: str) -> RequestsSpentError:
         """That no request is left, at this address; `bound` is the option that says so."""
         if bound == "--total-requests":
-            cure = f"all runs together may send {self.total_requests:,}: raise {bound}, or end here"
+            whole = self.ledger.total or 0
+            problem = f"has been sent {whole:,} requests in all runs, and {self.total_requests:,} "
+            problem += "are allowed"
+            cure = f"raise {bound}, or end here"
         else:
+            problem = f"has been sent {sent:,} of the {most:,} requests that are allowed in this "
+            problem += "run"
             cure = "start the same command again: what is finished is kept, and "
             cure += f"{bound} counts each run anew"
-        error = RequestsSpentError(
-            f"has been sent {sent:,} requests of the {most:,} that are allowed in this run, and "
-            "one is kept back to see whether it is the same model",
-            cure=cure,
-            where=where,
-        )
+        if sent < most:
+            problem += ", and the last is kept back to see whether it is the same model"
+        error = RequestsSpentError(problem, cure=cure, where=where)
         error.stopped = "budget" if bound == "--budget" else "requests"
         return error
 

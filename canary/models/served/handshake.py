@@ -227,10 +227,12 @@ def _manner(
             refused = refused or error.problem
             continue
         except PassingError as error:
+            works = "check that the server works, and start again"
+            why = error.cure if error.dropped else works
             raise ServerError(
-                f"{error.problem} when log-probabilities are asked for, though it lists its models",
-                cure="check that the server works, and start again; if it returns text only, use "
-                "canary sample",
+                f"{error.problem}, when log-probabilities are asked for, though it lists its "
+                "models",
+                cure=f"{why}; if it returns text only, use canary sample",
                 where=error.where,
             ) from None
         choice = way.read(answer, probe)

@@ -41,8 +41,8 @@ class Ledger:
         self.server, self._path, self._strict = server, folder.absolute() / _FILE, strict
         self._lock, self._unwritten, self._open = threading.Lock(), [0, 0], False
         self._quiet, self._piece = False, 1 if limited else _PIECE
-        self.sent = 0
-        """Requests counted here."""
+        self.sent = self.carried = 0
+        """Requests counted here, and those of them that were carried over."""
         self.tokens = 0
         """Tokens of their prompts, as far as they were answered."""
 
@@ -78,9 +78,22 @@ class Ledger:
         """Write nothing: what is counted is for `carry` of another one."""
         self._quiet = True
 
+    def leave_trace(self) -> None:
+        """Write what was counted after all: no other one carries it."""
+        self._quiet = False
+        self.begin()
+        self.flush()
+
     def carry(self, requests: int) -> None:
-        """Count requests for all runs that were sent before this object was made."""
+        """Count requests of this run that were sent before this object was made."""
+        self.carried = requests
+        self.sent += requests
         self._unwritten[0] += requests
+
+    @property
+    def before(self) -> int:
+        """Requests of all runs without those carried over to this one."""
+        return (self.total or 0) - self.carried
 
     def add(self, requests: int, tokens: int = 0) -> None:
         """Count requests, or take one back that the server throttled."""
@@ -115,7 +128,7 @@ class Ledger:
                         where=str(self._path),
                     ) from error
                 self._open = False
-        self._unwritten = [0, 0]
+            self._unwritten = [0, 0]
 
     @property
     def total(self) -> int | None:

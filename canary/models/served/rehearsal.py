@@ -258,7 +258,8 @@ def count_requests(
         made-up numbers may cause, only ends the count.
     """
     place = Endpoint(endpoint) if isinstance(endpoint, str) else endpoint
-    model: Any = rehearsed(place if top_k is None else replace(place, top_k=top_k), tokenizer)
+    top = place.top_k if top_k is None else top_k
+    model: Any = rehearsed(replace(place, top_k=top), tokenizer)  # it keeps no count of its own
     stopped = counted_until(lambda: run(model))
     return {**model.counts(), "counted_until": stopped}
 
@@ -283,7 +284,8 @@ def rehearsed(endpoint: Endpoint, tokenizer: Any) -> LanguageModel:
     top = endpoint.top_k
     endpoint.ledger.leave_no_trace()
     given = None if tokenizer is None else as_tokenizer(tokenizer)
-    _, tokenizer, facts = found_at(endpoint, given)
+    client, tokenizer, facts = found_at(endpoint, given)
+    endpoint.known.update(client.got)
     texts = Texts(tokenizer)
     manner = Manner(facts.name, texts, endpoint.base, top, as_text=False, numbered=True)
     probes = tuple(Probe(row, np.zeros(0)) for row in texts.probes())
