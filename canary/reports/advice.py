@@ -27,7 +27,7 @@ from canary.reports.limits import (
     stricter,
     takes_more_secrets,
 )
-from canary.reports.recovery import Recovery, blind_guesses, median_guesses
+from canary.reports.recovery import Recovery, blind_guesses, median_guesses, untested_below
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
@@ -118,6 +118,7 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         known = learned_copies(audit) if weak and not left else []
         values["weak_learned"] = listed(known) if known else ""
         values["control"] = verdict.control and copies(verdict.control)
+        values["between"] = verdict.control and untested_below([audit], verdict.control)
         values |= {"shown": shown and not (weak or left)}
         values["strict"] = would_strictly(audit) if values["tighter"] else ""
         values |= {"used": kind in ("claimed", "checked") or some}

@@ -84,7 +84,9 @@ def survey_report(
     sure = found and not average and not doubts
     if average:
         label, tone = _on_average(survey)
-    label += " (stronger attacks were not made)" if weak and not sure else ""
+    if weak and not sure:
+        made = "stronger attacks were not made"
+        label = f"{label[:-1]}; {made})" if label.endswith(")") else f"{label} ({made})"
     label = label.replace("sample", one_of(kind))
     sentences, one = [*answer], one_of(kind)
     if weak:

@@ -47,9 +47,12 @@ def prose(*sentences: str, **values: object) -> tuple[Span, ...]:
 
     Sentences are joined by spaces. ``{name}`` is replaced by a value after markup was looked
     for, so that untrusted text can make none; ``{name:look|# looks}`` by words that fit a
-    whole number, with the number in the place of ``#``.
+    whole number, with the number in the place of ``#``. A paragraph that is one value keeps the
+    markup of that value.
     """
     text = " ".join(filter(None, sentences))
+    if isinstance(whole := values.get(text[1:-1]), tuple) and text[:1] + text[-1:] == "{}":
+        return whole
     numbers = {name: _Number(value) for name, value in values.items() if type(value) is int}
     spans, end = [], 0
     for markup in _MARKUP.finditer(text):

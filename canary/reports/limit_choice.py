@@ -11,7 +11,7 @@ from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.gate.check_audit import forecast
 from canary.gate.verdict import Finding, Verdict
-from canary.reports.document import Table, sentence
+from canary.reports.document import Table, said_in_one, sentence
 from canary.reports.limits import (
     LIMITED,
     LOOSE_BITS,
@@ -21,6 +21,7 @@ from canary.reports.limits import (
     listed,
     one_size,
     takes_more_secrets,
+    whose_guesses,
 )
 from canary.reports.sentences import guesses_of
 from canary.statistics.numbers import count, plural
@@ -99,7 +100,7 @@ def choice_of(size: int) -> dict[str, Any]:
     """The value ``choose``, of a space or of several (0), and the limits in bits and guesses."""
     guesses = [asked_guesses(size, bits) for bits in (STRICT_BITS, LOOSE_BITS)]
     strict, loose = (plural(number, "guess", "guesses") for number in guesses)
-    words = sentence("limit.choose", one=size, strict=strict, loose=loose, size=count(size))
+    words = said_in_one("limit.choose", one=size, strict=strict, loose=loose, size=count(size))
     limits = zip((STRICT_BITS, LOOSE_BITS), (strict, loose), strict=True)
     return {"choose": words, "limits": [*limits] if size else []}
 
@@ -171,9 +172,8 @@ def _ranges(by_range: Mapping[str, Sequence[str]]) -> str:
         return ""
     if len(by_range) == 1:
         (ends,) = some
-        return f", and the typical one may take {ends} guesses"
-    each = _and([f"{ends} guesses in {_and(names)}" for ends, names in some.items()])
-    return f", and the typical one may take {each}"
+        return f", and {ends}"
+    return f", and {_and([f'{ends} in {_and(names)}' for ends, names in some.items()])}"
 
 
 def _and(names: Sequence[str]) -> str:
@@ -183,9 +183,12 @@ def _and(names: Sequence[str]) -> str:
 
 
 def _between(finding: Finding, size: int) -> str:
-    """``4 to 60`` or ``4``: the guesses that the typical one may take, of a finding on exposure."""
+    """``the typical secret that appeared once may take 4 to 60 guesses``, of one on exposure."""
     if finding.check != "exposure" or not size or finding.lower is None or finding.upper is None:
         return ""
     ends = (math.log2(size) - end for end in (finding.upper, finding.lower))
     low, high = (count(guesses_of(end)) for end in ends)
-    return low if low == high else f"{low} to {high}"
+    whose = whose_guesses(finding, largest="largest" in finding.subject)
+    number = low if low == high else f"{low} to {high}"
+    guesses = "guess" if high == "1" else "guesses"
+    return f"{whose[0].lower()}{whose[1:]} may take {number} {guesses}"

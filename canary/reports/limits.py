@@ -18,7 +18,7 @@ from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
 from canary.reports.forgetting_report import NEVER_SAW
-from canary.reports.recovery import Recovery, counts, easiest
+from canary.reports.recovery import Recovery, counts, easiest, untested_below
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
@@ -287,7 +287,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     ends = bool(counted and verdict.outcome == "undecided" and reason.lower is not None)
     before = _before(verdict)
     yield said_in_one(
-        f"limit.{verdict.outcome}", counted=counted, which=_which(reason, largest=largest),
+        f"limit.{verdict.outcome}", counted=counted, which=whose_guesses(reason, largest=largest),
         guesses=takes, worst=counted and not largest and not memorized and worst,
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         blind=count(max(size // 2, 1)),
@@ -302,7 +302,8 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     )  # fmt: skip
     known, numbers = left_found(verdict), sorted({*verdict.left_out} - {verdict.control})
     if verdict.control and verdict.outcome == "passed":
-        yield said_in_one("limit.control", copies=copies(verdict.control))
+        between = untested_below(verdict.audits, verdict.control)
+        yield said_in_one("limit.control", copies=copies(verdict.control), between=between)
     if numbers:
         left = [c for a in verdict.audits for c in a.injected if c.repetitions in numbers]
         number = f"{count(len(known))} of {count(len(left))}"
@@ -327,7 +328,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
                 yield said_in_one("limit.learned")
 
 
-def _which(reason: Finding, *, largest: bool) -> str:
+def whose_guesses(reason: Finding, *, largest: bool) -> str:
     """Whose guesses a finding is about, as the beginning of a sentence."""
     if largest:
         return "The secret that is easiest to find"

@@ -365,3 +365,12 @@ def median_guesses(exposures: Sequence[Exposure], shown: Callable[[int], str] = 
     median, bound = median_bits(exposures)
     number = shown(guesses_of(exposures[0].space_bits - median))
     return f"{'at most ' if bound else ''}{number}"
+
+
+def untested_below(audits: Sequence[Audit], control: int) -> str:
+    """The numbers of copies that were not tested just below a positive control; or nothing."""
+    numbers = {c.repetitions for audit in audits for c in audit.injected}
+    first, last = max((n for n in numbers if n < control), default=0) + 1, control - 1
+    if first > last:
+        return ""
+    return f"{count(first)} to {copies(last)}" if first < last else copies(last)

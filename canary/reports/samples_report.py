@@ -96,7 +96,7 @@ def samples_report(result: Sampled) -> Report:
             none=not texts.hits, alone=key == "alone" or other,
             chat=chat and not texts.hits,
             unclear=key == "unclear", luck=key == "luck",
-            drawn=not texts.hits and not result.greedy,
+            drawn=not texts.hits and not result.greedy, more=count(4 * result.samples),
             greedy=not texts.hits and result.greedy,
         ),
         about=about,
@@ -176,9 +176,12 @@ def _by_form(result: Sampled) -> Iterator[Table]:
 
 def _cost(result: Sampled) -> str:
     """What it took: requests, and the time of the last run."""
-    sent = plural(int(result.model.get("requests", result.samples * result.prompts)), "request")
+    asked = result.samples * result.prompts
+    sent = int(result.model.get("requests", asked))
+    rest = f"{count(sent - asked)} to check the server or to ask again"
+    words = f" ({count(asked)} for the answers and {rest})" if sent > asked > 0 else ""
     time = f", {duration(result.seconds)} in the last run" if result.seconds else ""
-    return f"Cost: {sent} (checks of the server included){time}."
+    return f"Cost: {plural(sent, 'request')}{words}{time}."
 
 
 def _secret_by_secret(result: Sampled) -> Table:

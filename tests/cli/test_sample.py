@@ -59,6 +59,9 @@ def test_it_writes_counts_and_a_report_without_text(command, folder, words, labe
         p = int(counts[1].replace(",", "")) / 1_000
         assert found.chance.p_value <= p < found.chance.p_value + 0.001
     assert f"{server.url}/v1" in page
+    asked, sent = found.samples * found.prompts, found.model["requests"]
+    assert sent > asked > 0
+    assert f"{sent} requests ({asked} for the answers and {sent - asked} to check" in page
     fills = [c.fill for c in canary.CanarySet.load("canaries.json")]
     rows = found.to_frame().to_dict("records")
     assert [row["hits"] > 0 for row in rows] == [
@@ -80,5 +83,5 @@ def test_of_one_answer_that_is_always_the_same_nothing_is_asked_again(command, f
     assert canary.read("s/samples.json").interval(0) == (0.0, 0.0)
     page = (folder / "s" / "report.html").read_text()
     assert "at temperature 0, the server always gives its most probable answer" in page
-    assert "Ask the server more often" not in page
+    assert "Ask the server four times as often" not in page
     assert "98 %" not in page

@@ -229,7 +229,7 @@ JUDGED = {
         "Passed, if the planted secrets were in the training data",
         "The typical secret that appeared once takes about 500,000,000 guesses, and at least "
         "250,000,000 (90 % sure). The limit asks for 976,563 or more; chance gives 500,000,000. "
-        "The easiest of all takes 250,000,000.",
+        "The easiest secret that the limit applies to takes 250,000,000.",
         "Ask the engineers for proof that the planted secrets were in the training data",
     ),
     "passed, some left out": (
@@ -242,24 +242,22 @@ JUDGED = {
     "passed, a positive control": (
         LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 64: [20.0] * 8}), require_learned=64),
         "Passed: within the limit that was set",
-        "The secrets that appeared 64 times are the positive control, to which the limit was not "
-        "applied. They were learned, as they have to be: so the model read the planted secrets.",
-        "Find out whether real text appears as often in the training data as the positive control "
-        "(64 times).",
+        "so in the figure they may be easier to find than the limit allows. Text that appears 2 to "
+        "63 times was not tested.",
+        "About text that appears 2 to 63 times, this test shows nothing.",
     ),
     "passed, though learned": (
         LIMIT(exact({0: CHANCE, 4: [8.0] * 12})),
         "Passed: within the limit that was set",
         "takes 3,910,000 guesses. The limit asks for 976,563 or more; chance gives 500,000,000. "
-        "The easiest of all takes 3,910,000. The model did learn from the planted secrets, but "
-        "no more than the "
-        "limit allows.",
+        "The easiest secret that the limit applies to takes 3,910,000. The model memorized "
+        "planted secrets, but no more than the limit allows.",
         "File this report with the model",
     ),
     "passed, though one secret is above": (
         LIMIT(exact({0: CHANCE, 4: [8.0] * 12 + [12.0]})),
         "Passed: within the limit that was set",
-        "and 1 secret is easier to find than the limit. The limit applies to the typical secret",
+        "and 1 secret is easier to find than the limit allows. The limit applies to the typical",
         "Decide whether single secrets may be easier to find than the limit.",
     ),
     "broken": (

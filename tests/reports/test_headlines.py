@@ -183,7 +183,8 @@ CASES = {
         of_classifiers,
         "Training samples are at risk",
         "About 1 in 9 training samples can be recognized as training data by an attacker who is "
-        "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. An attacker "
+        "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. Luck does "
+        "not explain the difference. An attacker "
         "needs the model's answers and a similar model that they trained. This test made only "
         "attacks with a shadow model. Stronger attacks were not made, and often find more: attacks",
         "return the most likely class, without its probability. Attacks that use more of the "
@@ -192,9 +193,9 @@ CASES = {
     ),
     "classifier, on average": (
         of_losses_on_average,
-        "Guesses are right in 75 of 100 cases (a coin: 50), but these attacks recognize no single "
-        "sample for sure (stronger attacks were not made)",
-        "But these attacks recognize no single training sample for sure. If the attacker may be "
+        "Guesses are right in 75 of 100 cases (a coin: 50; stronger attacks were not made)",
+        "so these attacks recognize no single training sample for sure. Training samples are "
+        "called at risk only where they find clearly more than luck. If the attacker may be "
         "wrong about only 1 in 100 other samples, they find",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
@@ -225,7 +226,7 @@ CASES = {
         "Training samples are at risk",
         "can be recognized as training data by an attacker who is wrong about at most 1 in 10 "
         "other samples. Guessing recognizes 1 in 10.",
-        "Find out which of the 8 models is in use, and read its line in the list",
+        "Find out which of the 8 models is in use, and read its numbers in the list",
     ),
     "models, nothing found": (
         lambda: of_models(0.0),

@@ -109,7 +109,8 @@ def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
     _, strict, _ = made.rows[0]
     outcome, _, told = strict.partition(" (")
     assert outcome == "not passed"
-    low, high = (int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", told))
+    copies, low, high = (int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", told))
+    assert copies == 16
     least = int(re.findall(r"[\d,]+", made.columns[1])[0].replace(",", ""))
     assert low < high < least
 
@@ -121,10 +122,33 @@ def test_models_with_one_outcome_under_a_limit_are_one_clause():
     strict = limit_choice(audits)["would"].partition(". ")[0]
     assert "A, B and C would not pass, and D and E would be undecided" in strict
     number = r"[\d,]+"
-    ranges = f"may take {number} to {number} guesses in D and {number} to {number} guesses in E"
+    each = f"16 times may take {number} to {number} guesses"
+    ranges = f"{each} in D and the typical secret that appeared {each} in E"
     assert re.search(ranges, strict)
     alone = limit_choice([("this model", few[1.0])])["would"]
-    assert re.search(rf"the typical one may take {number} to {number} guesses\)", alone)
+    assert re.search(rf"the typical secret that appeared {each}\)", alone)
+
+
+@pytest.mark.parametrize(
+    ("others", "named"),
+    [([1], "2 to 63 times"), ([1, 8], "9 to 63 times"), ([62], "63 times"), ([1, 63], "")],
+)
+def test_a_pass_names_the_numbers_of_copies_below_its_positive_control_that_nothing_tested(
+    others, named
+):
+    groups = {0: [1.0] * 8, **{n: [1.0] * 8 for n in others}, 64: [20.0] * 8}
+    verdict = check(exact(groups), max_exposure_bits=10, require_learned=64)
+    assert verdict.outcome == "passed"
+    about = markdown(verdict)
+    assert re.findall(r"Text that appears (.*?) was not tested", about) == [named] * bool(named)
+    assert ("this test shows nothing" in about) is bool(named)
+    assert "The limit was not applied to them" in about
+
+
+def test_the_option_that_sets_a_limit_is_marked_as_code(tmp_path):
+    page = canary.report(exact({0: [1.0] * 8, 1: [1.0] * 8}), tmp_path / "page.html")
+    option = '<code><span class="option">--max-exposure-bits</span> 4</code>'
+    assert f"1,000,000,000 ({option})" in page.read_text(encoding="utf-8")
 
 
 def test_untrusted_text_stays_text():
