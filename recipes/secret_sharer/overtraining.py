@@ -1,22 +1,19 @@
-"""Exposure against training for too long, on a twentieth of the Penn Treebank (figure 8).
+"""Exposure while a model is trained: within its first epochs, and for too long.
 
-Usage::
+Figures 7 and 8 of the paper, on a twentieth of its text: four formats with one canary of one
+copy and one control each, three seeds. For figure 8 every epoch is measured, and the ranks have
+the skew-normal estimate beside them, with which the paper goes beyond what it could count. For
+figure 7 every fifth of an epoch is measured, to see what changes when a canary has been read.
 
-    python overtraining.py --data DIR --work WORK
-    python overtraining.py --quick --work WORK           (in little, on Python's prose)
-
-Four formats with one canary each, which stands in the text once. The model of every epoch
-is ranked against all candidates of each format by branch and bound; `overtraining.json` and
-`overtraining.svg` appear in WORK. It goes on where it was.
+`python overtraining.py results.json` draws figure 8 from the results of `overtraining`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import statistics
 import sys
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,125 +21,217 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 
+import numpy as np
 import torch
-from alone import FORMATS, MODEL
-from corpus import character_tokenizer, penn_treebank, prose, shortened
+from alone import MODEL
 from matplotlib import pyplot as plt
-from model import build
 from run import QUICK, START, with_canaries
-from train import Epoch, Settings, train
+from study import Study, Texts, Training, best_of, injected_bits, interval, own_formats
+from torch import nn
+from train import Lines, Settings
 
 import canary
 
-SHARE = 20
-SETTINGS = Settings(epochs=40, batch=16)
+SHOWN = (1, 5, 10, 15, 20, 25, 30, 35, 40)
+DRAWS = 5_000
+PASSES = 10
+BASE = Settings(epochs=40, batch=16)
 
 
-def canaries_of(path: Path, seed: int, *, quick: bool) -> canary.CanarySet:
-    """Four canaries and four controls, one each per format: read from `path`, or drawn."""
-    if not path.exists():
-        formats = [text.replace("{digit:9}", "{digit:4}") if quick else text for text in FORMATS]
-        canary.generate(formats[:4], repetitions=[1], per_repetition=1, controls=1, seed=seed).save(
-            path
-        )
-    return canary.CanarySet.load(path)
+class WithCurve(Training):
+    """A training whose canaries have the skew-normal estimate as well."""
 
-
-def measured(epoch: Epoch, canaries: canary.CanarySet, args: argparse.Namespace) -> dict[str, Any]:
-    """Losses of an epoch, and what is certain of each canary's exposure."""
-    path = epoch.folder / "exposures.json"
-    if not path.exists():
+    def also(self, folder: Path, model: Any) -> dict[str, Any]:
+        """The estimate in bits, in the order of the canaries."""
+        draws = min(DRAWS, self.canaries.formats[0].size // 20)
         found = canary.exposure(
-            canary.load(epoch.folder, factory=build),
-            canaries,
-            method="rank",
-            start_token=START,
-            budget=args.budget,
-            seed=args.seed,
+            model, self.canaries, method="skew-normal", draws=draws, start_token=START, seed=0
         )
-        points = [
-            {
-                "id": result.id,
-                "copies": result.repetitions,
-                "lower_bits": result.exposure.lower_bits,
-                "upper_bits": result.exposure.upper_bits,
-                "rank": result.exposure.rank,
-            }
-            for result in found
+        return {"curve": [one.exposure.bits for one in found]}
+
+
+@dataclass(frozen=True)
+class PartSettings(Settings):
+    """Each of the `epochs` is one of `parts` of a pass over the lines."""
+
+    parts: int = 5
+
+    def part(self, lines: int, number: int) -> Sequence[int]:
+        """The lines that are read in a part; each pass has an order of its own."""
+        passes, part = divmod(number - 1, self.parts)
+        order = np.random.default_rng((self.seed, passes, self.parts)).permutation(lines)
+        return [*map(int, np.array_split(order, self.parts)[part])]
+
+    def one_epoch(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, lines: Lines, number: int
+    ) -> float:
+        """Train on a part of the lines; the mean loss in nats per character."""
+        chosen = [lines.all[i] for i in self.part(len(lines.all), number)]
+        return super().one_epoch(model, optimizer, Lines(lines.start, chosen), number)
+
+
+def too_long(texts: Texts, *, quick: bool) -> list[Training]:
+    """The trainings of figure 8."""
+    made: list[Training] = []
+    for seed in range(1 if quick else 3):
+        planted = own_formats(texts, seed, quick=quick, count=4)
+        training = WithCurve(
+            name=f"seed-{seed}",
+            about={"seed": seed, "space_bits": planted.formats[0].bits},
+            settings=replace(QUICK["training"] if quick else BASE, seed=seed),
+            canaries=planted,
+            model=QUICK["model"] if quick else MODEL,
+            curve=True,
+        )
+        made.append(training)
+    return made
+
+
+def first_passes(texts: Texts, *, quick: bool) -> list[Training]:
+    """The trainings of figure 7; `read` has the parts in which each canary is read."""
+    made: list[Training] = []
+    for training in too_long(texts, quick=quick):
+        passes = 2 if quick else PASSES
+        settings = PartSettings(**vars(training.settings) | {"epochs": passes * PartSettings.parts})
+        planted, seed = training.canaries, settings.seed
+        lines = with_canaries(texts["train"], planted, seed)
+        own = [lines.index(planted.text(c)) for c in planted.injected]
+        parts = [settings.part(len(lines), number + 1) for number in range(settings.epochs)]
+        read = [[n + 1 for n, part in enumerate(parts) if line in part] for line in own]
+        about = {"seed": seed, "parts": settings.parts, "read": read}
+        made.append(Training(**vars(training) | {"settings": settings, "about": about}))
+    return made
+
+
+def finished(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The trainings that are done."""
+    return [row for row in results["trainings"].values() if "variants" in row]
+
+
+def by_curve(epoch: Mapping[str, Any]) -> float:
+    """Median skew-normal estimate of the canaries that were in the text, in bits."""
+    pairs = zip(epoch["canaries"], epoch["curve"], strict=True)
+    return float(np.median([bits for one, bits in pairs if one["copies"]]))
+
+
+def of_too_long(results: Mapping[str, Any]) -> str:
+    """Losses and exposures of some epochs; the epochs of the least loss; what the curve does."""
+    rows = finished(results)
+    space = rows[0]["about"]["space_bits"]
+    lines = [
+        "| epoch | training loss, nats/char | test loss | exposure, bits | the most likely of all "
+        "| skew-normal estimate, bits | of controls, bits |",
+        "| ---: | ---: | ---: | --- | ---: | --- | --- |",
+    ]
+    for number in [n for n in SHOWN if n <= len(rows[0]["epochs"])]:
+        at = [row["epochs"][number - 1] for row in rows]
+        losses = [f"{np.mean([e[name] for e in at]):.3f}" for name in ("train_nats", "test_nats")]
+        planted = [one for epoch in at for one in epoch["canaries"] if one["copies"]]
+        likely = sum(one["lower_bits"] > space - 1 for one in planted)
+        others = [one["bits"] for epoch in at for one in epoch["canaries"] if not one["copies"]]
+        cells = [
+            *losses,
+            each([injected_bits(epoch) for epoch in at]),
+            f"{likely} of {len(planted)}",
+            each([by_curve(epoch) for epoch in at]),
+            f"{min(others):.1f} to {max(others):.1f}",
         ]
-        path.write_text(json.dumps(points))
-    return {
-        "epoch": epoch.number,
-        "train_nats": epoch.train_nats,
-        "valid_nats": epoch.valid_nats,
-        "test_nats": epoch.test_nats,
-        "canaries": json.loads(path.read_text()),
-    }
+        lines.append(f"| {number} | {' | '.join(cells)} |")
+    best = [best_of(row["epochs"]) for row in rows]
+    curves = [[by_curve(epoch) for epoch in row["epochs"]] for row in rows]
+    tops = [1 + int(np.argmax(curve)) for curve in curves]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"Least validation loss at epochs {listed(e['epoch'] for e in best)}, with "
+            f"{each([injected_bits(epoch) for epoch in best])} bits. The skew-normal estimate is "
+            f"highest at epochs {listed(tops)}; at the last epoch it has changed by "
+            f"{each([curve[-1] - max(curve) for curve in curves])} bits.\n",
+        ]
+    )
 
 
-def figure(results: dict[str, Any], path: Path) -> None:
-    """Losses above, exposure below: lines between the medians of what is certain."""
-    epochs = [e["epoch"] for e in results["epochs"]]
+def of_first_passes(results: Mapping[str, Any]) -> str:
+    """What changes in a part where a canary is read, and in the parts where it is not."""
+    rows = finished(results)
+    parts = rows[0]["about"]["parts"]
+    lines = [
+        "| passes over the text | exposure after them, bits | change in the part that has the "
+        "canary, bits | change in all other parts of a pass, bits |",
+        "| --- | --- | --- | --- |",
+    ]
+    passes = len(rows[0]["epochs"]) // parts
+    for start in range(0, passes, 2):
+        found = [changes(row, start * parts, (start + 2) * parts) for row in rows]
+        sides = [[float(np.mean(one[side])) for one in found] for side in (0, 1)]
+        after = [injected_bits(row["epochs"][(start + 2) * parts - 1]) for row in rows]
+        cells = [each(after), each(sides[0]), each([(parts - 1) * bits for bits in sides[1]])]
+        lines.append(f"| {start + 1} and {start + 2} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def changes(
+    row: Mapping[str, Any], first: int, after: int
+) -> tuple[Sequence[float], Sequence[float]]:
+    """Changes in bits of the canaries in some parts: where they are read, and where not."""
+    planted = [[c["bits"] for c in e["canaries"] if c["copies"]] for e in row["epochs"]]
+    steps = np.diff(planted, axis=0, prepend=0.0)
+    read: list[float] = []
+    others: list[float] = []
+    for number in range(first, after):
+        for own, bits in zip(row["about"]["read"], steps[number], strict=True):
+            (read if number + 1 in own else others).append(float(bits))
+    return read, others
+
+
+def each(values: Sequence[float]) -> str:
+    """Mean and interval, and the trainings one by one."""
+    return f"{interval(values)}: {listed(f'{value:.1f}' for value in values)}"
+
+
+def listed(values: Iterable[object]) -> str:
+    """With commas."""
+    return ", ".join(map(str, values))
+
+
+def draw(results: Mapping[str, Any], path: Path) -> None:
+    """Losses above, medians of the exposure below: a line for each training."""
     figure, (above, below) = plt.subplots(2, 1, sharex=True, figsize=(7, 6), layout="constrained")
-    for name, color in (("train", "#767676"), ("test", "#1f5fa8")):
-        above.plot(epochs, [e[f"{name}_nats"] for e in results["epochs"]], color=color, label=name)
+    for place, row in enumerate(finished(results)):
+        epochs = row["epochs"]
+        numbers = [epoch["epoch"] for epoch in epochs]
+        medians = {
+            "canaries": ([injected_bits(epoch) for epoch in epochs], "#b3541e", "-"),
+            "canaries, skew-normal estimate": ([*map(by_curve, epochs)], "#b3541e", ":"),
+            "controls": ([control_bits(epoch) for epoch in epochs], "#767676", "-"),
+        }
+        losses = {
+            name: ([epoch[f"{name}_nats"] for epoch in epochs], shade, "-")
+            for name, shade in (("train", "#767676"), ("test", "#1f5fa8"))
+        }
+        for axis, of_it in ((above, losses), (below, medians)):
+            for label, (values, color, style) in of_it.items():
+                name = None if place else label
+                axis.plot(numbers, values, style, color=color, alpha=0.8, lw=1.2, label=name)
+    below.axhline(row["about"]["space_bits"], color="black", lw=0.6, ls=":")
     above.set_ylabel("loss, nats per character")
-    above.legend(frameon=False)
-    for injected, color, label in ((True, "#b3541e", "canaries"), (False, "#767676", "controls")):
-        ends = [
-            [
-                statistics.median(c[end] for c in e["canaries"] if bool(c["copies"]) is injected)
-                for e in results["epochs"]
-            ]
-            for end in ("lower_bits", "upper_bits")
-        ]
-        below.fill_between(epochs, *ends, color=color, alpha=0.25, lw=0)
-        below.plot(epochs, ends[0], color=color, label=f"{label}, median")
-    below.axhline(results["space_bits"], color="black", lw=0.6, ls=":")
+    below.set_ylabel("exposure, bits (median of four)")
     below.set_xlabel("epochs")
-    below.set_ylabel("exposure, bits")
-    below.legend(frameon=False)
+    for axis in (above, below):
+        axis.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, help="holds ptb/; not needed with --quick")
-    parser.add_argument("--work", type=Path, required=True)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--budget", type=int, default=200_000, help="queries per epoch and format")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    args = parser.parse_args()
-    if not args.quick and not args.data:
-        parser.error("--data is needed, or --quick")
-    torch.set_num_threads(args.threads)
-    args.work.mkdir(parents=True, exist_ok=True)
+def control_bits(epoch: Mapping[str, Any]) -> float:
+    """Median exposure of the controls."""
+    return float(np.median([c["bits"] for c in epoch["canaries"] if not c["copies"]]))
 
-    canaries = canaries_of(args.work / "canaries.json", args.seed, quick=args.quick)
-    texts = prose() if args.quick else penn_treebank(args.data)
-    texts = shortened(texts, QUICK["lines"] if args.quick else len(texts["train"]) // SHARE)
-    tokenizer = character_tokenizer(texts, set().union(*(f.alphabet for f in canaries.formats)))
-    texts["train"] = with_canaries(texts["train"], canaries, args.seed)
-    config = {
-        "vocabulary": tokenizer.get_vocab_size(),
-        **(QUICK["model"] if args.quick else MODEL),
-    }
-    settings = replace(QUICK["training"] if args.quick else SETTINGS, seed=args.seed)
-    epochs = []
-    for epoch in train(config, tokenizer, texts, settings, args.work):
-        epochs.append(measured(epoch, canaries, args))
-        found = [c["lower_bits"] for c in epochs[-1]["canaries"] if c["copies"]]
-        print(
-            f"epoch {epoch.number}: {epoch.train_nats:.3f} nats/char in training, "
-            f"{epoch.test_nats:.3f} on test; at least {statistics.median(found):.1f} bits",
-            file=sys.stderr,
-            flush=True,
-        )
-    results = {"space_bits": canaries.formats[0].bits, "epochs": epochs}
-    (args.work / "overtraining.json").write_text(json.dumps(results, indent=1) + "\n")
-    figure(results, args.work / "overtraining.svg")
+
+TOO_LONG = Study("overtraining", too_long, of_too_long, share=0.05)
+FIRST = Study("first-epochs", first_passes, of_first_passes, share=0.05)
 
 
 if __name__ == "__main__":
-    main()
+    source = Path(sys.argv[1])
+    draw(json.loads(source.read_text()), source.with_name("overtraining.svg"))

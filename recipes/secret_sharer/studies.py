@@ -24,6 +24,7 @@ import one_copy
 import optimizers
 import orders
 import other_networks
+import overtraining
 import regularization
 import torch
 import words
@@ -32,7 +33,13 @@ from study import run
 MODULES = (one_copy, regularization, batches, orders, optimizers, other_networks, contexts, dp_sgd)
 STUDIES = {
     study.name: study
-    for study in (*(module.STUDY for module in MODULES), words.WORDS, words.CHARACTERS)
+    for study in (
+        *(module.STUDY for module in MODULES),
+        words.WORDS,
+        words.CHARACTERS,
+        overtraining.TOO_LONG,
+        overtraining.FIRST,
+    )
 }
 
 

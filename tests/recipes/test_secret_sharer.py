@@ -202,11 +202,13 @@ def test_the_page_has_the_numbers_of_the_two_models():
     assert "4,225 lines" in page
 
 
-@pytest.mark.parametrize("name", ["order", "regularization", "context"])
-def test_the_page_has_the_numbers_of_a_study(name):
+@pytest.mark.parametrize(
+    ("name", "left"), [("order", 0), ("regularization", 0), ("context", 0), ("one-copy", 14)]
+)
+def test_the_page_has_the_numbers_of_a_study(name, left):
     with modules(RECIPE) as loaded:
         results = json.loads((RECIPE / f"{name}.json").read_text())
-        assert len(results["trainings"]) == results["planned"]
+        assert len(results["trainings"]) + left == results["planned"]
         study = loaded["studies"].STUDIES[name]
         assert study.summary(results) in (RECIPE / "README.md").read_text(encoding="utf-8")
 
@@ -322,6 +324,40 @@ def test_what_is_known_around_a_secret_is_seen_in_one_model(tmp_path):
     (first, *_) = canary.exposure(last, planted, method="enumeration", start_token="\n")
     kept = digits[-1]["canaries"][0]
     assert kept["lower_bits"] - 0.01 <= first.exposure.bits <= kept["upper_bits"] + 0.01
+
+
+def test_a_part_of_a_pass_reads_each_line_once(recipe):
+    settings = recipe["overtraining"].PartSettings(epochs=10, seed=3)
+    passes = [
+        [line for number in range(first, first + 5) for line in settings.part(23, number)]
+        for first in (1, 6)
+    ]
+    assert [sorted(one) for one in passes] == [[*range(23)]] * 2
+    assert passes[0] != passes[1]
+
+
+def test_exposure_is_measured_after_each_part_and_each_epoch(tmp_path):
+    shown = run_study("first-epochs", tmp_path)
+    (row,) = study_results(tmp_path, "first-epochs")["trainings"].values()
+    assert len(row["epochs"]) == 10
+    assert all(len({(n - 1) // 5 for n in own}) == 2 for own in row["about"]["read"])
+    with modules(RECIPE) as loaded:
+        of = loaded["overtraining"]
+        read, others = of.changes(row, 0, 10)
+        assert (len(read), len(others)) == (2 * 2, 2 * 8)
+        total = sum(c["bits"] for c in row["epochs"][-1]["canaries"] if c["copies"])
+        assert sum(read) + sum(others) == pytest.approx(total)
+    assert "1 and 2" in shown
+
+
+@pytest.mark.slow
+def test_training_for_too_long_has_ranks_and_the_curve(tmp_path):
+    run_study("overtraining", tmp_path)
+    (row,) = study_results(tmp_path, "overtraining")["trainings"].values()
+    assert [len(epoch["curve"]) for epoch in row["epochs"]] == [4, 4]
+    check_no_secret(tmp_path / "overtraining" / "seed-0", row)
+    run_script(RECIPE / "overtraining.py", tmp_path / "overtraining" / "results.json")
+    assert (tmp_path / "overtraining" / "overtraining.svg").exists()
 
 
 def test_two_models_disagree_on_what_one_of_them_has_read(tmp_path):
