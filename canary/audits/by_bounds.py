@@ -73,17 +73,27 @@ def _left_open(ranks: BoundedRanks, masked: str, *, size: int) -> tuple[str, ...
     if exact == total:
         return ()
     told = [f"{exact} of {plural(total, 'canary', 'canaries')} of {masked} are ranked exactly"]
+    silent = (np.asarray(ranks.bounds.lower) <= 1) & (np.asarray(ranks.bounds.upper) >= size)
+    if silent.all():
+        told.append(
+            "Nothing was measured: each interval holds all that is possible, as it does for "
+            "secrets that were never planted"
+        )
     hidden = int(np.count_nonzero(~ranks.known)) if ranks.bounds.queries else 0
     if hidden:
         told.append(
-            f"For {count(hidden)} the server did not return every token: their intervals begin at "
-            "0, whatever the budget. A larger --top-k may return them"
+            f"For {count(hidden)} the server did not return every token, "
+            "and a larger budget leaves such intervals at 0. A larger --top-k may return them"
         )
     open_ends = int(np.count_nonzero(ranks.known & (np.asarray(ranks.bounds.upper) >= size)))
     if open_ends and ranks.ended:
         told.append(
             "The search ended before it knew a lower bound for "
-            f"{plural(open_ends, 'canary', 'canaries')}: such intervals begin at 0, too"
+            f"{plural(open_ends, 'other canary', 'other canaries')}, whose intervals begin at 0 "
+            "as well"
+            if hidden
+            else f"The search ended before it knew a lower bound for {count(open_ends)} of them, "
+            "whose intervals begin at 0"
         )
     if ranks.ended:
         told.append(

@@ -172,7 +172,17 @@ def _overall(trials: Sequence[tuple[Evidence, Trial]]) -> Text:
     others = len(first) - len(found)
     return said_in_one("annex.overall", all=len(first),
                        one=len(found) == 1, several=len(found) > 1,
-                       others=found and others, **values)  # fmt: skip
+                       others=found and others, joined=_joined(trials), **values)  # fmt: skip
+
+
+def _joined(trials: Sequence[tuple[Evidence, Trial]]) -> str:
+    """Which tests come from one result, so that there are more tests than results."""
+    numbers: dict[int, list[str]] = {}
+    for number, (test, _) in enumerate(trials, 1):
+        numbers.setdefault(id(test), []).append(str(number))
+    each = [f"tests {in_a_row(some)}" for some in numbers.values() if len(some) > 1]
+    joined = "; ".join(each)
+    return joined[:1].upper() + joined[1:]
 
 
 def _costs(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
@@ -297,6 +307,7 @@ def _details(tests: Sequence[Evidence]) -> Iterator[Section]:
                     blocks += [Heading("Notes for the engineers"), Bullets(notes)]
                 blocks += [Heading("What this does not say"), Bullets(test.report.unsaid)]
                 facts = {"File": test.source or "given in memory, not read from a file"}
-                facts |= {"Model in the result": test.own_name} if test.own_name else {}
+                if test.own_name not in ("", test.about.get("Model", "")):
+                    facts["What this file calls the model"] = test.own_name
                 blocks += [Heading("Where the numbers are"), Facts({**facts, **test.made_with})]
             yield Section(f"test-{number}", f"Test {number}: {trial.heading}", blocks)

@@ -73,6 +73,7 @@ def samples_report(result: Sampled) -> Report:
                 upper=share_percent(result.interval(0)[1]), ends=percent_said(texts),
                 others=controls and f"{count(controls.hits)} of {count(controls.windows)}",
                 greedy=result.greedy,
+                p=probability(result.chance.p_value) if result.chance else "",
                 rare=key == "luck" and result.chance and math.ceil(1_000 * result.chance.p_value),
             ),
             *_by_copies_said(result),

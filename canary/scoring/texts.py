@@ -21,11 +21,13 @@ from canary.records.validation import built, some, text
 from canary.scoring.batcher import Batcher, encoding_bits
 from canary.scoring.run_options import ScoreOptions, Scoring
 from canary.scoring.served_requests import announce
+from canary.statistics.numbers import count, plural
 from canary.tokens.candidates import CandidateEncoder, lacking
 from canary.tokens.tokenizer import Encoding
 
 _CHARACTERS, _TEXTS = 2**18, 2**12  # of a block
 _LINE_BYTES = 2**26
+_NAMED = 4  # texts in an error
 # Of one text: its tokens take up to 350 bytes each while they are made.
 _MOST_CHARACTERS = 4_000_000
 
@@ -169,6 +171,7 @@ def encode_placed(
     try:
         return encoder.encode(texts)
     except (ModelError, UnicodeEncodeError, TypeError):
+        unknown: list[tuple[int, ModelError]] = []
         for at, each in enumerate(texts):  # which of them is it?
             try:
                 each.encode()
@@ -177,7 +180,27 @@ def encode_placed(
                 problem = "holds half a surrogate pair, which is no character"
                 raise CorpusError(problem, cure="mend the line", where=where(at)) from error
             except ModelError as error:
-                cure = "give the model's own tokenizer, or leave the text out"
-                problem = error.problem + lacking(encoder.tokenizer, each)
-                raise ModelError(problem, cure=cure, where=where(at)) from error
+                unknown.append((at, error))
+        if unknown:
+            raise _unknown(encoder, texts, where, unknown) from unknown[0][1]
         raise
+
+
+def _unknown(
+    encoder: CandidateEncoder,
+    texts: Sequence[str],
+    where: Callable[[int], str],
+    found: Sequence[tuple[int, ModelError]],
+) -> ModelError:
+    """The error for the first text that a tokenizer cannot represent, with how many there are."""
+    (first, error), *others = found
+    problem = error.problem + lacking(encoder.tokenizer, "".join(texts[at] for at, _ in found))
+    cure = "give the model's own tokenizer, or leave the text out"
+    if others:
+        named = [where(at) for at, _ in others[:_NAMED]]
+        more = ", …" * (len(others) > _NAMED)
+        problem += f"; {plural(len(others), 'more text')} of {count(len(texts))} cannot be "
+        problem += f"represented either ({', '.join(named)}{more})"
+        cure = "give the model's own tokenizer, or leave these texts out and say so: what is "
+        cure += "measured then holds for texts without such characters only"
+    return ModelError(problem, cure=cure, where=where(first))

@@ -146,6 +146,7 @@ def test_files_and_results_give_the_same_annex(tmp_path, files, attacked, compar
     )
     assert in_memory == from_files
     page = write_annex(files, tmp_path / "c.html").read_text()
+    assert "Tests 1 and 2 come from one result" in page
     assert page.startswith("<!doctype html>")
     assert oct((tmp_path / "a.md").stat().st_mode)[-3:] == "600"
 
@@ -537,7 +538,7 @@ def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
     text = write_annex([one, other], tmp_path / "a.md", model_name="c").read_text()
     assert "different models: a, b" in text
     assert "is the word of the person who made this document" in text
-    assert text.count("Model in the result") == 2
+    assert text.count("What this file calls the model") == 2
     assert "c (in the result: a)" in text
     assert "c (in the result: b)" in text
     assert "Models in the results" in (tmp_path / "README.md").read_text()

@@ -25,6 +25,7 @@ from canary.records.about import About
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
 from canary.reports.document import Figure, Table, words_of
+from canary.reports.limits import label_of
 from canary.reports.pages import report
 from canary.reports.recovery import table, typical_guesses
 from canary.reports.survey_reports import at_risk, risk
@@ -540,3 +541,12 @@ def test_classes_have_one_order_on_a_page():
         )
         tables = [b for b in risk(replace(found, class_risks=risks)) if isinstance(b, Table)]
         assert [row[0] for row in tables[-1].rows] == worst
+
+
+def test_an_open_limit_on_a_void_test_says_why_it_is_void():
+    """More data of two sources decides nothing either."""
+    verdict = check(of_texts(gap=1.2, words=True), max_auc=0.6)
+    assert verdict.outcome == "undecided"
+    assert "words alone" in label_of(verdict)
+    of_one_split = check(of_classifiers(shared=True), max_auc=0.6)
+    assert "void" in label_of(of_one_split)

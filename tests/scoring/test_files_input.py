@@ -121,6 +121,12 @@ def test_bad_input_is_refused_with_its_line(data, told):
     if "tokenizer" in told:
         with pytest.raises(CanaryError, match=r"texts\[1\]: .*it lacks 'ä'; .*leave the text out"):
             canary.score(table_model(), ["a", "ä"])
+        with pytest.raises(CanaryError) as refused:
+            canary.score(table_model(), ["a", "ä", "b", "bö", "ä"])
+        assert "texts[1]: " in str(refused.value)
+        assert "it lacks 'ä', 'ö'; 2 more texts of 5" in str(refused.value)
+        assert "(texts[3], texts[4])" in str(refused.value)
+        assert "say so" in refused.value.cure
 
 
 @pytest.mark.parametrize(
