@@ -87,9 +87,9 @@ class Answers(Record):
             )
         if more(self.short, 0.5):
             yield (
-                f"{count(self.short)} {of} are shorter than what was looked for, and no limit of "
-                "tokens ended them",
-                "see whether the server cuts answers, or give a shorter --suffix",
+                f"{count(self.short)} {of} are shorter than what was looked for, and the server "
+                "names no limit that ended them",
+                "see whether it has one and raise it, or give a shorter --suffix",
             )
         if more(self.alike, 0.5):
             yield (

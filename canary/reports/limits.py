@@ -18,6 +18,7 @@ from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
 from canary.reports.forgetting_report import NEVER_SAW
+from canary.reports.open_limits import doubted
 from canary.reports.recovery import Recovery, counts, easiest, untested_below
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -64,28 +65,12 @@ def label_of(verdict: Verdict) -> str:
             else "it is not known what came before the secrets",
             "context": "the test left out what came before the secrets",
         }
-        why = known.get(reason.check) or _doubted(reason, verdict) or "not enough data to decide"
+        why = known.get(reason.check) or doubted(reason, verdict) or "not enough data to decide"
         allowed = " (counted as passed, by an option of the check)" if verdict else ""
         return f"Undecided: {why}{allowed}"
     easier = reason.check == "exposure"
     why = "easier to find than the limit allows" if easier else "not within the limit that was set"
     return f"Not passed: {why}"
-
-
-def _doubted(reason: Finding, verdict: Verdict) -> str:
-    """What is wrong with a test, in a few words, where that and no want of data decides nothing."""
-    tested = verdict.tested
-    if isinstance(tested, Attacks) and reason.check == "membership":
-        if tested.warning:
-            return "the words alone distinguish the two files, without the model"
-        if tested.outcome == "void":
-            return "the test is void, and more data of this kind changes nothing"
-        return "something looks wrong with the input" if tested.doubts else ""
-    if isinstance(tested, Sampled):
-        doubts = tested.doubts(reason.limit or 1.0)
-        if any(problem in reason.sentence for problem, _ in doubts):
-            return "something may hide what the model writes"
-    return ""
 
 
 def _alone(reason: Finding, verdict: Verdict) -> bool:

@@ -18,10 +18,11 @@ def text(kind, number):
     return " ".join(f"{kind}{number}w{at}" for at in range(10))
 
 
-def sampled(desk, said, samples=1, *, known="t", others=list):
+def sampled(desk, said, samples=1, *, known="t", others=list, cut=()):
     """What a check says where `said(rest, turn)` answers a prompt that goes on with `rest`.
 
-    It does so of the `known` kind. The controls are what `others` makes of them.
+    It does so of the `known` kind. The controls are what `others` makes of them. Answers that are
+    `cut` by these options say so.
     """
     for kind in ("texts", "controls"):
         texts = [text(kind[0], number) for number in range(COUNT)]
@@ -35,13 +36,13 @@ def sampled(desk, said, samples=1, *, known="t", others=list):
             if prompt[1:2].isdigit():
                 rest = text(kind, int(prompt[1])).removeprefix(prompt).strip()
                 rest = said(rest if kind == known else f"{turn} b c d e f", turn)
-            return {"choices": [{"text": rest, "finish_reason": "stop"}]}
+            return {"choices": [{"text": rest, "finish_reason": "length" if cut else "stop"}]}
 
         server.sampled = answered
         drawn = ("--samples", samples, *(("--temperature", 0) if samples == 1 else ()))
         done = desk.command(
             *("sample", server.url, "--texts", "texts.jsonl", "--controls", "controls.jsonl"),
-            *("--prefix", 4, "--suffix", 6, "--out", "s", "--force", *drawn),
+            *("--prefix", 4, "--suffix", 6, "--out", "s", "--force", *drawn, *cut),
         )
     if done.code:
         return of_command(done)
@@ -89,6 +90,13 @@ def _texts_in_lower_case(desk):
         lambda rest, turn: said.format(turn),
         others=lambda own: [f"{each[:-4]}{each[-4:].upper()}" for each in own],
     )
+
+
+@made("S8")
+def _few_tokens(desk):
+    """Answers begin with other words, and the limit ends them."""
+    said, few = "{} other words", ("--max-tokens", 4)
+    return sampled(desk, lambda rest, turn: said.format(turn), cut=few)
 
 
 def test_swapped_files_are_seen_as_by_verbatim(desk):
