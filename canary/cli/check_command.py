@@ -166,6 +166,7 @@ def check(
     from canary.gate.verdict import KIND, SCHEMA
     from canary.records.files import JUNIT, MARKDOWN, PAGES
     from canary.reports.pages import report as write_report
+    from canary.reports.pages import with_names
     from canary.reports.verdicts import write_junit, write_markdown
 
     if update_baseline and baseline is None:
@@ -188,8 +189,10 @@ def check(
                 "be ignored",
                 cure="give a limit as well, or omit these options; a baseline holds all canaries",
             )
-    if report is None and any(vars(names).values()):
-        raise InputError("names are for the report", cure="give --report FILE, or omit them")
+    if report is None and markdown is None and any(vars(names).values()):
+        raise InputError(
+            "names are for a report", cure="give --report FILE or --markdown FILE, or omit them"
+        )
     compared, new = (None, baseline) if update_baseline else (baseline, None)
     places = [audit_in(file) for file in audit_files]
     read = [
@@ -223,7 +226,8 @@ def check(
             limit_by=limit_by,
             **limits.arguments,
         )
-        pages = {report: partial(write_report, force=True, **vars(names))}
+        verdict = with_names(verdict, vars(names))
+        pages = {report: partial(write_report, force=True)}
         said += _written(verdict, pages | {junit: write_junit, markdown: write_markdown})
     if made is not None and new is not None:
         made.save(new)

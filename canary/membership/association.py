@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -36,8 +37,8 @@ models find the same samples hard."""
 _BITS = 64.0
 """Of labels in an order that does not come about twice."""
 
-_TRAINED_ON = "The inputs show that the shadow was trained on"
-_NON_MEMBERS_TOO = "The inputs show that among the shadow's non-members are"
+_TRAINED_ON = "The {} show that the shadow was trained on"
+_NON_MEMBERS_TOO = "The {} show that among the shadow's non-members are"
 
 _MARKS: WeakKeyDictionary[SignalTable, Marks] = WeakKeyDictionary()
 
@@ -144,26 +145,27 @@ def associated(target: SignalTable, shadow: SignalTable | None, *, row: int = 0)
     """A note, if the split of a shadow goes with that of the target; None if it does not.
 
     Without a `shadow` the other models of `target` are compared; `row` is the model that is
-    attacked. Where both tables have inputs, samples with equal inputs are the same, in any order;
-    what the shadow was trained on and what its other samples are is then compared. Else tables are
-    of the same samples if their labels agree in order, or by the ids that both have, and if either
-    that order is no pattern (sorted, or one class after the other in turn) or both models find the
-    same samples hard. Flags are compared by the hypergeometric law for each shadow model, and by
-    the number of shadow models that know a sample, at 0.1 % in all (Bonferroni). Halves drawn at
-    random pass; complementary halves do not, nor do models of which each sample is in exactly half.
+    attacked. Where both tables have inputs, samples with equal inputs are the same, in any order,
+    and else those with equal ids; what the shadow was trained on and what its other samples are is
+    then compared. Without either, tables are of the same samples if their labels agree in order.
+    Of ids and labels, either that order is no pattern (sorted, or one class after the other in
+    turn) or both models find the same samples hard. Flags are compared by the hypergeometric law
+    for each shadow model, and by the number of shadow models that know a sample, at 0.1 % in all
+    (Bonferroni). Halves drawn at random pass; complementary halves do not, nor do models of which
+    each sample is in exactly half.
     """
     flags = target.member[row]
     if shadow is None:
         how = _together(flags, np.delete(target.member, row, axis=0))
-    elif (matched := _matched(target, shadow)) is not None:
-        places, trained, others = matched
-        how = _together(flags[places], trained, _TRAINED_ON)
-        how = how or _together(flags[places], others, _NON_MEMBERS_TOO)
+    elif (matched := _matched(target, shadow, row)) is not None:
+        by, places, trained, others = matched
+        how = _together(flags[places], trained, _TRAINED_ON.format(by))
+        how = how or _together(flags[places], others, _NON_MEMBERS_TOO.format(by))
+    elif np.array_equal(shadow.label, target.label):
+        how = _together(flags, shadow.member)
+        how = how if how and _same_samples(target, shadow, row) else None
     else:
-        orders = (_by_ids(target, shadow), (target, shadow))
-        alike = [each for each in orders if each and np.array_equal(each[0].label, each[1].label)]
-        told = ((_together(a.member[row], b.member), a, b) for a, b in alike)
-        how = next((how for how, a, b in told if how and _same_samples(a, b, row)), None)
+        return None
     return how and (
         f"{how}. What the attacks learn knows something of the answers, so these are not the "
         "figures of an outsider, and no bound on epsilon follows. Give shadows other "
@@ -205,38 +207,43 @@ def _together(flags: Flags, others: Flags, said: str = "") -> str | None:
     return None
 
 
-def _matched(target: SignalTable, shadow: SignalTable) -> tuple[Ints, Flags, Flags] | None:
-    """Which samples of the target the shadows have, by inputs: members, and non-members.
+def _matched(
+    target: SignalTable, shadow: SignalTable, row: int
+) -> tuple[str, Ints, Flags, Flags] | None:
+    """Which samples of the target the shadows have, by inputs or ids: members, and non-members.
 
-    The places of inputs that occur once in the target, and flags of shape (shadows, places) for
-    either kind. None where a table has no inputs, or the two have none in common.
+    The places of what occurs once in the target, and flags of shape (shadows, places) for either
+    kind. None where the two have neither, or none in common.
     """
-    if target.inputs is None or shadow.inputs is None:
+    ours: NDArray[Any]
+    theirs: NDArray[Any]
+    if target.inputs is not None and shadow.inputs is not None:
+        by, ours, theirs = "inputs", _input_marks(target), _input_marks(shadow)
+    elif target.ids is not None and shadow.ids is not None:
+        by, ours, theirs = "ids", target.ids.astype(str), shadow.ids.astype(str)
+        if not _names_of_samples(target, shadow, ours, theirs, row):
+            return None
+    else:
         return None
-    ours, theirs = _input_marks(target), _input_marks(shadow)
     once, places, counts = np.unique(ours, return_index=True, return_counts=True)
     once, places = once[counts == 1], places[counts == 1]
     trained, others = (
         np.array([np.isin(once, theirs[flags]) for flags in kinds])
         for kinds in (shadow.member, ~shadow.member)
     )
-    return (places, trained, others) if (trained | others).any() else None
+    return (by, places, trained, others) if (trained | others).any() else None
 
 
-def _by_ids(target: SignalTable, shadow: SignalTable) -> tuple[SignalTable, SignalTable] | None:
-    """Both tables of the samples that both have by their ids, in the order of the shadow.
-
-    None where a table has no ids, an id occurs twice, or the two have none in common.
-    """
-    if target.ids is None or shadow.ids is None:
-        return None
-    places = {name: place for place, name in enumerate(target.ids.tolist())}
-    once = len(places) == target.samples and len(set(shadow.ids.tolist())) == shadow.samples
-    both = [(places[name], at) for at, name in enumerate(shadow.ids.tolist()) if name in places]
-    if not (once and both):
-        return None
-    ours, theirs = np.array(both).T
-    return target.select(samples=ours), shadow.select(samples=theirs)
+def _names_of_samples(
+    target: SignalTable, shadow: SignalTable, ours: NDArray[Any], theirs: NDArray[Any], row: int
+) -> bool:
+    """Whether equal ids are of one sample, and no numbers that each file gave its own."""
+    _, first, second = np.intersect1d(ours, theirs, return_indices=True)
+    order = np.argsort(second)
+    if not len(order):
+        return False
+    both = target.select(samples=first[order]), shadow.select(samples=second[order])
+    return np.array_equal(both[0].label, both[1].label) and _same_samples(*both, row)
 
 
 def _input_marks(table: SignalTable) -> Marks:

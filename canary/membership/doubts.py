@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
 
+from canary.membership import inputs_alone
 from canary.membership.fleet_doubts import RARE, fleet_doubts, in_other_units, other_factor
 from canary.membership.inputs_alone import exact_copies, near_copies, other_source
 from canary.membership.sharing import row_marks
@@ -357,6 +358,7 @@ CHECKS: tuple[Callable[[View], str | None], ...] = (
     _guessing,
     _other_classes,
     _copies,
+    lambda view: inputs_alone.names_on_both_sides(view.table.ids, view.member, view.what),
     _by_inputs(other_source),
     _by_inputs(near_copies),
 )

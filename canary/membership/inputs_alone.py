@@ -149,3 +149,15 @@ def _points(inputs: NDArray[Any]) -> Floats:
 def _standardised(rows: Floats) -> Floats:
     spread = rows.std(axis=0)
     return np.asarray((rows - rows.mean(axis=0)) / np.where(spread > 0.0, spread, 1.0))
+
+
+def names_on_both_sides(ids: NDArray[Any] | None, member: Flags, what: str) -> str | None:
+    """A note on samples of equal names (ids) with both flags."""
+    if ids is None or not len(both := np.intersect1d(ids[member], ids[~member])):
+        return None
+    those = f"id of the {what} is" if len(both) == 1 else f"ids of the {what} are"
+    return (
+        f"{len(both):,} {those} of members and of non-members: a sample that was trained on is no "
+        "non-member. Leave it out of the non-members, or give each sample an id that no other "
+        "sample has"
+    )

@@ -243,12 +243,23 @@ class ModelsSurvey(Survey[AttackedModels], Saves):
     @cached_property
     def by_class(self) -> tuple[Part, ...]:
         """The leading attack on each class of a single target; empty of several."""
-        if len(self.targets) > 1:
+        return self._by(self.table.label)
+
+    @cached_property
+    def by_group(self) -> tuple[Part, ...]:
+        """As `by_class`, of each group; empty where files have no groups."""
+        return self._by(self.table.group)
+
+    def _by(self, column: NDArray[Any] | None) -> tuple[Part, ...]:
+        if len(self.targets) > 1 or column is None:
             return ()
         (row,), scores, judged = self.targets, self.lead.scores, self.lead.scores.judged
-        member, label = self.table.member[row, judged], self.table.label[judged]
-        parts = evaluate_by(scores.scores[0, judged], member, label, confidence=self.confidence)
-        return tuple(parts)
+        member = self.table.member[row, judged]
+        return tuple(
+            evaluate_by(
+                scores.scores[0, judged], member, column[judged], confidence=self.confidence
+            )
+        )
 
     def most_member_like(self, most: int = _MOST) -> list[dict[str, Any]]:
         """The members of a single target that the leading attack is surest of.
@@ -306,7 +317,9 @@ class ModelsSurvey(Survey[AttackedModels], Saves):
         at = {one.name: one.across.evaluations[target].tpr_at_fpr(asked) for one in self.attacked}
         best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
         scores, row = best.scores.scores[target], self.targets[target]
-        found = singled_out(self.table, best.name, scores, at[best.name], row)
+        curve = best.across.evaluations[target].roc
+        chance = curve.tpr_at_fpr(asked, confidence=self._each).tpr.lower <= asked
+        found = singled_out(self.table, best.name, scores, at[best.name], row, may_be_chance=chance)
         return replace(found, samples=self.samples[found.samples])
 
     def to_dict(self) -> dict[str, Any]:
@@ -348,14 +361,17 @@ class ModelsSurvey(Survey[AttackedModels], Saves):
             ],
             "most_vulnerable_samples": self.most_vulnerable_samples(),
             "most_member_like": self.most_member_like(),
-            "by_class": [
-                {name: plain(getattr(part, name)) for name in _OF_CLASS} for part in self.by_class
-            ],
+            "by_class": _parts(self.by_class),
+            "by_group": _parts(self.by_group),
             "samples_of_auc_1": None if self.exposed is None else exposed,
             "notes": list(self.notes),
             "about": self.about.to_dict(),
             "versions": versions(),
         }
+
+
+def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
+    return [{name: plain(getattr(part, name)) for name in _OF_CLASS} for part in parts]
 
 
 def _spread(spread: Spread) -> dict[str, float | int]:

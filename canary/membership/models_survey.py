@@ -129,7 +129,7 @@ def survey_models(
     table = table if shadow is None else joined(table, table_of(shadow, "shadow"))
     called = tuple(names or map(str, table.numbers))
     doubts = [*doubts_of_models(table, called, rows.tolist()), *other_order(table, called)]
-    notes = [*_repeats(table, called), *doubts]
+    notes = [*_repeats(table, called), *_no_groups(table, rows), *doubts]
     kinds, judged, said = _chosen_attacks(table, attacks, rows, least)
     notes += said
     few = table if judged.all() else table.select(samples=judged)
@@ -191,6 +191,13 @@ def survey_models(
     if result.told_apart() is not False:
         return result
     return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
+
+
+def _no_groups(table: SignalTable, rows: Places) -> list[str]:
+    """A note that groups of several targets are not reported."""
+    if table.group is None or len(rows) == 1:
+        return []
+    return ["The groups are reported of one target only: name it by --target (in Python targets)"]
 
 
 def _speak_of(table: SignalTable, *, fleets: bool) -> list[str]:

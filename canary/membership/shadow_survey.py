@@ -122,7 +122,9 @@ class ShadowSurvey(OneTargetSurvey, Saves):
         asked = fpr if fpr is not None else 1.0 if surest is None else surest.fpr
         at = {one.name: one.evaluation.tpr_at_fpr(asked) for one in self.attacked}
         best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
-        return singled_out(self.target, best.name, best.attack.scores, at[best.name])
+        chance = best.evaluation.roc.tpr_at_fpr(asked, confidence=self._each).tpr.lower <= asked
+        score, point = best.attack.scores, at[best.name]
+        return singled_out(self.target, best.name, score, point, may_be_chance=chance)
 
     def most_at_risk(self, most: int = _MOST) -> list[dict[str, Any]]:
         """The members of the highest risk, and of those the lowest modified entropy first.
@@ -149,8 +151,7 @@ class ShadowSurvey(OneTargetSurvey, Saves):
 
     def as_risky(self) -> tuple[int, int]:
         """Members and non-members whose score is that of the last of `most_at_risk`, or higher."""
-        listed = self.most_at_risk()
-        if self.risks is None or not listed:
+        if self.risks is None or not (listed := self.most_at_risk()):
             return 0, 0
         high, member = self.risks.scores >= listed[-1]["risk"], self.target.member[0]
         return int((high & member).sum()), int((high & ~member).sum())

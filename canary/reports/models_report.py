@@ -253,16 +253,21 @@ def exposed(survey: ModelsSurvey) -> Iterator[Block]:
 
 def _single(survey: ModelsSurvey) -> Iterator[Block]:
     """The classes and members of a single target that the leading attack does best on."""
-    known = [(part, part.auc) for part in survey.by_class if part.auc is not None]
-    known.sort(key=lambda pair: -pair[1].value)
-    if len(known) > 1:
-        yield Heading("Classes")
-        yield said_in_one("models.classes", classes=len(known), attack=named(survey.lead.name))
+    kinds = (("Classes", "class ", survey.by_class), ("Groups", "", survey.by_group))
+    for heading, prefix, parts in kinds:
+        known = [(part, part.auc) for part in parts if part.auc is not None]
+        known.sort(key=lambda pair: -pair[1].value)
+        if len(known) < 2:
+            continue
+        yield Heading(heading)
+        many = f"{len(known)} {heading.lower()}"
+        yield said_in_one("models.classes", classes=many, attack=named(survey.lead.name))
         rows: list[tuple[str, ...]] = [
-            (f"class {p.value}", count(p.members), count(p.nonmembers), interval_of(auc))
+            (f"{prefix}{p.value}", count(p.members), count(p.nonmembers), interval_of(auc))
             for p, auc in known[:_MOST_ROWS]
         ]
-        yield Table("Classes most at risk", ("Samples", "Members", "Non-members", "AUC"), rows)
+        columns = ("Samples", "Members", "Non-members", "AUC")
+        yield Table(f"{heading} most at risk", columns, rows)
     yield Heading("Members")
     yield said_in_one("models.members", attack=named(survey.lead.name))
     yield from listed(

@@ -93,7 +93,7 @@ def report(
     target = file_path(path, "path", cure="give the file that the report is to be in")
     result, labels = _labelled(result, labels)
     names = {"model_name": model_name, "corpus_name": corpus_name, "auditor": auditor}
-    found = shown(_named(result, names), labels, test_losses)
+    found = shown(with_names(result, names), labels, test_losses)
     if target.suffix.lower() == ".md":
         from canary.reports.verdicts import markdown  # the sections of verdicts are its
 
@@ -120,15 +120,15 @@ def _several(result: Any) -> TypeGuard[Sequence[Any]]:
     return isinstance(result, list | tuple) and not isinstance(result, Shown)
 
 
-def _named(result: Any, names: Mapping[str, str | None]) -> Any:
+def with_names(result: Any, names: Mapping[str, str | None]) -> Any:
     """A result, or each of several, with the names that were given for its report."""
     if _several(result):
-        return [_named(one, names) for one in result]
+        return [with_names(one, names) for one in result]
     if grouped(result):
-        return {label: _named(some, names) for label, some in result.items()}
+        return {label: with_names(some, names) for label, some in result.items()}
     if isinstance(result, Verdict) and (result.audits or result.tested):
         tested = result.tested and result.tested.named(**names)
-        return replace(result, audits=tuple(_named(result.audits, names)), tested=tested)
+        return replace(result, audits=tuple(with_names(result.audits, names)), tested=tested)
     if isinstance(result, Named | SeedsCompared):
         return result.named(**names)
     if given := [name for name in ("model_name", "corpus_name") if names[name] is not None]:

@@ -267,7 +267,7 @@ def table_of_files(
         table = table_of_file(place, keep_outputs="outputs" in (signals or ()))
         values = {n: v for n, v in table.values.items() if signals is None or n in signals}
         inputs = None if tables else table.inputs
-        tables.append(replace(table, values=values, group=None, inputs=inputs))
+        tables.append(replace(table, values=values, inputs=inputs))
         _check_alike(table, tables[0])
         done(1)
     return _stacked(tables, plural(len(tables), "file"))
@@ -304,14 +304,19 @@ def _check_alike(table: SignalTable, first: SignalTable) -> None:
     # Of losses only the classes that occur are known.
     elif table.classes != first.classes and all("correctness" in t.values for t in (table, first)):
         problem = f"has outputs of {table.classes} classes, and {first.source} of {first.classes}"
-    elif (
-        table.ids is not None and first.ids is not None and not np.array_equal(table.ids, first.ids)
-    ):
+    elif _differ(table.ids, first.ids):
         problem = f"has other ids of samples than {first.source}"
+    elif _differ(table.group, first.group):
+        problem = f"has other groups of samples than {first.source}"
     else:
         return
     cure = "ask every model for the same samples, in the same order, and of the same classes"
     raise InputError(problem, cure=cure, where=table.source)
+
+
+def _differ(ours: NDArray[Any] | None, theirs: NDArray[Any] | None) -> bool:
+    """Whether both are given, and are not equal."""
+    return ours is not None and theirs is not None and not np.array_equal(ours, theirs)
 
 
 def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
@@ -324,7 +329,7 @@ def _stacked(tables: list[SignalTable], source: str) -> SignalTable:
         member=np.concatenate([table.member for table in tables]),
         label=first.label,
         classes=max(table.classes for table in tables),
-        group=first.group,
+        group=next((table.group for table in tables if table.group is not None), None),
         ids=next((table.ids for table in tables if table.ids is not None), None),
         source=source,
         outputs=np.concatenate(outputs) if len(outputs) == len(tables) else None,

@@ -36,6 +36,19 @@ def results(command, tmp_path, monkeypatch):
     exact({1: [1.0] * 8, 0: [1.0] * 4}).save("audit.json")
 
 
+def test_names_are_on_the_page_and_in_the_markdown(command, results):
+    names = ("--model-name", "risk-1", "--corpus-name", "persons-2025", "--auditor", "A. Auditor")
+    limit = ("check", ATTACKED, "--max-auc", 0.55)
+    command(*limit, "--markdown", "a.md", "--report", "a.html", *names)
+    command(*limit, "--markdown", "alone.md", *names)
+    for file in ("a.md", "a.html", "alone.md"):
+        text = Path(file).read_text()
+        assert all(name in text for name in names[1::2]), file
+        assert "not named" not in text
+        assert "corpus-name" not in text
+    assert command(*limit, *names).code == 2
+
+
 def test_verdicts_and_their_files(command, results):
     outcome = command(
         *("check", ATTACKED, "--max-auc", 0.55, "--max-tpr-at-fpr", "0.1=0.15", "--json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -181,8 +182,8 @@ def with_ids(seed, flags):
 
 def test_the_same_ids_in_another_order_are_the_same_samples():
     same, opposite = (with_ids(3, flags) for flags in (np.copy, np.logical_not))
-    for pair_, flag in ((same, "the same flag"), (opposite, "the opposite flag")):
-        assert flag in associated(*pair_)
+    for pair_, words in ((same, "ids show .* trained on"), (opposite, "ids show .* non-members")):
+        assert re.search(words, associated(*pair_))
         assert associated(*(replace(table, ids=None) for table in pair_)) is None
         assert survey(*pair_, attacks="loss").outcome() == "void"
     coins = with_ids(3, lambda member: np.random.default_rng(8).random(N) < 0.5)
@@ -190,6 +191,15 @@ def test_the_same_ids_in_another_order_are_the_same_samples():
     # The same numbers for other samples: their labels differ.
     others = with_ids(4, np.copy)[1]
     assert associated(same[0], others) is None
+
+
+def test_a_shadow_trained_on_some_members_is_known_by_their_ids():
+    """The shadow's other samples are not the target's: by labels in order nothing is seen."""
+    target, same = with_ids(3, np.copy)
+    shared = same.member[0] & (np.arange(N) % 2 == 0)
+    shadow = replace(same, ids=np.where(shared, same.ids, [f"other {n}" for n in range(N)]))
+    assert "ids show that the shadow was trained on" in associated(target, shadow)
+    assert survey(target, shadow, attacks="loss").outcome() == "void"
 
 
 def test_non_members_of_both_are_answers_too():

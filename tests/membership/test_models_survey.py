@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from classifiers import save_models
 from many_models import halves, random_table, table_of
 
 import canary
+from canary.errors import InputError
 from canary.membership.models_survey import survey_models
+from canary.signals.measuring import table_of_files
+from canary.statistics.roc import roc
 
 
 @pytest.fixture
@@ -32,6 +36,25 @@ def test_every_attack_is_told_of_theory():
         survey_models(table, attacks="S,P", fprs=[0.3], targets=targets, progress=stage)
         assert counted[0] == ("attacks", sum(counted[1:])) == ("attacks", rounds)
         counted.clear()
+
+
+def test_groups_in_files_are_reported_of_one_target(tmp_path):
+    save_models(tmp_path, 6)
+    groups = np.where(np.arange(300) % 3 == 0, "north", "south")
+    files = [tmp_path / f"model{number}.npz" for number in range(6)]
+    for file in files[1:]:
+        np.savez(file, **np.load(file), group=groups)
+    table = table_of_files(files)
+    found = survey_models(table, attacks="P,R", targets=[2])
+    score = found.lead.scores.scores[0]
+    for part in found.by_group:
+        rows = groups == part.value
+        assert part.auc.value == roc(score[rows], table.member[2, rows]).auc().value
+    assert [part["value"] for part in found.to_dict()["by_group"]] == ["north", "south"]
+    assert any("groups" in note for note in survey_models(table, attacks="P").notes)
+    np.savez(files[0], **np.load(files[0]), group=groups[::-1])
+    with pytest.raises(InputError, match="other groups of samples"):
+        table_of_files(files)
 
 
 @pytest.mark.parametrize(("alpha", "noted"), [(0.25, False), (0.24, True)])

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import is_dataclass
 
+import numpy as np
 from classifiers import measured_outputs
 
+import canary
 from canary.membership.shadow_survey import survey
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
@@ -45,6 +47,24 @@ def test_members_that_are_singled_out_are_counted_listed_and_on_the_page():
         assert (out.to_frame()["score"].diff().dropna() <= 0).all()
         line = f"singled out at a false positive rate of {100 * fpr:g} %: {len(out.samples)} of"
         assert any(line in words_of(b) for b in report_of(found).outcome if not is_dataclass(b))
+
+
+def test_a_list_that_guessing_may_give_says_so():
+    rng = np.random.default_rng(0)
+    noise = [
+        canary.measure(
+            rng.normal(size=(600, 4)),
+            y=np.tile(np.arange(4), 150),
+            member=np.arange(600) < 300,
+            outputs="logits",
+        )
+        for _ in range(2)
+    ]
+    for pair, chance in ((noise, 1), (PAIR, 0)):
+        out = survey(*pair, attacks="loss", fprs=[0.1]).singled_out()
+        assert set(out.to_frame()["may_be_chance"]) == {chance}
+        assert ("may be mistakes" in out.summary()) is bool(chance)
+        assert (out.nonmembers_as_high <= out.point.false_positives).all()
 
 
 def test_estimates_and_points_print_in_a_few_lines():

@@ -324,6 +324,17 @@ def _references_in_another_order_within_classes(desk):
     return compared(desk, each, "--attacks", "P,S", "--target", "model0.npz")
 
 
+@made("M26")
+def _ids_of_members_among_the_non_members(desk):
+    names = np.array([f"person {number}" for number in range(SAMPLES)])
+    inside, outside = (
+        np.flatnonzero(trained(1)["member"]),
+        np.flatnonzero(trained(1)["member"] == 0),
+    )
+    names[outside[:20]] = names[inside[:20]]
+    return attacked(desk, trained(1) | {"id": names})
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
