@@ -238,10 +238,19 @@ def check(
     lines = verdict.lines(
         [one for one in verdict.ordered if one is not verdict.reason], said=[verdict.reason.cure]
     )
-    show_report(verdict, answer=[verdict.in_short, *lines], short=not verbose)
+    show_report(verdict, answer=[verdict.in_short, *lines, *_alone(verdict)], short=not verbose)
     for line in said:
         show(line)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
+
+
+def _alone(verdict: Verdict) -> list[str]:
+    """That nobody should rely on a pass against weak attacks alone, as its page says."""
+    from canary.gate.verdict import NOT_MADE
+    from canary.reports.document import sentence
+
+    weak = verdict.outcome == "passed" and verdict.about.get(NOT_MADE)
+    return [sentence("limit.decide", weak=True).replace(" below", "")] if weak else []
 
 
 def _written(

@@ -11,6 +11,7 @@ from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.forgetting_result import ANSWERS, ENOUGH, LEVEL, Answer
 from canary.records.about import About, Named
+from canary.statistics.numbers import percent_of
 
 _CHANGED = (
     "the target differs from models that never saw the query set, as 1 honest one in 20 does by "
@@ -75,7 +76,7 @@ def check_forgetting(
     compared = read_part(Compared, document, file)
     return verdict_on(
         *("a forgetting test", [_forgotten(compared, least)], undecided, compared.notes),
-        about={"Limit": f"the query set is forgotten ({_asked(least)})"},
+        about={"Limit": f"the query set is forgotten: {_asked(least)}"},
         tested=compared, source=(document, file),
     )  # fmt: skip
 
@@ -102,6 +103,16 @@ def _checked_rho(*, forgotten: bool, least: float | None) -> float | None:
     return limit_checked(least, lambda rho: 0.0 < rho <= 1.0, "on rho", cure, "min_rho")
 
 
+def _picked(found: Compared) -> str:
+    """What an attack reached that picks out the query set from unseen samples (--unseen)."""
+    if found.auc is None or found.void:
+        return ""
+    ends = f"{percent_of(found.auc.lower)} to {percent_of(found.auc.upper)}"
+    return (
+        f"; an attack picks out a sample of it in {percent_of(found.auc.value)} of pairs ({ends})"
+    )
+
+
 def _forgotten(found: Compared, asked: float | None) -> Finding:
     """Whether rho is at its limit or above; undecided where another test contradicts it.
 
@@ -111,7 +122,7 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
     highest = math.inf if found.upper is None else found.upper
     upper = "no upper end" if found.upper is None else f"{found.upper:.2f}"
     limit = "" if asked is None else f", and the limit is {asked:g}"
-    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}){limit}"
+    rho = f"rho is {found.rho:.2f} ({found.lower:.2f} to {upper}){limit}{_picked(found)}"
     attacked = found.auc is not None and found.auc.lower > 0.5
     few = len(found.calibration) < ENOUGH
     known = found.surpasses or highest < least

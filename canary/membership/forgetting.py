@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
 from canary.membership.evaluation import evaluate
-from canary.membership.forgetting_result import LEVEL, Forgetting
+from canary.membership.forgetting_result import LEVEL, Forgetting, recorded
 from canary.membership.sharing import repeated_models
 from canary.records.progress import Progress, shows_progress, stage
 from canary.records.validation import whole_number
@@ -131,6 +131,7 @@ def forgotten(
     asked = {
         name: answers_of(said, roles[name]) for name, said in given.items() if said is not None
     }
+    read = asked if unseen is None else {**asked, "unseen": answers_of(unseen, "unseen")}
     for name, answers in asked.items():
         check_same_samples(asked["query"], answers, name)
     if asked["target"].models > 1:
@@ -190,11 +191,12 @@ def forgotten(
         floor=float(np.mean(floor)) if floor else None,
         p=(1 + int((distances <= of_target.value).sum())) / (k + 1),
         p_unlike=_unlike(own, others) if k > 1 else None,
-        auc=None if unseen is None else _attack(own, unseen, confidence),
+        auc=None if unseen is None else _attack(own, read["unseen"], confidence),
         losses=losses,
         chance=chance,
         resamples=count,
         seed=seed,
+        files={name: recorded(one.sources, one.losses) for name, one in read.items()},
         source=asked["target"].sources[0] if isinstance(target, str | os.PathLike) else "",
         notes=(*_doubts(asked, of_target.value, distances, chance, confidence), *repeats, *shown),
     )
@@ -288,8 +290,8 @@ def _unlike(target: Floats, others: Floats) -> float:
     return (1 + int((totals[1:] >= totals[0] - 1e-9).sum())) / len(models)
 
 
-def _attack(target: Floats, unseen: Said, confidence: float) -> Estimate:
-    others = answers_of(unseen, "unseen").losses
+def _attack(target: Floats, unseen: Answers, confidence: float) -> Estimate:
+    others = unseen.losses
     if len(others) > 1:
         raise InputError(
             f"losses of {len(others)} models on unseen samples",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -43,6 +44,13 @@ ANSWERS: dict[str, Answer] = {
     "forgotten": "forgotten",
 }
 """The answer of each outcome. Of several that hold, the first one counts."""
+
+
+def recorded(files: Sequence[str], losses: Floats) -> dict[str, Any]:
+    """What answers of some models were read from, and the SHA-256 of their losses."""
+    data = np.ascontiguousarray(losses).tobytes()
+    return {"files": [Path(file).name for file in files], "fingerprint": sha256(data).hexdigest()}
+
 
 _WRITTEN = (
     *("rho", "lower", "confidence", "answer", "void", "surpasses", "unlike", "alike"),
@@ -87,6 +95,8 @@ class Forgetting(Named, Shown, Saves):
         What speaks against the answer.
     source : str
         The file that the target's answers were read from; empty of arrays.
+    files : mapping of str to mapping
+        For query, target, calibration and other answers, their files and the SHA-256 of the losses.
     about : About
         Names for its report (the corpus is the query set), and its date.
     """
@@ -110,6 +120,7 @@ class Forgetting(Named, Shown, Saves):
     seed: int
     notes: tuple[str, ...]
     source: str = ""
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     about: About = field(default_factory=About.today)
 
     def _table(self) -> list[dict[str, Any]]:
@@ -297,6 +308,7 @@ class Forgetting(Named, Shown, Saves):
             "most_remainder": self.most_remainder,
             "target_source": self.source,
             "target_fingerprint": self.fingerprint,
+            "answers": dict(self.files),
             "query_models": len(self.losses["query"]),
             "about": self.about.to_dict(),
             "versions": versions(),

@@ -142,7 +142,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
         sections=[
             Section("readers", "Who may read this", [Bullets(_readers(tests))]),
             Section("short", "What came out",
-                    [_overall(trials), _costs(trials), *said("annex.cost"),
+                    [_overall(trials), *_costs(trials),
                      Bullets([*_short(trials), *_weaker(trials)])]),
             Section("tests", "The tests", [_tests(trials), *_sent(tests)]),
             Section("attacks", "The attacks that the Opinion names", [*_coverage(trials)]),
@@ -151,7 +151,7 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
             Section("controller", "What the controller adds",
                     [*said("annex.adds"), Bullets(said("annex.controller"))]),
             Section("decision", "The decision", [Facts(dict.fromkeys(_DECIDED, "…" * 12))]),
-            Section("words", "Words", [Bullets(said("annex.words"))]),
+            Section("words", "Words", [Bullets(said("annex.words", **kinds_of(tests)))]),
             Section("signature", "Signature", [Facts(dict.fromkeys(_SIGNED, "…" * 12))]),
         ],
     )  # fmt: skip
@@ -185,9 +185,10 @@ def _joined(trials: Sequence[tuple[Evidence, Trial]]) -> str:
     return joined[:1].upper() + joined[1:]
 
 
-def _costs(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
-    """Each attack with its access, what it cost, and what came out."""
+def _costs(trials: Sequence[tuple[Evidence, Trial]]) -> list[Block]:
+    """Each attack with its access, what it cost if that is known, and what came out."""
     rows = []
+    known = any(any(test.cost) for test, _ in trials)
     for number, (test, trial) in enumerate(trials, 1):
         cost = test.cost
         least = "at least " if cost.at_least else ""
@@ -201,12 +202,15 @@ def _costs(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
             (
                 f"Test {number}. {trial.heading}",
                 _access(test),
-                *(costs if first else ("in the test above",) * 3),
+                *((costs if first else ("in the test above",) * 3) if known else ()),
                 test.report.label if first else words_of(trial.results[0]),
             )
         )
+    if not known:
+        columns: tuple[str, ...] = ("Attack", "Access", "Result")
+        return [Table("Attacks", columns, rows, style="words")]
     columns = ("Attack", "Access", "Requests", "Tokens in prompts", "Time", "Result")
-    return Table("Attacks and what they cost", columns, rows, style="words")
+    return [Table("Attacks and what they cost", columns, rows, style="words"), *said("annex.cost")]
 
 
 def _access(test: Evidence) -> str:
@@ -263,10 +267,11 @@ def _sent(tests: Sequence[Evidence]) -> list[Text]:
 
 def _coverage(trials: Sequence[tuple[Evidence, Trial]]) -> Iterator[Block]:
     yield from said("annex.coverage")
+    language = kinds_of([test for test, _ in trials])["language"]
     rows = []
     shown: set[str] = set()
     for threat, paragraph in THREATS.items():
-        name, what, why_not = said(f"threat.{threat}")
+        name, what, why_not = said(f"threat.{threat}", language=language)
         mine = [n for n, (_, trial) in enumerate(trials, 1) if threat in trial.threats]
         found = dict.fromkeys(trials[n - 1][0].report.label for n in mine)
         new = [label for label in found if label not in shown]

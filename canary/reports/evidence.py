@@ -71,7 +71,8 @@ class Evidence:
     `tested` is a result that is no audit. `own_name` is what the result calls its model, before
     another name was given. `secrets` says what kind of secrets a test without an audit is about, if
     any. `sent` is how many requests its last run sent to a server, `in_all` the folder of its
-    answers and the requests of all runs with that folder.
+    answers and the requests of all runs with that folder. `of` is which kind of model was tested,
+    empty if the result does not say.
     """
 
     report: Report
@@ -89,6 +90,7 @@ class Evidence:
     sent: int = 0
     in_all: tuple[str, int] = ("", 0)
     cost: Cost = field(default_factory=Cost)
+    of: Literal["language", "classifier", ""] = "language"
 
     @property
     def natural(self) -> bool:
@@ -112,9 +114,17 @@ def kinds_of(tests: Sequence[Evidence]) -> dict[str, bool]:
         "membership": any("membership" in some for some in threats),
         "forgetting": not all(threats),
     }
+    models = {test.of for test in tests}
+    language = "language" in models or "classifier" not in models
     planted = any(test.secrets and not test.natural and "regurgitation" in trial.threats
                   for test in tests for trial in test.trials)  # fmt: skip
-    return {**there, "planted": planted, **{f"no_{kind}": not any_ for kind, any_ in there.items()}}
+    return {
+        **there,
+        "planted": planted,
+        "language": language,
+        "no_text": language and not there["audited"],
+        **{f"no_{kind}": not any_ for kind, any_ in there.items()},
+    }
 
 
 def models_of(tests: Sequence[Evidence]) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.gate.check_result import Interval
 from canary.membership.forgetting_result import ENOUGH, LEVEL, Forgetting
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
@@ -32,6 +33,7 @@ from canary.reports.document import (
 from canary.reports.palette import CONTROL, FILL, INK, SERIES, across, line
 from canary.reports.wording import NOT_STATED, about_of, called, ended, no_limit, software
 from canary.statistics.numbers import count, percent_of, plural, probability
+from canary.statistics.roc import Estimate
 
 _MOST_POINTS = 150
 _NEAR = 4 * LEVEL
@@ -78,9 +80,9 @@ def remainder(left: float | None, samples: int, queries: int, outcome: str) -> l
     return [sentence("forgetting.remainder", most=most, of=count(samples), queries=queries)]
 
 
-def _attacked(result: Forgetting) -> list[str]:
+def attacked(auc: Estimate | Interval | None, *, void: bool) -> list[str]:
     """What the attack reached, where unseen samples were given and the test is not void."""
-    if (auc := result.auc) is None or result.void:
+    if auc is None or void:
         return []
     ends = f"{percent_of(auc.lower)} to {percent_of(auc.upper)}"
     return [sentence("forgetting.attack", auc=percent_of(auc.value), ends=ends)]
@@ -137,7 +139,7 @@ def forgetting_report(result: Forgetting) -> Report:
                 place=f"{100 * result.rho:.0f}",
             ),
             *([] if kind == "void" else [level]),
-            *_attacked(result),
+            *attacked(result.auc, void=result.void),
             *remainder(result.most_remainder, result.samples, len(result.losses["query"]), kind),
         ],
         basis=claim_of(kind),

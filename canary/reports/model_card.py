@@ -122,13 +122,17 @@ def check_card(path: Path, *, replace: bool) -> str:
 
 def card_of(tests: Sequence[Evidence]) -> Report:
     """The section of a model card."""
+    trials = [(test, trial) for test in tests for trial in test.trials]
+    titles = _numbered([trial.heading for _, trial in trials])
     sections = [
-        Section(trial.heading, trial.heading, [*_blocks(test, trial)])
-        for test in tests
-        for trial in test.trials
+        Section(title, title, [*_blocks(test, trial)])
+        for title, (test, trial) in zip(titles, trials, strict=True)
     ]
     facts = [test.facts() for test in tests]
-    labels = dict.fromkeys(test.report.label for test in tests)
+    # Of several tests of one thing, what found most is first, and says it.
+    leading = {test.trials[0].heading: test.report.label for test in reversed(tests)}
+    first = dict.fromkeys(test.trials[0].heading for test in tests)
+    labels = dict.fromkeys(leading[heading] for heading in first)
     about = {
         name: ", ".join(dict.fromkeys(fact[name] for fact in facts))
         for name in ("Training data", "Date", "Tested by")
@@ -146,6 +150,14 @@ def card_of(tests: Sequence[Evidence]) -> Report:
         about=about,
         sections=[*sections, Section("unsaid", "What these tests do not say", [Bullets(unsaid)])],
     )
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Names, and those that occur more than once with the number of each."""
+    return [
+        f"{name} (test {names[: place + 1].count(name)})" if names.count(name) > 1 else name
+        for place, name in enumerate(names)
+    ]
 
 
 def _blocks(test: Evidence, trial: Trial) -> Iterator[Block]:
@@ -178,19 +190,19 @@ def merged(before: str, section: str, model: str, tests: Sequence[Evidence]) -> 
     # Not a ModelCard, which joins several entries of the index under one name.
     card = RepoCard(text)
     data: CardData = card.data
+    trials = [trial for test in tests for trial in test.trials]
     results = [
         EvalResult(
             task_type=TASK,
             task_name="Memorization tests",
-            dataset_type=re.sub(r"[^\w.-]+", "-", trial.data).lower(),
-            dataset_name=trial.data,
+            dataset_type=re.sub(r"[^\w.-]+", "-", data).strip("-").lower(),
+            dataset_name=data,
             metric_type=metric.type,
             metric_name=metric.name,
             metric_value=metric.value,
             metric_args=dict(metric.more) or None,
         )
-        for test in tests
-        for trial in test.trials
+        for data, trial in zip(_numbered([one.data for one in trials]), trials, strict=True)
         for metric in trial.metrics
     ]
     kept = [(entry, _without_ours(entry)) for entry in data.pop("model-index", [])]

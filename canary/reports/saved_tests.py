@@ -32,10 +32,17 @@ from canary.reports.document import (
     words_of,
 )
 from canary.reports.evidence import Cost, Evidence, Metric, Trial
-from canary.reports.forgetting_report import claim_of, remainder
+from canary.reports.forgetting_report import attacked, claim_of, remainder
 from canary.reports.wording import ended, in_words
 from canary.statistics.numbers import count, percent_of, plural, probability
 from canary.statistics.roc import Estimate
+
+_ROLES = {
+    "query": "of models that were trained on the data",
+    "calibration": "of models that never saw the data",
+    "retrained": "of models that were trained again without the data",
+    "unseen": "of the tested model on samples that it never saw",
+}
 
 
 @dataclass(frozen=True)
@@ -84,6 +91,7 @@ class _Forgetting(Compared):
     most_remainder: float | None = None
     target_source: str = ""
     target_fingerprint: str = ""
+    answers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -173,8 +181,9 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         found.seconds_in_this_run,
     )
     return Evidence(
-        made, about, [trial], made_with, digest, tested=found, sent=sent, in_all=in_all, cost=cost
-    )
+        made, about, [trial], made_with, digest, tested=found, sent=sent, in_all=in_all, cost=cost,
+        of="language" if kind == "texts" else "classifier",
+    )  # fmt: skip
 
 
 def _reached(found: _Membership) -> tuple[list[Text], list[Metric]]:
@@ -241,7 +250,7 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         [] if found.void else said("trial.forgetting.result", rho=rho, p=probability(found.p))
     )
     left = remainder(found.most_remainder, found.samples, found.query_models, kind)
-    results: list[Text] = [*more, *left, *measured]
+    results: list[Text] = [*more, *attacked(found.auc, void=found.void), *left, *measured]
     sizes = {
         "samples": found.samples,
         "calibration": len(found.calibration),
@@ -281,8 +290,20 @@ def _forgetting(found: _Forgetting, digest: str) -> Evidence:
         "Answers of the tested model": Path(found.target_source).name or "given in memory",
         "Fingerprint of these answers (SHA-256)": found.target_fingerprint,
     }
-    made_with = {**(answers or {}), **_software(found.versions)}
-    return Evidence(made, _named(found.about), [trial], made_with, digest, tested=found)
+    made_with = {**(answers or {}), **_others(found.answers), **_software(found.versions)}
+    return Evidence(made, _named(found.about), [trial], made_with, digest, tested=found, of="")
+
+
+def _others(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The files of the answers beside the target's, and the fingerprint of what is in them."""
+    facts = {}
+    for role, what in _ROLES.items():
+        if role in answers:
+            files = [*map(str, answers[role]["files"])]
+            named = ", ".join(files if len(files) < 5 else [files[0], "…", files[-1]])
+            number, digest = plural(len(files), "file"), answers[role]["fingerprint"]
+            facts[f"Answers {what} ({number})"] = f"{named}; SHA-256 of the losses {digest}"
+    return facts
 
 
 def _before_and_after(found: _Forgetting) -> Table:

@@ -31,6 +31,7 @@ from canary.reports.document import (
     said,
     words_of,
 )
+from canary.reports.forgetting_report import attacked
 from canary.reports.limit_choice import limit_words
 from canary.reports.limits import (
     basis_of_verdict,
@@ -219,7 +220,10 @@ def _own(verdict: Verdict) -> Sequence[Text]:
     values: dict[str, object] = {}
     if passed and isinstance(verdict.tested, Attacks):
         values = {"attacks": len(verdict.tested.attacks), "weak": verdict.tested.not_made[0]}
-    return said("limit.own", own=label, passed=passed, limit=limit, **values)
+    told: list[Text] = [*said("limit.own", own=label, passed=passed, limit=limit, **values)]
+    if isinstance(verdict.tested, Compared):
+        told += attacked(verdict.tested.auc, void=verdict.tested.void)
+    return told
 
 
 def _limits(verdict: Verdict) -> Table:

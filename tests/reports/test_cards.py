@@ -21,6 +21,7 @@ from canary.corpus.verification import Count, Verification
 from canary.errors import CanaryError, InputError, OutputError, RecordError
 from canary.gate.check_audit import check
 from canary.membership import forgetting_result, shadow_survey
+from canary.membership.forgetting import forgotten
 from canary.membership.shadow_survey import survey
 from canary.records.versioned_json import dump_document
 from canary.reports.annex import THREATS, annex_of, write_annex
@@ -355,7 +356,7 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
     number = re.search("Report number</dt><dd>(.{8})<", beside)[1]
     cited = write_annex([tmp_path / "forgetting.json"], tmp_path / "cited.md").read_text()
     assert f"the report beside it has the number {number}" in cited
-    assert "the query set is forgotten (no trace is found); given as an option of" in annex
+    assert "the query set is forgotten: no trace is found; given as an option of" in annex
     assert "Limit passed" not in annex  # it rests on a claim
     before, after, reference = re.findall(r"^\| (?:Before|After|Reference).*$", annex, re.MULTILINE)
     assert "| 0 by definition |" in before
@@ -545,3 +546,37 @@ def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
     with pytest.raises(InputError, match="natural secrets"):
         write_model_card([natural()], tmp_path / "other.md")
     assert "Secrets of the training data" in write_annex([natural()], tmp_path / "b.md").read_text()
+
+
+def test_an_annex_of_a_classifier_speaks_of_no_secrets(attacked):
+    text = markdown_of(annex_of(read_evidence([attacked])))
+    for word in ("secret", "jailbreak", "Exposure", "Tokens in prompts", "conversation"):
+        assert word not in text, word
+    assert "False positive rate" in text
+    assert "AUC" in text
+    assert "Planted secret" in markdown_of(annex_of(read_evidence([an_audit(), attacked])))
+
+
+def test_a_deletion_is_filed_with_the_attack_on_unseen_samples_and_all_its_files(tmp_path):
+    rng = np.random.default_rng(0)
+    knows, own, unseen = rng.exponential(0.1, 300), *rng.exponential(1.0, (2, 300))
+    found = forgotten(knows, own, list(rng.exponential(1.0, (19, 300))), unseen=unseen)
+    verdict = check(found, forgotten=True)
+    page = markdown_of(report_of(verdict))
+    annex = markdown_of(annex_of(read_evidence([found, verdict])))
+    auc = f"{100 * found.auc.value:.1f} % of pairs"
+    assert auc in page
+    assert auc in annex
+    for role in ("query", "calibration", "unseen"):
+        assert found.to_dict()["answers"][role]["fingerprint"] in annex
+
+
+def test_two_tests_of_one_thing_have_their_own_titles_and_numbers_on_a_card(tmp_path, attacked):
+    other = survey(measured_outputs(3), measured_outputs(4), attacks="loss", fprs=[0.1])
+    write_model_card([attacked, other], tmp_path / "card.md", model_name="mine")
+    text = (tmp_path / "card.md").read_text()
+    titles = re.findall("^### (Membership.*)$", text, re.MULTILINE)
+    assert len(set(titles)) == len(titles) == 2
+    (entry,) = yaml.safe_load(text.split("---")[1])["model-index"]
+    keys = [(one["dataset"]["type"], m["type"]) for one in entry["results"] for m in one["metrics"]]
+    assert len(set(keys)) == len(keys) == 4
