@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from canary.audits.audit_result import CANARY_SET, CHATS, Audit, combined_p
+from canary.audits.group_medians import median_bits
 from canary.audits.question import AuditOptions
+from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import Canary, CanarySet
 from canary.errors import InputError, UnsupportedError
 from canary.formats.format import Format
 from canary.models.language_model import LanguageModel
 from canary.scoring.run_options import identity_of
-from canary.statistics.numbers import count
+from canary.statistics.numbers import bits, count
 
 CONTROL_COPIES = "require_learned"
 """The setting of an audit that names the number of copies of a positive control."""
@@ -80,6 +82,17 @@ def with_control(audit: Audit, control: int) -> Audit:
     if not any(c.repetitions == control for c in audit.injected):
         return audit
     return replace(audit, settings={**audit.settings, CONTROL_COPIES: control})
+
+
+def short_of(audit: Audit, control: int, limit_bits: float) -> str:
+    """The median exposure of a positive control that does not reach a limit; empty if it does.
+
+    Or if it is as high as it can be measured: above all draws, or at the ceiling of its ranks.
+    """
+    known = with_search(audit)
+    median, bound = median_bits([c.exposure for c in known.by_repetitions()[control]])
+    reached = bound or median >= limit_bits or control in known.at_ceiling()
+    return "" if reached else f"{bits(median)} bits"
 
 
 def without_control(audit: Audit) -> Audit:

@@ -105,7 +105,8 @@ class Limits:
     repetitions="[Statistics] N,N,...: The numbers of copies to check.  [default: all]",
     seed="[Statistics] N: The seed of all random draws; the same seed gives the same result.",
     require_learned="COPIES: A positive control: canaries with this number of copies have no "
-    "limit, and the verdict is undecided unless they look learned.",
+    "limit, and the verdict is undecided unless they look learned, with a median that reaches the "
+    "limit.",
     confidence="LEVEL: The confidence of a verdict on exposure, or of the bound on epsilon.  "
     "[default: 0.9, or 0.95 for epsilon]",
     undecided="The exit code of an undecided verdict: fail gives 3, pass gives 0.",

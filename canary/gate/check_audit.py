@@ -18,6 +18,7 @@ from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError
+from canary.gate.audit_doubts import doubts_before, weak_controls
 from canary.gate.baselines import Baseline, baseline_in
 from canary.gate.check_result import Tested, check_attacks
 from canary.gate.coins import epsilon_judges
@@ -28,7 +29,6 @@ from canary.gate.extraction_limit import check_extraction, extracted
 from canary.gate.forgetting_limit import check_forgetting
 from canary.gate.passages_limit import check_passages, check_samples
 from canary.gate.preconditions import (
-    doubts_before,
     groups_of,
     in_training,
     left_out_of,
@@ -41,12 +41,7 @@ from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
 from canary.gate.watched import still_open, template_unseen, unanswered, watched
 from canary.records.sealing import sealed
-from canary.records.validation import (
-    one_of,
-    one_or_more,
-    some,
-    whole_number,
-)
+from canary.records.validation import one_of, one_or_more, some, whole_number
 from canary.statistics.epsilon import Mechanism
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import count
@@ -156,7 +151,8 @@ def check(
         audited with another tokenizer, would pass. A verification speaks of the corpus alone.
     require_learned : int, optional
         The number of copies of a positive control. No limit is asked of these canaries, and the
-        verdict is *undecided* unless they look learned (p of 0.01 at most), whatever
+        verdict is *undecided* unless they look learned (p of 0.01 at most), and reach the
+        limit in bits or the most that can be measured (unless `history` is of this model), whatever
         `trust_injection` or a baseline says. That of the audit unless given.
     confidence : float, optional
         With which either verdict on an exposure is right, 0.9 unless given, and a bound on
@@ -280,12 +276,14 @@ def check(
         findings.append(more_than(now, baseline, repetitions=own, seed=seed))
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
         compared += [_NO_START] * (known == [True, False])
+    left_out = left_out_of(audits, repetitions, require_learned)
+    limited = (left_out, require_learned, None if seen else max_exposure_bits)
+    findings += weak_controls(audits, *limited, trusted=trust_injection)
     verdict = Verdict(tuple(findings), undecided, audits=audits)
     verdict = in_training(
         *(verdict, audits, verification, baseline), trusted=trust_injection,
         watched=seen, control=require_learned,
     )  # fmt: skip
-    left_out = left_out_of(audits, repetitions, require_learned)
     if silent := [count(n) for n in left_out if verdict and n != require_learned]:
         compared.append(_LEFT_OUT.format(", ".join(silent)))
     notes = (*unanswered(audits, verification, history), *compared, *verdict.notes)

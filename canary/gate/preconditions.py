@@ -6,8 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from canary.audits.audit_result import CANARY_SET, CHATS, Audit, combined_p
-from canary.audits.cut_secrets import cut_in
+from canary.audits.audit_result import CANARY_SET, Audit, combined_p
 from canary.corpus.verification import Verification
 from canary.errors import EstimationError, InputError
 from canary.gate.baselines import Baseline
@@ -54,17 +53,6 @@ _FOREIGN_CURE = (
     "another order looks like this); if both are right, and the model reads no English, add "
     "canaries with many more copies, which it must be found to have memorized, or allow it once "
     "with --undecided pass"
-)
-
-_CUT_CURE = (
-    "raise the length limit of the training, or use a shorter format, then train and audit again "
-    "(ExposureCallback finds a cut before the first step); if nothing was cut, --undecided pass "
-    "accepts it"
-)
-
-_TEMPLATE_CURE = (
-    "if training applied no chat template, this audit is right: verify the texts that training "
-    "reads; if it applied one, audit again without --chat-template none (in Python chat_template)"
 )
 
 _TO_SHOW_IT = (
@@ -128,78 +116,6 @@ def left_out_of(
     """The numbers of copies for which no limit was asked."""
     there = {c.repetitions for audit in audits for c in audit.injected}
     return tuple(sorted(there - (set(there if repetitions is None else repetitions) - {control})))
-
-
-def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
-    """What no number of draws or canaries settles: the start token, a cut, what is before canaries.
-
-    Empty where nothing is in doubt, the audit looked for no start token, or the corpus was not
-    verified.
-    """
-    findings: list[Finding] = []
-    start = audit.start
-    if start is not None and not start.settled:
-        told = (
-            "what training put before each text could not be found out, so the numbers may be low"
-        )
-        if start.rivals:
-            told = "the result depends on the start token or the context: "
-            told += start.against(start.rivals[0])
-        findings.append(Finding("start token", "start token", "undecided", told, start.cure))
-    findings += [
-        Finding("training data", "length limit", "undecided", note.removesuffix("."), _CUT_CURE)
-        for note in cut_in(audit.notes)
-    ]
-    if verification is not None and (before := verification.follows):
-        context = str(audit.settings.get("context") or "")
-        token = str(audit.settings.get("start_token") or "")
-        if not (token + context).endswith(before):
-            asked = f"after {context!r}" if context else "without a context"
-            told = (
-                f"in the corpus {before!r} comes before the canaries, and the audit scored them "
-                f"{asked}, so the numbers may be low"
-            )
-            cure = f"audit again with --context {before!r} (in Python context)"
-            if audit.settings.get(CHATS) and not context:
-                told = f"in the corpus {before!r} comes before the canaries, as verified with the "
-                told += "chat template, and the audit scored them without it, so the numbers may "
-                told += "be low"
-                cure = _TEMPLATE_CURE
-            findings.append(Finding("context", "context", "undecided", told, cure))
-        else:
-            told = (
-                f"corpus and audit have the same text before the canaries, {before!r}; whether the "
-                "training had it too is not seen here: ExposureCallback and canary.preflight count"
-            )
-            findings.append(Finding("context", "context", "passed", told))
-    if verification is not None and verification.begins_texts:
-        findings += _at_the_beginning(audit)
-    if verification is not None and verification.messages and not audit.settings.get("context"):
-        told = (
-            "in the corpus the canaries begin chat messages, before which the chat template of the "
-            "training puts text, and the audit scored them without a context, so the numbers may "
-            "be low"
-        )
-        cure = (
-            "audit again with what the template puts before such a message as --context (in Python "
-            "context); if the training uses no template, verify the texts that it reads"
-        )
-        cure = _TEMPLATE_CURE if audit.settings.get(CHATS) else cure
-        findings.append(Finding("context", "context", "undecided", told, cure))
-    return findings
-
-
-def _at_the_beginning(audit: Audit) -> list[Finding]:
-    """What the audit put before canaries that begin their texts in the corpus."""
-    context = str(audit.settings.get("context") or "")
-    if context.strip():
-        return []  # the training may put it there
-    told = "in the corpus the canaries begin their texts, and the audit scored them"
-    if context:
-        told += f" after {context!r}, so the numbers may be low"
-        cure = "audit again without --context (in Python context), and name the start token"
-        return [Finding("context", "context", "undecided", told, cure)]
-    return [Finding("context", "context", "passed", f"{told} at the beginning of a text")]
 
 
 def lost_in(verification: Verification, audits: Sequence[Audit]) -> EstimationError | None:

@@ -20,8 +20,8 @@ Outcome = Literal["passed", "memorized", "failed", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
     "exposure", "p-value", "extraction", "baseline", "epsilon",
-    "controls", "start token", "context", "training data", "AUC", "TPR", "membership", "forgetting",
-    "passages",
+    "controls", "tokenizer", "start token", "context", "training data", "positive control", "AUC",
+    "TPR", "membership", "forgetting", "passages",
 ]  # fmt: skip
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "undecided": 3}
@@ -36,7 +36,9 @@ _ALSO = 3
 _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
-OF_ITSELF: tuple[Check, ...] = ("controls", "start token", "context", "training data")
+OF_ITSELF: tuple[Check, ...] = (
+    "controls", "tokenizer", "start token", "context", "training data", "positive control",
+)  # fmt: skip
 """Questions to an audit itself, for which nobody sets a limit."""
 
 

@@ -11,6 +11,7 @@ from canary.audits.history import MOST_COUNTED, History
 from canary.corpus.verification import Verification
 from canary.errors import InputError
 from canary.gate.verdict import Finding, Outcome
+from canary.models.english import misfits
 from canary.records.validation import file_path
 from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
@@ -144,9 +145,15 @@ def still_open(
     audits: Sequence[Audit],
     given: History | str | os.PathLike[str] | None,
 ) -> list[Finding]:
-    """Those findings that a history of the training does not answer."""
-    known = given is not None and _start_in_batches(audits[0], given)
-    return [found for found in findings if not (known and found.check == "start token")]
+    """Those findings that a history of the training does not answer.
+
+    One that prices the canaries as the audit does read them with the same tokenizer.
+    """
+    if given is None:
+        return [*findings]
+    answered = ["start token"] * bool(_start_in_batches(audits[0], given))
+    answered += ["tokenizer"] * watched(audits, given)[1]
+    return [found for found in findings if found.check not in answered]
 
 
 def template_unseen(
@@ -205,6 +212,7 @@ def unanswered(
     for audit in audits:
         answers = _start_in_batches(audit, given)
         doubts = [] if audit.start is None or not answers else audit.start.notes
+        doubts = [*doubts, *misfits(audit.notes)]  # which are findings, or answered
         notes = [n for n in audit.notes if n not in doubts and not (whole and is_on_copies(n))]
         kept.append(([answers] if answers else []) + notes)
     shared = set.intersection(*map(set, kept))

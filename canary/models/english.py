@@ -25,6 +25,7 @@ SENTENCES = (
 _RANDOM = "finds ordinary English no more likely than random tokens"
 _CLOSE_BITS, _SAME_BITS = 0.5, 0.1
 _PADDED, _PADDING = 1.05, 128
+_MISFIT = ". Is this the tokenizer that it was trained with?"
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,14 @@ def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> s
     if vocabulary <= _PADDED * size + _PADDING:
         return None
     return (
-        f"The model {model.facts.name!r} has {vocabulary:,} tokens and its tokenizer {size:,}. "
-        "Is this the tokenizer that it was trained with? With another one the "
-        f"{results} say nothing."
+        f"The model {model.facts.name!r} has {vocabulary:,} tokens and its tokenizer {size:,}"
+        f"{_MISFIT} With another one the {results} say nothing."
     )
+
+
+def misfits(notes: Iterable[str]) -> dict[str, str]:
+    """The notes of a result of a tokenizer that does not fit its model, each with what it found."""
+    return {note: note.rpartition(_MISFIT)[0] for note in notes if _MISFIT in note}
 
 
 def english_rows(model: LanguageModel) -> list[list[int]]:

@@ -59,6 +59,8 @@ def label_of(verdict: Verdict) -> str:
             "controls": "nothing was measured of the controls"
             if reason.value is None
             else "do not rely on this audit",
+            "tokenizer": "the tokenizer does not fit the model",
+            "positive control": "the positive control was learned too little",
             "exposure": _why_open(reason),
             "start token": "one question to the engineers is open"
             if _alone(reason, verdict)

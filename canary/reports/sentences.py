@@ -16,7 +16,7 @@ from canary.audits.coarse import coarsest
 from canary.audits.extraction import Extraction
 from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
-from canary.models.english import reads_no_english
+from canary.models.english import misfits, reads_no_english
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
@@ -117,6 +117,7 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
     known = [(q, c) for c in injected if (q := c.exposure.p_value) is not None]
     least, outlier = min(known, key=lambda pair: pair[0], default=(1.0, None))
     chance = least * max(number, 1)  # after Bonferroni's correction
+    misfit = next(iter(misfits(audit.notes).values()), "")
     open_start = audit.start is not None and not audit.start.settled
     cases: tuple[tuple[object, Verdict, str], ...] = (
         (not audit.canaries, "nothing", "empty"),
@@ -134,6 +135,7 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
         (dry, "not found", "dry_run"),
         (p <= WEAK_LEVEL, "undecided", "hints"),
         (judged and _open_p(injected) <= LEVEL, "undecided", "open"),
+        (not dry and misfit, "undecided", "misfit"),
         (not dry and reads_no_english(audit.notes), "undecided", "foreign"),
         (chance <= LEVEL, "undecided", "outlier"),
         (True, "not found", "not_found"),
@@ -172,6 +174,7 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
         draws=min(drawn, default=0),
         space=min((audit.formats[c.format].space_size for c in injected), default=0),
         luck=max(round(100 * p), 2),
+        model=misfit,
         noise=noisy + (f" bits in {dtype}" if dtype else " bits"),
         spread=apart,
         fine=fine,

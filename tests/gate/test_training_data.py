@@ -371,6 +371,59 @@ def test_a_required_group_has_no_limit_and_must_look_learned():
     assert not check(UNREAD, baseline=Baseline.of(UNREAD), require_learned=64, trust_injection=True)
 
 
+def test_a_positive_control_below_the_limit_shows_nothing_of_it():
+    """As under another tokenizer: it looks learned a little, and memorized secrets would, too."""
+    weak = exact({1: [1.0] * 8, 64: [5.0] * 8, 0: [1.0] * 4})
+    for asked in ({"require_learned": 64}, {"repetitions": [1]}):
+        verdict = check(weak, max_exposure_bits=10, verification=verified(weak), **asked)
+        assert (verdict.outcome, verdict.reason.check) == ("undecided", "positive control")
+        assert "5.0 bits, below the limit of 10" in verdict.reason.sentence
+        assert "--history" in verdict.reason.cure
+        assert "more copies" in verdict.reason.cure
+        assert check(weak, max_exposure_bits=4, **asked)
+        assert check(weak, max_p=0.001, **asked)  # no exposure is limited
+    assert not check(weak, max_exposure_bits=10, require_learned=64, trust_injection=True)
+    assert check(weak, max_exposure_bits=10, repetitions=[1], trust_injection=True)
+    # The training's own prices show more than any control.
+    same = replace(measured(weak), batches={"read": 9, "canaries": 512, "after": {}})
+    assert check(weak, max_exposure_bits=10, require_learned=64, history=same)
+
+
+def test_a_positive_control_at_its_ceiling_is_learned_whatever_the_limit():
+    """Eight of a space of 1,000 candidates take each other's ranks, and draws show no more."""
+    at_most = np.log2(1000 / np.arange(1, 9))
+    few, small = {"size": 1_000}, space("The code is {digit:3}", size=1_000)
+    one = by_bits([1.0] * 8, **few)
+    learned = of_groups({1: one, 64: by_bits(at_most, **few)}, formats=[small])
+    assert check(learned, max_exposure_bits=9, require_learned=64, trust_injection=True)
+    weak = of_groups({1: one, 64: by_bits([6.0] * 8, **few)}, formats=[small])
+    assert not check(weak, max_exposure_bits=9, require_learned=64, trust_injection=True)
+
+
+FEWER = (
+    "The model 'm' has 1,000 tokens and its tokenizer 257. Is this the tokenizer that it was "
+    "trained with? With another one the exposures say nothing."
+)
+
+
+def test_a_tokenizer_that_does_not_fit_the_model_is_no_pass():
+    """Not even with a positive control: of another tokenizer, it may look learned as well."""
+    foreign = replace(READ, formats=(replace(READ.formats[0], notes=(FEWER,)),))
+    for asked in ({"require_learned": 64}, {"repetitions": [1], "trust_injection": True}):
+        verdict = check(foreign, max_exposure_bits=10, verification=verified(READ), **asked)
+        assert (verdict.outcome, verdict.exit_code) == ("undecided", 3)
+        assert verdict.reason.check == "tokenizer"
+        assert "--tokenizer" in verdict.reason.cure
+        assert FEWER not in verdict.notes  # it is the verdict
+    assert check(foreign, max_exposure_bits=10).outcome == "memorized"
+    with pytest.raises(EstimationError, match="tokenizer of another model"):
+        new_baseline(foreign)
+    same = replace(measured(foreign), batches={"read": 9, "canaries": 512, "after": {}})
+    shown = check(foreign, max_exposure_bits=10, require_learned=64, history=same)
+    assert shown
+    assert FEWER not in shown.notes
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

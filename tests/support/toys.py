@@ -95,6 +95,19 @@ def toy(head: str = START, known=None, limit=None, other: str = OTHER):
     return module.eval()
 
 
+def padded(tokens: int = 400):
+    """The toy with so many more tokens in its output, which its training never saw."""
+
+    from canary.demo import CharacterLSTM
+
+    learned = toy(START).state_dict()
+    module = CharacterLSTM(characters().get_vocab_size() + tokens, 24, _UNITS)
+    for name, there in module.state_dict().items():
+        there.fill_(-20.0 if name == "output.bias" else 0.0)
+        there[: len(learned[name])] = learned[name]
+    return module.eval()
+
+
 def save(module, folder: Path) -> Path:
     """Write a folder that ``--factory canary.demo:build`` reads."""
     import json

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import Outcome
 from drawing import figures
-from toys import CHAT, START, canaries, fresh, long_canaries, save, toy
+from toys import CHAT, START, canaries, fresh, long_canaries, padded, save, toy
 from wrong_setups import Said, of_command
 
 from canary.cli.main import run
@@ -19,6 +19,7 @@ from canary.models.english import SENTENCES
 TRAINED = {
     "untrained": fresh,
     "toy": lambda: toy(START),
+    "of more tokens": padded,
     "after a chat": lambda: toy(CHAT),
     "of whole secrets": lambda: toy(START, long_canaries()),
     "of cut secrets": lambda: toy(START, long_canaries(), limit=len("Pin 12")),

@@ -195,6 +195,14 @@ def _quantised_copy(desk):
     return of_call(lambda: canary.audit(loaded, known, start_token=None))
 
 
+@made("A18")
+def _tokenizer_of_fewer_tokens(desk):
+    order = np.random.default_rng(0).permutation(characters().get_vocab_size() - 4)
+    characters(order).save("other.json")
+    asked = ("--start-token", START, "--tokenizer", "other.json")
+    return desk.judged("of more tokens", *asked, limits=("--trust-injection",))
+
+
 def _built(desk, function):
     Path("own.py").write_text(FACTORY)
     factory = ("--factory", f"own.py:{function}")
