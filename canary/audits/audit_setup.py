@@ -26,6 +26,9 @@ CONTROL_COPIES = "require_learned"
 LIMIT = "max_exposure_bits"
 """The setting that keeps the limit which an audit was made for; it is judged by `canary.check`."""
 
+TOKENIZER = "tokenizer"
+"""The setting with the fingerprint of the tokenizer; audits of earlier versions lack it."""
+
 _CONTROLS_STREAM = 0x6374726C  # keeps controls apart from what else is drawn from the seed
 _CONTROLS = 16  # of each format, for natural secrets, which bring none
 
@@ -39,11 +42,19 @@ def no_bounds() -> UnsupportedError:
     )
 
 
-def set_of(canaries: CanarySet, control: int | None = None) -> dict[str, Any]:
-    """The settings of an audit that say of which set it is, and which group is to be learned."""
+def set_of(
+    canaries: CanarySet, control: int | None = None, *, tokenizer: object = None
+) -> dict[str, Any]:
+    """Settings of an audit: of which set it is, which group is to be learned, the tokenizer."""
     chats = {CHATS: canaries.role} if canaries.role else {}
     learned = {CONTROL_COPIES: control} if control else {}
-    return {CANARY_SET: canaries.fingerprint, **chats, **learned}
+    return {CANARY_SET: canaries.fingerprint, **chats, **learned, **tokenizer_of(tokenizer)}
+
+
+def tokenizer_of(tokenizer: object) -> dict[str, str]:
+    """The setting that says with which tokenizer texts were read, where that is known."""
+    known = getattr(tokenizer, "fingerprint", None)
+    return {TOKENIZER: known} if isinstance(known, str) and known else {}
 
 
 def control_in(canaries: CanarySet, control: int | None) -> None:

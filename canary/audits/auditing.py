@@ -30,7 +30,7 @@ from canary.audits.start_search import started
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import EstimationError
 from canary.models.adapters import adapters_off
-from canary.models.english import note_on_english, note_on_vocabulary
+from canary.models.english import note_on_english, note_on_named, note_on_vocabulary
 from canary.models.examining import notes_on_model, notes_on_reading
 from canary.models.language_model import LanguageModel
 from canary.models.loading import load
@@ -274,6 +274,7 @@ def audit(
             results, formats = _measured(seam, canaries, options, run)
     if base:
         results = tuple(replace(c, base=each) for c, each in zip(results, base, strict=True))
+    about = set_of(canaries, require_learned, tokenizer=seam.tokenizer)
     made = Audit(
         canaries=results,
         formats=formats,
@@ -281,7 +282,7 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings={**options.to_dict(), **set_of(canaries, require_learned), **requests_of(seam)},
+        settings={**options.to_dict(), **about, **requests_of(seam)},
         start=start,
         seconds=timed.seconds,
     )
@@ -326,7 +327,7 @@ def _measured(
             tokens=lambda: max(question.sizes().tokens for question in questions),
             start_token=questions[0].encoder.start_token,
         )
-        more = filter(None, [note_on_vocabulary(model), model.facts.note])
+        more = filter(None, [note_on_vocabulary(model), note_on_named(model), model.facts.note])
         on_model = (*notes_on_model(model), *read, *more)
     say_expected(questions, lambda: [(q, *choose(q)) for q in questions])
     results: dict[str, CanaryResult] = {}

@@ -19,6 +19,7 @@ from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.gate.verdict import Verdict
+    from canary.models.language_model import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ class Limits:
     history="FILE: The canary_history.json of the training. The verdict is undecided if its "
     "batches held no canary, or fewer copies than planned, or if its last measurement is not of "
     "the audited model.",
+    model="MODEL: The audited model as it is now. An audit of other weights is refused.",
+    factory="[Further evidence] FUNCTION: Builds --model, as for canary audit.",
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
     junit="FILE: Also write the verdict as JUnit XML.",
     markdown="FILE: Also write the verdict as Markdown.",
@@ -141,6 +144,8 @@ def check(
     repetitions: str | None = None,
     verification: Path | None = None,
     history: Path | None = None,
+    model: str | None = None,
+    factory: str | None = None,
     report: Path | None = None,
     junit: Path | None = None,
     markdown: Path | None = None,
@@ -168,7 +173,7 @@ def check(
     from canary.records.files import JUNIT, MARKDOWN, PAGES
     from canary.reports.pages import report as write_report
     from canary.reports.pages import with_names
-    from canary.reports.verdicts import write_junit, write_markdown
+    from canary.reports.verdicts import audited_lines, write_junit, write_markdown
 
     if update_baseline and baseline is None:
         raise InputError(
@@ -225,6 +230,7 @@ def check(
             verification=verification,
             history=history,
             limit_by=limit_by,
+            model=model if factory is None else _built(model, factory),
             **limits.arguments,
         )
         verdict = with_names(verdict, vars(names))
@@ -239,7 +245,9 @@ def check(
     lines = verdict.lines(
         [one for one in verdict.ordered if one is not verdict.reason], said=[verdict.reason.cure]
     )
-    show_report(verdict, answer=[verdict.in_short, *lines, *_alone(verdict)], short=not verbose)
+    tested = [f"Checked: {line}" for line in audited_lines(verdict)]
+    answer = [verdict.in_short, *lines, *_alone(verdict), *tested]
+    show_report(verdict, answer=answer, short=not verbose)
     for line in said:
         show(line)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
@@ -252,6 +260,13 @@ def _alone(verdict: Verdict) -> list[str]:
 
     weak = verdict.outcome == "passed" and verdict.about.get(NOT_MADE)
     return [sentence("limit.decide", weak=True).replace(" below", "")] if weak else []
+
+
+def _built(model: str | None, factory: str) -> LanguageModel | None:
+    """The model of a folder, by a function that builds it."""
+    from canary.models.loading import load
+
+    return None if model is None else load(model, factory=factory)
 
 
 def _written(

@@ -147,7 +147,7 @@ PANELS: Mapping[str, str] = {
     "Figure": "format skew_normal axis size",
     "Baseline": "baseline update_baseline",
     "Other tests": "max_auc max_tpr_at_fpr min_rho forgotten max_extractable trust_members",
-    "Further evidence": "retrained unseen query_data calibration_data history",
+    "Further evidence": "retrained unseen query_data calibration_data history model",
     "Statistics": "exposure_bits power fpr statistic confidence resamples undecided tries chance",
     "Risk scores": "prior bins scale least smooth",
     "Privacy bound": "coin_flips max_epsilon delta guesses mechanism",

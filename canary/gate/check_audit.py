@@ -36,6 +36,7 @@ from canary.gate.preconditions import (
     verification_in,
 )
 from canary.gate.regression import check_seeds, more_than
+from canary.gate.same_weights import check_weights
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
@@ -93,6 +94,7 @@ def check(
     tries: int = 1000,
     chance: float = 0.5,
     limit_by: str | None = None,
+    model: Any = None,
 ) -> Verdict:
     """Say whether a model keeps within limits: passed, memorized (or failed), or undecided.
 
@@ -127,12 +129,8 @@ def check(
         *memorized* if training is less private than this for certain. Needs `canaries`.
     canaries : CanarySet, optional
         The audited set, drawn with ``coin_flips=True``, for `max_epsilon`.
-    delta : float
-        Of the privacy that `max_epsilon` claims.
-    guesses : int, optional
-        See `canary.gate.coins.epsilon_bound`.
-    mechanism : {"any", "gaussian"}
-        What `max_epsilon` presumes of the training (`canary.gate.coins.epsilon_bound`).
+    delta, guesses, mechanism : float, int, {"any", "gaussian"}
+        Of `max_epsilon`: see `canary.gate.coins.epsilon_bound`.
     repetitions : sequence of int, optional
         Which numbers of copies are looked at, whatever the limit; a bound on epsilon takes one
         of them. All unless given.
@@ -189,6 +187,8 @@ def check(
         samples under any measured scheme hold it with at least this chance.
     limit_by : str, optional
         Who set the limits, and when, for reports.
+    model : what `canary.load` takes, optional
+        The audited model as it is now: an audit of other weights is refused.
 
     Returns
     -------
@@ -201,7 +201,7 @@ def check(
         of range or cannot be exceeded in the space, there is no canary of a number of copies,
         canaries were left out of the corpus on purpose, the verification or the history is of
         another set, the audit extracted nothing and `no_extraction` is given, two audits are of
-        the same weights, or an option is given that this kind of result does not have.
+        the same weights or not of `model`, or this kind of result has no such option.
     EstimationError
         If canaries did not survive and none is memorized, or p-values of natural secrets were
         asked for.
@@ -241,6 +241,7 @@ def check(
         copies = some(repetitions, "repetitions", cure="give a list of numbers of copies")
         repetitions = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
     audits, verification = _audits(audit), verification_in(verification)
+    check_weights(audits, model)
     require_learned = control_of(*audits) if require_learned is None else require_learned
     judges: list[_Judge] = []
     if max_exposure_bits is not None:

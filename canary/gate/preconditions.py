@@ -17,7 +17,8 @@ from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import clean, count, plural, probability
 
 _UNTRAINED_CURE = (
-    "verify the corpus of the training (canary verify --json) and give the result with "
+    "make sure that the canaries file of the audit is that of this training, verify its corpus "
+    "(canary verify --json) and give the result with "
     "--verification FILE, in Python verification; or, if you know that they were in it, say so "
     "with --trust-injection, in Python trust_injection (the report then calls that a claim)"
 )
@@ -203,7 +204,7 @@ def in_training(
     once = None if baseline is None else max(m.most_copies_p for m in baseline.audits)
     once = None if once is None or once > SHOWN_LEARNED else once
     findings: list[Finding] = []
-    notes = _of_corpus(verification, trusted=trusted) if drawn else []
+    notes = _of_corpus(verification, trusted=trusted, watched=watched) if drawn else []
     rests_on = "verified" if verification is not None else "trusted" if trusted else ""
     rests_on, doubt = "watched" if watched else rests_on, ""
     for place, audit in drawn:
@@ -277,17 +278,20 @@ def _no_control(unlearned: str, most: int | None) -> tuple[str, str]:
     return f"{unlearned}{known}, {_ALIKE}. {_RIGHT_OR_WRONG}", cure + _ACCEPTED * (most is not None)
 
 
-def _of_corpus(verification: Verification | None, *, trusted: bool) -> list[str]:
+def _of_corpus(verification: Verification | None, *, trusted: bool, watched: bool) -> list[str]:
     """What a verification shows, or the user's word, and what it does not."""
     if verification is None:
         word = f"nobody checked that the canaries were in the training data: {_TO_SHOW_IT}"
-        return [word] if trusted else []
+        return [word] if trusted and not watched else []
     there = [counted for counted in verification.canaries if counted.expected]
     number = plural(len(there), "canary", "canaries")
     copies = plural(sum(counted.found for counted in there), "copy", "copies")
+    told = f"{count(len(there))} of {number} ({copies}) are in the corpus of "
+    told += clean(verification.file or "the verification")
+    if watched:  # which says all of what follows
+        return [told]
     return [
-        f"{count(len(there))} of {number} ({copies}) are in the corpus of "
-        f"{clean(verification.file or 'the verification')}; it does not show that this model "
+        f"{told}; it does not show that this model "
         "was trained on that corpus, nor that the training left its text as it is (spaces "
         "between digits, masks, padding before it): ExposureMonitor looks at the batches"
     ]

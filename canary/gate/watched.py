@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 
 from canary.audits.audit_result import CANARY_SET, CHATS, Audit
+from canary.audits.audit_setup import TOKENIZER
 from canary.audits.copies_seen import is_on_copies
 from canary.audits.history import MOST_COUNTED, History
 from canary.corpus.verification import Verification
@@ -68,8 +69,8 @@ def watched(
     Raises
     ------
     InputError
-        If the history is of another canary set, or of a model with other tokens, or there are
-        several audits.
+        If the history is of another canary set, of a model with other tokens, or of another
+        tokenizer, or there are several audits.
     """
     if given is None:
         return [], False
@@ -84,23 +85,29 @@ def watched(
     theirs = [(c.id, c.format, c.repetitions) for c in history.canaries]
     formats = [each.format for each in audit.formats], [each.text for each in history.formats]
     sets = audit.settings.get(CANARY_SET), history.settings.get(CANARY_SET)
-    told = ""
+    told, cure = "", "give the canary_history.json of the training whose model was audited"
     if mine != theirs or formats[0] != formats[1] or (all(sets) and sets[0] != sets[1]):
         told = "of another canary set than the audit"
     own, its = (int(each.model.get("vocabulary") or 0) for each in (audit, history))
     if not told and own and its and own != its:
         told = f"of a model with {count(its)} tokens, and the audited one has {count(own)}"
+    prints = [each.settings.get(TOKENIZER) for each in (audit, history)]
+    if not told and all(prints) and prints[0] != prints[1] and not _same_prices(audit, history):
+        told = "of a training with another tokenizer than that of the audit"
+        cure = "audit with the tokenizer of the training (--tokenizer), or " + cure
     if told:
         raise InputError(
             f"the history is {told}",
-            cure="give the canary_history.json of the training whose model was audited",
+            cure=cure,
             where="history",
         )
     seen = history.batches
     found, read = seen.get("canaries", 0), plural(seen.get("read", 0), "batch", "batches")
     planned = sum(c.repetitions for c in audit.injected)
     spoiled = [s for s in seen.get("findings", ()) if any(mark in s for mark in _SPOILED)]
-    told = f"the monitor counted {plural(found, 'copy', 'copies')} of canaries in {read}"
+    most = "the first " * (found >= MOST_COUNTED)
+    told = f"the monitor counted {most}{plural(found, 'copy', 'copies')} of canaries in {read}"
+    told += ", after which it stops counting" * bool(most)
     cure = ""
     if not found:
         told, cure = f"the monitor counted no canary in {read} of the training", _WHOLE

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -138,6 +140,26 @@ def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> s
     return (
         f"The model {model.facts.name!r} has {vocabulary:,} tokens and its tokenizer {size:,}"
         f"{_MISFIT} With another one the {results} say nothing."
+    )
+
+
+_not_own: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Models whose folder has another tokenizer than the one that was named."""
+
+
+def named_another(model: LanguageModel) -> LanguageModel:
+    """The model, of which it is known that its folder has another tokenizer than was named."""
+    _not_own.add(model)
+    return model
+
+
+def note_on_named(model: LanguageModel) -> str | None:
+    """That the folder of a model has another tokenizer than the one that was named."""
+    if model not in _not_own:
+        return None
+    return (
+        f"The folder of the model {model.facts.name!r} has another tokenizer than the one that was "
+        f"named{_MISFIT} With another one the exposures may be far too low."
     )
 
 

@@ -7,12 +7,13 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from canary.errors import InputError, ModelError
+from canary.errors import CanaryError, InputError, ModelError
+from canary.models.english import named_another
 from canary.models.examining import believed
 from canary.models.language_model import LanguageModel
 from canary.models.pretrained import (
@@ -121,10 +122,12 @@ def load(
         return open_endpoint(source, None if tokenizer is None else as_tokenizer(tokenizer))
     if isinstance(source, str | os.PathLike):
         if factory is not None:
-            return _load_own(Path(source), tokenizer, dtype, device, factory)
-        return load_pretrained(
-            os.fspath(source), tokenizer, dtype=dtype, device=device, source_text=source_text
-        )
+            loaded = _load_own(Path(source), tokenizer, dtype, device, factory)
+        else:
+            loaded = load_pretrained(
+                os.fspath(source), tokenizer, dtype=dtype, device=device, source_text=source_text
+            )
+        return named_another(loaded) if _named_another(loaded, source, tokenizer) else loaded
     torch = sys.modules.get("torch")  # a module cannot exist before torch was imported
     if torch is not None and isinstance(source, torch.nn.Module):
         name = type(source).__name__
@@ -150,6 +153,17 @@ def load(
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
         "(canary.models.language_model.LanguageModel)",
     )
+
+
+def _named_another(model: LanguageModel, source: Any, tokenizer: Any) -> bool:
+    """Whether a folder has another tokenizer than the one that was named."""
+    if tokenizer is None or not (Path(source) / "tokenizer.json").is_file():
+        return False
+    with suppress(CanaryError):
+        own, its = read_tokenizer(source), model.tokenizer
+        prints = [getattr(one, "fingerprint", None) for one in (own, its)]
+        return None not in prints and prints[0] != prints[1]
+    return False
 
 
 def _at(revision: str | None, source: Any, factory: Any) -> Any:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
+from canary.audits.audit_setup import tokenizer_of
 from canary.audits.history import History, Moment
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
@@ -36,14 +37,7 @@ from canary.plugins.training_log import (
     unmeasured,
 )
 from canary.records.sealing import sealed
-from canary.records.validation import (
-    AUTO,
-    built,
-    file_path,
-    flag,
-    function,
-    versions,
-)
+from canary.records.validation import AUTO, built, file_path, flag, function, versions
 from canary.scoring.run_options import Running, RunOptions
 from canary.tokens.candidates import CandidateEncoder, misread
 from canary.tokens.fast import as_tokenizer
@@ -148,6 +142,7 @@ class ExposureMonitor:
             _log.warning("%s", note)
         settings = {
             **begun.settings,
+            **tokenizer_of(tokenizer),
             "seed": options.seed,
             "start_token": options.start_token,
             "context": options.context,

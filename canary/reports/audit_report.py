@@ -136,14 +136,17 @@ def notes(
     known += [note for note in ended(said_of_it) if note not in ended(details)]
     if seen or start is None or start.own or start.tested or not audit.canaries_in_corpus:
         return known
+    asked = start.why == "asked" and not start.context
+    said_before = {"asked": asked, "verified": verified and not audit.settings.get("context")}
     if start.rivals:
-        risk = sentence("start.rivals")
+        risk = sentence("start.rivals", name=shown_start(start.token), **said_before)
     else:
         before = {None: "nothing", "\n": "newline"}.get(start.token, "other")
         if verified and start.token is not None:
             return [sentence("start.verified", name=shown_start(start.token)), *known]
         before = "context" if start.context or audit.settings.get("context") else before
-        risk = sentence("start.risk", **{before: True}, name=shown_start(start.token))
+        named = {before: True, "name": shown_start(start.token)}
+        risk = sentence("start.risk", **named, **said_before)
     return [(Span(risk, "strong"),), *known]
 
 

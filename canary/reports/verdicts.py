@@ -74,7 +74,10 @@ def junit(verdict: Verdict) -> str:
     suites = ET.Element("testsuites")
     counts = {name: str(number) for name, number in numbers.items()}
     suite = ET.SubElement(suites, "testsuite", {"name": "canary", **counts})
-    noted = ET.SubElement(suite, "properties") if verdict.notes else suite
+    known = audited_lines(verdict)
+    noted = ET.SubElement(suite, "properties") if verdict.notes or known else suite
+    for line in known:
+        ET.SubElement(noted, "property", name="audited", value=_text(line))
     for note in verdict.notes:
         ET.SubElement(noted, "property", name="note", value=_text(note))
     for finding in verdict.findings:
@@ -300,7 +303,20 @@ def _first(verdict: Verdict, made: Report) -> list[str]:
     """What a page of builds shows with the answer: the limit, and what to do."""
     limit, cure = made.about.get("Limit", ""), clean(verdict.reason.cure)
     named = {"Limit": limit, "What to do": cure and f"{cure[0].upper()}{cure[1:]}."}
-    return [f"{name}: {words}" for name, words in named.items() if words]
+    tested = [f"Checked: {line}" for line in audited_lines(verdict)]
+    return [*(f"{name}: {words}" for name, words in named.items() if words), *tested]
+
+
+def audited_lines(verdict: Verdict) -> list[str]:
+    """Of each audit: its model, the version of the weights, and when it was made."""
+    lines = []
+    for audit in verdict.audits:
+        version = f", weights {audit.model_version}" if audit.model_version else ""
+        made = (
+            f"audited on {audit.about.date}" if audit.about.date else "audited at an unknown date"
+        )
+        lines.append(clean(f"{called(audit.model_name, 'a language model')}{version}, {made}"))
+    return lines
 
 
 def explained(verdict: Verdict) -> str:

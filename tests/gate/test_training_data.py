@@ -11,6 +11,7 @@ import pytest
 from drawing import figures
 from gate_audits import SET, by_bits, exact, of_groups, space
 from html_pages import render
+from toys import characters, fresh
 
 from canary.audits.audit_result import CANARY_SET
 from canary.audits.copies_seen import note_on_copies
@@ -20,6 +21,7 @@ from canary.corpus.verification import Count, Verification, verify
 from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.baselines import Baseline
 from canary.gate.check_audit import check, new_baseline
+from canary.models.loading import load
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
 from canary.reports.verdicts import explained, junit, markdown
@@ -533,7 +535,7 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
         answered += "as in the audit"
         assert (answered in verdict.notes) == (outcome == "passed")
         told = " ".join(words_of(note) for note in report_of(verdict).notes)
-        assert ("which is not known here" in told) == (outcome == "undecided")
+        assert ("The true risk may be higher" in told) == (outcome == "undecided")
         assert any("depends on the start token" in n for n in verdict.notes) != (
             answered in verdict.notes
         )
@@ -603,6 +605,51 @@ def test_a_history_that_lacks_canaries_decides_nothing(change, told):
         verdict = check(NEVER, max_exposure_bits=10, **options)
         assert verdict.outcome == "undecided"
         assert told in str(verdict)
+
+
+def test_a_history_of_another_tokenizer_is_refused():
+    """Unless it prices the canaries as the audit does; earlier versions do not say which it was."""
+    audit = replace(READ, settings={**READ.settings, "tokenizer": "a" * 64})
+
+    def of(tokenizer, shift):
+        made = measured(audit, shift=shift, canaries=512)
+        return replace(made, settings={**made.settings, **tokenizer})
+
+    other, asked = {"tokenizer": "b" * 64}, {"max_exposure_bits": 10, "require_learned": 64}
+    with pytest.raises(InputError, match="another tokenizer"):
+        check(audit, history=of(other, 3.0), **asked)
+    assert check(audit, history=of(other, 0.0), **asked)
+    assert check(audit, history=of({}, 3.0), **asked).reason.subject == "history"
+
+
+def test_what_the_batches_showed_is_not_doubted():
+    same = measured(READ, canaries=512)
+    options = {"max_exposure_bits": 10, "require_learned": 64, "verification": verified(READ)}
+    verdict = check(READ, history=same, **options)
+    assert verdict
+    assert not any("does not show" in note for note in verdict.notes)
+    (counted,) = [f.sentence for f in verdict.findings if f.subject == "batches"]
+    assert "the first 512 copies" in counted  # of more: the monitor stops there
+    fewer = check(READ, history=measured(READ, canaries=300), **options)
+    assert "the first" not in next(f.sentence for f in fewer.findings if f.subject == "batches")
+
+
+def test_an_audit_of_other_weights_is_refused():
+    """A pipeline that failed to audit a new model still has the audit of the last one."""
+    model = load(fresh(), tokenizer=characters())
+    now = replace(READ, model={**READ.model, "fingerprint": model.facts.fingerprint})
+    asked = {"max_exposure_bits": 10, "require_learned": 64, "trust_injection": True}
+    passed = check(now, model=model, **asked)
+    assert passed
+    for told in (junit(passed), markdown(passed)):
+        assert f"weights {model.facts.fingerprint[:12]}, audited on {now.about.date}" in told
+    with pytest.raises(InputError, match="other weights"):
+        check(READ, model=model, **asked)
+    with pytest.raises(InputError, match="several audits"):
+        check([now, READ], model=model, **asked)
+    served = replace(now, model={**now.model, "device": "served"})
+    with pytest.raises(InputError, match="does not know the weights"):
+        check(served, model=model, **asked)
 
 
 def test_a_history_of_another_training_is_refused():

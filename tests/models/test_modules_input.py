@@ -5,15 +5,18 @@ from __future__ import annotations
 import itertools
 from collections import namedtuple
 
+import numpy as np
 import pytest
 import torch
 import transformers
 from small_models import CHARACTERS, _spread, causal_module, loaded, recurrent_module
+from toys import characters, fresh, save
 
 import canary
 from canary.errors import ModelError
-from canary.models.english import note_on_vocabulary
+from canary.models.english import note_on_named, note_on_vocabulary
 from canary.models.language_model import Rows
+from canary.models.loading import load
 
 
 class Positions(torch.nn.Module):
@@ -290,3 +293,15 @@ def test_sixteen_bits_may_round_large_numbers_by_more():
     model = loaded(large_in_sixteen_bits())
     assert model.facts.dtype == "bfloat16"
     assert model.facts.noise_bits_per_token > 0.1
+
+
+def test_a_named_tokenizer_that_is_not_that_of_the_folder_is_noted(tmp_path):
+    folder = save(fresh(), tmp_path / "model")
+    order = np.random.default_rng(0).permutation(characters().get_vocab_size() - 4)
+    characters(order).save(str(tmp_path / "other.json"))
+    own, other = (
+        load(folder, tokenizer=path, factory="canary.demo:build")
+        for path in (folder / "tokenizer.json", tmp_path / "other.json")
+    )
+    assert note_on_named(own) is None
+    assert "another tokenizer" in (note_on_named(other) or "")
