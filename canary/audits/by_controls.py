@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from canary.audits.method import Cost, Measured, Method, Unfit
@@ -58,12 +60,13 @@ class Controls(Method):
         for place in range(len(px)):
             others = control.copy()
             others[place] = False
-            exposures += exposure_by_draws(
+            (drawn,) = exposure_by_draws(
                 px[place : place + 1],
                 px[others],
                 space_size=question.format.size,
                 noise_bits=sizes.noise_bits,
             )
+            exposures.append(replace(drawn, method=self.name))
         histogram = HistogramBuilder()
         histogram.add(priced.px_bits[control])
         return Measured(

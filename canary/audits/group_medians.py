@@ -174,7 +174,8 @@ def group_rows(canaries: Iterable[_Canary], *, confidence: float) -> list[dict[s
         ``repetitions`` (0 for controls) and ``canaries`` are numbers of copies and of canaries.
         ``median_bits`` is the median of these canaries; where ``bound`` is true, a lower bound of
         it. ``lower_bits`` and ``upper_bits`` are the interval of the median of all canaries like
-        these; None where ``canaries`` are fewer than ``needed``, or where no number would do.
+        these; None where ``canaries`` are fewer than ``canaries_needed``, or where no number would
+        do.
 
     Raises
     ------
@@ -198,7 +199,7 @@ def group_row(
     return (
         {"canaries": len(exposures), "median_bits": median, "bound": bound}
         | {"lower_bits": found.lower_bits, "upper_bits": found.upper_bits}
-        | {"confidence": confidence, "needed": found.needed}
+        | {"confidence": confidence, "canaries_needed": found.needed}
     )
 
 

@@ -22,6 +22,7 @@ from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
 from canary.records.about import About, Named
 from canary.records.record import Document
+from canary.records.validation import NONE
 from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
 from canary.statistics.numbers import Shown, bits, count, picked, plural
 
@@ -251,6 +252,14 @@ class History(
     def measured(self) -> tuple[Moment, ...]:
         """The moments that have numbers."""
         return tuple(moment for moment in self.moments if moment.reason is None)
+
+    @property
+    def start_token(self) -> str:
+        """What was put before each candidate at the last measurement, as audits take it.
+
+        ``"none"`` for nothing, and empty before the first measurement.
+        """
+        return next((str(m.start_token or NONE) for m in reversed(self.measured)), "")
 
     @property
     def share(self) -> float | None:

@@ -57,6 +57,13 @@ def test_p_values_of_canaries_that_were_not_learned_are_uniform_theory():
     assert 0.4 < np.mean(values) < 0.62
 
 
+def test_exposures_among_controls_are_named_by_them():
+    """In a table of methods they are not those of uniform draws."""
+    found = canary.exposure(build("table"), pool_set(controls=20), method="controls")
+    assert {*found.to_frame().method} == {"controls"}
+    assert "controls" in found.summary().partition("method")[2]
+
+
 def test_too_few_controls_are_refused_and_auto_does_not_choose_them():
     few = pool_set(controls=10)
     assert audit(build("table"), few).formats[0].method == "enumeration"

@@ -26,7 +26,7 @@ def test_the_interval_is_two_sided_oracle():
     assert ends == pytest.approx([LEARNED[1], LEARNED[-2]], abs=0.01)
     # Three canaries are too few for it.
     assert table.loc[4, ["lower_bits", "upper_bits"]].isna().all()
-    assert table.loc[4, "needed"] == 5
+    assert table.loc[4, "canaries_needed"] == 5
     wider = exact({16: LEARNED}).groups(confidence=0.99).iloc[0]
     assert [wider.lower_bits, wider.upper_bits] == pytest.approx([3.0, 20.0], abs=0.01)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 
 import pytest
 from histories import make_history
@@ -66,6 +67,16 @@ def test_where_and_which_version(tmp_path):
     path.write_text(json.dumps({**document, "moments": 3}))
     with pytest.raises(RecordError, match="h.json: is not a whole history"):
         History.load(path)
+
+
+def test_the_start_token_is_that_of_the_last_measurement():
+    history = make_history()
+    first, last = history.moments[0], history.moments[-1]
+    for token, told in ((None, "none"), ("\n", "\n")):
+        moments = (*history.moments[:-1], replace(last, start_token=token))
+        assert replace(history, moments=moments).start_token == told
+    failed = replace(first, reason="lost", px_bits=(), exposures=(), curve_bits=())
+    assert replace(history, moments=(failed,)).start_token == ""
 
 
 def test_what_was_known_at_a_step():

@@ -325,7 +325,7 @@ def test_groups_are_a_frame_like_those_of_an_audit():
     frame = history.groups(confidence=0.8)
     assert [*frame.columns] == [
         *("step", "repetitions", "canaries", "median_bits", "bound"),
-        *("lower_bits", "upper_bits", "confidence", "needed"),
+        *("lower_bits", "upper_bits", "confidence", "canaries_needed"),
     ]
     assert len(frame) == len(history.measured) * len(history.places())
     last = frame[frame.step == history.measured[-1].step].set_index("repetitions")
