@@ -301,6 +301,8 @@ def _swatch(name: str) -> dict[str, Any]:
         return {"linestyle": "none", "marker": "o", "markersize": 4.0, "alpha": 0.45}
     if name.startswith("hollow"):
         return {"linestyle": "none", "marker": "^", "markersize": 6.0, "fillstyle": "none"}
+    if name.startswith("other canaries"):
+        return {"linestyle": "none", "marker": "$!$", "markersize": 8.0}
     return {"linewidth": 2.0}
 
 

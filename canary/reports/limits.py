@@ -193,7 +193,7 @@ def opening(audit: Audit) -> list[tuple[str, str]]:
         most = max(c.repetitions for c in audit.injected)
         test = combined_p([c for c in audit.injected if c.repetitions == most])
         told = unread(most, 1.0 if test is None else test.p_value)
-        lines.append(("basis", f"{told}; canary.check (canary check) asks what shows it"))
+        lines.append(("basis", f"{told}; give canary.check the verification of its corpus"))
     return lines
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from canary.records.validation import brief
 from canary.statistics.numbers import bits, probability
 from canary.statistics.welch import Estimated, difference_of, mean_of
 
@@ -52,14 +53,16 @@ class Pair:
     """How many bits more the canaries of one group are exposed than those of another.
 
     The interval is Welch's over seeds. `shown` says whether `more` is shown to memorize more: the
-    intervals of the two groups do not overlap, and the p-value times the number of pairs is 0.05
-    at most.
+    intervals of the two groups do not overlap (`apart`), and the p-value times the number of pairs
+    is 0.05 at most (`sure`).
     """
 
     more: str
     less: str
     bits: Estimated
     shown: bool
+    apart: bool
+    sure: bool
 
 
 def listed(names: Sequence[str]) -> str:
@@ -99,12 +102,19 @@ def ends_of(found: Estimated) -> str:
     return f"{bits(found.lower)} to {bits(found.upper)}"
 
 
-def gap_words(found: Estimated, level: str) -> str:
-    """``2.3 bits more (90 % interval 1.1 to 3.5, p = 0.003, Welch)``."""
+def gap_words(pair: Pair, labels: Sequence[str], of: str, level: str) -> str:
+    """``'b' less 'a', mean: -2.3 bits (90 % interval -3.5 to -1.1, p = 0.003, Welch)``.
+
+    The later one of `labels` less the earlier one, as in tables.
+    """
+    found, (less, more) = pair.bits, sorted((pair.less, pair.more), key=labels.index)
+    if more == pair.less:
+        low, high = (None if end is None else -end for end in (found.upper, found.lower))
+        found = replace(found, value=-found.value, lower=low, upper=high)
     how = "no interval: the seeds have no spread, or are too few"
     if found.lower is not None:
         how = f"{level} {ends_of(found)}, p = {probability(found.p_value)}, Welch's t over seeds"
-    return f"{bits(found.value)} bits more ({how})"
+    return f"{brief(more)} less {brief(less)}, {of}: {bits(found.value)} bits ({how})"
 
 
 def loss_words(found: Estimated) -> str:

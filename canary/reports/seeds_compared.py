@@ -23,16 +23,19 @@ from canary.reports.seeds_cells import (
     Cell,
     Pair,
     difference,
-    estimate,
+    ends_of,
     gap_words,
     listed,
     loss_words,
     mean_words,
 )
+from canary.reports.seeds_frames import audit_rows, mean_rows
 from canary.reports.sentences import answer
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, clean, count, plural
 from canary.statistics.welch import Estimated, difference_of, mean_of
+
+_OTHER_SETS = "each group has canary sets of its own, so the sets may make the difference"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,7 +56,8 @@ class SeedsCompared(Shown):
     The number of a seed is the median exposure of its canaries with one number of copies. The
     interval of a group's mean is Student's over its seeds, and that of a difference Welch's.
     `to_frame` has a row for each audit and number of copies, with the audit's place in its group
-    (`run`, from 1, as given; `audit` is its label); `means_frame` has one for each group.
+    (`run`, from 1, as given; `audit` is its label), its one number (`overall_bits`) and the
+    interval of the mean of these in its group; `means_frame` has one for each group.
     """
 
     labels: tuple[str, ...]
@@ -134,18 +138,39 @@ class SeedsCompared(Shown):
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
-        """Every pair of groups by `overall`, the more exposed group first."""
+        """Every pair of groups by `overall`, the more exposed group first.
+
+        None where the canary sets differ: then a difference may be theirs.
+        """
         order = sorted(range(len(self.means)), key=lambda at: self.means[at].value)
         tests = len(order) * (len(order) - 1) // 2
         found = []
-        for less, more in combinations(order, 2):
+        for less, more in combinations(order if not self.mixed_sets else [], 2):
             gap = difference_of(self.overall[more], self.overall[less], self.confidence)
             high, low = self.means[less].upper, self.means[more].lower
             apart = high is not None and low is not None and low > high
             sure = gap.p_value is not None and gap.p_value * tests <= RANK_LEVEL
             shown = apart and sure and not self.why_not
-            found.append(Pair(self.labels[more], self.labels[less], gap, shown))
+            found.append(Pair(self.labels[more], self.labels[less], gap, shown, apart, sure))
         return tuple(found)
+
+    def difference(self, cell: Cell, at: int) -> Estimated | None:
+        """How much more a group is exposed in a cell than the first one, where that is known."""
+        return None if self.mixed_sets else difference(cell, at, self.confidence)
+
+    def why_not_ranked(self, pair: Pair) -> str:
+        """Which of the two conditions of a ranking a pair does not fulfil."""
+        more, less = (self.means[self.labels.index(one)] for one in (pair.more, pair.less))
+        reasons = []
+        if not pair.apart and None not in (more.lower, less.lower):
+            reasons.append(
+                f"their own intervals overlap ({brief(pair.more)} {ends_of(more)}, "
+                f"{brief(pair.less)} {ends_of(less)})"
+            )
+        if not pair.sure and pair.bits.p_value is not None:
+            pairs = f" times {plural(len(self.pairs), 'pair')}" if len(self.pairs) > 1 else ""
+            reasons.append(f"p{pairs} is above {RANK_LEVEL:g}")
+        return listed(reasons or ["the seeds have no spread"])
 
     @cached_property
     def least(self) -> tuple[str, ...]:
@@ -172,30 +197,35 @@ class SeedsCompared(Shown):
             return "the secrets were left out of the training on purpose"
         if suspect:
             return f"controls look learned in {brief(suspect[0])}, so that audit is suspect"
-        if few:
-            verb = "has" if len(few) == 1 else "have"
-            return f"{listed([*map(brief, few)])} {verb} fewer than {SEEDS} seeds"
-        if self.mixed_sets:
-            return "each group has canary sets of its own, so the sets may make the difference"
+        verb = "has" if len(few) == 1 else "have"
+        reasons = [f"{listed([*map(brief, few)])} {verb} fewer than {SEEDS} seeds"] if few else []
+        reasons += [_OTHER_SETS] if self.mixed_sets else []
+        if reasons:
+            return listed(reasons)
         if not self.usable:
             return "every median is only a lower bound, or as high as it can be"
         return ""
 
     @property
     def mixed_sets(self) -> bool:
-        """Whether a canary set is in several audits of one group, and not as often in another."""
+        """Whether the groups have other canary sets, and a group not a set for each of its seeds.
+
+        Sets that are drawn anew for each seed vary within the groups, so the intervals have that.
+        """
         known = [Counter(one.audit.settings.get(CANARY_SET) for one in g) for g in self.groups]
         alike = all(set(sets) == set(known[0]) for sets in known)
-        return not alike and any(n > 1 for sets in known for n in sets.values())
+        return not alike and any(len(sets) == 1 or max(sets.values()) > 1 for sets in known)
 
     def summary(self) -> str:
         """Which group memorizes less, then each number of copies with differences to the first."""
         level = f"{100 * self.confidence:g} % interval"
-        gaps = (
-            f"{brief(pair.more)} against {brief(pair.less)}, mean of the medians with {self.used}: "
-            f"{gap_words(pair.bits, level)}"
+        of = f"mean of the medians with {self.used}"
+        said = self.why_not or len(self.labels) == 2  # in the first line
+        gaps = [
+            gap_words(pair, self.labels, of, level)
+            + ("" if pair.shown or said else f"; not ranked: {self.why_not_ranked(pair)}")
             for pair in self.pairs
-        )
+        ]
         lines = [self.answer, *gaps]
         for cell in self.cells:
             name = plural(cell.repetitions, "copy", "copies") if cell.repetitions else "controls"
@@ -232,74 +262,26 @@ class SeedsCompared(Shown):
         if worse:
             verb = "memorizes" if len(worse) == 1 else "memorize"
             return f"{listed(worse)} {verb} more; {listed(least)} cannot be ranked"
-        return f"{every} cannot be ranked: the difference may be chance"
+        for pair in self.pairs if len(self.labels) == 2 else ():
+            return f"{every} cannot be ranked: {self.why_not_ranked(pair)}"
+        return f"{every} cannot be ranked: the differences may be chance"
 
     def _table(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "group": label,
-                "run": i,
-                "audit": one.label,
-                "format": cell.format,
-                "repetitions": cell.repetitions,
-                "median_bits": cell.medians[at][i - 1],
-                "bound": cell.bounds[at][i - 1],
-                "test_loss": one.test_loss_nats,
-            }
-            for cell in self.cells
-            for at, label in enumerate(self.labels)
-            for i, one in enumerate(self.groups[at], 1)
-        ]
+        return audit_rows(self)
 
     def means_frame(self) -> Any:
         """A `pandas.DataFrame` with a row for each group and number of copies.
 
         `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval;
-        `difference_bits` that to the first group. The columns of the loss on new text, in nats per
-        token, are the same for each number of copies: `mean_loss`, and `loss_difference` to the
-        first group, each with its interval, and `loss_p_value`.
+        `difference_bits` is that mean less the one of the first group, and not known where the
+        canary sets differ. Other columns are the same for each number of copies: `overall_bits`,
+        the mean of the one number of each seed by which groups are ranked; and of the loss on new
+        text, in nats per token, `mean_loss` and `loss_difference` to the first group. Each has its
+        interval.
         """
         import pandas as pd
 
-        rows = []
-        for cell in self.cells:
-            for at, label in enumerate(self.labels):
-                mean = estimate(cell, at, self.confidence)
-                gap = difference(cell, at, self.confidence)
-                rows.append(
-                    {
-                        "group": label,
-                        "format": cell.format,
-                        "repetitions": cell.repetitions,
-                        "seeds": len(cell.medians[at]),
-                        "mean_bits": mean.value,
-                        "bound": any(cell.bounds[at]),
-                        "at_ceiling": cell.full[at],
-                        "lower_bits": mean.lower,
-                        "upper_bits": mean.upper,
-                        "difference_bits": gap and gap.value,
-                        "difference_lower": gap and gap.lower,
-                        "difference_upper": gap and gap.upper,
-                        "p_value": gap and gap.p_value,
-                        **self._loss_columns(at),
-                        "confidence": self.confidence,
-                    }
-                )
-        return pd.DataFrame(rows)
-
-    def _loss_columns(self, at: int) -> dict[str, float | None]:
-        """What `means_frame` says of a group's loss on new text."""
-        mean = self.mean_losses[at] if self.losses else None
-        gap = self.loss_gaps[at - 1] if self.losses and at else None
-        columns: dict[str, float | None] = {}
-        for name, lower, found in (
-            ("mean_loss", "loss", mean),
-            ("loss_difference", "loss_difference", gap),
-        ):
-            columns[name] = None if found is None else found.value
-            columns[f"{lower}_lower"] = None if found is None else found.lower
-            columns[f"{lower}_upper"] = None if found is None else found.upper
-        return {**columns, "loss_p_value": None if gap is None else gap.p_value}
+        return pd.DataFrame(mean_rows(self))
 
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         for label, mean in zip(self.labels, self.means, strict=False):

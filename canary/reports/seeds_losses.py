@@ -26,6 +26,11 @@ def marker_of(group: int) -> str:
     return _MARKERS[group % len(_MARKERS)]
 
 
+def key_of_sets(found: SeedsCompared) -> list[tuple[str, str]]:
+    """What the legend says where the canary sets of the groups differ."""
+    return [(MUTED, "other canaries: not comparable")] if found.mixed_sets else []
+
+
 def losses_sentence(found: SeedsCompared) -> str:
     """The mean loss of each group, and how much higher those after the first are."""
     level = percent_of(found.confidence, digits=None)
@@ -94,6 +99,7 @@ def losses_figure(found: SeedsCompared) -> Figure:
     )
     key = [(colour_of(at), label) for at, label in enumerate(found.labels)]
     key.append((MUTED, "faint: one seed"))
+    key += key_of_sets(found)
     x = Axis("mean of median exposures (bits)")
     y = Axis("loss on new text (nats per token)")
     marks.append(mark("margins", 0.12, 0.12))

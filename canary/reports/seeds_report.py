@@ -37,11 +37,12 @@ from canary.reports.exposure_figures import (
 )
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import MUTED, dots, line
-from canary.reports.seeds_cells import Cell, difference, ends_of, estimate, listed, mean_words
+from canary.reports.seeds_cells import Cell, ends_of, estimate, listed, mean_words
 from canary.reports.seeds_compared import SeedsCompared
 from canary.reports.seeds_losses import (
     colour_of,
     losses_figure,
+    key_of_sets,
     losses_sentence,
     marker_of,
     named_losses,
@@ -76,6 +77,7 @@ def seeds_report(found: SeedsCompared) -> Report:
         "unweighed": decided and not found.losses,
     }
     gaps = [_gap_sentence(found, at) for at in range(len(found.pairs))]
+    gaps += [sentence("seeds.other_sets")] if found.mixed_sets else []
     gaps += [losses_sentence(found)] if found.losses else []
     return Report(
         title=f"Comparison of {plural(len(found.labels), 'way')} of training",
@@ -105,7 +107,8 @@ def seeds_report(found: SeedsCompared) -> Report:
 
 
 def _shorter(found: SeedsCompared) -> str:
-    return "Not enough seeds to rank" if "fewer than" in found.why_not else "Cannot be ranked"
+    few = "fewer than" in found.why_not and not found.mixed_sets
+    return "Not enough seeds to rank" if few else "Cannot be ranked"
 
 
 def _level(found: SeedsCompared) -> str:
@@ -123,7 +126,9 @@ def _gap_sentence(found: SeedsCompared, at: int) -> str:
         "ends": ends_of(pair.bits),
         "level": _level(found),
         "times": f"{2.0**pair.bits.value:.2g}",
-        "known": pair.bits.lower is not None,
+        "shown": pair.shown,
+        "no_ends": pair.bits.lower is None,
+        "unranked": pair.bits.lower is not None and not pair.shown,
     }
     return sentence("seeds.gap", **values)
 
@@ -168,6 +173,7 @@ def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Fig
     key.append((MUTED, "faint: one seed"))
     if any(cell.bounded for cell in cells):
         key.append((MUTED, "hollow: at least"))
+    key += key_of_sets(found)
     panel = Panel(limits + marks, x_axis, y, narrow, grid="y", legend="above", key=key)
     told = [
         f"{label}, {count(cell.repetitions) if cell.repetitions else 'controls'}: "
@@ -179,7 +185,12 @@ def seeds_figure(found: SeedsCompared, at: int, *, in_bits: bool = False) -> Fig
         f"seeds {at}",
         f"Median exposure against number of copies, as a mean over seeds. {'; '.join(told)}.",
         [panel],
-        said_in_one("seeds.caption", level=level, bounded=any(cell.bounded for cell in cells)),
+        said_in_one(
+            "seeds.caption",
+            level=level,
+            bounded=any(cell.bounded for cell in cells),
+            sets=found.mixed_sets,
+        ),
         _by_copies(found, cells),
     )
 
@@ -214,7 +225,7 @@ def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
         for at, label in enumerate(found.labels):
             mean = estimate(cell, at, found.confidence)
             gap: tuple[str, str, str] = ("–", "–", "–")
-            if known := difference(cell, at, found.confidence):
+            if known := found.difference(cell, at):
                 gap = f"{known.value:+.1f}", ends_of(known), probability(known.p_value)
             rows.append(
                 (
@@ -267,7 +278,8 @@ def certainty(found: SeedsCompared) -> Iterator[Block]:
     yield said_in_one("seeds.certainty", level=_level(found), used=used, pairs=len(found.pairs))
     rows = [
         (pair.less, pair.more, bits(pair.bits.value), ends_of(pair.bits),
-         probability(pair.bits.p_value), "yes" if pair.shown else "no")
+         probability(pair.bits.p_value), "yes" if pair.shown else "no: " + (
+             "see above" if found.why_not else found.why_not_ranked(pair)))
         for pair in found.pairs
     ]  # fmt: skip
     columns = ("Less exposed", "More exposed", "Difference, bits", "Interval", "p", "Ranked")

@@ -123,7 +123,8 @@ def test_what_is_ranked():
     assert compare({"o": plain, "w": decayed}).least == ("w",)
     alike = compare({"w": decayed, "n": near})
     assert alike.least == ("w", "n")
-    assert alike.answer.endswith("cannot be ranked: the difference may be chance")
+    assert "cannot be ranked: their own intervals overlap ('n' " in alike.answer
+    assert alike.answer.endswith("and p is above 0.05")
     three = compare({"w": decayed, "n": near, "o": plain})
     assert three.answer == "'o' memorizes more; 'w' and 'n' cannot be ranked"
     few = compare({"w": decayed, "o": plain[:2]})
@@ -136,6 +137,65 @@ def test_what_is_ranked():
     each = [replace(a, settings={**a.settings, CANARY_SET: str(i)}) for i, a in enumerate(plain)]
     mine = [replace(a, settings={**a.settings, CANARY_SET: f"w{i}"}) for i, a in enumerate(decayed)]
     assert compare({"w": mine, "o": each}).least == ("w",)
+
+
+def test_a_summary_says_which_condition_of_a_ranking_fails():
+    """An interval without 0 and a p-value of 0.02 read like a ranking."""
+    rows = {"plain": [[6.1], [5.6], [6.3]], "decay": [[4.9], [5.0], [4.2]]}
+    found = compare({label: seeds(label[0], some, copies=(4,)) for label, some in rows.items()})
+    (pair,) = found.pairs
+    assert (pair.sure, pair.apart, pair.shown) == (True, False, False)
+    ends = f"('plain' {found.means[0].lower:.1f} to {found.means[0].upper:.1f}, 'decay' "
+    more = {label: [one.audit for one in some] for label, some in zip(found.labels, found.groups, strict=True)}
+    three = compare({**more, "none": seeds("z", [[1.0], [1.2], [1.1]], copies=(4,))})
+    (line,) = (x for x in three.summary().splitlines() if x.startswith("'decay' less 'plain'"))
+    for text in (found.answer, line):
+        assert f"intervals overlap {ends}" in text
+    assert "above 0.05" not in found.answer
+    assert "intervals overlap" in Page(render(found)).text("style")
+    frame, means = found.to_frame(), found.means_frame()
+    assert [*frame.overall_bits[:6]] == pytest.approx([6.1, 5.6, 6.3, 4.9, 5.0, 4.2])
+    for table in (frame.rename(columns=lambda name: name.replace("group_", "overall_")), means):
+        assert {*table.overall_lower} == {mean.lower for mean in found.means}
+        assert {*table.overall_upper} == {mean.upper for mean in found.means}
+
+
+def test_a_difference_has_one_sign():
+    found = compare({"plain": drawn("o", 2.0, 8.0), "decay": drawn("w", 2.0, 3.0)})
+    (gap,) = (line for line in found.summary().splitlines() if "less 'plain'" in line)
+    told = float(gap.partition(" copies: ")[2].partition(" bits")[0])
+    assert told == pytest.approx(found.means[1].value - found.means[0].value, abs=0.06)
+    assert found.means_frame().difference_bits.iloc[-1] < 0
+    low, _, high = gap.partition("interval ")[2].partition(",")[0].split()
+    assert float(low) < told < float(high) < 0
+
+
+def test_nothing_is_subtracted_between_other_canary_sets():
+    plain, decayed = drawn("o", 2.0, 8.0), drawn("w", 2.0, 3.0, **{CANARY_SET: "a"})
+    for groups in ({"o": plain, "w": decayed}, {"o": plain[:1], "w": decayed[:1]}):
+        found = compare(groups)
+        assert found.mixed_sets
+        assert "canary sets of its own" in found.answer
+        assert found.pairs == ()
+        assert "p =" not in found.summary()
+        assert found.means_frame().difference_bits.isna().all()
+        assert not any("over" in name for name in found.metrics())
+        assert "times fewer guesses" not in Page(render(groups)).text("style")
+        for options in (PlotOptions(), PlotOptions(kind="utility")):
+            losses = [[1.0] * len(some) for some in groups.values()]
+            made = figure_of(
+                compare(groups, test_losses=dict(zip(groups, losses, strict=True))), options
+            )
+            assert any("not comparable" in name for _, name in made.panels[0].key)
+    assert "fewer than 3 seeds" in found.answer
+    each, mine = (
+        [replace(a, settings={**a.settings, CANARY_SET: f"{name}{i}"}) for i, a in enumerate(some)]
+        for name, some in (("o", plain), ("w", drawn("w", 2.0, 3.0)))
+    )
+    new = compare({"o": each, "w": mine})  # a set for each seed
+    assert new.least == ("w",)
+    made = figure_of(new, PlotOptions())
+    assert not any("not comparable" in name for _, name in made.panels[0].key)
 
 
 def test_groups_that_memorize_equally_are_rarely_ranked():

@@ -1,0 +1,83 @@
+"""The tables of ways of training that were compared over seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from canary.reports.seeds_cells import estimate
+from canary.statistics.welch import Estimated
+
+if TYPE_CHECKING:
+    from canary.reports.seeds_compared import SeedsCompared
+
+
+def audit_rows(found: SeedsCompared) -> list[dict[str, Any]]:
+    """A row for each audit and number of copies."""
+    return [
+        {
+            "group": label,
+            "run": i,
+            "audit": one.label,
+            "format": cell.format,
+            "repetitions": cell.repetitions,
+            "median_bits": cell.medians[at][i - 1],
+            "bound": cell.bounds[at][i - 1],
+            "overall_bits": found.overall[at][i - 1] if found.overall else None,
+            **_ends("group", found.means[at] if found.means else None),
+            "test_loss": one.test_loss_nats,
+        }
+        for cell in found.cells
+        for at, label in enumerate(found.labels)
+        for i, one in enumerate(found.groups[at], 1)
+    ]
+
+
+def mean_rows(found: SeedsCompared) -> list[dict[str, Any]]:
+    """A row for each group and number of copies."""
+    rows = []
+    for cell in found.cells:
+        for at, label in enumerate(found.labels):
+            mean, gap = estimate(cell, at, found.confidence), found.difference(cell, at)
+            rows.append(
+                {
+                    "group": label,
+                    "format": cell.format,
+                    "repetitions": cell.repetitions,
+                    "seeds": len(cell.medians[at]),
+                    "mean_bits": mean.value,
+                    "bound": any(cell.bounds[at]),
+                    "at_ceiling": cell.full[at],
+                    "lower_bits": mean.lower,
+                    "upper_bits": mean.upper,
+                    "difference_bits": gap and gap.value,
+                    **_ends("difference", gap),
+                    "p_value": gap and gap.p_value,
+                    **_overall_columns(found, at),
+                    **_loss_columns(found, at),
+                    "confidence": found.confidence,
+                }
+            )
+    return rows
+
+
+def _ends(name: str, found: Estimated | None) -> dict[str, float | None]:
+    return {f"{name}_lower": found and found.lower, f"{name}_upper": found and found.upper}
+
+
+def _overall_columns(found: SeedsCompared, at: int) -> dict[str, float | None]:
+    """The one number of a group, by which it is ranked."""
+    mean = found.means[at] if found.means else None
+    return {"overall_bits": mean and mean.value, **_ends("overall", mean)}
+
+
+def _loss_columns(found: SeedsCompared, at: int) -> dict[str, float | None]:
+    """What is known of a group's loss on new text."""
+    mean = found.mean_losses[at] if found.losses else None
+    gap = found.loss_gaps[at - 1] if found.losses and at else None
+    return {
+        "mean_loss": mean and mean.value,
+        **_ends("loss", mean),
+        "loss_difference": gap and gap.value,
+        **_ends("loss_difference", gap),
+        "loss_p_value": gap and gap.p_value,
+    }
