@@ -252,13 +252,21 @@ def in_training(
                 f"{which}the {who} look learned (p = {p}), and nothing here shows that the others "
                 f"were in the training data as well: {_TO_SHOW_IT}"
             )
-    # Where the audit is in doubt, more canaries would decide nothing: that comes first.
-    every = sorted(
-        (*verdict.findings, *findings),
-        key=lambda found: found.outcome != "undecided" or found.check not in OF_ITSELF,
-    )
-    judged = replace(verdict, findings=tuple(every))
+    judged = replace(verdict, findings=_doubts_first([*verdict.findings, *findings]))
     return replace(judged, notes=tuple(notes), rests_on=rests_on, doubt=doubt) if judged else judged
+
+
+def _doubts_first(findings: Sequence[Finding]) -> tuple[Finding, ...]:
+    """Findings with what is in doubt of the audit before exposures, which more canaries narrow."""
+    wide = any(found.check == "exposure" for found in findings)
+    return tuple(
+        sorted(
+            findings,
+            key=lambda found: (
+                wide and (found.outcome, found.check in OF_ITSELF) != ("undecided", True)
+            ),
+        )
+    )
 
 
 def unread(most: int, p_value: float) -> str:

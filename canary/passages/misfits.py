@@ -41,7 +41,7 @@ def measured_how(
         notes.append(
             f"before each passage comes {shown_start(start.token)}, {why}; this matters most for "
             "passages at the beginning of a text. If training put something else there, name it "
-            "with --start-token"
+            "with --start-token (in Python start_token)"
         )
     if inside and "context_tokens" not in settings:
         notes.append(PREFIX_ONLY)

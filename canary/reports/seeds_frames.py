@@ -1,17 +1,14 @@
-"""The tables of ways of training that were compared over seeds."""
+"""The tables of ways of training that were compared over seeds: of a `SeedsCompared`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from canary.reports.seeds_cells import estimate
 from canary.statistics.welch import Estimated
 
-if TYPE_CHECKING:
-    from canary.reports.seeds_compared import SeedsCompared
 
-
-def audit_rows(found: SeedsCompared) -> list[dict[str, Any]]:
+def audit_rows(found: Any) -> list[dict[str, Any]]:
     """A row for each audit and number of copies."""
     return [
         {
@@ -32,7 +29,7 @@ def audit_rows(found: SeedsCompared) -> list[dict[str, Any]]:
     ]
 
 
-def mean_rows(found: SeedsCompared) -> list[dict[str, Any]]:
+def mean_rows(found: Any) -> list[dict[str, Any]]:
     """A row for each group and number of copies."""
     rows = []
     for cell in found.cells:
@@ -61,23 +58,28 @@ def mean_rows(found: SeedsCompared) -> list[dict[str, Any]]:
 
 
 def _ends(name: str, found: Estimated | None) -> dict[str, float | None]:
-    return {f"{name}_lower": found and found.lower, f"{name}_upper": found and found.upper}
+    low, high = (None, None) if found is None else (found.lower, found.upper)
+    return {f"{name}_lower": low, f"{name}_upper": high}
 
 
-def _overall_columns(found: SeedsCompared, at: int) -> dict[str, float | None]:
+def _value(found: Estimated | None) -> float | None:
+    return None if found is None else found.value
+
+
+def _overall_columns(found: Any, at: int) -> dict[str, float | None]:
     """The one number of a group, by which it is ranked."""
     mean = found.means[at] if found.means else None
-    return {"overall_bits": mean and mean.value, **_ends("overall", mean)}
+    return {"overall_bits": _value(mean), **_ends("overall", mean)}
 
 
-def _loss_columns(found: SeedsCompared, at: int) -> dict[str, float | None]:
+def _loss_columns(found: Any, at: int) -> dict[str, float | None]:
     """What is known of a group's loss on new text."""
     mean = found.mean_losses[at] if found.losses else None
     gap = found.loss_gaps[at - 1] if found.losses and at else None
     return {
-        "mean_loss": mean and mean.value,
+        "mean_loss": _value(mean),
         **_ends("loss", mean),
-        "loss_difference": gap and gap.value,
+        "loss_difference": _value(gap),
         **_ends("loss_difference", gap),
-        "loss_p_value": gap and gap.p_value,
+        "loss_p_value": None if gap is None else gap.p_value,
     }

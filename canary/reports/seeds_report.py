@@ -41,8 +41,8 @@ from canary.reports.seeds_cells import Cell, ends_of, estimate, listed, mean_wor
 from canary.reports.seeds_compared import SeedsCompared
 from canary.reports.seeds_losses import (
     colour_of,
-    losses_figure,
     key_of_sets,
+    losses_figure,
     losses_sentence,
     marker_of,
     named_losses,

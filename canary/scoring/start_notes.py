@@ -159,13 +159,18 @@ class StartChoice(Record, written=(..., "settled")):
             worst = " and ".join(self.against(rival) for rival in self.rivals[:2])
             notes.append(
                 f"The result depends on the start token or the context: {worst} (a comparison by "
-                f"few draws). To settle it, {self.cure}."
+                f"few draws). To settle it, {self._settling}."
             )
         return tuple(note for note in notes if note)
 
     @property
     def cure(self) -> str:
-        """How the choice is settled by someone who knows the training."""
+        """How the choice is settled by someone who knows the training, or is left as it is."""
+        allowed = "--undecided pass lets programs go on, whatever is undecided, and decides nothing"
+        return f"{self._settling}; {allowed}" if self.rivals else self._settling
+
+    @property
+    def _settling(self) -> str:
         others = " or ".join(dict.fromkeys(map(self._flag_of, self.rivals)))
         cure = f"audit again with {others or '--start-token TOKEN'} (in Python start_token) "
         cure += "if training put that there"
@@ -174,15 +179,14 @@ class StartChoice(Record, written=(..., "settled")):
             cure += "no chat template"
         if not self.context:
             cure += (
-                ", or with --context TEXT if longer text came before the canary (a chat template "
-                "up to the canary, a heading)"
+                ", or with --context TEXT (in Python context) if longer text came before the "
+                "canary (a chat template up to the canary, a heading)"
             )
         if not self.rivals:
             return f"{cure}, or with {self.flag} if it put {shown_start(self.token)} there"
         return (
             f"{cure}. If it put {self.shown} there, these numbers are right: file "
-            "that answer in writing. canary check --history of a monitored training shows it, too; "
-            "--undecided pass lets programs go on, whatever is undecided, and decides nothing"
+            "that answer in writing. canary check --history of a monitored training shows it, too"
         )
 
     def _without_template(self, rival: RivalStart) -> bool:
@@ -214,7 +218,7 @@ class StartChoice(Record, written=(..., "settled")):
                 f"{after}, since what training put before each text could not be found out. If "
                 "training put a token there (an end-of-text token, a newline), the numbers may be "
                 "too low, extraction finds other candidates, and planted secrets may be missing: "
-                f"name it with --start-token, or fix nothing with {start_flag(None)}."
+                f"name it with {_START}, or fix nothing with {start_flag(None)}."
             )
         costs = {each.token: each.later_bits or 0.0 for each in self.tried if each.likely}
         why = "after which text without secrets is most likely"
@@ -226,7 +230,8 @@ class StartChoice(Record, written=(..., "settled")):
             f"{after}, {why} ({self._evidence()}). If training put something else before each "
             "text, name it with --start-token, or a longer text with --context; lines of the "
             "corpus without canaries (--start-texts FILE) choose better. To keep this choice in "
-            f"later audits, give {self.flag}.{_BOUNDS if self.why == 'floors' else ''}"
+            f"later audits, give {self.flag}. In Python these are start_token, context and "
+            f"start_texts.{_BOUNDS if self.why == 'floors' else ''}"
         )
 
     def _asked_note(self, *, bare: bool) -> str:
@@ -238,7 +243,7 @@ class StartChoice(Record, written=(..., "settled")):
                 return (
                     f"{note}Nothing checked that training put it there; if it did not, the "
                     "numbers may be too low. Ask the engineers of the training, or omit "
-                    "--start-token to have one chosen by which text is most likely."
+                    f"{_START} to have one chosen by which text is most likely."
                 )
         if self.rivals or not self.compared:
             unseen = self.token is None and self.context and self.why == "asked"
@@ -274,6 +279,7 @@ class StartChoice(Record, written=(..., "settled")):
             raise ValueError("the start token is not one of those that were tried")
 
 
+_START = "--start-token (in Python start_token)"
 _TEMPLATE = (
     "Before each candidate comes what the chat template of the tokenizer puts before such a "
     "message (its settings hold the text, as context)."
@@ -282,7 +288,7 @@ _NOTHING_ASKED = (
     "No start token was put before each candidate, as you asked, so the first token of each was "
     "not counted and the rest was scored as if nothing came before. If training put a token "
     "before each text (an end-of-text token, a newline), the numbers may be too low: audit with "
-    f"that start token, or with --start-token {AUTO} to have it found."
+    f"that start token, or with --start-token {AUTO} (in Python start_token) to have it found."
 )
 _CONTEXT_ASKED = (
     "Before each candidate comes only the context that you gave. Nothing checked that training put "
@@ -291,7 +297,8 @@ _CONTEXT_ASKED = (
 _BOUNDS = " These bits are lower bounds, since the server returns only the most likely tokens."
 _NOTHING_ELSE = (
     "No start token was put before each candidate: the tokenizer has neither special tokens nor "
-    "a newline token. If training put another token before each text, name it with --start-token."
+    "a newline token. If training put another token before each text, name it with "
+    f"{_START}."
 )
 
 

@@ -146,7 +146,10 @@ def test_a_summary_says_which_condition_of_a_ranking_fails():
     (pair,) = found.pairs
     assert (pair.sure, pair.apart, pair.shown) == (True, False, False)
     ends = f"('plain' {found.means[0].lower:.1f} to {found.means[0].upper:.1f}, 'decay' "
-    more = {label: [one.audit for one in some] for label, some in zip(found.labels, found.groups, strict=True)}
+    more = {
+        label: [one.audit for one in some]
+        for label, some in zip(found.labels, found.groups, strict=True)
+    }
     three = compare({**more, "none": seeds("z", [[1.0], [1.2], [1.1]], copies=(4,))})
     (line,) = (x for x in three.summary().splitlines() if x.startswith("'decay' less 'plain'"))
     for text in (found.answer, line):
