@@ -283,8 +283,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         if full := self.at_ceiling():
             ends = ", ".join(f"{plural(n, 'copy', 'copies')}: {x:.2f}" for n, x in full.items())
             yield (
-                f"the median exposure is as high as it can be ({ends} bits), since canaries of one "
-                "format take each other's ranks: models that reach it cannot be ranked by it"
+                f"the median exposure is the highest that this number of canaries can show ({ends} "
+                "bits): it does not say which of two models that reach it memorized more"
             )
 
     def at_ceiling(self, format: int | None = None) -> dict[int, float]:

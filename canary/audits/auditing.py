@@ -329,7 +329,8 @@ def _measured(
         )
         more = filter(None, [note_on_vocabulary(model), note_on_named(model), model.facts.note])
         on_model = (*notes_on_model(model), *read, *more)
-    say_expected(questions, lambda: [(q, *choose(q)) for q in questions])
+    cuts = rows and not canaries.natural
+    say_expected(questions, lambda: [(q, *choose(q)) for q in questions], cuts=cuts)
     results: dict[str, CanaryResult] = {}
     formats = []
     for place, question in enumerate(questions):

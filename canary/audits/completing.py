@@ -53,9 +53,9 @@ class SearchOptions:
         if self.seconds is not None:
             return None
         return lambda time: (
-            f"The search takes at most {time} here, for at most "
-            f"{plural(queries, 'query', 'queries')}; less with a smaller budget, or if the most "
-            "likely candidates were learned"
+            f"The search usually takes far less than its limit of "
+            f"{plural(queries, 'query', 'queries')}, above all if secrets were learned; these "
+            f"take {time} here; less with a smaller budget"
         )
 
     def secrets_of(self, format: Format, canaries: CanarySet | None) -> dict[str, str]:

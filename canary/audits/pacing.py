@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from canary.audits.cut_secrets import rows_compared as rows_of_cuts
 from canary.audits.method import Cost, Method
 from canary.audits.question import Question, Sizes
 from canary.errors import CanaryError
@@ -327,22 +328,24 @@ def since(began: tuple[float, float], queries: int) -> Pace:
 Work = Sequence[tuple[Question, Method, Cost]]
 
 
-def expected(work: Work, limit: float, *, soon: float = 0.0) -> tuple[Pace, bool]:
+def expected(work: Work, look: float, *, soon: float = 0, cuts: bool = False) -> tuple[Pace, bool]:
     """What is left of some formats by the chosen methods, and whether that is a bound.
 
-    A stage that takes less than `soon` seconds by its first queries is not looked at further.
+    A stage that takes under `soon` seconds is not looked at further; `cuts` adds `note_on_cut`.
     """
     total, at_most, known = Pace(), False, dict[Any, list[Pace]]()
     for question, method, cost in work:
         kept = question.series()
         left = 1.0 - sum(piece.state["share"] for piece in kept) if kept else 1.0
-        probes = Probes(question, limit, known)
+        probes = Probes(question, look, known)
         canaries = len(question.fills) * probes._sizes.below if left == 1.0 else 0
         for stage in method.stages(question, cost):
             at_most = at_most or stage.at_most
             queries = round(left * stage.queries) + canaries
             canaries = 0  # they are priced once, before the first stage
             total += probes.pace(stage.kind, cost, soon=soon / max(queries, 1)).of(queries)
+        if cuts and (injected := [c.fill for c in question.canaries if not c.control]):
+            total += probes.rows(rows_of_cuts(question, injected))
     return total, at_most
 
 
@@ -355,8 +358,8 @@ def say_probing(probes: Sequence[Probes], seconds: float, *, extraction: bool) -
     remark(question.options.progress, told)
 
 
-def say_expected(questions: Sequence[Question], work: Callable[[], Work]) -> None:
-    """Say how long an audit will take, if it is more than a minute and there is who reads it."""
+def say_expected(questions: Sequence[Question], work: Callable[[], Work], *, cuts: bool) -> None:
+    """Say how long an audit takes, with `cuts` that of `expected`, if more than a minute."""
     progress = questions[0].options.progress
     if not remark(progress) or questions[0].model.facts.device == "served":
         return
@@ -365,7 +368,7 @@ def say_expected(questions: Sequence[Question], work: Callable[[], Work]) -> Non
         chosen = work()
         if expected(chosen, _GLANCE, soon=_LONG / (4 * len(chosen)))[0].seconds < _LONG:
             return
-        total, at_most = expected(chosen, LOOK)
+        total, at_most = expected(chosen, LOOK, cuts=cuts)
     except CanaryError:  # the audit itself says what is wrong
         return
     most = "at most" if at_most else "about"

@@ -24,6 +24,8 @@ from canary.scoring.run_options import RunOptions
 from canary.scoring.served_requests import announce
 from canary.scoring.start_choice import MOST_STARTS, choose_start
 from canary.scoring.start_notes import RivalStart, StartChoice
+from canary.scoring.time_expected import Announced
+from canary.statistics.numbers import plural
 from canary.statistics.pvalues import fisher
 from canary.tokens import starts
 from canary.tokens.candidates import CandidateEncoder, check_new_tokens
@@ -129,6 +131,13 @@ def _with_rivals(
     every = [sample for some in (known, *(some for _, some in encoded)) for sample in some]
     tokens = sum(sum(sample.rows.work(model)) for sample in every)
     progress = options.begin(f"checking the {checked}", tokens, model, requests=plan.rows)
+    if model.facts.device != "served":
+        named = f"{checked} that was named" if choice.why == "asked" else checked
+        beside = plural(len(encoded), "other beginning")
+        told = f"Comparing the {named} with {beside} takes about"
+        each = f"here, before the measurement (for {plural(tokens, 'query', 'queries')})"
+        said = Announced(options.progress, lambda time: f"{told} {time} {each}", tokens)
+        progress = said.after(progress)
     batcher = Batcher(model, batch_size=options.batch_size, progress=progress)
     chosen = injected.exposures(batcher, known)
     level = LEVEL / (len(others) * len(chosen))

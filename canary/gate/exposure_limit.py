@@ -309,7 +309,7 @@ def _cure(
     )
     if more is None:
         return (
-            "about as many are above it as below, so no number of canaries would decide; "
+            "about half of them are above the limit, so no number of canaries would decide; "
             "treat the model as not passed"
         )
     side = "above" if above > below else "within"

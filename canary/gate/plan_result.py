@@ -103,13 +103,16 @@ class GatePlan(Shown, Record):
             bits(ceiling([(whole, first + rank) for rank in range(1, each + 1)]))
             for first in (0, total - each)
         )
-        highest = f"The median of {plural(each, 'canary', 'canaries')} is at most {high} bits"
+        highest = (
+            f"The median of {plural(each, 'canary', 'canaries')} is at most {high} bits, as only "
+            "one candidate of a format can be the most likely, one the second, and so on"
+        )
         if total == each:
-            return f"{highest}, since canaries of one format take each other's ranks"
+            return highest
         return (
-            f"{highest}, and {low} if all {count(total)} are the most likely candidates, since "
-            "canaries of one format take each other's ranks. A format for each number of copies "
-            f"gives {high} to all (canary generate with --repetitions for each)"
+            f"{highest}. It is at most {low} if all canaries with other numbers of copies are more "
+            f"likely. A format for each number of copies allows {high} for all (canary generate "
+            "with --repetitions for each)"
         )
 
     def summary(self) -> str:

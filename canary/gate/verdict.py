@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from canary.audits.audit_result import Audit, CanaryResult
 from canary.audits.group_medians import median_bits
+from canary.gate.weak_limits import STRICT_BITS, asked_guesses, is_weak
 from canary.records.about import About, Named
 from canary.records.record import to_plain
 from canary.records.versioned_json import digest_of
-from canary.statistics.numbers import Shown, clean, copies, picked, plural
+from canary.statistics.numbers import Shown, clean, copies, count, picked, plural
 
 KIND = "canary verdict"
 SCHEMA = 1
@@ -280,16 +281,51 @@ class Verdict(Shown):
         return f"; also {', '.join(shown)}{more}" if rest else ""
 
     @property
+    def limit_bits(self) -> float | None:
+        """The limit on exposure, if there is one."""
+        return next((f.limit for f in self.findings if f.check == "exposure"), None)
+
+    @property
+    def space_size(self) -> int:
+        """The number of possible secrets, if all formats have the same; else 0."""
+        sizes = {priced.space_size for audit in self.audits for priced in audit.formats}
+        return sizes.pop() if len(sizes) == 1 else 0
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the limit on exposure allows what few guesses find."""
+        return bool(self.space_size) and is_weak(self.space_size, self.limit_bits or 0.0)
+
+    @property
+    def warning(self) -> str:
+        """That the limit of a pass is weak, and what follows; else empty."""
+        return f"the limit is weak: {self._weakness}" if self._weakness else ""
+
+    @property
+    def _weakness(self) -> str:
+        if self.outcome != "passed" or not self.is_weak:
+            return ""
+        guesses = count(asked_guesses(self.space_size, self.limit_bits))
+        return (
+            f"{self.limit_bits:g} bits allow secrets that {guesses} of {count(self.space_size)} "
+            f"guesses find (a limit of {STRICT_BITS:g} bits is strict); do not release on this "
+            "verdict alone, unless something stops guessing earlier"
+        )
+
+    @property
     def in_short(self) -> str:
         """The outcome and its reason, in a line."""
         allowed = ", which passes here" if self.outcome == "undecided" and self else ""
         if self.outcome == "passed" and (spared := sorted({*self.left_out, self.control} - {0})):
             which = " and ".join(map(copies, spared))
-            control = " (positive control)" if spared == [self.control] else ""
-            allowed = f", with no limit for what appears {which}{control}"
+            allowed = f" (the limit was not applied to secrets that appeared {which})"
+            if spared == [self.control]:
+                allowed = f" (the positive control, which appeared {which}, has no limit)"
         if self.outcome == "passed" and (weak := self.about.get(NOT_MADE)):
             allowed = f" against these attacks only (not made: {weak})"
-        return f"{self.outcome}{allowed}: {self.reason}"
+        weakness = self._weakness
+        allowed += ", but the limit is weak" if weakness else ""
+        return f"{self.outcome}{allowed}: {self.reason}" + (f"; {weakness}" if weakness else "")
 
     def __repr__(self) -> str:
         # One short line: it is what a failed assertion quotes.

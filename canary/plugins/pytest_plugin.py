@@ -117,7 +117,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         }
         if left_out := [str(copies) for copies in verdict.left_out if copies != verdict.control]:
             properties["left_out"] = ", ".join(left_out)
-        properties |= {f"note.{n}": clean(note) for n, note in enumerate(verdict.notes, 1)}
+        notes = [*filter(None, [verdict.warning]), *verdict.notes]
+        properties |= {f"note.{n}": clean(note) for n, note in enumerate(notes, 1)}
         place = f"{_PROPERTY}.{len(heard)}"
         item.user_properties += [(f"{place}.{name}", value) for name, value in properties.items()]
 

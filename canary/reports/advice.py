@@ -10,17 +10,15 @@ from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
 from canary.gate.preconditions import POSITIVE_CONTROL
 from canary.gate.verdict import Verdict
+from canary.gate.weak_limits import asked_guesses
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limit_choice import limit_choice, would_strictly
 from canary.reports.limits import (
     above_limit,
-    asked_guesses,
     learned_copies,
     left_found,
-    limit_bits,
     listed,
     never_decides,
-    one_size,
     only_some_learned,
     planting,
     planting_of,
@@ -66,7 +64,7 @@ def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     if judged.verdict == "suspect":
         return [*said("advice.suspect")]
     if outcome == "memorized":
-        limit = None if verdict is None else limit_bits(verdict)
+        limit = None if verdict is None else verdict.limit_bits
         return [*_maybe_control(audit, verdict), *against(audit, limit), *cures(verdict)]
     if outcome == "undecided" and verdict is not None:
         return cures(verdict)
@@ -91,7 +89,7 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     """The same for who decides about the model: in plain words, without commands."""
     judged = answer(audit)
     outcome = judged.verdict if verdict is None else verdict.outcome
-    limit = None if verdict is None else limit_bits(verdict)
+    limit = None if verdict is None else verdict.limit_bits
     values: dict[str, object] = {"limit": verdict is not None}
     case = "undecided"
     if judged.verdict == "suspect":
@@ -113,7 +111,7 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         largest = "largest" in verdict.reason.subject
         values |= {"tighter": weak and not (left or largest), "longer": weak and largest}
         values |= {"weak": weak and not left, "strictly": weak, "left": left}
-        size, bits = one_size(verdict), limit or 0.0
+        size, bits = verdict.space_size, limit or 0.0
         values["asked"] = plural(asked_guesses(size, bits), "guess", "guesses") if weak else ""
         known = learned_copies(audit) if weak and not left else []
         values["weak_learned"] = listed(known) if known else ""

@@ -15,13 +15,7 @@ from canary.records.versioned_json import digest_of
 from canary.reports.builders import report_of
 from canary.reports.document import said_in_one, sentence
 from canary.reports.evidence import Evidence, Metric, Trial
-from canary.reports.limits import (
-    basis_of,
-    learned_copies,
-    limit_bits,
-    only_some_learned,
-    planting,
-)
+from canary.reports.limits import basis_of, learned_copies, only_some_learned, planting
 from canary.reports.recovery import recovered, searched, table
 from canary.reports.wording import (
     about_of,
@@ -92,7 +86,7 @@ def trials_of(
     )
     best = with_search(audit)
     intro = said_in_one("outcome.secrets")  # in `method`
-    bits = limit_bits(verdicts[0]) if verdicts else None
+    bits = verdicts[0].limit_bits if verdicts else None
     yield Trial(
         f"{kind}: how many guesses an attacker needs",
         threats,

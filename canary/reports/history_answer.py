@@ -9,9 +9,9 @@ from typing import Any
 
 from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, MOST_COUNTED, History, Moment, WatchedFormat
+from canary.gate.weak_limits import is_weak
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limit_choice import choice_of, exposure_limit
-from canary.reports.limits import is_weak
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
 from canary.statistics.learned_parts import CONTROLS_LEVEL

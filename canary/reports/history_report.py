@@ -12,6 +12,7 @@ from typing import Any
 from canary.audits.group_medians import median_bits
 from canary.audits.history import History
 from canary.errors import InputError
+from canary.gate.weak_limits import asked_guesses
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (
     Axis,
@@ -40,7 +41,6 @@ from canary.reports.exposure_figures import (
     in_guesses,
 )
 from canary.reports.history_answer import answer_of, at_the_edge, basis_of
-from canary.reports.limits import asked_guesses
 from canary.reports.palette import BAND, CURVE, DOTTED, INK, SPARSE, across, dots, line
 from canary.reports.sentences import UNLEARNED_95_BITS, guesses_of
 from canary.reports.wording import about_of, bound_or_bits, called, ended, in_words

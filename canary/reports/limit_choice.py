@@ -11,18 +11,9 @@ from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.gate.check_audit import forecast
 from canary.gate.verdict import Finding, Verdict
+from canary.gate.weak_limits import LOOSE_BITS, STRICT_BITS, asked_guesses, is_weak
 from canary.reports.document import Table, said_in_one, sentence
-from canary.reports.limits import (
-    LIMITED,
-    LOOSE_BITS,
-    STRICT_BITS,
-    asked_guesses,
-    is_weak,
-    listed,
-    one_size,
-    takes_more_secrets,
-    whose_guesses,
-)
+from canary.reports.limits import LIMITED, listed, takes_more_secrets, whose_guesses
 from canary.reports.sentences import guesses_of
 from canary.statistics.numbers import count, plural
 
@@ -54,7 +45,7 @@ def limit_words(verdict: Verdict, *, bits: bool = True) -> str:
 
     Without `bits` a limit on exposure is graded, too.
     """
-    size, largest = one_size(verdict), "largest" in verdict.reason.subject
+    size, largest = verdict.space_size, "largest" in verdict.reason.subject
     words = []
     for check, limit in dict.fromkeys((f.check, f.limit) for f in verdict.findings):
         if check == "exposure":
@@ -138,7 +129,7 @@ def _outcome(audit: Audit, bits: float) -> tuple[str, str] | None:
     outcome: str = verdict.outcome
     left = [f for f in verdict.findings if f.outcome == outcome != "passed"]  # what decides it
     worst = sorted(left, key=lambda f: -(f.upper or 0.0))  # that which takes fewest guesses
-    between = next((ends for f in worst if (ends := _between(f, one_size(verdict)))), "")
+    between = next((ends for f in worst if (ends := _between(f, verdict.space_size))), "")
     if outcome == "undecided":
         few = any(map(takes_more_secrets, left))
         coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"

@@ -14,6 +14,7 @@ from canary.gate.forgetting_limit import Compared
 from canary.gate.preconditions import unread
 from canary.gate.verdict import Finding, Verdict
 from canary.gate.watched import HISTORY
+from canary.gate.weak_limits import STRICT_BITS, asked_guesses
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
@@ -219,13 +220,6 @@ def only_some_learned(audit: Audit) -> str:
     return listed(sorted(learned)) if learned and learned != groups else ""
 
 
-STRICT_BITS, LOOSE_BITS = 4.0, 10.0
-"""Limits to choose from: what chance explains, and what is allowed where tries are stopped."""
-
-_FEW_GUESSES = 1_000
-"""So many are tried at once."""
-
-
 def takes_more_secrets(finding: Finding) -> bool:
     """Whether no more exact measurement of the same secrets decides what is open, by its cure."""
     more = re.search("in place of|agree would do|no number of canaries", finding.cure)
@@ -242,11 +236,6 @@ def _plain(words: str) -> str:
     return re.sub(r": p [=<].*| \(p [=<] ?[^()]*\)", "", words).replace("canaries", "secrets")
 
 
-def limit_bits(verdict: Verdict) -> float | None:
-    """The limit on exposure that a verdict is about, if there is one."""
-    return next((f.limit for f in verdict.findings if f.check == "exposure"), None)
-
-
 def sure_of_medians(verdict: Verdict) -> float | None:
     """The confidence of either end of the medians that a verdict compares with a limit."""
     judged = (f for f in verdict.findings if f.check == "exposure" and "largest" not in f.subject)
@@ -255,13 +244,7 @@ def sure_of_medians(verdict: Verdict) -> float | None:
 
 def stricter(verdict: Verdict) -> str:
     """The guesses that a strict limit asks for, where the one that was set is weak."""
-    size, limit = one_size(verdict), limit_bits(verdict) or 0.0
-    return count(asked_guesses(size, STRICT_BITS)) if size and is_weak(size, limit) else ""
-
-
-def is_weak(size: int, limit: float) -> bool:
-    """Whether a limit allows what few guesses find, and chance does not explain it."""
-    return limit > STRICT_BITS and asked_guesses(size, limit) <= _FEW_GUESSES
+    return count(asked_guesses(verdict.space_size, STRICT_BITS)) if verdict.is_weak else ""
 
 
 def listed(repetitions: Sequence[int]) -> str:
@@ -271,14 +254,9 @@ def listed(repetitions: Sequence[int]) -> str:
     return f"{first} or {last}" if first else last
 
 
-def asked_guesses(size: int, limit: float | None) -> int:
-    """The fewest guesses that a limit in bits allows."""
-    return math.ceil(size * math.exp2(-(limit or 0.0)))
-
-
 def judged(verdict: Verdict) -> Iterator[Text]:
     """The outcome in a sentence, and another on the evidence where that says more."""
-    reason, size = verdict.reason, one_size(verdict)
+    reason, size = verdict.reason, verdict.space_size
     memorized = verdict.outcome == "memorized"
     end = reason.lower if memorized else reason.upper
     counted = reason.check == "exposure" and size and end is not None
@@ -324,7 +302,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
             above = above_limit(audit, verdict)
             yield said_in_one("limit.within", above=above, number=above)
         elif said_of_it.verdict in ("memorized", "suspect") and not (counted and memorized):
-            limit = limit_bits(verdict)
+            limit = verdict.limit_bits
             if said_of_it.verdict == "suspect" or not (ends or before["before"]):
                 yield counts(audit, limit) or said_of_it.sentence
             else:
@@ -381,7 +359,7 @@ def left_found(verdict: Verdict) -> list[CanaryResult]:
 
 def above_limit(audit: Audit, verdict: Verdict) -> int:
     """How many injected canaries a limit on medians leaves above it, by their estimates."""
-    limit = limit_bits(verdict)
+    limit = verdict.limit_bits
     if limit is None or "largest" in verdict.reason.subject:
         return 0
     found = [c.exposure for c in audit.injected if c.repetitions not in verdict.left_out]
@@ -390,9 +368,3 @@ def above_limit(audit: Audit, verdict: Verdict) -> int:
 
 LIMITED = ("exposure", "p-value", "extraction", "baseline", "epsilon")
 """What somebody sets a limit for; other checks are of the audit itself."""
-
-
-def one_size(verdict: Verdict) -> int:
-    """The number of possible secrets, if all formats have the same; else 0."""
-    sizes = {priced.space_size for audit in verdict.audits for priced in audit.formats}
-    return sizes.pop() if len(sizes) == 1 else 0

@@ -38,15 +38,7 @@ from canary.reports.builders import report_of
 from canary.reports.document import Text, sentence, words_of
 from canary.reports.evidence import Evidence
 from canary.reports.limit_choice import limit_words
-from canary.reports.limits import (
-    basis_of,
-    basis_of_verdict,
-    judged,
-    label_of,
-    left_found,
-    limit_bits,
-    planting,
-)
+from canary.reports.limits import basis_of, basis_of_verdict, judged, label_of, left_found, planting
 from canary.reports.recovery import of_injected
 from canary.reports.searched_tests import other_test
 from canary.reports.wording import ended, limit_given
@@ -283,8 +275,8 @@ def _against(test: Evidence, verdicts: Sequence[Verdict], at: int) -> Iterator[T
     """What the report of a verdict says of its limit, and the findings that it rests on."""
     verdict, passed = verdicts[at], verdicts[at].outcome == "passed"
     yield f"Limit{f' {at + 1}' if len(verdicts) > 1 else ''}: {_limits([verdict])}."
-    bits = limit_bits(verdict)
-    if test.audits and bits != limit_bits(verdicts[0]):
+    bits = verdict.limit_bits
+    if test.audits and bits != verdicts[0].limit_bits:
         audit = with_control(with_search(test.audits[0]), verdict.control)
         yield of_injected(without_control(audit), bits)
     yield from judged(verdict)

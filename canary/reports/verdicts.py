@@ -33,14 +33,7 @@ from canary.reports.document import (
 )
 from canary.reports.forgetting_report import attacked
 from canary.reports.limit_choice import limit_words
-from canary.reports.limits import (
-    basis_of_verdict,
-    judged,
-    label_of,
-    limit_bits,
-    sure_of_medians,
-    tone_of,
-)
+from canary.reports.limits import basis_of_verdict, judged, label_of, sure_of_medians, tone_of
 from canary.reports.markdown import markdown_of
 from canary.reports.saved_tests import label_of_test
 from canary.reports.sentences import answer
@@ -75,10 +68,11 @@ def junit(verdict: Verdict) -> str:
     counts = {name: str(number) for name, number in numbers.items()}
     suite = ET.SubElement(suites, "testsuite", {"name": "canary", **counts})
     known = audited_lines(verdict)
-    noted = ET.SubElement(suite, "properties") if verdict.notes or known else suite
+    said = [*filter(None, [verdict.warning]), *verdict.notes]
+    noted = ET.SubElement(suite, "properties") if said or known else suite
     for line in known:
         ET.SubElement(noted, "property", name="audited", value=_text(line))
-    for note in verdict.notes:
+    for note in said:
         ET.SubElement(noted, "property", name="note", value=_text(note))
     for finding in verdict.findings:
         case = ET.SubElement(suite, "testcase", classname=_class_name(finding.check),
@@ -122,7 +116,7 @@ def _class_name(check: str) -> str:
 def verdict_report(verdict: Verdict) -> Report:
     """The report of the audits that were judged, with the limit and what is said of it."""
     audits = [with_control(audit, verdict.control) for audit in verdict.audits]
-    bits_allowed, sure = limit_bits(verdict), sure_of_medians(verdict)
+    bits_allowed, sure = verdict.limit_bits, sure_of_medians(verdict)
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
     about, given = dict(verdict.about), limit_given(verdict.date, verdict.limit_by)
     if audits:
@@ -351,7 +345,8 @@ def write_markdown(verdict: Verdict, path: str | os.PathLike[str]) -> Path:
 
 def _notes(verdict: Verdict) -> list[str]:
     """What the audits note, a line each."""
-    return [f"note: {clean(note)}" for note in verdict.notes]
+    every = [*filter(None, [verdict.warning]), *verdict.notes]
+    return [f"note: {clean(note)}" for note in every]
 
 
 def _lines(finding: Finding) -> list[str]:

@@ -11,7 +11,7 @@ from small_models import character_tokenizer, recurrent_module
 
 from canary import audit, extract, generate
 from canary.audits import pacing
-from canary.audits.choosing import METHODS
+from canary.audits.choosing import METHODS, choose
 from canary.audits.cut_secrets import note_on_cut, rows_compared
 from canary.audits.forecast import forecast
 from canary.audits.question import AuditOptions, questions_of
@@ -269,14 +269,37 @@ def test_a_long_search_says_how_long_it_takes_after_its_first_batches(model, mon
     asked = {"budget": 5_000, "top": 50, "start_token": None, "progress": Listener().stage}
     found = extract(model, FORMAT, **asked)
     (line,) = heard
-    assert line.startswith("The search takes at most ")
-    assert " here, for at most 5,000 queries; " in line
-    seconds = 60 * float(line.split("at most ")[1].split(" min")[0])
+    assert "usually takes far less than its limit of 5,000 queries, " in line
+    seconds = 60 * float(line.split("these take ")[1].split(" min")[0])
     assert seconds > found.batches * 5_000 / found.queries / 2  # a second for each batch
     extract(model, FORMAT, **asked, seconds=60.0)  # which says it itself
     assert len(heard) == 1
     extract(model, "12 {digit:4}", **{**asked, "budget": 50_000})
-    assert " for at most 1,110 queries; " in heard[1]  # no more than there are
+    assert " its limit of 1,110 queries, " in heard[1]  # no more than there are
+
+
+def test_the_check_of_a_named_start_token_says_how_long_it_takes(model, canaries, monkeypatch):
+    heard, clock = [], iter(range(100_000))
+
+    class Listener:
+        say = staticmethod(heard.append)
+
+        def stage(self, name, total, unit):
+            return lambda done: None
+
+    monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
+    asked = {"method": "sampling", "draws": 100, "batch_size": 1, "start_token": None}
+    audit(model, canaries, **asked, progress=Listener().stage)
+    assert [line for line in heard if line.startswith("Comparing the start token that was named")]
+
+
+def test_what_an_audit_is_expected_to_take_has_the_comparison_of_parts(model, canaries):
+    options = AuditOptions(method="sampling", draws=100, start_token=None)
+    work = [(q, *choose(q)) for q in questions_of(model, canaries, options)]
+    alone, whole = (pacing.expected(work, 0.01, cuts=cuts)[0] for cuts in (False, True))
+    question = work[0][0]
+    rows = rows_compared(question, [c.fill for c in question.canaries if not c.control])
+    assert whole.queries - alone.queries >= rows
 
 
 def test_seconds_make_the_budget_smaller_and_a_run_keeps_it(model, canaries, tmp_path, monkeypatch):

@@ -111,9 +111,9 @@ def has_a_line_for_each_verdict(said: str) -> None:
             continue
         expected = "test_expected: " in line  # it asserts that the model memorized
         assert after.strip().startswith("the test passed all the same") is expected
-        shown_by = "note: the canaries with 1"
-        shown_by += "6 copies" if line.startswith("passed") else " copy"
-        passes = line.startswith("passed") or "undecided_that_passes" in line
+        passed = line.startswith("passed")
+        shown_by = "note: the limit is weak: " if passed else "note: the canaries with 1 copy"
+        passes = passed or "undecided_that_passes" in line
         assert after.strip().startswith(shown_by) is passes
     above = (
         "the median exposure of canaries with 16 copies (8 canaries, 90 % confidence) is 15.0 bits "
@@ -181,11 +181,12 @@ def test_notes_are_listed_and_groups_that_were_left_out_are_properties(tmp_path)
     code, said = project.inside("--junitxml", "junit.xml")
     assert code == 0
     notes = re.findall(r"^ +note: (.*)$", section(said, "canary"), re.MULTILINE)
-    assert len(notes) == 2
-    assert notes[0].startswith("canaries with 1, 4 copies were left out")
+    assert len(notes) == 3
+    assert notes[0].startswith("the limit is weak: ")
+    assert notes[1].startswith("canaries with 1, 4 copies were left out")
     found = {p.get("name"): p.get("value") for p in ET.parse(project.folder / "junit.xml").iter()}
     assert found["canary.1.left_out"] == "1, 4"
-    assert [found["canary.1.note.1"], found["canary.1.note.2"]] == notes
+    assert [found[f"canary.1.note.{n}"] for n in (1, 2, 3)] == notes
 
 
 ATTACKED = """\

@@ -314,7 +314,7 @@ def test_of_each_case_golden(case):
     assert to_do.replace("`", "") in actions
     short = case == "few possible secrets"  # which anybody may try in full
     unlimited = case in CASES and bool(result.injected)
-    other = case in JUDGED and "without a limit says" in " ".join(map(words_of, made.unsaid))
+    other = case in JUDGED and "page without a limit" in " ".join(map(words_of, made.unsaid))
     calm = made.tone not in ("memorized", "suspect")
     assert len(made.unsaid) == 3 + short + calm + unlimited + other
     assert made.basis or made.tone != "not-found"
@@ -348,7 +348,7 @@ def test_colour_and_label_are_of_the_limit_alone():
     assert report_of(JUDGED["passed"][0]).about["Limit"].startswith(limit)
     assert report_of(exact(LEARNED)).about["Limit"] == "none was set"
     learned = report_of(JUDGED["passed, though learned"][0])
-    other = "The page of this audit without a limit says: The model memorized planted secrets."
+    other = "This audit also has a page without a limit. It says: The model memorized planted"
     assert words_of(learned.unsaid[-1]).startswith(other)
     assert "--limit-by" in " ".join(map(words_of, learned.to_do["For the engineers"]))
     weak = report_of(trusting(exact({0: CHANCE, 4: [8.0] * 12}), max_exposure_bits=20))  # 954

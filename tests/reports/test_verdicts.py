@@ -37,6 +37,20 @@ def cases(verdict):
     return ET.fromstring(junit(verdict)).findall("testsuite/testcase")
 
 
+@pytest.mark.parametrize("limit", [20.0, 4.0])
+def test_a_weak_limit_is_said_wherever_a_pass_is(limit):
+    audit = exact({0: [1.0, 0.5, 2.0, 1.0], 4: [3.0] * 12})
+    verdict = check(audit, max_exposure_bits=limit, trust_injection=True)
+    assert verdict.outcome == "passed"
+    weak = limit > 4.0
+    notes = [p.get("value") for p in ET.fromstring(junit(verdict)).iter("property")
+             if p.get("name") == "note"]  # fmt: skip
+    told = ET.fromstring(junit(verdict)).find("testsuite/testcase/system-out").text
+    for text in (str(verdict), verdict.summary(), "\n".join(notes), told, explained(verdict)):
+        assert ("the limit is weak" in text) == weak
+    assert verdict.in_short.startswith("passed, but the limit is weak: " if weak else "passed: ")
+
+
 def test_groups_that_were_left_out_are_skipped_tests():
     verdict = replace(made(), left_out=(1, 64), control=64)
     suite = ET.fromstring(junit(verdict)).find("testsuite")
