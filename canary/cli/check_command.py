@@ -245,9 +245,8 @@ def check(
     lines = verdict.lines(
         [one for one in verdict.ordered if one is not verdict.reason], said=[verdict.reason.cure]
     )
-    tested = [f"Checked: {line}" for line in audited_lines(verdict)]
-    answer = [verdict.in_short, *lines, *_alone(verdict), *tested]
-    show_report(verdict, answer=answer, short=not verbose)
+    lines += [*_alone(verdict), *(f"Checked: {line}" for line in audited_lines(verdict))]
+    show_report(verdict, answer=[verdict.in_short, *lines], short=not verbose)
     for line in said:
         show(line)
     return Result(KIND, verdict.to_dict(), SCHEMA, verdict.exit_code)
