@@ -196,7 +196,7 @@ CASES = {
         of_losses_on_average,
         "Guesses are right in 75 of 100 cases (a coin: 50; stronger attacks were not made)",
         "so these attacks recognize no single training sample for sure. Training samples are "
-        "called at risk only where they find clearly more than luck. If the attacker may be "
+        "called at risk only where they do. If the attacker may be "
         "wrong about only 1 in 100 other samples, they find",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
