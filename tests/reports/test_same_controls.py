@@ -81,7 +81,7 @@ def test_utility_takes_the_copies_that_can_rank():
 
     pair, losses = [one("a", 1000), one("b", 5000)], [1.0, 2.0]
     notes = [words_of(note) for note in comparison_report(compare(pair)).notes]
-    assert any(note.startswith("A and B: The median exposure is as high") for note in notes)
+    assert any(note.startswith("A and B: The median exposure is the highest") for note in notes)
     axes = plot(pair, kind="utility", test_losses=losses)
     assert axes.get_xlabel().endswith("4 copies")
     axes = plot(pair, kind="utility", test_losses=losses, repetitions=16)
