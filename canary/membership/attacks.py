@@ -128,9 +128,8 @@ class Attack:
     >>> help = "the second class is unlikely"
     >>> mine = Attack(name="second-best", help=help, signal="outputs", score=second_best)
     >>> probs = np.array([[0.9, 0.1, 0.0], [0.5, 0.4, 0.1]])
-    >>> table = canary.measure(
-    ...     probs, y=[0, 0], member=[True, False], outputs="probs", keep_outputs=True
-    ... )
+    >>> how = {"outputs": "probs", "keep_outputs": True}
+    >>> table = canary.measure(probs, y=[0, 0], member=[True, False], **how)
     >>> int(mine.score(table, mine, shadow=None, target=0, seed=0).scores.argmax())  # the member
     0
 
