@@ -158,7 +158,6 @@ NOT_RUN = {
     "import canary\nfrom canary.models.served.endpoint": "asks a server; its own tests start one",
     "canary sample http://127.0.0.1:8000/v1 --canaries canaries.json --samples 1000": "asks a "
     "server; its own tests start one",
-    "canary sample http://127.0.0.1:8000/v1 --texts train.jsonl": "as above",
     "canary membership text http://127.0.0.1:8000/v1": "as above",
     "from canary.models.served.rehearsal import count_requests": "as above",
     "MY_KEY=": "asks a server; its own tests start one",
