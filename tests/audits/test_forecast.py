@@ -43,6 +43,19 @@ def said(model, canaries):
     return forecast(model, canaries, OPTIONS, probe_seconds=0.05)
 
 
+def listening():
+    """A list of what is announced, and the `progress` that fills it and shows nothing else."""
+    heard = []
+
+    class Listener:
+        say = staticmethod(heard.append)
+
+        def stage(self, name, total, unit):
+            return lambda done: None
+
+    return heard, Listener().stage
+
+
 def test_queries_are_those_that_are_taken_afterwards(model, canaries, said):
     by_name = {found.method: found for found in said.methods}
     for name, within in (("enumeration", 0.0), ("uniform draws", 0.0), ("importance", 0.1)):
@@ -225,21 +238,15 @@ def test_many_canaries_are_not_all_priced(model):
 
 
 def test_formats_that_are_alike_are_timed_once_and_said_before(model, monkeypatch):
-    made, heard = [], []
+    made, (heard, progress) = [], listening()
     measure = pacing._pace
 
     def counted(*args):
         made.append(1)
         return measure(*args)
 
-    class Listener:
-        say = staticmethod(heard.append)
-
-        def stage(self, name, total, unit):
-            return lambda done: None
-
     monkeypatch.setattr(pacing, "_pace", counted)
-    options = replace(OPTIONS, progress=Listener().stage)
+    options = replace(OPTIONS, progress=progress)
     times = []
     for formats in (
         ["12 {digit:5}"],
@@ -257,16 +264,9 @@ def test_formats_that_are_alike_are_timed_once_and_said_before(model, monkeypatc
 
 
 def test_a_long_search_says_how_long_it_takes_after_its_first_batches(model, monkeypatch):
-    heard, clock = [], iter(range(10_000))
-
-    class Listener:
-        say = staticmethod(heard.append)
-
-        def stage(self, name, total, unit):
-            return lambda done: None
-
+    (heard, progress), clock = listening(), iter(range(10_000))
     monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
-    asked = {"budget": 5_000, "top": 50, "start_token": None, "progress": Listener().stage}
+    asked = {"budget": 5_000, "top": 50, "start_token": None, "progress": progress}
     found = extract(model, FORMAT, **asked)
     (line,) = heard
     assert "usually takes far less than its limit of 5,000 queries, " in line
@@ -279,17 +279,10 @@ def test_a_long_search_says_how_long_it_takes_after_its_first_batches(model, mon
 
 
 def test_the_check_of_a_named_start_token_says_how_long_it_takes(model, canaries, monkeypatch):
-    heard, clock = [], iter(range(100_000))
-
-    class Listener:
-        say = staticmethod(heard.append)
-
-        def stage(self, name, total, unit):
-            return lambda done: None
-
+    (heard, progress), clock = listening(), iter(range(100_000))
     monkeypatch.setattr(time_expected, "perf_counter", lambda: float(next(clock)))
     asked = {"method": "sampling", "draws": 100, "batch_size": 1, "start_token": None}
-    audit(model, canaries, **asked, progress=Listener().stage)
+    audit(model, canaries, **asked, progress=progress)
     assert [line for line in heard if line.startswith("Comparing the start token that was named")]
 
 
@@ -319,20 +312,13 @@ def test_seconds_make_the_budget_smaller_and_a_run_keeps_it(model, canaries, tmp
 
 
 def test_long_audits_say_how_long_they_take(model, canaries, monkeypatch, capsys):
-    heard = []
-
-    class Listener:
-        say = staticmethod(heard.append)
-
-        def stage(self, name, total, unit):
-            return lambda done: None
-
+    heard, progress = listening()
     asked = {"draws": 50, "start_token": None, "budget": 500}
-    audit(model, canaries, **asked, progress=Listener().stage)
+    audit(model, canaries, **asked, progress=progress)
     assert heard == []
     slow = pacing.Pace(queries=1, seconds=1.0, processor=1.0)
     monkeypatch.setattr(pacing.Probes, "pace", lambda self, kind, cost, soon=0.0: slow)
-    audit(model, canaries, **asked, progress=Listener().stage)
+    audit(model, canaries, **asked, progress=progress)
     assert len(heard) == 1
     assert "at most" in heard[0]
     assert " min here" in heard[0]

@@ -117,7 +117,7 @@ class Ledger:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
             try:
                 handle = os.open(self._path, flags, 0o600)
-                # In one piece, whoever else writes.
+                # One write: other processes may append to the file at the same time.
                 with os.fdopen(handle, "ab", buffering=0) as file:
                     file.write(json.dumps({**line, "until": now}).encode() + b"\n")
             except OSError as error:
