@@ -39,6 +39,7 @@ from canary.records.progress import Progress, Timed, phase, shows_progress
 from canary.records.sealing import sealed
 from canary.records.shards import Run, open_run
 from canary.records.validation import AUTO, whole_number
+from canary.records.weight_files import files_of
 from canary.scoring.served_requests import announce, requests_of, sharing
 from canary.statistics.exposures import check_exposures
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -130,7 +131,7 @@ def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exp
         (*start.notes, *noted(formats)),
         formats=formats,
         model=seam.facts.to_dict(),
-        settings={**options.to_dict(), **set_of(canaries), **requests_of(seam)},
+        settings={**options.to_dict(), **set_of(canaries), **requests_of(seam), **files_of(seam)},
         start=start,
         about=About.today(),
     )
@@ -282,7 +283,7 @@ def audit(
         controls_p=combined_p([c for c in results if c.control]),
         model=seam.facts.to_dict(),
         # Not the seed of the canaries: with the format it gives their fills.
-        settings={**options.to_dict(), **about, **requests_of(seam)},
+        settings={**options.to_dict(), **about, **requests_of(seam), **files_of(seam)},
         start=start,
         seconds=timed.seconds,
     )

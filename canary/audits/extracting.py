@@ -25,6 +25,7 @@ from canary.records.about import About
 from canary.records.progress import Progress, shows_progress
 from canary.records.sealing import sealed
 from canary.records.validation import AUTO, of_kind, versions
+from canary.records.weight_files import files_of
 from canary.scoring.batcher import Batcher
 from canary.scoring.served_requests import all_sent, announce, queries_within, requests_of, sharing
 from canary.scoring.start_notes import StartChoice
@@ -143,20 +144,19 @@ def extract(
     format = Format.of(format)
     own = search.secrets_of(format, canaries)
     seam = load(model)
-    mine = None
+    mine = canaries
     if canaries is not None:
         of_format = tuple(c for c in canaries if canaries.formats[c.format] == format)
         mine = replace(canaries, canaries=of_format)
     options, start = started(seam, [format], options, canaries=mine, draws=_MOST_DRAWS)
     question = Question(format, tuple(own), seam, options.encoder(seam), options)
     read = notes_on_reading(seam, tokens=lambda: question.sizes().tokens, start_token=start.token)
-    allowed = queries_within(seam, search.budget)
-    result = _search(question, start, own, replace(search, budget=allowed))
+    result = _search(question, start, own, replace(search, budget=queries_within(seam, budget)))
     copies = {c.id: c.repetitions for c in mine or ()}
     made = tuple(replace(c, control=copies.get(c.secret) == 0) for c in result.completions)
     return replace(
         result, settings={**result.settings, CANARY_SET: canaries and canaries.fingerprint,
-                          "budget": search.budget, **requests_of(seam)},  # after completions
+                          "budget": search.budget, **requests_of(seam), **files_of(seam)},
         completions=made, notes=(*result.notes, *read), canaries=copies,
         natural=canaries is not None and canaries.natural, about=About.today(),
     )  # fmt: skip

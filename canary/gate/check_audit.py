@@ -36,7 +36,7 @@ from canary.gate.preconditions import (
     verification_in,
 )
 from canary.gate.regression import check_seeds, more_than
-from canary.gate.same_weights import check_weights
+from canary.gate.same_weights import check_weights, of_files, other_files
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
@@ -188,7 +188,8 @@ def check(
     limit_by : str, optional
         Who set the limits, and when, for reports.
     model : what `canary.load` takes, optional
-        The audited model as it is now: an audit of other weights is refused.
+        The audited model as it is now: an audit of other weights is refused. Without it, the
+        verdict is *undecided* if the model's folder has other weight files now.
 
     Returns
     -------
@@ -240,8 +241,8 @@ def check(
     if repetitions is not None:
         copies = some(repetitions, "repetitions", cure="give a list of numbers of copies")
         repetitions = [whole_number(n, "each of repetitions", at_least=0) for n in copies]
-    audits, verification = _audits(audit), verification_in(verification)
-    check_weights(audits, model)
+    check_weights(audits := _audits(audit), model)
+    verification = verification_in(verification)
     require_learned = control_of(*audits) if require_learned is None else require_learned
     judges: list[_Judge] = []
     if max_exposure_bits is not None:
@@ -269,6 +270,7 @@ def check(
         *still_open(findings, audits, history),
         *counted,
         *template_unseen(audits, verification, history),
+        *(other_files(audits) if model is None and not seen else []),
     ]
     compared: list[str] = []
     if baseline is not None:
@@ -306,12 +308,7 @@ def _asked_of(
 def forecast(audit: Audit, limit: float) -> Verdict:
     """The verdict of `check` on a limit in bits, if the canaries were in the training data.
 
-    Nobody listens to it.
-
-    Raises
-    ------
-    InputError
-        If no exposure could exceed the limit.
+    Nobody listens to it. An InputError if no exposure could exceed the limit.
     """
     judge = partial(medians, limit=limit, confidence=_MEDIAN_CONFIDENCE)
     findings = _asked_of(audit, groups_of(audit, None), [judge])
@@ -329,7 +326,7 @@ def _of_another_kind(subject: Subject, given: Mapping[str, Any]) -> Verdict:
         "samples of a server": (check_samples, "max_extractable trust_members"),
     }
     judge, names = judges[subject]
-    return judge(given["audit"], **{n: given[n] for n in (*names.split(), "undecided")})
+    return of_files(judge(given["audit"], **{n: given[n] for n in (*names.split(), "undecided")}))
 
 
 def _asked(given: Mapping[str, object]) -> list[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from canary.audits.audit_result import Audit
 from canary.errors import InputError
+from canary.gate.verdict import Finding, Verdict
 from canary.models.loading import load
+from canary.records.weight_files import FOLDER, rewritten
 from canary.statistics.numbers import clean
 
 _SHOWN = 12  # digits of a fingerprint, as reports have them
@@ -49,6 +52,46 @@ def check_weights(audits: Sequence[Audit], model: Any) -> None:
             "--factory for a model of your own (in Python, give the loaded model)",
             where="model",
         )
+
+
+def of_files(verdict: Verdict) -> Verdict:
+    """The verdict on a result that is no audit, undecided if its model has other files now."""
+    settings = getattr(verdict.tested, "settings", {})
+    findings = other_files([verdict.tested], model_option=False) if FOLDER in settings else []
+    return replace(verdict, findings=(*findings, *verdict.findings)) if findings else verdict
+
+
+def other_files(results: Sequence[Any], *, model_option: bool = True) -> list[Finding]:
+    """That the weight files which results were made of are others now; empty if they are the same.
+
+    Or if they are not there, as they were named, or an earlier version made the results. Of
+    several results of one folder, trained again and again, the files need be those of one.
+
+    Parameters
+    ----------
+    results : sequence
+        Of what has ``settings`` and an ``about``.
+    model_option : bool
+        Whether these results can be compared with a model (`check_weights`).
+    """
+    folders: dict[str, list[Any]] = {}
+    for result in results:
+        if FOLDER in result.settings:
+            folders.setdefault(str(result.settings[FOLDER]), []).append(result)
+    findings = []
+    for folder, made in folders.items():
+        if not all(rewritten(result.settings) for result in made):
+            continue
+        told = (
+            f"the weight files in {clean(folder)} are not those that were tested on "
+            f"{clean(made[-1].about.date) or 'an unknown date'}, so this result is of another model"
+        )
+        cure = "test the model that is there, and check that result" + model_option * (
+            "; if the files were only copied or converted, give the folder with --model (in Python "
+            "model), which compares the weights"
+        )
+        findings.append(Finding("training data", "weights", "undecided", told, cure))
+    return findings
 
 
 def _dtype(audit: Audit) -> str | None:

@@ -121,12 +121,7 @@ def load(
             )
         return open_endpoint(source, None if tokenizer is None else as_tokenizer(tokenizer))
     if isinstance(source, str | os.PathLike):
-        if factory is not None:
-            loaded = _load_own(Path(source), tokenizer, dtype, device, factory)
-        else:
-            loaded = load_pretrained(
-                os.fspath(source), tokenizer, dtype=dtype, device=device, source_text=source_text
-            )
+        loaded = _loaded_from(os.fspath(source), tokenizer, about)
         return named_another(loaded) if _named_another(loaded, source, tokenizer) else loaded
     torch = sys.modules.get("torch")  # a module cannot exist before torch was imported
     if torch is not None and isinstance(source, torch.nn.Module):
@@ -153,6 +148,21 @@ def load(
         cure="give a folder, a hub id, a torch module, or an object behind the seam "
         "(canary.models.language_model.LanguageModel)",
     )
+
+
+def _loaded_from(path: str, tokenizer: Any, about: dict[str, Any]) -> LanguageModel:
+    """The model of a folder, file or hub id, which knows the path if there is one."""
+    loaded: Any
+    factory = about["factory"]
+    if factory is None:
+        del about["factory"]
+        loaded = load_pretrained(path, tokenizer, **about)
+    else:
+        loaded = _load_own(Path(path), tokenizer, about["dtype"], about["device"], factory)
+    if Path(path).exists():
+        loaded.folder = path
+    model: LanguageModel = loaded
+    return model
 
 
 def _named_another(model: LanguageModel, source: Any, tokenizer: Any) -> bool:
@@ -244,7 +254,7 @@ def _load_own(
     from canary.models.recurrent import RecurrentModel
     from canary.models.torch_support import dtype_named, pick_device
 
-    phase(f"Loading {folder}")
+    phase(f"Loading {folder.name}")
     config = read_config(folder)
     seam = read_tokenizer(folder) if tokenizer is None else as_tokenizer(tokenizer)
     weights = folder / "model.safetensors"

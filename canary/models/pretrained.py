@@ -45,7 +45,7 @@ def load_pretrained(
 
     Weights come from safetensors alone; no remote code is run.
     """
-    phase(f"Loading {source}")
+    phase(f"Loading {Path(source).name or source}")
     # The tokenizer first: its absence is found before gigabytes are read.
     seam = pretrained_tokenizer(source, tokenizer)
     folder = folder_of(source)

@@ -61,6 +61,7 @@ class TorchModel(ABC):
     """A torch module behind the language-model seam; a subclass says how it is called."""
 
     facts: ModelFacts
+    folder: str = ""  # or file, that it was loaded from
     bytes_per_held_token = 1
 
     def __init__(self, module: Any, tokenizer: Tokenizer) -> None:

@@ -24,6 +24,7 @@ from canary.records.progress import Progress, phase, shows_progress, stage
 from canary.records.sealing import sealed
 from canary.records.shards import Series, open_run
 from canary.records.validation import AUTO, built, named_start, one_or_more, whole_number
+from canary.records.weight_files import files_of
 from canary.scoring.batcher import Batcher
 from canary.scoring.run_options import RunOptions, ScoreOptions, Scoring, identity_of
 from canary.scoring.start_choice import MOST_TEXTS, choose_start
@@ -226,7 +227,7 @@ def verbatim(
         schemes=asked,
         confidence=confidence,
         model=seam.facts.to_dict(),
-        settings={**settings, "batch_size": scoring.batch_size},
+        settings={**settings, "batch_size": scoring.batch_size, **files_of(seam)},
         others=tuple(others),
         start=start,
         likeness=likeness(given, capitals=knows_capitals(seam.tokenizer)),

@@ -14,6 +14,7 @@ from canary.audits.audit_result import Audit, FormatResult
 from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, median_bits
 from canary.records.about import Named
 from canary.records.validation import versions
+from canary.records.weight_files import FILES, FOLDER
 from canary.reports.document import (
     Block,
     Facts,
@@ -248,6 +249,7 @@ def in_words(facts: Mapping[str, Any]) -> dict[str, str]:
 
     Those that ``words.md`` knows come in its order, whatever wrote them; others as they are.
     """
+    facts = {name: value for name, value in facts.items() if name not in (FOLDER, FILES)}
     names = (key.removeprefix("fact.") for key in paragraphs_of() if key.startswith("fact."))
     known = [name for name in names if name in facts]
     worded = {words_of(said(f"fact.{name}")[0]): _fact(name, facts[name]) for name in known}

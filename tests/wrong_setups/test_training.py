@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -174,6 +175,20 @@ def _history_of_another_training(desk):
 def _template_forgotten_in_training(desk):
     """Other codes follow the chat template, so that the canaries are not known after it."""
     return _chats(desk, "", role="assistant", other=CHAT)
+
+
+@made("T21")
+def _trained_again_and_not_audited(desk):
+    """The weights in the audited folder are replaced, here by others that know nothing."""
+    shutil.copytree(desk.model("toy"), "mine")
+    of_mine = ("mine", "--factory", "canary.demo:build", "--canaries", "canaries.json")
+    options = ("--draws", 300, "--extraction-budget", 0, "--start-token", START)
+    desk.command("audit", *of_mine, *options, "--out", "audit")
+    judge = ("check", "audit/audit.json", "--baseline", "base.json")
+    desk.command(*judge, "--update-baseline")
+    assert "not those that were tested" not in of_command(desk.command(*judge)).text
+    shutil.copy(desk.model("untrained") / "model.safetensors", "mine")
+    return of_command(desk.command(*judge))
 
 
 def _verified(desk):
