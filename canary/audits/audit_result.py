@@ -22,6 +22,7 @@ from canary.audits.group_medians import (
     group_lines,
     group_rows,
     interval_metrics,
+    near_highest,
 )
 from canary.audits.search_ranks import with_search
 from canary.corpus.canaries import CanarySet
@@ -34,7 +35,7 @@ from canary.statistics.exposures import Exposure
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.histogram import Histogram
 from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
-from canary.statistics.numbers import Shown, picked, plural, probability
+from canary.statistics.numbers import Shown, picked, probability
 from canary.statistics.pvalues import CombinedP, fisher
 
 KIND = "canary audit"
@@ -176,8 +177,8 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     canaries, formats : tuple of CanaryResult, tuple of FormatResult
         In the order of the canary set.
     injected_p, controls_p : CombinedP or None
-        Fisher's p-value over the injected canaries and over the controls; None without
-        them, and for natural secrets.
+        Fisher's p-value over the injected canaries, a positive control included, and over the
+        controls; None without them, and for natural secrets.
     model, settings : dict
         The model's facts; what is needed to run it again, and which canary set it was.
     extractions : tuple of Extraction
@@ -217,11 +218,18 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     def _metrics(self) -> Iterator[tuple[str, Any]]:
         known = with_search(self)
         yield from interval_metrics(known.canaries)
-        for name, combined in (("injected", self.injected_p), ("controls", self.controls_p)):
+        judged = import_module("canary.audits.audit_setup").without_control(self)  # it is above
+        for name, combined in (("injected", judged.injected_p), ("controls", self.controls_p)):
             if combined is not None:
                 yield f"p_value_{name}", combined.p_value
-        ends = [(c.exposure.lower_bits, c.exposure.space_bits) for c in known.injected]
-        yield "recovered", sum(low >= min(RECOVERED_BITS, most) - 1e-6 for low, most in ends)
+        ends = [
+            (e.lower_bits, e.upper_bits, e.space_bits) for e in (c.exposure for c in known.injected)
+        ]
+        found, most = (
+            sum(end[at] >= min(RECOVERED_BITS, end[2]) - 1e-6 for end in ends) for at in (0, 1)
+        )
+        if found or not most:  # few draws and no search leave it open: then 0 is no count
+            yield "recovered", found
         if tried := [c.canary for one in self.extractions for c in one.candidates]:
             yield "search_guesses", len(tried)
             yield "search_found", sum(c.id in tried for c in self.injected)
@@ -267,7 +275,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader of the numbers must know before them, each said once."""
-        start = self.start.notes if self.start else ()
+        start = self.start.doubts if self.start else ()
         return (*start, *noted(self.formats), *self._own_notes())
 
     def _own_notes(self) -> Iterator[str]:
@@ -281,14 +289,10 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
                 "audit unfit for a verdict"
             )
         if full := self.at_ceiling():
-            ends = ", ".join(f"{plural(n, 'copy', 'copies')}: {x:.2f}" for n, x in full.items())
-            yield (
-                f"the median exposure is the highest that this number of canaries can show ({ends} "
-                "bits): it does not say which of two models that reach it memorized more"
-            )
+            yield near_highest(full, self.by_repetitions())
 
     def at_ceiling(self, format: int | None = None) -> dict[int, float]:
-        """The numbers of copies (in one format) whose median is at its ceiling, with that."""
+        """The numbers of copies (in one format) whose median is near its ceiling, with that."""
         some = [c for c in self.injected if format in (None, c.format)]
         return ceilings([(c.repetitions, c.format, c.exposure) for c in some])
 
@@ -309,11 +313,7 @@ class Audit(Named, Shown, Document, kind=KIND, schema=SCHEMA, cure="run canary a
         """A few lines for a terminal: the verdict, p-values, medians, methods, notes."""
         planned = "" if self.canaries_in_corpus else " planned"
         lines: list[tuple[str, str]] = import_module("canary.reports.limits").opening(self)
-        injected = "injected" if self.canaries_in_corpus else "not injected"
-        for name, combined in ((injected, self.injected_p), ("controls", self.controls_p)):
-            if combined is not None:
-                lines.append((name, f"p = {combined.p_value:.2g} (Fisher)"))
-        control = import_module("canary.audits.audit_setup").control_of(self)  # it is above
+        control = import_module("canary.audits.audit_setup").control_of(self)
         lines += group_lines(with_search(self).canaries, planned, control)
         for number, priced in enumerate(self.formats, 1):
             name = "method" if len(self.formats) == 1 else f"format {number}"

@@ -98,7 +98,7 @@ def with_control(audit: Audit, control: int) -> Audit:
 def short_of(audit: Audit, control: int, limit_bits: float) -> str:
     """The median exposure of a positive control that does not reach a limit; empty if it does.
 
-    Or if it is as high as it can be measured: above all draws, or at the ceiling of its ranks.
+    Or if it is as high as it can be measured: above all draws, or near the ceiling of its ranks.
     """
     known = with_search(audit)
     median, bound = median_bits([c.exposure for c in known.by_repetitions()[control]])

@@ -128,7 +128,7 @@ def exposure_with(model: Any, canaries: CanarySet, options: AuditOptions) -> Exp
     results, formats = _measured(seam, canaries, options)
     return Exposures(
         results,
-        (*start.notes, *noted(formats)),
+        (*start.doubts, *noted(formats)),
         formats=formats,
         model=seam.facts.to_dict(),
         settings={**options.to_dict(), **set_of(canaries), **requests_of(seam), **files_of(seam)},

@@ -27,9 +27,10 @@ class Enumeration(Method):
         if isinstance(tree, UnsupportedError):
             sizes, certificate = question.sizes(), "certified: every fill was encoded"
             queries, obstacle = format.size * sizes.below, f" row by row ({tree.problem})"
+            others = '"sampling"'
         else:
             sizes, certificate = question.sizes(tree), tree.certificate
-            queries, obstacle = tree.queries(), ""
+            queries, obstacle, others = tree.queries(), "", '"sampling" or "rank"'
         if queries <= budget:
             reason = f"all {format.size:,} candidates take {queries:,} queries{obstacle}"
             rows = len(question.fills) + format.size
@@ -39,7 +40,7 @@ class Enumeration(Method):
         )
         error = InputError(
             f"{format.masked!r}: {reason}",
-            cure=f'give a budget of at least {queries}, or use method="sampling" or "rank"',
+            cure=f"give a budget of at least {queries}, or use method={others}",
         )
         return Unfit(reason, error)
 

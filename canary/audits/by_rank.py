@@ -207,9 +207,14 @@ def queries_to_rank(space_bits: float, exposure_bits: float) -> int:
     return math.ceil(_QUERIES_A_PLACE * math.exp2(space_bits - exposure_bits))
 
 
+def can_rank(model: Mapping[str, Any]) -> bool:
+    """Whether the method rank takes this model, given its facts; none at an address is taken."""
+    return "reuse" in model.get("capabilities", ("reuse",))
+
+
 def exact_ranks(model: Mapping[str, Any], budget: str = "") -> str:
     """How exact ranks are had, given a model's facts; empty if it cannot be ranked."""
     served = model.get("device") == "served"
-    if not served and "reuse" not in model.get("capabilities", ("reuse",)):
+    if not (served or can_rank(model)):
         return ""
     return f"exact ranks{' of the model files' if served else ''} (--method rank{budget})"

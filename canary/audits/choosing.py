@@ -65,6 +65,8 @@ def choose(question: Question) -> tuple[Method, Cost]:
         unfit.append(cost)
     if unfit:
         raise unfit[0].error
+    if isinstance(bounds := METHODS[Bounds.name].cost(question), Unfit):
+        raise bounds.error  # of this model and format, nothing can be had
     raise UnsupportedError(
         f"the method {asked!r} scores whole candidates, and the server of "
         f"{question.model.facts.name!r} returns only the most likely next tokens",

@@ -266,7 +266,9 @@ def _stand_ins(format: Format, count: int) -> CanarySet:
 
 def _of_method(method: Method, question: Question, probes: Probes) -> MethodForecast:
     if method.whole_rows != question.prices_rows:
-        return MethodForecast(method.name, reason="the model gives other numbers than it needs")
+        only = "it is only for models that cannot score a given text, and this one can"
+        needs = "it scores given texts, and this model cannot"
+        return MethodForecast(method.name, reason=only if question.prices_rows else needs)
     cost = method.cost(question)
     if isinstance(cost, Unfit):
         return MethodForecast(method.name, reason=cost.reason)

@@ -35,7 +35,7 @@ _ACanary = TypeVar("_ACanary", bound=_Canary)
 MEDIAN_CONFIDENCE = 0.9
 """Of both ends of the interval of a median together; each end alone has 0.95."""
 
-_NEAR_BITS = 0.5  # below its ceiling, a median is at it
+_NEAR_BITS = 0.5  # a median this much below its ceiling is near it
 
 
 def shown_median(group: Sequence[Exposure]) -> str:
@@ -112,7 +112,7 @@ def ceiling(places: Sequence[tuple[float, int]]) -> float:
 
 
 def ceilings(canaries: Sequence[tuple[int, int, Exposure]]) -> dict[int, float]:
-    """The groups whose median is at its ceiling, within half a bit, and what that is.
+    """The groups whose median is within half a bit of its ceiling, and what that is.
 
     Canaries are given with their number of copies and their format. Those of one format take each
     other's ranks, so the k-th of them has log2(candidates) - log2(k) bits at most.
@@ -129,6 +129,19 @@ def ceilings(canaries: Sequence[tuple[int, int, Exposure]]) -> dict[int, float]:
         if not bound and median >= most - _NEAR_BITS:
             found[copies] = most
     return found
+
+
+def near_highest(full: Mapping[int, float], groups: Mapping[int, Iterable[_Canary]]) -> str:
+    """The note on the groups of `ceilings`."""
+    ends = ", ".join(
+        f"{plural(n, 'copy', 'copies')}: "
+        f"{median_bits([c.exposure for c in groups[n]])[0]:.2f} of {most:.2f}"
+        for n, most in full.items()
+    )
+    return (
+        "the median exposure is near the highest that this number of canaries can show "
+        f"({ends} bits): it does not say which of two such models memorized more"
+    )
 
 
 def by_copies(canaries: Iterable[_ACanary]) -> dict[int, tuple[_ACanary, ...]]:

@@ -269,7 +269,9 @@ class History(
     def groups(self, *, confidence: float = MEDIAN_CONFIDENCE) -> Any:
         """The median exposure by step and number of copies, a `pandas.DataFrame`.
 
-        Its columns are ``step`` and those of `canary.audits.group_medians.group_rows`, in bits.
+        Its columns are ``step`` and those of `canary.audits.group_medians.group_rows`, in bits. But
+        where ``bound`` is true, ``median_bits`` is log2 of the draws, as in figures and metrics: so
+        all rows can be compared. ``at_least_bits`` is what such a median is at least.
         """
         import pandas as pd
 
@@ -279,6 +281,8 @@ class History(
                 exposures = [moment.exposures[at] for at in places]
                 formats = [self.canaries[at].format for at in places]
                 row = group_row(exposures, formats, confidence=confidence)
+                least = {"at_least_bits": row["median_bits"] if row["bound"] else None}
+                row |= {"median_bits": statistics.median(e.place_bits for e in exposures)} | least
                 rows.append({"step": moment.step, "repetitions": copies} | row)
         return pd.DataFrame(rows)
 

@@ -145,8 +145,9 @@ class Question:
     def certified_tree(self) -> TokenTree | UnsupportedError:
         """The token tree, if ranks in it are certain; else why there is none."""
         if "reuse" not in self.model.facts.capabilities:
+            why = ", because it is at an address" * (self.model.facts.device == "served")
             return UnsupportedError(
-                "this model's states cannot be reused", cure='use method="sampling"'
+                f"this model's states cannot be reused{why}", cure='use method="sampling"'
             )
         if isinstance(self._tree, TokenTree):
             try:

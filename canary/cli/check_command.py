@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -13,13 +14,16 @@ from canary.cli.console import show, show_report
 from canary.cli.model_options import Count, Whole
 from canary.cli.options import whole_numbers
 from canary.cli.outputs import Names, Result, audit_in, check_outputs
-from canary.errors import InputError
+from canary.errors import InputError, OutputError
 from canary.records.validation import brief
 from canary.statistics.numbers import plural
 
 if TYPE_CHECKING:
     from canary.gate.verdict import Verdict
     from canary.models.language_model import LanguageModel
+
+
+_NEXT = "What to do next: docs/guides/gate.md, section “If it fails or is undecided”"
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,25 @@ class Limits:
         }
 
 
+def _unchecked(error: Exception, values: Mapping[str, Any]) -> None:
+    """Say in the files of the verdict why there is none; an earlier one would look like this one's.
+
+    As far as they can be written.
+    """
+    from canary.records.files import JUNIT, MARKDOWN, PAGES
+    from canary.reports import unchecked
+
+    for name, kind, write in (
+        ("report", PAGES, unchecked.write_unchecked_page),
+        ("junit", (JUNIT,), unchecked.write_unchecked_junit),
+        ("markdown", (MARKDOWN,), unchecked.write_unchecked_markdown),
+    ):
+        if (file := values[name]) is not None:
+            with suppress(OutputError):
+                check_outputs([(file, kind)], inputs=[], force=None)
+                write(error, file)
+
+
 @command(
     "check audit/audit.json --max-exposure-bits 4 --max-p 0.001 --no-extraction "
     "--verification verified.json --junit canary.xml --markdown canary.md",
@@ -86,6 +109,7 @@ class Limits:
     "check order.json --max-p 0.01",
     "check extraction.json --no-extraction --trust-injection",
     "check verbatim.json --max-extractable 0.001 --tries 1000 --chance 0.5 --trust-members",
+    failed=_unchecked,
     audit_files="AUDIT...: The audit.json that canary audit wrote. Give several only for different "
     "seeds of the same training. Or one membership.json, models.json, order.json, forgetting.json "
     "or verbatim.json, the samples.json of canary sample, the exposure.json of canary exposure, or "
@@ -130,8 +154,8 @@ class Limits:
     model="MODEL: The audited model as it is now. An audit of other weights is refused.",
     factory="[Further evidence] FUNCTION: Builds --model, as for canary audit.",
     report="FILE: Also write the report of the audit, with the limit and the verdict.",
-    junit="FILE: Also write the verdict as JUnit XML.",
-    markdown="FILE: Also write the verdict as Markdown.",
+    junit="FILE: Also write the verdict as JUnit XML; with exit code 2, why there is none.",
+    markdown="FILE: Also write the verdict as Markdown; with exit code 2, why there is none.",
     limit_by='TEXT: Who set the limit, and when, for the report: "R. Roe, 2026-11-01".',
 )
 def check(
@@ -253,10 +277,12 @@ def check(
 
 
 def _alone(verdict: Verdict) -> list[str]:
-    """That nobody should rely on a pass against weak attacks alone, as its page says."""
+    """That nobody should rely on a pass against weak attacks alone, or what to do without one."""
     from canary.gate.verdict import NOT_MADE
     from canary.reports.document import sentence
 
+    if verdict.audits and verdict.outcome != "passed":
+        return [_NEXT]
     weak = verdict.outcome == "passed" and verdict.about.get(NOT_MADE)
     return [sentence("limit.decide", weak=True).replace(" below", "")] if weak else []
 

@@ -50,7 +50,9 @@ _CALLED_OTHERWISE = {
 
 
 def command(
-    *examples: str, **words: str
+    *examples: str,
+    failed: Callable[[Exception, Mapping[str, Any]], None] | None = None,
+    **words: str,
 ) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:
     """Make a command of a function that parses, calls, prints, and gives a `Result`.
 
@@ -62,6 +64,8 @@ def command(
     ----------
     examples : str
         Command lines for the help, without ``canary``; the first word may be that of a group.
+    failed : function, optional
+        Called with an error that ends the command, and with the values of its options.
     words : str
         The help of each parameter, ``"METAVAR: what it is"``; in place of `HELP` where both have
         one. With ``"[Panel] "`` in front, the option is in that panel of this command.
@@ -87,7 +91,11 @@ def command(
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
-            with results_alone(as_json=values["as_json"]), _named_by_flags(flags):
+            with (
+                results_alone(as_json=values["as_json"]),
+                _told(failed, {**values}),
+                _named_by_flags(flags),
+            ):
                 check_paths(values)
                 check_stdout()
                 as_json = values["as_json"] if prints else values.pop("as_json")
@@ -161,6 +169,21 @@ def flag_of(name: str) -> str:
 
 def _holds_text(hint: Any) -> bool:
     return hint is str or any(map(_holds_text, get_args(hint)))
+
+
+@contextmanager
+def _told(
+    failed: Callable[[Exception, Mapping[str, Any]], None] | None, values: Mapping[str, Any]
+) -> Iterator[None]:
+    """Call `failed` with what the block raises, unless it is an exit code or a closed pipe."""
+    try:
+        yield
+    except (typer.Exit, BrokenPipeError):
+        raise
+    except Exception as error:
+        if failed is not None:
+            failed(error, values)
+        raise
 
 
 @contextmanager

@@ -117,13 +117,22 @@ def show_report(result: Any, *, answer: Sequence[str] = (), short: bool = False)
             show(f"- {words_of(action)}")
 
 
+def show_answer(result: Any) -> None:
+    """What its report answers, in a line."""
+    from canary.reports.builders import report_of
+    from canary.reports.document import words_of
+
+    made = report_of(result)
+    show(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
+
+
 def show_summary(result: Any) -> None:
     """The answer, what must be known before it, the tables of what came out, and notes."""
     from canary.reports.builders import report_of
     from canary.reports.document import words_of
 
     made = report_of(result)
-    show(f"{made.label}. {' '.join(map(words_of, made.sentences))}")
+    show_answer(result)
     if made.basis:
         show(words_of(made.basis))
     for warning in made.warnings:

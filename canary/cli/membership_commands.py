@@ -70,6 +70,7 @@ def attack(
 
     Exit codes: 0 answered, whatever the answer, 2 wrong input, 3 undecided, void or doubtful files.
     """
+    from canary.membership.attacking import known_names
     from canary.membership.attacks import ATTACKS
     from canary.membership.shadow_survey import KIND, survey
     from canary.membership.survey import SCHEMA
@@ -80,7 +81,7 @@ def attack(
     if singled_out is not None:
         check_table(singled_out, inputs=pair, force=force)
     small = all(place.stat().st_size <= HELD for place in pair if place.is_file())
-    named = [] if attacks.strip() == "all" else ATTACKS.names(attacks, where="attacks")
+    named = [] if attacks.strip() == "all" else known_names(attacks)
     keep = any(ATTACKS[name].signal == "outputs" for name in named) or (small and not named)
     with report_folder(out, KIND, "membership.json", inputs=pair, force=force) as folder:
         with folder.running() as bars:

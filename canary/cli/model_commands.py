@@ -11,6 +11,7 @@ from canary.cli.console import (
     Bars,
     say,
     show,
+    show_answer,
     show_exposures,
     show_notes,
     show_table,
@@ -68,7 +69,7 @@ def doctor(
             return Result("canary doctor", server)
         options = _as_it_allows(options, server["server"])
     given = model, options.start_token, tokens, lines_of(texts)
-    examined = examine(lambda: options.load(model), *given)
+    examined = examine(lambda: options.load(model), *given, context=options.context)
     if options.dry_run:
         from canary.models.served.allowed import MOST_ASKED
 
@@ -101,8 +102,13 @@ def _server_allows(model: str, options: ModelOptions) -> dict[str, Any]:
     from canary.models.served.allowed import allowed
 
     found = allowed(options.endpoint(model))
-    show(f"The server of {found.name} ({plural(found.requests, 'request')} sent):")
+    show(f"The server of {found.name} ({plural(found.requests, 'request')} sent so far):")
     show_table(("what", "allowed", "for"), found.rows())
+    if found.top_k and found.prompt_log_probs:
+        show(
+            "If the number of requests is limited, begin with canary exposure (or extract) "
+            f"--top-k {min(found.top_k, 20)}, and audit with what is left"
+        )
     return {"server": found.to_dict()}
 
 
@@ -283,7 +289,7 @@ def exposure(
     from canary.audits.question import AuditOptions
     from canary.corpus.canaries import CanarySet
     from canary.corpus.named import only
-    from canary.tokens.starts import shown_start
+    from canary.tokens.starts import shown_before
 
     read = [canaries, *factory_file(options.factory)]
     with asked_folder(out, KIND, "exposure.json", inputs=read, force=force) as folder:
@@ -296,6 +302,7 @@ def exposure(
             results = names.on(exposure_with(loaded, chosen, chosen_options))
         if folder is not None:
             folder.write(results, SCHEMA)
+    show_answer(results)
     show_notes(results.notes)
     show_exposures(results, bounds=bool(options.top_k))
     if options.top_k:
@@ -306,8 +313,10 @@ def exposure(
         )
         if (open_ends := sum(map(unknown, results))) and results.start is not None:
             show(
-                f"No lower bound is known for {count(open_ends)} of {count(len(results))} "
-                f"canaries, scored after {shown_start(results.start.token)} (--start-token)"
+                f"No lower bound of the exposure is known for {count(open_ends)} of "
+                f"{count(len(results))} canaries, scored after "
+                f"{shown_before(results.start.token, options.context)} "
+                f"(--start-token{', --context' * bool(options.context)})"
             )
     if folder is not None:
         folder.say_where()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from canary.cli.command import command
 from canary.cli.compared import Compared, size_of
@@ -14,6 +14,9 @@ from canary.cli.membership_models import output_files
 from canary.cli.model_options import Count, Whole
 from canary.cli.outputs import Names, Result, audit_in, check_outputs, report_folder
 from canary.errors import InputError
+
+if TYPE_CHECKING:
+    from canary.reports.evidence import Evidence
 
 _UNANSWERED = 3
 """The exit code where nothing was decided."""
@@ -64,8 +67,6 @@ def report(
     from canary.reports.annex import ENDINGS, check_ending, write_annex
     from canary.reports.builders import report_of
     from canary.reports.comparison import letters
-    from canary.reports.document import name_with, prose, words_of
-    from canary.reports.evidence import MISSING
     from canary.reports.model_card import check_card, write_model_card
     from canary.reports.pages import report as write_report
     from canary.reports.pages import shown
@@ -115,11 +116,19 @@ def report(
         show(f"The annex is {write_annex(tests, annex, **vars(names))}")
     if annex or model_card:
         named = {"model": names.model_name, "corpus": names.corpus_name, "auditor": names.auditor}
-        facts = [test.facts() for test in read_evidence(tests, **named)]
-        missing = [name for name in MISSING if any(one[name] == "not named" for one in facts)]
-        if missing:
-            show(words_of(prose(name_with(missing))))
+        _show_doubts(read_evidence(tests, **named))
     return Result("canary report", {name: str(file) for name, file in written.items()})
+
+
+def _show_doubts(tests: Sequence[Evidence]) -> None:
+    """Show if tests are of different models, and which names are missing."""
+    from canary.reports.document import name_with, prose, words_of
+    from canary.reports.evidence import MISSING, mixed_models
+
+    facts = [test.facts() for test in tests]
+    missing = [name for name in MISSING if any(one[name] == "not named" for one in facts)]
+    for doubt in [*mixed_models(tests), *([prose(name_with(missing))] if missing else [])]:
+        show(words_of(doubt))
 
 
 @command(

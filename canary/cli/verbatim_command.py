@@ -39,7 +39,8 @@ class PassageOptions(LocalOptions):
         if is_url(model):
             raise InputError(
                 "is an address, and a server does not give the probabilities of all tokens",
-                cure="give the model's files, or sample the server (canary sample)",
+                cure="give the model's files, or sample the server (canary sample; "
+                "for short texts with --prefix and --suffix)",
                 where=model,
             )
         return super().load(model)

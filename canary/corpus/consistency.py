@@ -27,7 +27,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Canary(Record, sparse=True):
-    """One secret of a canary set.
+    """One secret of a canary set; `CanarySet.text` gives its whole text.
 
     Parameters
     ----------

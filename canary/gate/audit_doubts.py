@@ -1,4 +1,4 @@
-"""What makes an audit unfit for a verdict: tokenizer, start token, context, positive control."""
+"""What makes an audit unfit for a verdict: tokenizer, logits, start token, context, control."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from canary.audits.cut_secrets import cut_in
 from canary.corpus.verification import Verification
 from canary.gate.verdict import Finding
 from canary.models.english import misfits
+from canary.models.examining import shifted
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import plural
 
@@ -23,6 +24,11 @@ _TEMPLATE_CURE = (
     "reads; if it applied one, audit again without --chat-template none (in Python chat_template)"
 )
 
+NOT_SEEN = (
+    "; whether the training had it too is not seen here: ExposureCallback and canary.preflight "
+    "count"
+)
+"""How a finding ends that a verification answers, and the history of a monitor would."""
 
 _MORE_COPIES = (
     "inject canaries with more copies and require those to be learned (--require-learned, in "
@@ -37,7 +43,7 @@ _TOKENIZER_CURE = (
 
 
 def doubts_before(audit: Audit, verification: Verification | None) -> list[Finding]:
-    """What no number of draws or canaries settles: the tokenizer, what is before canaries, a cut.
+    """What more draws or canaries do not settle: tokenizer, logits, what is before, a cut.
 
     Empty where nothing is in doubt, the audit looked for no start token, or the corpus was not
     verified.
@@ -50,6 +56,16 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
             _TOKENIZER_CURE,
         )
         for found in misfits(audit.notes).values()
+    ]
+    findings += [
+        Finding(
+            *("logits", "logits", "undecided"),
+            f"{found[0].lower()}{found[1:]}, so the logits are probably shifted twice, and the "
+            "numbers far too low, those of a positive control as well",
+            "look up token i + 1 in the logits of position i, run canary doctor and audit again; "
+            "if the model is meant so, --undecided pass accepts it",
+        )
+        for found in shifted(audit.notes).values()
     ]
     start = audit.start
     if start is not None and not start.settled:
@@ -81,10 +97,7 @@ def doubts_before(audit: Audit, verification: Verification | None) -> list[Findi
                 cure = _TEMPLATE_CURE
             findings.append(Finding("context", "context", "undecided", told, cure))
         else:
-            told = (
-                f"corpus and audit have the same text before the canaries, {before!r}; whether the "
-                "training had it too is not seen here: ExposureCallback and canary.preflight count"
-            )
+            told = f"corpus and audit have the same text before the canaries, {before!r}{NOT_SEEN}"
             findings.append(Finding("context", "context", "passed", told))
     if verification is not None and verification.begins_texts:
         findings += _at_the_beginning(audit)

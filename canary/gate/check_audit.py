@@ -40,7 +40,7 @@ from canary.gate.same_weights import check_weights, of_files, other_files
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
-from canary.gate.watched import still_open, template_unseen, unanswered, watched
+from canary.gate.watched import last_within, still_open, template_unseen, unanswered, watched
 from canary.records.sealing import sealed
 from canary.records.validation import one_of, one_or_more, some, whole_number
 from canary.statistics.epsilon import Mechanism
@@ -272,7 +272,7 @@ def check(
         *template_unseen(audits, verification, history),
         *(other_files(audits) if model is None and not seen else []),
     ]
-    compared: list[str] = []
+    compared = last_within(findings, audits, history)
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)
         own = groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions

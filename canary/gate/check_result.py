@@ -62,9 +62,10 @@ _SHADOW = 100
 """Members, and non-members, of a shadow from which attacks learn something to judge by."""
 
 _RESTS_ON_FLAGS = (
-    "A pass rests on the flags: where a third of the members were never trained on, about a third "
-    "less is found. Make a positive control: train a model for many epochs on a few samples, and "
-    "test it in the same way; its members must be found"
+    "A pass rests on the flags: attacks find about a third less if a third of the members were "
+    "never trained on, or if a third of the non-members were, as after a training on validation "
+    "data. A positive control shows that members can be found: train a model for many epochs on a "
+    "few samples, and test it in the same way"
 )
 
 
@@ -374,12 +375,16 @@ def _within(
     cure: str = _NARROWER,
 ) -> Finding:
     """Whether no attack exceeds a limit, by intervals that allow for the choice among them."""
-    name = max(reached, key=lambda one: reached[one].lower)
+    highest = max(reached, key=lambda one: reached[one].value)
+    above = [name for name, one in reached.items() if one.lower > limit]
+    name = max(above, key=lambda one: reached[one].value, default="")
     outcome: Outcome = "failed"
     place, then = f"above the limit of {percent(limit)}", _TRAIN
-    if reached[name].lower <= limit:
+    which = "" if name == highest else ", the highest one whose whole interval is above the limit,"
+    if not above:
         name = max(reached, key=lambda one: reached[one].upper)
         outcome, place, then = "passed", f"within the limit of {percent(limit)}", ""
+        which = ", whose interval reaches highest,"
         if reached[name].upper > limit:
             outcome, then = "undecided", cure
             place = f"and the limit of {percent(limit)} is in this interval"
@@ -387,7 +392,7 @@ def _within(
     value, lower, upper = (percent_like(one, limit) for one in (best.value, best.lower, best.upper))
     if len(reached) > 1:
         chosen = f", allowing for the choice among {count(len(reached))} attacks"
-        name += "" if outcome == "failed" else ", whose interval reaches highest,"
+        name += which
     sentence = (
         f"the {what} of the attack {name} is {value} % ({lower} to {upper} at "
         f"{100 * confidence:g} % confidence{chosen}), {place}"

@@ -30,6 +30,10 @@ _AGAINST = (
     "fewer copies (de-duplication), fewer epochs, or training with differential privacy would "
     "lower it"
 )
+_BUT_COPIES = (
+    "fewer epochs, or training with differential privacy would lower it; removing duplicates is "
+    "not enough, since canaries with 1 copy exceed the limit, too"
+)
 
 
 def medians(
@@ -77,7 +81,7 @@ def medians(
             if outcome == "undecided":
                 cure = _cure(exposures, limit, max(misses), confidence, audit.model)
             elif outcome == "memorized":
-                cure = _AGAINST
+                cure = _against(by_copies, limit)
         estimate, bound = median_bits(exposures)
         findings.append(
             Finding(
@@ -92,6 +96,12 @@ def medians(
             )
         )
     return findings
+
+
+def _against(groups: Mapping[int, Sequence[CanaryResult]], limit: float) -> str:
+    """What makes a model memorize less; fewer copies only if no canary with one is too exposed."""
+    single = any(c.exposure.lower_bits > limit for c in groups.get(1, ()))
+    return _BUT_COPIES if single else _AGAINST
 
 
 def largest(
@@ -136,7 +146,8 @@ def largest(
         told = f"the largest exposure of {who} {place}"
         if outcome == "memorized":
             which = f"{top.id} with {plural(top.repetitions, 'copy', 'copies')}"
-            told, cure = f"{which} has an exposure of {place.removeprefix('is ')}", _AGAINST
+            told, cure = f"{which} has an exposure of {place.removeprefix('is ')}", ""
+            cure = _against(audit.by_repetitions(), limit)
         elif outcome == "undecided":
             cure = _draws_cure([c.exposure for c in chosen], limit, audit.model)
     finding = Finding(

@@ -32,6 +32,17 @@ _CONTRADICTED = (
     "give more samples of the query set, or several query models: a p-value speaks against the "
     "target, and the interval of rho does not"
 )
+_VOID = (
+    "models that know the query set answer on it as those do that never saw it",
+    "repeat the test with query models that were trained longer, or with more samples",
+)
+_UNSEEN_KNOWN = (
+    "the target knows the unseen samples better than the query set",
+    "check the file of --unseen: the target must not have been trained on its samples, and they "
+    "must not be easier than the query set: draw them from the same source. If that is so, the "
+    "target was pushed away from the query set, or it is chance (1 honest target in 40): repeat "
+    "the test with more unseen samples",
+)
 _UNLEARN = "train again without the query set or unlearn further, and repeat the test"
 
 
@@ -55,6 +66,11 @@ class Compared(Named, Part):
     remembered: bool
     unproven: bool
     about: About = field(default_factory=About)
+
+    @property
+    def unseen_known(self) -> bool:
+        """As of the result; files of earlier versions have it, too."""
+        return self.auc is not None and self.auc.upper < 0.5
 
     @property
     def outcome(self) -> str:
@@ -128,9 +144,8 @@ def _forgotten(found: Compared, asked: float | None) -> Finding:
     known = found.surpasses or highest < least
     known |= found.answer == "not forgotten" and found.rho < least
     outcome: Outcome = "undecided"
-    if found.void:
-        told = "models that know the query set answer on it as those do that never saw it"
-        cure = "repeat the test with query models that were trained longer, or with more samples"
+    if found.void or found.unseen_known:
+        told, cure = _VOID if found.void else _UNSEEN_KNOWN
     elif known and found.auc is not None and not attacked:
         told = "the target answers as if it knew the query set, and no attack finds the set in it"
         cure = (

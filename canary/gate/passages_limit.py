@@ -107,6 +107,11 @@ def check_samples(
     what = "planted secrets" if result.planted else "passages"
     shown = _beyond_chance(result) if result.planted else _recognized(found)
     finding = _doubted(finding, result.doubts(most))
+    hidden = tuple(result.answers.doubts(most)) if result.planted and result.answers else ()
+    if finding.outcome == "undecided" and hidden and found.texts.lower <= most:
+        problem, cure = hidden[0]
+        told = finding.sentence.removesuffix(f", but {problem}")
+        finding = replace(finding, sentence=f"{told}, but {problem}", cure=cure)
     word = _your_word(finding, "secrets" if result.planted else "texts", shown=shown)
     return verdict_on(
         *("samples of a server", [_named(finding, result)], undecided, [*result.notes, *word]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,16 +103,12 @@ class GatePlan(Shown, Record):
             bits(ceiling([(whole, first + rank) for rank in range(1, each + 1)]))
             for first in (0, total - each)
         )
-        highest = (
-            f"The median of {plural(each, 'canary', 'canaries')} is at most {high} bits, as only "
-            "one candidate of a format can be the most likely, one the second, and so on"
-        )
+        highest = f"The median of {plural(each, 'canary', 'canaries')} is at most {high} bits"
         if total == each:
             return highest
         return (
-            f"{highest}. It is at most {low} if all canaries with other numbers of copies are more "
-            f"likely. A format for each number of copies allows {high} for all (canary generate "
-            "with --repetitions for each)"
+            f"{highest}, or {low} behind more likely groups of the format. A format for each "
+            f"number of copies allows {high} for all (canary generate with --repetitions for each)"
         )
 
     def summary(self) -> str:
@@ -130,10 +126,9 @@ class GatePlan(Shown, Record):
             f"{plural(self.per_repetition, 'canary', 'canaries')} for each of {groups} of copies, "
             f"{compared}, {of}{plural(self.space_size, 'candidate')} "
             f"({math.log2(self.space_size):.1f} bits)",
-            f"Evidence (p <= {self.max_p:g} over all groups): {seen}",
         ]
-        if highest := self._highest():
-            lines.append(highest)
+        lines += [*self._limits(wanted), *self._asked(wanted)]
+        lines.append(f"Evidence (p <= {self.max_p:g} over all groups): {seen}")
         if self.control:
             lines.append(
                 f"The canaries with {count(self.control)} copies are left out, as a positive "
@@ -145,31 +140,6 @@ class GatePlan(Shown, Record):
                 f"smallest, {plural(self.smallest, 'copy', 'copies')}; others show more. If it is "
                 f"a positive control, leave it out with --require-learned {self.smallest}"
             )
-        if self.maximum_chance is not None:
-            limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", *["no median"] * 2
-            if self.memorized_bits is not None:
-                over = f"a median from {bits(self.memorized_bits)} bits on"
-            if self.passed_bits is not None:
-                under = f"one up to {bits(self.passed_bits)} bits"
-            lines += [
-                f"{limit}: with a chance of {wanted}, {over} is called memorized and {under} "
-                "passes; in between it is often undecided",
-                *_more(self.with_more),
-                f"{limit} on the maximum: if nothing is learned, exceeded in "
-                f"{share(self.maximum_chance)} of audits",
-            ]
-        if self.exposure_bits is not None and self.evidence is not None:
-            asked = f"If the median exposure is {bits(self.exposure_bits)} bits"
-            lines.append(
-                f"{asked}, evidence is found with a chance of {share(self.evidence)}; a chance of "
-                f"{wanted} takes {_number(self.canaries_for_evidence)}"
-            )
-            if self.memorized is not None and self.passed is not None:
-                lines.append(
-                    f"{asked}, the verdict on the limit is memorized with a chance of "
-                    f"{share(self.memorized)} and passed with {share(self.passed)}; the right one "
-                    f"of them with {wanted} takes {_number(self.canaries_for_verdict)}"
-                )
         if self.seen_bits is self.memorized_bits is None:
             lines.append(
                 f"note: with a chance of {wanted} this set-up never shows that something was "
@@ -189,7 +159,42 @@ class GatePlan(Shown, Record):
                 f"{AuditOptions.budget:,} (--budget), and then only canaries that were learned "
                 f"well have exact ranks. With --draws {AuditOptions.draws}, the plan is for draws"
             )
-        return "\n".join(lines)
+        return "\n".join(filter(None, [*lines, self._highest()]))
+
+    def _limits(self, wanted: str) -> Iterator[str]:
+        """What a limit decides, and what more canaries would."""
+        if self.maximum_chance is None:
+            return
+        limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", *["no median"] * 2
+        if self.memorized_bits is not None:
+            over = f"a median from {bits(self.memorized_bits)} bits on"
+        if self.passed_bits is not None:
+            under = f"one up to {bits(self.passed_bits)} bits"
+        yield (
+            f"{limit}: with a chance of {wanted}, {over} is called memorized and {under} "
+            "passes; in between it is often undecided"
+        )
+        yield from _more(self.with_more)
+        yield (
+            f"{limit} on the maximum: if nothing is learned, exceeded in "
+            f"{share(self.maximum_chance)} of audits"
+        )
+
+    def _asked(self, wanted: str) -> Iterator[str]:
+        """How likely an exposure that was asked for is seen."""
+        if self.exposure_bits is None or self.evidence is None:
+            return
+        asked = f"If the median exposure is {bits(self.exposure_bits)} bits"
+        yield (
+            f"{asked}, evidence is found with a chance of {share(self.evidence)}; a chance of "
+            f"{wanted} takes {_number(self.canaries_for_evidence)}"
+        )
+        if self.memorized is not None and self.passed is not None:
+            yield (
+                f"{asked}, the verdict on the limit is memorized with a chance of "
+                f"{share(self.memorized)} and passed with {share(self.passed)}; the right one "
+                f"of them with {wanted} takes {_number(self.canaries_for_verdict)}"
+            )
 
 
 def _more(with_more: Sequence[Decided]) -> list[str]:

@@ -25,8 +25,8 @@ _UNTRAINED_CURE = (
 
 _ALIKE = "and a model that never read the corpus would look the same"
 _RIGHT_OR_WRONG = (
-    "This is right if the training was private or short. It is wrong if this is another model "
-    "file, if its tokenizer is another one, or if the training masked the secrets"
+    "This is right if the training was private or short. It is wrong if training read another "
+    "corpus or masked the secrets, or if this is another model file or tokenizer"
 )
 POSITIVE_CONTROL = 64
 """Canaries with at least as many copies are learned by a model that read them."""
@@ -50,10 +50,9 @@ _UNLEARNED_CURE = (
 )
 
 _FOREIGN_CURE = (
-    "make sure of the model file, and audit with the tokenizer of the training (a vocabulary in "
-    "another order looks like this); if both are right, and the model reads no English, add "
-    "canaries with many more copies, which it must be found to have memorized, or allow it once "
-    "with --undecided pass"
+    "make sure that training read the file that canary inject wrote, and was long enough; then of "
+    "the model file; then of its tokenizer (a vocabulary in another order looks like this). If all "
+    "are right, add canaries with many more copies, or allow it once with --undecided pass"
 )
 
 _TO_SHOW_IT = (
@@ -231,8 +230,7 @@ def in_training(
             told, cure = told + _RIGHT_OR_WRONG, _UNLEARNED_CURE
         elif reads_no_english(audit.notes):
             told = f"{unlearned}, and the model finds ordinary English no more likely than random "
-            told += "tokens, as an untrained model file does, or one under a tokenizer that is not "
-            told += "its own"
+            told += "tokens"
             cure = _FOREIGN_CURE
         elif accepted:
             doubt = f"{which}{unlearned}, {_ALIKE}"
@@ -299,7 +297,7 @@ def _of_corpus(verification: Verification | None, *, trusted: bool, watched: boo
     if watched:  # which says all of what follows
         return [told]
     return [
-        f"{told}; it does not show that this model "
-        "was trained on that corpus, nor that the training left its text as it is (spaces "
-        "between digits, masks, padding before it): ExposureMonitor looks at the batches"
+        f"{told}; whether the training of this model read all of it is not seen, nor whether it "
+        "left the text as it is (spaces between digits, masks, padding before it): --history shows "
+        "it (in Python history), the canary_history.json of ExposureMonitor"
     ]

@@ -21,8 +21,8 @@ Outcome = Literal["passed", "memorized", "failed", "undecided"]
 Policy = Literal["pass", "fail"]
 Check = Literal[
     "exposure", "p-value", "extraction", "baseline", "epsilon",
-    "controls", "tokenizer", "start token", "context", "training data", "positive control", "AUC",
-    "TPR", "membership", "forgetting", "passages",
+    "controls", "tokenizer", "logits", "start token", "context", "training data",
+    "positive control", "AUC", "TPR", "membership", "forgetting", "passages",
 ]  # fmt: skip
 
 EXIT_CODES: Mapping[Outcome, int] = {"passed": 0, "memorized": 1, "failed": 1, "undecided": 3}
@@ -38,7 +38,8 @@ _WORST: tuple[Outcome, ...] = ("memorized", "failed", "undecided", "passed")
 
 
 OF_ITSELF: tuple[Check, ...] = (
-    "controls", "tokenizer", "start token", "context", "training data", "positive control",
+    "controls", "tokenizer", "logits", "start token", "context", "training data",
+    "positive control",
 )  # fmt: skip
 """Questions to an audit itself, for which nobody sets a limit."""
 
@@ -356,6 +357,7 @@ class Verdict(Shown):
             "undecided": self.undecided,
             "reason": self.in_short,
             "findings": to_plain(self.findings),
+            "confidence_is": "of each end of an interval: 0.975 belongs to an interval of 95 %",
             "notes": list(self.notes),
             "results": self.results,
             "left_out": list(self.left_out),

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from canary.audits.audit_result import CANARY_SET, CHATS, Audit
 from canary.audits.audit_setup import TOKENIZER
 from canary.audits.copies_seen import is_on_copies
-from canary.audits.history import MOST_COUNTED, History
+from canary.audits.group_medians import median_bits
+from canary.audits.history import AT_THE_END, MOST_COUNTED, History
 from canary.corpus.verification import Verification
 from canary.errors import InputError
-from canary.gate.verdict import Finding, Outcome
+from canary.gate.audit_doubts import NOT_SEEN
+from canary.gate.verdict import Finding, Outcome, group_name
 from canary.models.english import misfits
+from canary.models.examining import shifted
 from canary.records.validation import file_path
-from canary.statistics.numbers import count, plural
+from canary.statistics.numbers import bits, count, plural
 from canary.tokens.starts import shown_start
 
 HISTORY = "history"
@@ -33,11 +37,15 @@ _WHOLE = (
     "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
     "cuts or filters its texts (canary.preflight finds it before the first step)"
 )
+_STOPPED = (
+    "a model that did not read all copies is not judged by this limit: train to the end with a "
+    "higher stop_above_bits or none (give the monitor require_learned if only the positive control "
+    "was above it)"
+)
 _ITS_HISTORY = (
-    "give the canary_history.json of this model's training, whose last measurement is of the model "
-    "as it was saved (ExposureCallback measures at the last step), and audit with the same start "
-    "token and context. Quantised, merged or further trained weights have no such history: leave "
-    "it out and give --verification"
+    "give the canary_history.json that the training of this model wrote at its end, and audit with "
+    "its start token and context. Quantised, merged or further trained weights have none: leave it "
+    "out and give --verification"
 )
 _WATCH = (
     "give --history the canary_history.json of a training under ExposureCallback or "
@@ -112,8 +120,7 @@ def watched(
     if not found:
         told, cure = f"the monitor counted no canary in {read} of the training", _WHOLE
     elif found < min(planned, MOST_COUNTED):
-        told, cure = f"{told}, and the set has {count(planned)}", _WHOLE
-        cure += "; of several processes the monitor reads the batches of the first only"
+        told, cure = _too_few(history, f"{told}, and the set has {count(planned)}")
     elif spoiled:
         told, cure = f"{told}; {spoiled[0]}", _WHOLE
     same = not cure and _same_prices(audit, history)
@@ -121,13 +128,24 @@ def watched(
         step = count(history.measured[-1].step)
         told += f", and at step {step} it scored them all as the audit does: it is the same model"
     elif not cure and history.measured:
-        told, cure = f"{told}, and {_other_prices(audit, history)}", _ITS_HISTORY
+        told, cure = _other_prices(audit, history), _ITS_HISTORY
     elif not cure:
         told += ", and never measured them: nothing shows that this training made the audited model"
         cure = _ITS_HISTORY
     outcome: Outcome = "passed" if same else "undecided"
     subject = HISTORY if cure == _ITS_HISTORY else "batches"
     return [Finding("training data", subject, outcome, told, cure)], same
+
+
+def _too_few(history: History, told: str) -> tuple[str, str]:
+    """What to say of a training whose batches had fewer copies than the set, and the cure."""
+    step, last = history.stopped_at, history.measured[-1:]
+    late = AT_THE_END in (history.stop_reason or "") or any(m.step > (step or 0) for m in last)
+    if step is None or late:
+        more = "; of several processes the monitor reads the batches of the first only"
+        return told, _WHOLE + more
+    first = f"the monitor stopped this training at step {count(step)}: {history.stop_reason}"
+    return f"{first}. Until then {told}", _STOPPED
 
 
 def _start_in_batches(audit: Audit, given: History | str | os.PathLike[str] | None) -> str:
@@ -160,7 +178,11 @@ def still_open(
         return [*findings]
     answered = ["start token"] * bool(_start_in_batches(audits[0], given))
     answered += ["tokenizer"] * watched(audits, given)[1]
-    return [found for found in findings if found.check not in answered]
+    return [
+        replace(found, sentence=found.sentence.removesuffix(NOT_SEEN))
+        for found in findings
+        if found.check not in answered
+    ]
 
 
 def template_unseen(
@@ -219,7 +241,11 @@ def unanswered(
     for audit in audits:
         answers = _start_in_batches(audit, given)
         doubts = [] if audit.start is None or not answers else audit.start.notes
-        doubts = [*doubts, *misfits(audit.notes)]  # which are findings, or answered
+        doubts = [
+            *doubts,
+            *misfits(audit.notes),
+            *shifted(audit.notes),
+        ]  # which are findings, or answered
         notes = [n for n in audit.notes if n not in doubts and not (whole and is_on_copies(n))]
         kept.append(([answers] if answers else []) + notes)
     shared = set.intersection(*map(set, kept))
@@ -249,9 +275,38 @@ def _other_prices(audit: Audit, history: History) -> str:
     apart = [off for off in _apart(audit, history) if off > 0.0]
     last, number = history.measured[-1], plural(len(audit.canaries), "canary", "canaries")
     told = f"at step {count(last.step)}, its last measurement, it scored {count(len(apart))} of "
-    told += f"{number} otherwise than the audit (by up to {max(apart):,.3g} bits)"
+    told += f"{number} otherwise than the audit (by up to {max(apart):,.3g} bits"
     settings = audit.settings
     before = settings.get("start_token"), str(settings.get("context") or "")
     if before != (last.start_token, str(history.settings.get("context") or "")):
-        return f"{told}, after another start token or context: nothing shows that it is this model"
-    return f"{told}: the history is of another training, or of this one before it ended"
+        return (
+            "nothing shows that the history is of this model: "
+            f"{told}, after another start token or context)"
+        )
+    return f"the history is of another training, or of this one before it ended: {told})"
+
+
+def last_within(
+    findings: Sequence[Finding],
+    audits: Sequence[Audit],
+    given: History | str | os.PathLike[str] | None,
+) -> list[str]:
+    """For each group above a limit in bits, the last step of the history at which it was not."""
+    history = None if given is None else _history_in(given)
+    if history is None or not _same_prices(audits[0], history):
+        return []
+    ends = []
+    for copies, places in history.places().items():
+        over = [f for f in findings if (f.subject, f.check) == (group_name(copies), "exposure")]
+        if not over or over[0].outcome != "memorized" or over[0].limit is None:
+            continue
+        within = ""
+        for moment in history.measured:
+            median, bound = median_bits([moment.exposures[at] for at in places])
+            if not bound and median <= over[0].limit:
+                within = f"step {count(moment.step)} (median {bits(median)} bits)"
+        ends.append(f"{plural(copies, 'copy', 'copies')}: {within or 'no measured step'}")
+    if not ends:
+        return []
+    return [f"by the history, the last step at which canaries were within the limit, for each "
+            f"number of copies: {'; '.join(ends)}"]  # fmt: skip

@@ -234,6 +234,17 @@ def _matched(
     return (by, places, trained, others) if (trained | others).any() else None
 
 
+def unmatched(target: SignalTable, shadow: SignalTable) -> list[str]:
+    """A note if nothing in the files names samples, so that shared ones are not seen."""
+    pairs = ((target.inputs, shadow.inputs), (target.ids, shadow.ids))
+    if any(ours is not None and theirs is not None for ours, theirs in pairs):
+        return []
+    return [
+        "The two files have neither id nor inputs in common: it was not checked whether the shadow "
+        "was trained on samples of the target. Save id"
+    ]
+
+
 def _names_of_samples(
     target: SignalTable, shadow: SignalTable, ours: NDArray[Any], theirs: NDArray[Any], row: int
 ) -> bool:

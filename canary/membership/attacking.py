@@ -14,13 +14,15 @@ from canary.membership.association import (
     shadows_of,
     warn_of_flags,
 )
-from canary.membership.attacks import ATTACKS, Attack, AttackScores
+from canary.membership.attacks import ATTACKS, Attack, AttackScores, with_many_models
 from canary.membership.many import attack_models
-from canary.registry import called
+from canary.registry import called, near_names
 from canary.signals.definitions import SIGNALS
 from canary.signals.signal_table import SignalTable
 from canary.signals.text import TEXT_SIGNALS
 from canary.statistics.tails import check_level
+
+_BY_MANY = "ask for it by canary membership models, in Python survey_models"
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -30,6 +32,17 @@ Ints = NDArray[np.int64]
 def applicable(table: SignalTable) -> list[str]:
     """Names of the attacks by a shadow that read what the table has."""
     return [name for name, kind in ATTACKS.items() if kind.judge is None and kind.reads(table)]
+
+
+def known_names(asked: str) -> list[str]:
+    """The names of a list with commas; an InputError if one is unknown."""
+    try:
+        return ATTACKS.names(asked, where="attacks")
+    except InputError as error:
+        for one in asked.split(","):
+            if near := near_names(one.strip(), with_many_models()):
+                error.cure += f". {near[0]} compares many models: {_BY_MANY}"
+        raise
 
 
 def named_attacks(
@@ -42,13 +55,13 @@ def named_attacks(
     if asked.strip() == "all":
         theirs = applicable(table if shadow is None else shadow)
         return [name for name in applicable(table) if name in theirs]
-    names = ATTACKS.names(asked, where="attacks")
+    names = known_names(asked)
     for name in names:
         kind = ATTACKS[name]
         if kind.judge is not None:
             raise InputError(
                 f"the attack {name} compares the target with many models",
-                cure="ask for it by canary membership models",
+                cure=_BY_MANY,
                 where="attacks",
             )
         if kind.signal != "outputs":  # of which the attack itself says what it lacks
@@ -216,7 +229,7 @@ def _by_threshold(
         notes += (
             f"The shadow lacks members or non-members of {len(pooled)} "
             f"class{'es' if len(pooled) > 1 else ''} ({shown}): the threshold of all classes "
-            "together serves there",
+            "together is used for them",
         )
     return AttackScores(
         name,

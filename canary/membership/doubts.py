@@ -148,14 +148,15 @@ def swapped_flags(view: View) -> str | None:
             f"right on {percent_of(ours.mean())} of members and {percent_of(theirs.mean())} of "
             "non-members"
         )
-        least = float(clopper_pearson(int(right.sum()), len(right), (1.0 - SURE) / 2.0)[0])
+        least = clopper_pearson(int(right.sum()), len(right), (1.0 - SURE) / 2.0)[0]
         learned = least > np.unique(view.table.label, return_counts=True)[1].max() / len(right)
+        if not learned and 2 * theirs.sum() <= len(theirs):
+            return None  # labels numbered differently, or a model that learned nothing
     if low <= 0.0 <= high and view.loss is not None and learned:
         auc = view.auc(1.0 - (1.0 - SURE) / 2)
         low, high, better = auc.lower - 0.5, auc.upper - 0.5, "surer"
         how = (
-            f"a higher loss on members than on non-members in {percent_of(1 - auc.value)} of "
-            "pairs"
+            f"a higher loss on members than on non-members in {percent_of(1 - auc.value)} of pairs"
             f"{', as confidences in place of losses have, too' * (right is None)}"
         )
     if high >= 0.0:

@@ -54,6 +54,9 @@ _SHOWN = (
 _MAY_BE_ONE = {("target", "retrained"), ("calibration", "retrained")}
 """A target may be one of the retrained models: a control."""
 
+_GRADED = 8
+"""Different losses from which on equal ones are no chance."""
+
 Floats = NDArray[np.float64]
 
 
@@ -103,7 +106,8 @@ def forgotten(
     ------
     InputError
         If the models were asked about different samples, there are several targets, one
-        model was given in two places, or query and calibration set share samples.
+        model was given in two places, `unseen` is what was given in another place, or query
+        and calibration set share samples.
     EstimationError
         If there are fewer than 8 samples, or a calibration model answers as the query model
         does, so that the ratio has no meaning.
@@ -141,6 +145,8 @@ def forgotten(
             where="target",
         )
     _check_apart(query_data, calibration_data)
+    if "unseen" in read:
+        _check_unseen(asked, read["unseen"], roles)
     repeats = _repeats(asked)
     losses = {name: answers.losses for name, answers in asked.items()}
     queries, own, others = losses["query"], losses["target"][0], losses["calibration"]
@@ -221,6 +227,22 @@ def _check_apart(query_data: Iterable[Any] | None, calibration_data: Iterable[An
             cure="take them out of the calibration set and train its models again",
             where="forgotten",
         )
+
+
+def _check_unseen(asked: dict[str, Answers], unseen: Answers, roles: dict[str, str]) -> None:
+    """Refuse as unseen what was said of the query set: the same file, or the same losses."""
+    own, place = np.sort(unseen.losses[0]), unseen.sources[0]
+    for name, answers in asked.items():
+        for source, losses in zip(answers.sources, answers.losses, strict=True):
+            one = Path(source).suffix and Path(source).resolve() == Path(place).resolve()
+            same = len(np.unique(own)) >= _GRADED and np.array_equal(np.sort(losses), own)
+            if one or same:
+                raise InputError(
+                    f"the unseen samples ({place}) are those of the {roles[name]} ({source}): the "
+                    "query set itself",
+                    cure="give the target's outputs on samples of the same kind that it never saw",
+                    where="unseen",
+                )
 
 
 def _repeats(asked: dict[str, Answers]) -> list[str]:

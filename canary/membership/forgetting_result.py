@@ -34,6 +34,7 @@ ENOUGH = math.ceil(1 / LEVEL - 1 - 1e-9)
 
 ANSWERS: dict[str, Answer] = {
     "void": "undecided",
+    "unseen_known": "undecided",
     "unproven": "undecided",
     "surpasses": "not forgotten",
     "not_forgotten": "not forgotten",
@@ -54,7 +55,7 @@ def recorded(files: Sequence[str], losses: Floats) -> dict[str, Any]:
 
 _WRITTEN = (
     *("rho", "lower", "confidence", "answer", "void", "surpasses", "unlike", "alike"),
-    *("remembered", "unproven"),
+    *("remembered", "unproven", "unseen_known"),
     *("p", "p_unlike", "target", "calibration", "retrained", "floor", "auc", "samples"),
     *("resamples", "seed", "notes"),
 )
@@ -184,6 +185,7 @@ class Forgetting(Named, Shown, Saves):
         other = 0.0 if self.p_unlike is None else self.p_unlike
         said = {
             "void": self.void,
+            "unseen_known": self.auc is not None and self.auc.upper < 0.5,
             "unproven": (self.surpasses or self.upper < 1.0) and attacked is False,
             "surpasses": self.surpasses,
             "not_forgotten": self.upper < 1.0,
@@ -250,6 +252,15 @@ class Forgetting(Named, Shown, Saves):
         """
         return self.outcome == "unproven"
 
+    @property
+    def unseen_known(self) -> bool:
+        """Whether it knows the unseen samples better than the query set: undecided.
+
+        They may have been in its training, be easier, or the target was pushed away from the set;
+        one honest target in 40 gets this by chance.
+        """
+        return self.outcome == "unseen_known"
+
     def summary(self) -> str:
         """The answer in three sentences at most."""
         if self.void:
@@ -288,6 +299,9 @@ class Forgetting(Named, Shown, Saves):
         last = {
             "remembered": " But its losses on the query set are lower than on samples that it "
             f"never saw ({attack}): unless the set is easier than these, something is left of it.",
+            "unseen_known": " But its losses on the samples that it never saw (--unseen) are lower "
+            f"than on the query set ({attack}): it may have been trained on them, or they "
+            "are easier.",
             "unlike": f" But it does not answer as they do either (p = {p_unlike}): one that never "
             "saw the query set would.",
             "alike": f" It differs from them in no direction (p = {p_unlike}): it answers as a "

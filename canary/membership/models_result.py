@@ -206,7 +206,7 @@ class ModelsSurvey(Survey[AttackedModels], Saves):
     def _can_show(self, fpr: float) -> bool:
         least = min(one.roc.nonmembers for one in self.attacked[0].across.evaluations)
         # Intervals over fleets have ends of their own.
-        needed = nonmembers_for_lower_end(fpr, confidence=self._each)
+        needed = nonmembers_for_lower_end(fpr, confidence=self.each)
         return self.over_fleets or least >= needed
 
     def by_target(self) -> list[Estimate]:
@@ -318,7 +318,7 @@ class ModelsSurvey(Survey[AttackedModels], Saves):
         best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
         scores, row = best.scores.scores[target], self.targets[target]
         curve = best.across.evaluations[target].roc
-        chance = curve.tpr_at_fpr(asked, confidence=self._each).tpr.lower <= asked
+        chance = curve.tpr_at_fpr(asked, confidence=self.each).tpr.lower <= asked
         found = singled_out(self.table, best.name, scores, at[best.name], row, may_be_chance=chance)
         return replace(found, samples=self.samples[found.samples])
 

@@ -103,7 +103,7 @@ def neural_attack(
         if few:
             notes += (
                 f"{few} of {table.classes} classes have fewer than {_LEAST} members or non-members "
-                "in the shadow: the network of all classes serves there",
+                "in the shadow: the network of all classes is used for them",
             )
     own = np.flatnonzero(~pooled)
     if len(own):

@@ -207,7 +207,7 @@ class References:
             shown = ", ".join(map(str, bad[:_SHOWN]))
             more = f" and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
             who, train = ("members", "without") if kind == "outside" else ("non-members", "on")
-            away = "--least 2 (least=2)" if least else "table.select(samples=...)"
+            away = "least=2" if least else "table.select(samples=...)"
             cure = f"train more models {train} them, or omit them by {away}"
             members = self.source.member[self.rows]
             if len(members) > 1 and (members == members[0]).all():

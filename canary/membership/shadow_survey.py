@@ -17,7 +17,7 @@ from canary.membership.analysis import (
     possible_class_risks,
     precision_recall,
 )
-from canary.membership.association import check_shadow, contrast
+from canary.membership.association import check_shadow, contrast, unmatched
 from canary.membership.attacking import named_attacks, scored
 from canary.membership.doubts import (
     POSITIVE_CONTROL,
@@ -122,7 +122,7 @@ class ShadowSurvey(OneTargetSurvey, Saves):
         asked = fpr if fpr is not None else 1.0 if surest is None else surest.fpr
         at = {one.name: one.evaluation.tpr_at_fpr(asked) for one in self.attacked}
         best = max(self.attacked, key=lambda one: at[one.name].tpr.value)
-        chance = best.evaluation.roc.tpr_at_fpr(asked, confidence=self._each).tpr.lower <= asked
+        chance = best.evaluation.roc.tpr_at_fpr(asked, confidence=self.each).tpr.lower <= asked
         score, point = best.attack.scores, at[best.name]
         return singled_out(self.target, best.name, score, point, may_be_chance=chance)
 
@@ -277,7 +277,7 @@ def survey(
     names = named_attacks(target, attacks, shadow=shadow)
     others, doubts = int((~member).sum()), doubts_of_pair(target, shadow)
     rates, notes = rates_of(fprs, others, confidence=confidence, attacks=len(names))
-    notes += [*shared, *doubts]
+    notes += [*shared, *doubts, *([] if shared else unmatched(target, shadow))]
     entropies = all("modified-entropy" in table.values for table in (target, shadow))
     if not entropies:
         notes.append("Losses alone give neither correctness nor entropies, nor risk scores")

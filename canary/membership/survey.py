@@ -215,14 +215,14 @@ class Survey(Named, Shown, Generic[One]):
 
         A limit judges by these: whichever attack exceeds it, it was chosen among all.
         """
-        rates = one.rates_found(self._each)
+        rates = one.rates_found(self.each)
         return {
-            "auc": plain(one.auc_at(self._each)),
+            "auc": plain(one.auc_at(self.each)),
             "tpr_at_fpr": [{"asked_fpr": fpr, **plain(tpr)} for fpr, tpr in rates.items()],
         }
 
     @property
-    def _each(self) -> float:
+    def each(self) -> float:
         """The confidence of each attack that allows for their number."""
         return 1.0 - (1.0 - self.confidence) / len(self.attacked)
 
@@ -232,11 +232,11 @@ class Survey(Named, Shown, Generic[One]):
 
     def average_found_by(self, one: One) -> Estimate:
         """What an attack reaches on average, its interval widened for the choice (Bonferroni)."""
-        return self.average_of(one, self._each)
+        return self.average_of(one, self.each)
 
     def found_by(self, one: One, fpr: float) -> Estimate:
         """The share of the members that an attack finds, with the interval of `corrected_of`."""
-        return one.rates_found(self._each)[fpr]
+        return one.rates_found(self.each)[fpr]
 
     @property
     def lead(self) -> One:
@@ -308,14 +308,14 @@ class OneTargetSurvey(Survey[Attacked]):
 
     def _can_show(self, fpr: float) -> bool:
         nonmembers = self.attacked[0].evaluation.roc.nonmembers
-        return nonmembers >= nonmembers_for_lower_end(fpr, confidence=self._each)
+        return nonmembers >= nonmembers_for_lower_end(fpr, confidence=self.each)
 
     def _answer(self) -> dict[str, Any]:
         """What surveys of one target have in common, as plain data."""
         best, curve = self.surest(), self.lead.evaluation.roc
         surest = best and {
             "name": best.name,
-            **point_fields(curve.tpr_at_fpr(best.fpr, confidence=self._each)),
+            **point_fields(curve.tpr_at_fpr(best.fpr, confidence=self.each)),
         }
         return {
             "confidence": self.confidence,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -16,6 +17,10 @@ PAIR = "The target", "the shadow", "its own", "shadow"
 
 _GAP = 0.1
 """Least difference of two shares that is noted: models that were trained alike are closer."""
+
+_LEAST_GAP, _RARE = 0.03, 1e-3
+"""Of a target and three or more others, where their spread is known: the least difference of the
+accuracy on non-members, and the chance of a larger one among models that were trained alike."""
 
 _LOW = "the figures may be too low"
 _HIDES = f"{_LOW}, and not too high"
@@ -59,6 +64,7 @@ def unlike_others(
             pair = f"Model {names[row]}", *others
             each = 1.0 - (1.0 - sure) / len(targets)
             note = unlike_accuracy(counts[row], every - counts[row], pair, sure=each)
+            note = note or _outside(counts, row, names[row], len(targets))
         if note is None and row in aucs and rest:
             note = _unlike_auc(aucs[row], rest, names[row])
         notes.append(note)
@@ -100,6 +106,31 @@ def unlike_accuracy(
                 f"{_WHY.format(_HIDES if low_only else _LOW, names[3])}"
             )
     return None
+
+
+def _outside(counts: Sequence[NDArray[np.int64]], row: int, name: str, targets: int) -> str | None:
+    """A note if a target's accuracy on non-members is outside the spread of the others'."""
+    from scipy.special import stdtrit
+
+    every = np.array(counts, dtype=np.float64)  # (models, non-members and members, right and all)
+    of = every[row, 0, 1]
+    if len(every) < 4 or not every[:, 0, 1].all():
+        return None
+    right = every[..., 0] / np.maximum(every[..., 1], 1.0)
+    ours, shares = float(right[row, 0]), np.delete(right[:, 0], row)
+    gaps = right[:, 1] - right[:, 0]
+    low_only = bool(every[:, 1, 1].all() and gaps[row] <= np.delete(gaps, row).mean())
+    mean = float(shares.mean())
+    spread = max(float(shares.std(ddof=1)), math.sqrt(mean * (1.0 - mean) / of))
+    far = -float(stdtrit(len(shares) - 1, _RARE / (2 * targets)))
+    if abs(ours - mean) < max(_LEAST_GAP, far * spread * math.sqrt(1.0 + 1.0 / len(shares))):
+        return None
+    return (
+        f"Model {name} is right on {percent_of(ours)} of its non-members and the "
+        f"{len(shares)} other models on {percent_of(float(shares.min()))} to "
+        f"{percent_of(float(shares.max()))} of theirs, as models of another network or training "
+        f"are: {_WHY.format(_HIDES if low_only else _LOW, 'others')}"
+    )
 
 
 def _unlike_auc(ours: Estimate, others: Sequence[Estimate], what: str) -> str | None:

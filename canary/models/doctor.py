@@ -20,6 +20,7 @@ from canary.records.record import Record
 from canary.records.validation import named_start, whole_number
 from canary.statistics.numbers import Shown, plural
 from canary.tokens.candidates import CandidateEncoder
+from canary.tokens.starts import shown_before
 from canary.tokens.tree import compile_tree
 
 _LOADS = "it can be loaded"
@@ -49,7 +50,11 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
     def summary(self) -> str:
         """How many checks passed, a line for each, and what to do."""
         lines = [f"{f.verdict:>11}: {f.check} ({f.figure})" for f in self.findings]
-        cures = [f"     do this: {f.cure}" for f in self.findings if f.cure and f.verdict != "fine"]
+        cures = [
+            f"{'consider' if f.verdict == 'noted' else 'do this':>12}: {f.cure}"
+            for f in self.findings
+            if f.cure and f.verdict != "fine"
+        ]
         return "\n".join([self.outcome, *lines, *dict.fromkeys(cures)])
 
     @property
@@ -62,6 +67,8 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
         others = "".join(f", {number} {verdict}" for verdict, number in found.items())
         says = f"{passed} of {every} passed{others}." if others else f"All {every} passed."
         if self.sound:
+            if self.noted:
+                says = f"Sound, with {plural(len(self.noted), 'doubt')}: {says}"
             return (
                 f"{says} They do not check what the model memorized, or which start token training "
                 "used."
@@ -73,8 +80,13 @@ class Examination(Shown, Record, written=("model", "sound", "findings")):
 
     @property
     def sound(self) -> bool:
-        """Whether it was loaded, and no check refused it."""
+        """Whether it was loaded, and no check refused it; there may be doubts (`noted`)."""
         return self.loaded and all(finding.verdict != "refused" for finding in self.findings)
+
+    @property
+    def noted(self) -> tuple[Finding, ...]:
+        """Doubts: what a wrong set-up shows, such as an untrained model, and a rare right one."""
+        return tuple(finding for finding in self.findings if finding.verdict == "noted")
 
     @property
     def loaded(self) -> bool:
@@ -103,16 +115,16 @@ def doctor(
         included. What the model takes, if that is less.
     texts : sequence of str, optional
         Texts such as the model was trained on. A model that finds them less likely than tokens
-        drawn at random is refused: so it is with a vocabulary in another order. The first 64
-        are scored, and 256 tokens of each.
+        drawn at random is refused: so it is with a vocabulary in another order, unless only
+        few tokens have other places. The first 64 are scored, and 256 tokens of each.
     **loading
         Options of `canary.load`: tokenizer, factory, dtype, device and so on.
 
     Returns
     -------
     Examination
-        Its `sound` is False where a check refused the model. A model that cannot be loaded
-        is an examination of one finding.
+        Its `sound` is False where a check refused the model, and `noted` has what is doubtful.
+        A model that cannot be loaded is an examination of one finding.
 
     Raises
     ------
@@ -149,6 +161,8 @@ def examine(
     start_token: str | None,
     tokens: int | None,
     texts: Sequence[str] | None = None,
+    *,
+    context: str = "",
 ) -> Examination:
     """`doctor` of the model that `opening` gives, or a ModelError."""
     if texts is not None and (isinstance(texts, str) or not any(map(str.strip, texts))):
@@ -162,7 +176,7 @@ def examine(
     tokens = whole_number(tokens or TOKENS_BY_DEFAULT, "tokens", at_least=1)
     if tokens > 1 and hasattr(model, "find_limit"):
         model.find_limit(tokens)
-    encoder = CandidateEncoder(model.tokenizer, named_start(start_token))  # raises if it is none
+    encoder = CandidateEncoder(model.tokenizer, named_start(start_token), context)  # raises if none
     return Examination(model.facts.name, tuple(_findings(model, encoder, tokens, texts)))
 
 
@@ -173,7 +187,7 @@ def _findings(
     figure = f"{facts.dtype} on {facts.device}; {', '.join(facts.capabilities)}"
     yield Finding(_LOADS, "fine", figure)
     if facts.device == "served":
-        reason = "its server was asked the like when it was opened"
+        reason = "asked at opening"
         yield Finding("its arithmetic", "not checked", reason)
     else:
         yield from examined(model)
@@ -247,6 +261,9 @@ def _start(encoder: CandidateEncoder) -> Finding:
             "if training put a token there, name it with start_token (--start-token): canary audit "
             "tries some, and this check none",
         )
+    if encoder.context:
+        before = shown_before(encoder.start_token, encoder.context)
+        return fine(f"{before}, as was asked; training is not at hand to compare")
     if encoder.start_token is None:
         return fine("the tokenizer's own token; none was named")
     return fine(f"{encoder.start_token!r}, as was asked; training is not at hand to compare")

@@ -25,6 +25,7 @@ from canary.models.conformance import (
 from canary.models.experiments import NOISE_CURE, Finding, fine, refused, unchecked
 from canary.models.language_model import LanguageModel
 from canary.models.noise import rounding
+from canary.models.table_model import TableModel
 from canary.models.ties import ties
 from canary.statistics.number_checks import LN2
 
@@ -34,6 +35,8 @@ TOKENS_BY_DEFAULT = 256
 _EARLY = 3  # checks of conformance that explain what the others find
 _FEWEST = 5  # tokens that the checks of conformance name
 _MOST_ROWS = 1 << 16  # that a load may take to add up one distribution, a row for each token
+_SHIFTED = "does not depend on the token right before it"
+_TWICE = ". Its logits are probably shifted twice: "
 _WALK = "see the check of this name in canary.models.conformance"
 _CURES = {
     "asked_twice": "put the model into evaluation mode (module.eval()): dropout is probably on",
@@ -94,16 +97,40 @@ def notes_on_model(model: LanguageModel) -> tuple[str, ...]:
     return _known(model) or ()
 
 
+def note_on_shift(model: LanguageModel) -> str | None:
+    """That no token's score depends on the token right before it, though on the one before that.
+
+    Of a few random rows. A unigram model shows neither. None for served models and tables.
+    """
+    if model.facts.device == "served" or isinstance(model, TableModel):
+        return None
+    try:
+        finding = experiments.shift(model)
+    except OutOfMemory:
+        return None
+    if finding.verdict != "refused":
+        return None
+    return (
+        f"In the model {model.facts.name!r} a token's score {_SHIFTED} ({finding.figure}){_TWICE}"
+        f"{finding.cure}. Run canary doctor: until this is mended, the exposures say nothing."
+    )
+
+
+def shifted(notes: Iterable[str]) -> dict[str, str]:
+    """The notes of a result that `note_on_shift` gave, each with what it found."""
+    return {note: note.partition(_TWICE)[0] for note in notes if _SHIFTED in note}
+
+
 def notes_on_reading(
     model: LanguageModel, *, tokens: Callable[[], int], start_token: str | None
 ) -> tuple[str, ...]:
-    """What `reading` leaves open of an adapter that is not canary's own.
+    """What `reading` leaves open of an adapter; of canary's own `note_on_shift` alone.
 
     `tokens` gives how many the longest candidate has. A ModelError if it does not price rows of
     that length, or leaves the start token out.
     """
     if _is_own(model):
-        return ()
+        return tuple(filter(None, [note_on_shift(model)]))
     findings = reading(model, tokens=tokens(), start_token=start_token)
     return tuple(_notes((f for f in findings if f.verdict != "not checked"), model))
 

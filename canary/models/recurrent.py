@@ -158,7 +158,17 @@ class RecurrentModel(TorchModel):
             )
         first = _rebuild(state, [leaf[:, :1].contiguous() for leaf in leaves])
         cure = f"{_RECURRENT}, and keep nothing in the module between calls"
-        self._called("does not go on from a state that it is given", cure, ids[:1, :1], first)
+        problem = "does not go on from a state that it is given"
+        later = self._called(
+            problem, cure, ids[:1, :1], first, read=lambda given: _leaves(given[1])
+        )
+        after = [tuple(leaf.shape) for leaf in later]
+        if after != [tuple(leaf[:, :1].shape) for leaf in leaves]:
+            raise ModelError(
+                f"the state of {name} has another shape after a token: {shapes} for {_ROWS} rows, "
+                f"then {after} for one row",
+                cure="return the logits alone, or a state whose shape stays",
+            )
         return logits, sum(leaf.numel() // _ROWS * leaf.element_size() for leaf in leaves)
 
     def _called(

@@ -12,7 +12,7 @@ from canary.errors import ServerError
 from canary.models.served.client import PassingError, RefusedError
 from canary.models.served.throttle import in_parallel
 from canary.models.served.writer import Writer
-from canary.passages.answers import PLAIN, Answers, counted, hits, marks
+from canary.passages.answers import LOWER, PLAIN, Answers, counted, hits, marks
 from canary.passages.targets import Target
 from canary.statistics.numbers import count, plural
 from canary.statistics.shares import clopper_pearson
@@ -60,6 +60,11 @@ class Plan:
             found[target.prompt].append((number, target))
         return found
 
+    @cached_property
+    def known(self) -> str:
+        """All prompts and what is looked for behind them."""
+        return "\n".join(f"{target.prompt} {target.suffix}" for target in self.targets)
+
     def longest(self, prompt: str) -> int:
         """Tokens that an answer after a prompt may have."""
         return self.max_tokens or max(t.tokens for _, t in self.behind[prompt]) + _ROOM
@@ -76,7 +81,7 @@ class Plan:
             if isinstance(error, RefusedError) or error.dropped:
                 raise _of_text(sought[0][1], error) from None
             raise
-        alike = marks(answer, number, min(len(t.suffix) for _, t in sought), self.key)
+        alike = marks(answer, number, [t.suffix for _, t in sought], self.key, self.known)
         return hits(answer, f"length {number}", sought, self.near) | alike
 
     def asked(
@@ -118,7 +123,7 @@ class Plan:
         asked = [at for at, numbers in own.items() if numbers and (samples or at < more)]
         named = self.targets[0].name  # one answer cannot have all the secrets of a prompt
         sure = [at for at in asked if not named and tally[f"near {own[at][0]}"] >= max(samples, 1)]
-        return counted(tally, asked, sure, max(samples, 1))
+        return counted(tally, asked, sure, max(samples, 1), alone=bool(named))
 
     def cut(
         self, tally: Counter[str], done: int, *, early: bool = False
@@ -127,10 +132,15 @@ class Plan:
         cut = tally["cut"]
         begun = cut + sum(tally[f"hit {number}"] for number in range(len(self.targets)))
         if 2 * cut > begun and (not early or clopper_pearson(cut, begun, PLAIN)[0] > 0.5):
+            which = f"{count(cut)} of {plural(done, 'answer')}"
+            lower = self.answers(tally, done).lower_limit
             yield (
-                f"ended {count(cut)} of {plural(done, 'answer')} at the limit of tokens, in the "
-                "middle of what was looked for",
-                "give more with --max-tokens",
+                (f"{which} {LOWER[0]}", LOWER[1])
+                if lower
+                else (
+                    f"ended {which} at the limit of tokens, in the middle of what was looked for",
+                    "give more with --max-tokens",
+                )
             )
 
     def useless(self, tally: Counter[str], done: int) -> Iterator[tuple[str, str]]:

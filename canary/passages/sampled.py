@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.passages.answers import Answers
+from canary.passages.answers import LOWER, Answers
 from canary.passages.extractable import (
     WITHOUT_CONTROLS,
     Extractable,
@@ -193,16 +193,22 @@ class Sampled(
         if self.cut:
             notes.append(
                 f"{plural(self.cut, 'answer')} ended at the limit of tokens, in the middle of what "
-                "was looked for, and count as if it had not come out: give more --max-tokens"
+                f"was looked for, and count as if it had not come out: {self._longer}"
             )
         few = self.answers is not None and self.answers.ended > 0 and not self.cut
-        if few and not any("--max-tokens" in cure for _, cure in self.doubts()):
+        if few and not any(self._longer.rpartition(" ")[2] in cure for _, cure in self.doubts()):
             assert self.answers is not None
             notes.append(
                 f"{plural(self.answers.ended, 'answer')} ended at the limit of tokens before they "
-                "could hold what was looked for: give more --max-tokens"
+                f"could hold what was looked for: {self._longer}"
             )
         return (*notes, *(f"{problem}: {cure}" for problem, cure in self.doubts()))
+
+    @property
+    def _longer(self) -> str:
+        """What makes answers longer that a limit ended."""
+        lower = self.answers is not None and self.answers.lower_limit
+        return LOWER[1] if lower else "give more --max-tokens"
 
     def doubts(self, limit: float = 1.0) -> tuple[tuple[str, str], ...]:
         """What lets a share within a `limit` say little, and the cure."""

@@ -212,14 +212,14 @@ def sample(
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=8)
+            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=9)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")
         looked = _looked(plan, writer, series, advance, endpoint)
         *_, (result, tally) = _until_certain(((made(*look), look[1]) for look in looked), limit)
     for problem, cure in plan.cut(tally, result.samples * len(prompts)):
-        again = "" if parts is None else ", and remove the folder of finished pieces"
+        again = "" if parts is None else f", and remove the finished pieces ({parts})"
         raise ServerError(problem, cure=f"{cure}{again}", where=endpoint.base)
     if canaries is not None:
         return result
@@ -338,24 +338,24 @@ def _looked(
                 todo = sorted({*todo}.difference(answered))
             blocks = stop // _BLOCK
             if blocks and not blocks & (blocks - 1) and not known and stop < plan.requests:
-                _refuse_useless(plan, tally, stop, endpoint, kept=series is not None)
+                _refuse_useless(
+                    plan, tally, stop, endpoint, None if series is None else series.folder
+                )
         done = end
         yield samples, tally
 
 
 def _refuse_useless(
-    plan: Plan, tally: Counter[str], done: int, endpoint: Endpoint, *, kept: bool
+    plan: Plan, tally: Counter[str], done: int, endpoint: Endpoint, kept: Path | None
 ) -> None:
     """Stop a run if what came is plainly such that nothing can come out of the rest either."""
     for problem, cure in plan.useless(tally, done):
-        anew = (
-            "; then begin anew: remove the folder of finished pieces. The same command again goes "
-        )
-        anew += "on with these answers as they are"
+        anew = f"; then begin anew: remove the finished pieces ({kept}). The same command again "
+        anew += "goes on with these answers as they are"
         raise ServerError(
             f"{problem}, so this run stopped after {count(done)} of "
             f"{plural(plan.requests, 'request')}",
-            cure=cure + anew * kept,
+            cure=cure + (anew if kept else ""),
             where=endpoint.base,
         )
 

@@ -169,8 +169,8 @@ class ExposureCallback(_Attached):
     **options
         As `canary.plugins.monitor.ExposureMonitor`: `every`, `steps`, `draws`, `share`,
         `seed`, `start_token`, `context`, `chat_template`, `batch_size`, `stop_above_bits`,
-        `marks`, `path`,
-        `log` (in place of the Trainer's loggers), `log_all`, `strict`.
+        `require_learned`, `marks`, `path`, `log` (in place of the Trainer's loggers), `log_all`,
+        `strict`.
 
     Notes
     -----
@@ -202,7 +202,8 @@ class ExposureCallback(_Attached):
         RunOptions(**given["run"])
         Schedule(given["every"], given["steps"])
         TimeShare(given["share"])
-        StopRule.of(given["stop_above_bits"], unmeasured(canary_set(canaries), given["draws"]))
+        begun = unmeasured(canary_set(canaries), given["draws"])
+        StopRule.of(given["stop_above_bits"], begun, given["require_learned"] or 0)
         super().__init__(tokenizer, options)
         self._canaries, self._preflight = canaries, preflight
         self._monitor: Any = None

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from canary.audits.audit_setup import tokenizer_of
+from canary.audits.audit_setup import CONTROL_COPIES, tokenizer_of
 from canary.audits.history import History, Moment
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
@@ -72,6 +72,8 @@ class ExposureMonitor:
         Set `exceeded` when canaries with some number of copies are exposed more than this:
         when the median of the lower ends of their intervals is above it. `finish` then
         raises an error if it cannot measure the last step.
+    require_learned : int, optional
+        Copies of the positive control, as in `canary.check`: it never sets `exceeded`.
     marks : collection of int
         Steps to be marked in figures, such as those whose batch held a canary.
     path : path-like, optional
@@ -117,6 +119,7 @@ class ExposureMonitor:
         draws: int = 1_000,
         share: float | None = 0.05,
         stop_above_bits: float | None = None,
+        require_learned: int | None = None,
         marks: Collection[int] = (),
         path: str | os.PathLike[str] | None = None,
         log: Log | None = None,
@@ -132,7 +135,7 @@ class ExposureMonitor:
         marks = steps_of(marks, "marks")
         options = built(RunOptions, run, "ExposureMonitor")
         begun = unmeasured(canaries, draws)
-        rule = StopRule.of(stop_above_bits, begun)
+        rule = StopRule.of(stop_above_bits, begun, require_learned or 0)
         self._time = TimeShare(share, clock)
         tokenizer = as_tokenizer(tokenizer)
         options = options.in_chat(tokenizer, canaries.formats, canaries.role)
@@ -150,6 +153,7 @@ class ExposureMonitor:
             "steps": self._schedule.steps,
             "share": share,
             "stop_above_bits": rule and rule.bits,
+            **({CONTROL_COPIES: require_learned} if require_learned else {}),
             "marks": marks,
             "versions": versions(),
         }

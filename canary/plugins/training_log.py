@@ -211,12 +211,12 @@ class StopRule:
     groups: Mapping[int, tuple[int, ...]]
 
     @classmethod
-    def of(cls, bits: float | None, history: History) -> StopRule | None:
+    def of(cls, bits: float | None, history: History, control: int = 0) -> StopRule | None:
         """The rule, if the draws of a history can show that it is broken; None without a limit."""
         if bits is None:
             return None
         bits = real_number(bits, "stop_above_bits", cure="give bits, or leave it out")
-        groups = {copies: places for copies, places in history.places().items() if copies}
+        groups = {n: places for n, places in history.places().items() if n not in (0, control)}
         if not groups:
             raise InputError(
                 "stop_above_bits was given, and the set has no injected canary, so nothing could "

@@ -7,6 +7,7 @@ only. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -19,6 +20,8 @@ from typing import Any, ClassVar
 from canary.errors import RecordError
 from canary.records.files import atomic_write
 from canary.records.validation import brief
+
+_SHOWN = 3
 
 # Only an escape can bring half of a surrogate pair: there is none in UTF-8.
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -66,6 +69,15 @@ class Saves:
         dump_document(path, self._kind, self._schema, self.to_dict(), private=True)
 
 
+def _beside(path: str | os.PathLike[str]) -> str:
+    """What other documents there are in the folder of a file that is missing."""
+    with contextlib.suppress(OSError, ValueError):
+        if not Path(path).exists():
+            there = sorted(one.name for one in Path(path).parent.glob("*.json"))[:_SHOWN]
+            return f": its folder has {', '.join(there)}" if there else ""
+    return ""
+
+
 def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[str, Any]:
     """Read a document of `kind`, at most as new as `schema`; both are included.
 
@@ -89,7 +101,7 @@ def load_document(path: str | os.PathLike[str], kind: str, schema: int) -> dict[
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
-        raise refused(f"cannot be read ({reason})", "check the path") from error
+        raise refused(f"cannot be read ({reason})", f"check the path{_beside(path)}") from error
     try:
         text = content.decode()
         document = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_no_duplicates)

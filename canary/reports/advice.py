@@ -5,14 +5,19 @@ from __future__ import annotations
 import re
 
 from canary.audits.audit_result import Audit, combined_p
-from canary.audits.by_rank import exact_ranks
+from canary.audits.by_rank import can_rank
 from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
 from canary.gate.preconditions import POSITIVE_CONTROL
 from canary.gate.verdict import Verdict
-from canary.gate.weak_limits import asked_guesses
+from canary.gate.weak_limits import asked_guesses, is_weak
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
-from canary.reports.limit_choice import limit_choice, would_strictly
+from canary.reports.limit_choice import (
+    enough_secrets,
+    limit_choice,
+    takes_new_secrets,
+    would_strictly,
+)
 from canary.reports.limits import (
     above_limit,
     learned_copies,
@@ -55,7 +60,8 @@ def _bounded(audit: Audit) -> list[Text]:
     if not bounds or any(e.draws is None for e in bounds):
         return []
     draws = min(e.draws for e in bounds if e.draws is not None)
-    return [*said("advice.bounds", draws=count(draws), ranks=exact_ranks(audit.model))]
+    ranks, served = can_rank(audit.model), audit.model.get("device") == "served"
+    return [*said("advice.bounds", draws=count(draws), ranks=ranks, served=served)]
 
 
 def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
@@ -72,8 +78,8 @@ def _advice(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         kind, above = planting_of(verdict), above_limit(audit, verdict)
         passed = {"trusted": kind == "claimed", "verified": kind == "checked", "above": above}
         return [*said("advice.passed", **passed)]
-    key = f"advice.{judged.case}"
-    return [*said(key)] if key in paragraphs_of() else []
+    key, own = f"advice.{judged.case}", planting(audit) in ("own", "shown")
+    return [*said(key, own=own)] if key in paragraphs_of() else []
 
 
 def _maybe_control(audit: Audit, verdict: Verdict | None) -> list[Text]:
@@ -100,7 +106,8 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         some = f"the secrets that the model learned ({listed(learned)})" if learned else ""
         found = "the secrets that were " + ("found" if verdict is None else "too easy to find")
         values["whose"] = found if first else some or "the planted secrets"
-        values |= {"even": first and not safe and first == 1, "first": copies(first or 1)}
+        even = first and not safe and first == 1
+        values |= {"even": even, "first": copies(first or 1), "untested": _untested(audit)}
         values |= limit_choice([("this model", audit)] if verdict is None else [])
     elif outcome == "passed" and verdict is not None:
         kind = planting_of(verdict)
@@ -109,18 +116,28 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         values |= {"shown": shown, "trusted": kind == "claimed", "partly": some, "learned": some}
         weak, left = stricter(verdict), left_found(verdict)
         largest = "largest" in verdict.reason.subject
-        values |= {"tighter": weak and not (left or largest), "longer": weak and largest}
-        values |= {"weak": weak and not left, "strictly": weak, "left": left}
+        tighter = weak and not (left or largest)
+        replant = tighter and takes_new_secrets(audit)
+        values |= {"tighter": tighter and not replant, "replant": replant,
+                   "enough": replant and enough_secrets(audit)}  # fmt: skip
+        values |= {
+            "longer": weak and largest,
+            "weak": weak and not left,
+            "strictly": weak,
+            "left": left,
+        }
         size, bits = verdict.space_size, limit or 0.0
         values["asked"] = plural(asked_guesses(size, bits), "guess", "guesses") if weak else ""
         known = learned_copies(audit) if weak and not left else []
-        values["weak_learned"] = listed(known) if known else ""
-        values["control"] = verdict.control and copies(verdict.control)
-        values["between"] = verdict.control and untested_below([audit], verdict.control)
+        untested = "" if verdict.control or not known else _untested(audit)
+        values |= {"weak_learned": listed(known) if known else "", "weak_untested": untested}
+        between = verdict.control and untested_below([audit], verdict.control)
+        values |= {"control": verdict.control and copies(verdict.control), "between": between}
         values |= {"shown": shown and not (weak or left)}
-        values["strict"] = would_strictly(audit) if values["tighter"] else ""
+        values["strict"] = would_strictly(audit) if tighter else ""
         values |= {"used": kind in ("claimed", "checked") or some}
-        values |= {"verified": kind == "checked", "above": above_limit(audit, verdict)}
+        counted = shown and not left and verdict.rests_on == "verified"
+        values |= {"verified": kind == "checked" or counted, "above": above_limit(audit, verdict)}
         case = "passed"
     elif verdict is not None:
         values |= _undecided(audit, verdict)
@@ -134,6 +151,13 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     return [*said(f"decide.{case}", **values)]
 
 
+def _untested(audit: Audit) -> str:
+    """``2 to 3 times or 5 to 15 times``: what is between the numbers of copies in an audit."""
+    numbers = sorted({c.repetitions for c in audit.injected})
+    gaps = [gap for n in numbers[1:] if (gap := untested_below([audit], n))]
+    return " or ".join([", ".join(gaps[:-1]), *gaps[-1:]] if gaps[1:] else gaps)
+
+
 def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
     """What decides about an undecided verdict, for the words below ``decide.undecided``."""
     open_ = [f for f in verdict.findings if takes_more_secrets(f) and not audit.natural]
@@ -141,16 +165,24 @@ def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
     others = any(f.outcome == "undecided" and f is not verdict.reason for f in verdict.findings)
     within = before and not (others or (audit.start and audit.start.context))
     weak, largest = stricter(verdict), "largest" in verdict.reason.subject
-    more = open_ and not never
+    more, again = open_ and not never, not (open_ or before)
+    graded = weak and not largest
+    asked = asked_guesses(verdict.space_size, verdict.limit_bits or 0.0)
     return {
+        "weak": weak and not within,
+        "weak_again": graded and again,
+        "weak_more": graded and more,
+        "asked": plural(asked, "guess", "guesses"),
+        "strictly": weak,
+        "enough": graded and more and enough_secrets(audit),
         "never": never,
         "before": before,
-        "again": not (open_ or before),
+        "again": again,
         "more": more,
         "limited": not (never or more),
         "within": within,
         "within_weak": within and weak,
-        "strict": would_strictly(audit) if weak and not largest else "",
+        "strict": would_strictly(audit) if graded else "",
     }
 
 
@@ -184,11 +216,16 @@ def against(audit: Audit, limit: float | None) -> list[Text]:
         guesses=median_guesses([c.exposure for c in spared]) if spared else "",
         blind=blind_guesses(audit, spared).partition(" guess")[0] if spared else "",
         some=first and safe,
-        even=first and not safe and first == min(c.repetitions for c in audit.injected),
-        other=not first or (not safe and first != min(c.repetitions for c in audit.injected)),
+        by_weak=", by this weak limit" if limit and _is_weak(audit, limit) else "",
+        even=first == 1,
+        other=not first or (not safe and first != 1),
     )  # fmt: skip
     served = audit.model.get("device") == "served"
     return [*(said("advice.served") if served else ()), duplicates, *said("advice.against")]
+
+
+def _is_weak(audit: Audit, limit: float) -> bool:
+    return any(is_weak(priced.space_size, limit) for priced in audit.formats)
 
 
 def _too_many(audit: Audit, limit: float | None) -> tuple[int | None, int | None]:

@@ -20,7 +20,6 @@ from canary.reports.document import (
     Heading,
     Report,
     Section,
-    Span,
     Table,
     Text,
     in_a_row,
@@ -29,7 +28,15 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.evidence import MISSING, Evidence, Trial, kinds_of, models_of, renamed
+from canary.reports.evidence import (
+    MISSING,
+    Evidence,
+    Trial,
+    kinds_of,
+    mixed_models,
+    models_of,
+    renamed,
+)
 from canary.reports.html_page import page_of
 from canary.reports.markdown import markdown_of
 from canary.reports.tested_results import read_evidence
@@ -130,15 +137,13 @@ def annex_of(tests: Sequence[Evidence]) -> Report:
     trials = [(test, trial) for test in tests for trial in test.trials]
     models = models_of(tests)
     name = models[0] if len(models) == 1 else "an AI model"
-    own = renamed(tests)
-    mixed = sentence("annex.models", models=", ".join(own or models), renamed=own)
     untested = said("annex.untested", **kinds_of(tests))
     return Report(
         title=f"Annex: memorization tests of {name}",
         label="Evidence for an assessment, and no legal conclusion",
         about={"Made on": About.today().date},
         sentences=said("annex.purpose"),
-        notes=[(Span(mixed, "strong"),)] if own or len(models) > 1 else [],
+        notes=mixed_models(tests),
         sections=[
             Section("readers", "Who may read this", [Bullets(_readers(tests))]),
             Section("short", "What came out",
@@ -237,7 +242,10 @@ def _tests(trials: Sequence[tuple[Evidence, Trial]]) -> Table:
     rows = []
     for number, (test, trial) in enumerate(trials, 1):
         facts = test.facts(trial)
-        if own and test.own_name:  # else tests of several models look like those of one
+        if own and test.own_name not in (
+            "",
+            facts["Model"],
+        ):  # else tests of several models look like those of one
             facts["Model"] += f" (in the result: {test.own_name})"
         rows.append((f"Test {number}", *facts.values()))
     return Table("The tests", ("Test", *MISSING), rows, style="words")

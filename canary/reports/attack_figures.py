@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -150,13 +151,15 @@ def reached_figure(
     ]
     for height, one in enumerate(shown):
         marks.append(line([one.found.lower, one.found.upper], [height, height], INK, 1.6))
-    most = min(max(one.found.upper for one in shown) * 1.05, 1.0)
+    most = max(one.found.upper for one in shown)
     step = next(
         step
         for step in (*(m * 10.0**k for k in range(-4, 2) for m in (1, 2, 5)),)
         if 100 * most <= 6 * step or step == 20
     )
-    ticks = {k * step / 100: f"{k * step:g} %" for k in range(int(100 * most / step + 1e-9) + 1)}
+    last = max(math.ceil(100 * most / step - 1e-9), 1)  # above the longest line is a number
+    ticks = {k * step / 100: f"{k * step:g} %" for k in range(last + 1)}
+    most = max(ticks)
     names = {float(height): one.name for height, one in enumerate(shown)}
     shares = "right guesses" if fpr is None else f"training {what} found"
     x = Axis(shares, limits=(-0.01 * most, 1.01 * most), ticks=ticks)

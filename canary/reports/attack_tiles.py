@@ -13,24 +13,25 @@ OFTEN = 0.1
 """The false positive rate of guesses that are less sure, one yardstick for all reports."""
 
 
-def surest_sentence(surest: Surest, kind: str, how: str, often: Surest | None = None) -> str:
+def surest_sentence(survey: Survey[Any], surest: Surest, kind: str, how: str) -> str:
     """How many members the surest guesses find, and how many guessing finds.
 
     `how` they are found: ``sure``, or else ``average`` or ``calm``, or ``open`` where the others
-    are too few to show it. `often` is what is found with more mistakes, if that is said, too.
+    are too few to show it.
     """
     tpr, others = surest.tpr, others_of(kind)
-    more = often if often is not None and often.fpr > surest.fpr else None
     return sentence(
-        "survey.surest", **{how: True}, chance=how in ("average", "calm"),
+        "survey.surest", **{how: True}, coarse=how == "sure" and _coarse(survey, surest),
         some=in_people(tpr.value), what=f"training {others}",
         others=others, one=f"training {one_of(kind)}", rarely=rarely(surest.fpr, others),
         rate=in_people(surest.fpr).lower().removeprefix("about "),
         found=_of(surest.tpr.value, surest.fpr), blind=_of(surest.fpr, surest.fpr),
-        more=more and rarely(more.fpr, others),
-        more_found=more and _of(more.tpr.value, more.fpr),
-        more_blind=more and _of(more.fpr, more.fpr),
     )  # fmt: skip
+
+
+def _coarse(survey: Survey[Any], surest: Surest) -> bool:
+    """Whether surer guesses were looked at, and the others are too few to judge them."""
+    return bool(surest.fpr > min(survey.attacked[0].rates_found()))
 
 
 def _of(share: float, fpr: float) -> str:
@@ -76,14 +77,17 @@ def found_tiles(survey: Survey[Any], kind: str) -> Iterator[Tile]:
     """The tiles of the surest guesses, where a false positive rate was looked at, and of all."""
     surest, mean = survey.surest(), survey.corrected()
     if surest is not None:
+        coarse, least = _coarse(survey, surest), min(survey.attacked[0].rates_found())
+        most = max(one.rates_found()[least].value for one in survey.attacked)
         note = sentence(
-            "survey.tile", coarse=surest.fpr > min(survey.attacked[0].rates_found()),
-            others=others_of(kind), sure=surest.beats_guessing,
+            "survey.tile", coarse=coarse, least=rarely(least, others_of(kind)),
+            least_found=percent_of(most), others=others_of(kind), sure=surest.beats_guessing,
             rarely=rarely(surest.fpr, others_of(kind)),
             rate=percent_of(surest.fpr, digits=None),
         )  # fmt: skip
         share = f"{percent_of(surest.tpr.value)} of {others_of(kind)}"
-        yield Tile(f"Surest guesses: {_of_wrong(surest.fpr)}", share, note)
+        which = "Surest that can be judged" if coarse else "Surest guesses"
+        yield Tile(f"{which}: {_of_wrong(surest.fpr)}", share, note)
         if surest.beats_guessing:
             yield _auc(survey, kind)
             return

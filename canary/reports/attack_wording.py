@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.gate.check_result import check_attacks
 from canary.membership.doubts import POSITIVE_CONTROL
 from canary.membership.evaluation import Evaluation
 from canary.membership.models_result import ModelsSurvey
@@ -15,7 +16,7 @@ from canary.membership.shadow_survey import ShadowSurvey
 from canary.membership.survey import Attacked, OneTargetSurvey, Survey
 from canary.membership.words_alone import WordsAlone
 from canary.reports.attack_figures import Reach, best_first, reached_figure
-from canary.reports.attack_tiles import OFTEN, one_of, others_of, rarely, surest_sentence
+from canary.reports.attack_tiles import one_of, others_of, rarely, surest_sentence
 from canary.reports.builders import sections_of
 from canary.reports.document import (
     Block,
@@ -33,7 +34,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.wording import ended, facts_blocks, folded, software
+from canary.reports.wording import STRICT_SAMPLES, ended, facts_blocks, folded, software
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import clean, count, percent_of
 from canary.statistics.roc import Estimate, OperatingPoint, Roc
@@ -96,7 +97,7 @@ def survey_report(
     label, tone = if_claimed(label, tone, "" if shown else read)
     if doubts and outcome != "void":
         label, tone = "Do not rely on this test before its input is checked", "suspect"
-        sentences = [sentence("survey.doubted")]
+        sentences = [sentence("survey.doubted", one=len(doubts) == 1, several=len(doubts) > 1)]
     if outcome == "void" or doubts:
         # Of numbers that nothing follows from there is no picture.
         fields["outcome"] = [one for one in fields["outcome"] if not isinstance(one, Figure)]
@@ -127,8 +128,10 @@ def survey_report(
             proof=(found or calm) and not (doubts or shown),
             people=f"{100 * survey.corrected().value:.0f}",
             targets=len(each),
-            several=found and each,
-            alone=found and each and surest and all(one.lower <= 0.0 for one in each),
+            needed=STRICT_SAMPLES,
+            which=found and each and not none_alone(survey),
+            alone=found and each and none_alone(survey),
+            strictly=average and not doubts and strictly(survey),
             **asked,
         ),
         actions=said(
@@ -153,6 +156,24 @@ def survey_report(
         ),
         **fields,
     )
+
+
+def none_alone(survey: Survey[Any]) -> bool:
+    """Whether the surest guesses show something about models together, and about none alone."""
+    several = isinstance(survey, ModelsSurvey) and survey.surest() is not None
+    return several and all(one.lower <= 0.0 for one in survey.by_target())  # type: ignore[attr-defined]
+
+
+def strictly(survey: Survey[Any]) -> str:
+    """What a model would do under the strict limits that the header names."""
+    limits: dict[str, Any] = {"max_auc": 0.55, "max_tpr_at_fpr": {0.01: 0.02}, "max_p": None}
+    judged = check_attacks(survey, **limits, trust_members=True, undecided="fail")
+    outcome = {"failed": "memorized", "undecided": "unsettled"}.get(judged.outcome, "passed")
+    which = (
+        "these models" if isinstance(survey, ModelsSurvey) and survey.targets[1:] else "this model"
+    )
+    words = sentence("limit.would", models=which, between="", **{outcome: True})
+    return f"With the strict limit, {words}."
 
 
 def _without_inputs(survey: Survey[Any]) -> bool:
@@ -180,10 +201,9 @@ def identified(survey: Survey[Any], kind: str, **values: object) -> list[str]:
     if surest is None:
         return [average, who]
     if surest.beats_guessing:
-        return [surest_sentence(surest, kind, "sure"), who]
+        return [surest_sentence(survey, surest, kind, "sure"), who]
     how = "average" if surest.shows else "open"
-    often = survey.surest(at_least=OFTEN)
-    return [average, f"{surest_sentence(surest, kind, how, often)} {who}"]
+    return [average, f"{surest_sentence(survey, surest, kind, how)} {who}"]
 
 
 def _numbers(survey: Survey[Any], kind: str) -> dict[str, str]:
@@ -238,7 +258,7 @@ def not_identified(survey: Survey[Any], kind: str, did: str, of: str = "") -> li
     )  # fmt: skip
     if surest is None:
         return [average]
-    return [average, surest_sentence(surest, kind, "calm" if surest.shows else "open")]
+    return [average, surest_sentence(survey, surest, kind, "calm" if surest.shows else "open")]
 
 
 def found_blocks(

@@ -174,7 +174,9 @@ def outcome(
 def _brief(audit: Audit) -> Iterator[Block]:
     """For specialists at a terminal."""
     injected = "the planted canaries" if audit.canaries_in_corpus else "the left-out canaries"
-    for who, combined in ((injected, audit.injected_p), ("the controls", audit.controls_p)):
+    injected += ", without the positive control" * bool(control_of(audit))
+    judged = without_control(audit).injected_p
+    for who, combined in ((injected, judged), ("the controls", audit.controls_p)):
         if combined is not None:
             yield f"Fisher's p-value of {who}: {probability(combined.p_value)}"
     yield from () if audit.start is None else audit.start.notes
@@ -218,18 +220,17 @@ def _evidence(audit: Audit) -> Iterator[tuple[str, str]]:
                 f"median exposure of {shown_median(under)}",
             )
     injected = "Planted canaries" if there else "Canaries, not planted"
-    flaw = "a flaw in the audit"
+    flaw, judged = "a flaw in the audit", without_control(audit)
     for name, members, combined, level, of in (
-        (injected, audit.injected, audit.injected_p, LEVEL, "memorization" if there else flaw),
+        (injected, judged.injected, judged.injected_p, LEVEL, "memorization" if there else flaw),
         ("Controls", audit.controls, audit.controls_p, CONTROLS_LEVEL, flaw),
     ):
         words = "none in this set"
         if combined is not None:
             p = probability(combined.p_value)
             number = plural(len(members), "canary", "canaries")
-            named = control_of(audit)
-            there = any(named and c.repetitions == named for c in members)
-            among = ", the positive control among them" if there else ""
+            left_out = control_of(audit) and name == injected
+            among = ", without the positive control" if left_out else ""
             words = (
                 f"p {p if p.startswith('<') else f'= {p}'} ({number} taken together{among}); "
                 f"{percent(level)} or less is evidence of {of}"

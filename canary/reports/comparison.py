@@ -156,7 +156,7 @@ class View:
         return ceiling([(self.space_bits, rank) for rank in range(1, number + 1)])
 
     def at_ceiling(self, copies: int) -> bool:
-        """Whether any audit has its median as high as it can be, so that it ranks nothing."""
+        """Whether any audit has its median near the highest possible, so that it ranks nothing."""
         full = (one.audit.at_ceiling(self.at) for one in self.group)
         return not self.skew_normal and any(copies in each for each in full)
 

@@ -9,15 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from canary.audits.by_rank import can_rank
 from canary.models.english import reads_no_english
 from canary.reports.audit_report import notes
 from canary.reports.builders import report_of, section, sections_of
-from canary.reports.comparison import (
-    Comparison,
-    Strategy,
-    View,
-    names_of,
-)
+from canary.reports.comparison import Comparison, Strategy, View, names_of
 from canary.reports.comparison_figures import MOST_PANELS, exposures_figure, utility_figure
 from canary.reports.document import (
     Block,
@@ -37,7 +33,7 @@ from canary.reports.document import (
 from canary.reports.limit_choice import limit_choice, limit_table
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import SERIES
-from canary.reports.ranked_models import Apart, mean_bits, ranked
+from canary.reports.ranked_models import Apart, mean_bits, ranked, times_of
 from canary.reports.sentences import Verdict, answer, guesses_of
 from canary.reports.wording import about_of, facts_blocks, in_words, percent
 from canary.statistics.numbers import bits, clean, count, plural, probability
@@ -124,13 +120,17 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         return _Answer(label, tone, words, (), ())
     ranking = ranked(group)
     best, worse = ranking.least[0], [one.strategy for one in ranking.more]
-    losses = [one.test_loss_nats for one in group]
-    known = [loss for loss in losses if loss is not None]
+    who, degree = ("Both", "less") if len(group) == 2 else ("All", "least")
+    ranks = all(can_rank(one.audit.model) for one in group)
+    known = [one for one in group if one.test_loss_nats is not None]
     values: dict[str, Any] = {
         "best": _called(best),
         "one": _called(best) if len(ranking.least) == 1 else "the model that you choose",
         "number": count(len(group)),
-        "open_ends": ranking.open_ends,
+        "degree": degree,
+        "two": _names(worse) if worse and len(group) == 2 else "",
+        "open_ends": ranking.open_ends and ranks,
+        "drawn": ranking.open_ends and not ranks,
         "no_loss": len(known) < len(group),
         "too_few": ranking.too_few,
         "overlap": ranking.open_ends and not ranking.too_few,
@@ -150,7 +150,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
     if len(ranking.least) == 1:
         nearest = min(ranking.more, key=lambda apart: apart.bits)
         values["factor"] = sentence("comparison.factor", **_factor(best, nearest))
-        label = f"{best.name} memorizes least; not checked against a limit"
+        label = f"{best.name} memorizes {degree}; not checked against a limit"
         tone, kind = "", "least"
     elif worse:
         values |= {"worse": _names(worse), "left": _names(ranking.least)}
@@ -168,11 +168,10 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
             kind = "ship"
         else:
             tone, kind = "undecided", "trade"
-            label = f"{best.name} memorizes least, {lowest.name} predicts new text best"
+            label = f"{best.name} memorizes {degree}, {lowest.name} predicts new text best"
     words = sentence(f"comparison.{kind}", **values)
     if everyone:
         words = f"{sentence('comparison.memorized', **values, all=True)} {words}"
-        who, degree = ("Both", "less") if len(group) == 2 else ("All", "least")
         first = {"none": "", "some": f"; {label}"}.get(kind, f"; {best.name} memorizes {degree}")
         label = f"{who} memorize planted secrets{first}"
         tone = "memorized"
@@ -201,11 +200,11 @@ def _factor(best: Strategy, nearest: Apart) -> dict[str, Any]:
     values: dict[str, Any] = {
         "best_name": best.name,
         "next_name": nearest.strategy.name,
-        "times": _times(2.0**nearest.bits),
+        "times": times_of(2.0**nearest.bits),
         "bounded": nearest.interval is None,
     }
     if nearest.interval is not None:
-        low, high = (_times(2.0**end) for end in nearest.interval)
+        low, high = (times_of(2.0**end) for end in nearest.interval)
         values |= {"range": low != high, "low": low, "high": high}
     sizes = {best.audit.formats[c.format].space_size for c in best.audit.injected}
     if len(sizes) > 1:
@@ -228,11 +227,6 @@ def _loss(one: Strategy) -> float:
     """The test loss of an audit where all have one."""
     assert one.test_loss_nats is not None
     return one.test_loss_nats
-
-
-def _times(factor: float) -> str:
-    """A factor with two digits."""
-    return f"{factor:.1f}" if factor < 10 else count(int(float(f"{factor:.2g}")))
 
 
 def _called(one: Strategy) -> str:

@@ -14,6 +14,8 @@ from canary.statistics.numbers import count
 
 MOST_DOCUMENTS = 20
 _LONGEST_TICK = 24  # characters
+_SIZES = {"wide": 22, "narrow": 9}  # of dots: rows are shorter on a phone
+_MARKERS = "osD"  # what comes out in one way or another, for eyes that see no colours
 
 
 def strips(
@@ -31,7 +33,7 @@ def strips(
     does not. `columns` of the table say something of the windows of a document.
     """
     document, position = np.asarray(kind.document), np.asarray(kind.position)
-    order = worst(kind, ~levels[-1][1])
+    order, documents = worst(kind, ~levels[-1][1]), len(set(kind.document))
     marks: list[Mark] = []
     for at, (name, chosen, colour) in enumerate(levels):
         x, y = [], []
@@ -40,7 +42,11 @@ def strips(
             x += places.tolist()
             y += [row] * len(places)
         if x:
-            marks.append(dots(x, y, 22, colour, hollow=at == len(levels) - 1, label=name))
+            hollow = at == len(levels) - 1
+            style = {"marker": "o" if hollow else _MARKERS[at], "label": name}
+            for only, size in _SIZES.items():
+                drawn = dots(x, y, size, colour, hollow=hollow, **style)
+                marks.append(drawn._replace(only=only))
     ticks = {float(row): _short(kind.called(number)) for row, number in enumerate(order)}
     shown = (
         columns
@@ -66,7 +72,7 @@ def strips(
                 legend="above",
             )
         ],
-        sentence(caption, shown=len(order)),
+        sentence(caption, shown=len(order), texts=documents, all=len(order) == documents),
         Table("Texts of which most comes out", ("Text", "Passages", *shown), cells),
     )
 

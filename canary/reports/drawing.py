@@ -235,11 +235,12 @@ def _draw(axes: Axes, panel: Panel, *, wide: bool, width: float) -> None:
 
 
 def _wrap_labels(axes: Any) -> None:
-    """On a phone, labels that are longer than their axes take several lines."""
+    """On a phone, labels that are longer than their axes take several lines, brackets their own."""
     box, dpi = axes.get_window_extent(), axes.figure.dpi
     for label, length in ((axes.xaxis.label, box.width), (axes.yaxis.label, box.height)):
         most, lines = int(length / dpi / _CHARACTER), label.get_text().split("\n")
         if max(map(len, lines)) > most > 0:
+            lines = label.get_text().replace(" (", "\n(").split("\n")
             label.set_text("\n".join(fill(one, most) for one in lines))
 
 

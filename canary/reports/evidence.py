@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from canary.audits.audit_result import Audit
 from canary.records.about import Named
-from canary.reports.document import UNKNOWN, Report, Table, Text
+from canary.reports.document import UNKNOWN, Report, Span, Table, Text, sentence
 
 MISSING = {
     "Model": "not named",
@@ -131,6 +131,15 @@ def models_of(tests: Sequence[Evidence]) -> list[str]:
     """The names of the models in some tests, each once."""
     names = dict.fromkeys(test.about.get("Model", "") for test in tests)
     return [name for name in names if name not in UNKNOWN]
+
+
+def mixed_models(tests: Sequence[Evidence]) -> list[Text]:
+    """A warning where results name different models, also under one name that was given to all."""
+    own, models = renamed(tests), models_of(tests)
+    if not own and len(models) < 2:
+        return []
+    mixed = sentence("annex.models", models=", ".join(own or models), renamed=own)
+    return [(Span(mixed, "strong"),)]
 
 
 def renamed(tests: Sequence[Evidence]) -> list[str]:

@@ -104,7 +104,7 @@ def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Fi
         f"guesses {at}",
         f"Guesses that an attacker needs, by number of copies. Median, {_aloud(medians)}. Blind "
         f"guessing takes {count(max(size // 2, 1))} on average.",
-        [_by_copies(audit, at, _guesses_axis(size, limit_bits), medians, "median guesses")],
+        [_by_copies(audit, at, _guesses_axis(size, limit_bits), medians, "typical guesses")],
         said_in_one(
             "guesses.caption",
             controls=0 in groups,

@@ -50,9 +50,10 @@ _LABELS = {
     "surpasses": ("Not forgotten", "memorized"),
     "remembered": ("Something is left", "memorized"),
     "void": ("The test is void", "suspect"),
+    "unseen_known": ("Cannot be decided: check the unseen samples", "undecided"),
     "unlike": ("Changed, but not as if forgotten", "undecided"),
     "alike": ("No trace was found", "not-found"),
-    "unproven": ("Not forgotten, or never seen", "undecided"),
+    "unproven": ("Never seen, or not forgotten", "undecided"),
     "not_forgotten": ("Not forgotten", "memorized"),
     "forgotten": ("Forgotten", "not-found"),
     "undecided": ("Not enough data to decide", "undecided"),
@@ -120,6 +121,7 @@ def forgetting_report(result: Forgetting) -> Report:
         few=few,
         near=near,
         counts=kind == "not_forgotten" and not (far or near or few),
+        beside=kind == "not_forgotten" and result.target <= result.chance,
         rare=not far,
         enough=ENOUGH + 1,
         needed=ENOUGH,
@@ -149,7 +151,7 @@ def forgetting_report(result: Forgetting) -> Report:
             untried=untried,
             known=known,
             done=done,
-            again=not (done or untried),
+            again=not (done or untried or known),
             named=done and result.model_name,
             nameless=done and not result.model_name,
             samples=result.samples,
@@ -159,6 +161,7 @@ def forgetting_report(result: Forgetting) -> Report:
             known=known,
             unlike=kind == "unlike",
             unproven=kind == "unproven",
+            unseen_known=kind == "unseen_known",
             void=kind == "void",
             few=few,
             needed=ENOUGH,
@@ -170,7 +173,7 @@ def forgetting_report(result: Forgetting) -> Report:
         about={
             **about_of(result, corpus="Data to be forgotten"),
             "Version of the weights": NOT_STATED,
-            "Limit": no_limit("forgetting"),
+            **no_limit("forgetting"),
             "Answers of the tested model": f"{Path(result.source).name}, fingerprint {print_}"
             if result.source
             else f"fingerprint {print_}",
@@ -290,23 +293,30 @@ def distances_figure(result: Forgetting) -> Figure:
     models = Axis(limits=(-0.6, len(rows) - 0.4), ticks=names)
     ends = f"{result.calibration.min():.3f} to {result.calibration.max():.3f}"
     mean = float(result.calibration.mean())
-    known = [("Target", result.target, result.rho)]
+    kinds = {"calibration": "that never saw it", "retrained": "retrained without it"}
+    known = [("Tested model", result.target, result.rho)]
     for name in ("calibration", "retrained"):
         gaps = rows.get(name, np.zeros(0))
-        shown = [(f"{name.capitalize()} model {n}", gap) for n, gap in enumerate(gaps, 1)]
+        shown = [(f"Model {n} {kinds[name]}", gap) for n, gap in enumerate(gaps, 1)]
         if len(gaps) > _MOST_NAMED:
-            many = f"{count(len(gaps))} {name} models"
+            many = f"{count(len(gaps))} models {kinds[name]}"
             ends_of = {"closest": gaps.min(), "median": np.median(gaps), "farthest": gaps.max()}
             shown = [(f"{many}, {which}", float(gap)) for which, gap in ends_of.items()]
         known += [(label, gap, gap / mean) for label, gap in shown]
     if result.floor is not None:
-        known.append(("Query models, from each other", result.floor, result.floor / mean))
+        known.append(
+            ("Models that were trained on it, from each other", result.floor, result.floor / mean)
+        )
     cells = [(name, f"{gap:.4f}", f"{share:.3f}") for name, gap, share in known]
-    columns = ("Model", "Distance", "Over the calibration models")
+    columns = (
+        "Model",
+        "Difference from the trained model",
+        "Of the mean of those that never saw it",
+    )
     return Figure(
         "distances",
         f"Distances from the query model: target {result.target:.3f}, calibration models {ends}.",
         [Panel(points, distance, models, grid="x")],
         said_in_one("forgetting.picture"),
-        Table("Distances from the query model", columns, cells),
+        Table("How differently the models answer", columns, cells),
     )

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from canary.audits.audit_setup import CONTROL_COPIES
 from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, MOST_COUNTED, History, Moment, WatchedFormat
 from canary.gate.weak_limits import is_weak
@@ -54,6 +55,7 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     warned = bool(history.findings)
     size, most_bits = _one_size(history), float(limit) if isinstance(limit, int | float) else 0.0
     weak = bool(size) and is_weak(size, most_bits)
+    read = learned or faded or history.batches.get("canaries")
     labels = {
         "Nothing was measured": not history.measured,
         "The limit was exceeded, and nothing was stopped": too_late,
@@ -63,6 +65,8 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "Do not rely on this measurement": alarm,
         "It is open whether the limit was kept": values.get("open"),
         "Within the limit while training, but the limit is weak": weak and not warned,
+        "Within the limit while training, but nothing shows that the secrets were read": limited
+        and not (read or warned),
         "Within the limit while training": limited and not warned,
         "Within the limit, but the batches of this training have a fault": limited,
         "The model is memorizing the planted secrets (no limit was set)": learned,
@@ -77,7 +81,6 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
     calm = "suspect" if alarm else "memorized" if learned and not limited else ""
     calm = "undecided" if faded or (warned and not calm) else calm
     if limited and not alarm:
-        read = learned or faded or history.batches.get("canaries")
         calm = "not-found" if read and not (values["open"] or warned or weak) else "undecided"
     groups, least = _lower_ends(history, last)
     medians = {n: median_bits(group) for n, group in groups.items()}
@@ -101,8 +104,8 @@ def answer_of(history: History) -> tuple[str, str, dict[str, Any]]:
         "not_one": learned and not one,
         "estimate": one and not bound and not edge,
     }
-    values["edge"] = one and edge
-    values |= {"further_one": one and bound, "further": learned and bound}
+    values |= {"further_one": one and (bound or edge), "further": learned and bound}
+    values["weak"] = limited and weak
     values["more"] = False
     if peak is not None and (learned or faded):
         _, then = _lower_ends(history, peak)
@@ -223,7 +226,7 @@ def _around(history: History, limit: float) -> dict[str, Any]:
         medians = (
             median_bits([moment.exposures[at] for at in places])
             for copies, places in history.places().items()
-            if copies
+            if copies not in (0, history.settings.get(CONTROL_COPIES))
         )
         open_ended = any(bound or median > limit for median, bound in medians)
         (above if open_ended else within).append(moment.step)

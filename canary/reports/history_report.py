@@ -50,7 +50,7 @@ from canary.tokens.starts import shown_start
 _MOST_ROWS = 200
 _MOST_FAILURES = 5
 _MOST_MARKERS = 60
-_OPEN = "anywhere on dots"
+_OPEN = "range of a triangle"
 
 
 @report_of.register
@@ -77,7 +77,11 @@ def history_report(history: History) -> Report:
             failed=len(failures),
             skipped=_skipped(history),
         ),
-        about={**about_of(history), "Limit": values["limit"] or "none was set"},
+        about={
+            **about_of(history),
+            "Version of the weights": "not stated (measured during the training)",
+            "Limit": values["limit"] or "none was set",
+        },
         tiles=[*_tiles(history, values)],
         outcome=[*_outcome(history)] if history.measured else (),
         unsaid=said("history.unsaid"),
@@ -179,10 +183,10 @@ def _table(history: History, lines: list[GroupLine], space_bits: float | None) -
             if known is None:
                 cells.append("–")
             elif space_bits is None:
-                cells.append(bound_or_bits(group.medians[known], group.bounds[known]))
+                cells.append(bound_or_bits(group.certain[known], group.bounds[known]))
             else:
                 least = "≤ " if group.bounds[known] else ""
-                cells.append(least + count(guesses_of(space_bits - group.medians[known])))
+                cells.append(least + count(guesses_of(space_bits - group.certain[known])))
         rows.append(tuple(cells))
     unit = "bits" if space_bits is None else "guesses"
     names = (f"{group_name(group.copies)}\n({unit})" for group in lines)
@@ -257,7 +261,7 @@ def history_figure(
         named = any(mark.style.get("label") == _OPEN for mark in marks)
         marks += _line_marks(group, colour, band=group is banded, named=named)
         if group.steps:
-            medians = list(map(bound_or_bits, group.medians, group.bounds))
+            medians = list(map(bound_or_bits, group.certain, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
             told.append(f"{group_name(group.copies)}: from {first} to {last}")
     thin: dict[str, Any] = {"linewidth": 0.7, "linestyle": DOTTED, "zorder": 0.5}
@@ -277,14 +281,13 @@ def history_figure(
         loss = line(x, [point.value for point in history.losses], INK, 1.2)
         below = [loss, mark("margins", y=0.15), *upright]
         panels.append(Panel(below, steps, Axis("loss"), grid="y", height=0.24))
-    exposures = [e for m in history.measured for e in m.exposures]
     caption = said_in_one(
         "history.caption",
         format=about.masked,
         drawn=not skew_normal,
         draws=about.draws,
         size=about.space_size,
-        censored=not skew_normal and any(e.censored for e in exposures),
+        censored=any(any(group.bounds) for group in lines),
         usual=bits(UNLEARNED_95_BITS),
         most=bits(space_bits),
         best=bits(most),
@@ -324,6 +327,12 @@ class GroupLine:
     most: tuple[float, ...]
     heights: tuple[float, ...]
     ends: tuple[tuple[float, float], ...]
+
+    @property
+    def certain(self) -> list[float]:
+        """The medians, and of those that are drawn as bounds what is certain."""
+        known = zip(self.medians, self.bounds, self.ends, strict=True)
+        return [ends[0] if bound else median for median, bound, ends in known]
 
     @property
     def open_ended(self) -> list[tuple[float, float]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _NUMBER = "number-of-this-report"
 _OPTION = re.compile(r"(?<!\S)(--[\w-]+)")
+_PLAIN = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
 
 
 def page_of(made: Report) -> str:
@@ -71,10 +72,9 @@ def _inline(text: Text) -> Markup:
     """A text with its markup as elements; any other kind of a span is a colour."""
     from markupsafe import Markup, escape
 
-    if isinstance(text, str):
-        return escape(_shown(text))
     made = Markup("")
-    for words, kind in text:
+    spans = [(text, "")] if isinstance(text, str) else text
+    for words, kind in (part for span in spans for part in _parts(*span)):
         element = "{1}"
         if kind in ("code", "em", "strong", "sub"):
             element = "<{0}>{1}</{0}>"
@@ -86,6 +86,14 @@ def _inline(text: Text) -> Markup:
             said = Markup(said)  # noqa: S704 - escaped
         made += Markup(element).format(kind, said)  # noqa: S704 - our own elements
     return made
+
+
+def _parts(words: str, kind: str) -> list[tuple[str, str]]:
+    """A span; of plain words, the names of options apart, as code."""
+    if kind:
+        return [(words, kind)]
+    cut = enumerate(_PLAIN.split(words))
+    return [(part, "code" if at % 2 else "") for at, part in cut if part]
 
 
 def _shown(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -87,11 +88,33 @@ def would_strictly(audit: Audit) -> str:
     return f"With a limit of {guesses}, {words}."
 
 
+def takes_new_secrets(audit: Audit) -> bool:
+    """Whether so few secrets leave a strict limit open, whatever is measured of them."""
+    sizes = {priced.space_size for priced in audit.formats}
+    return len(sizes) == 1 and (_outcome(audit, STRICT_BITS) or ("",))[0] == "undecided"
+
+
+def enough_secrets(audit: Audit) -> str:
+    """How many secrets of each number of copies decide about a strict limit, by its cures.
+
+    Empty where no number is known to.
+    """
+    if not takes_new_secrets(audit):
+        return ""
+    left = [f.cure for f in forecast(audit, STRICT_BITS).findings if f.outcome == "undecided"]
+    known = [re.findall(r"([\d,]+) (?:canar|that agree)", cure)[:1] for cure in left]
+    numbers = [int(one.replace(",", "")) for some in known for one in some]
+    return count(max(numbers)) if numbers and all(known) else ""
+
+
 def choice_of(size: int) -> dict[str, Any]:
     """The value ``choose``, of a space or of several (0), and the limits in bits and guesses."""
     guesses = [asked_guesses(size, bits) for bits in (STRICT_BITS, LOOSE_BITS)]
     strict, loose = (plural(number, "guess", "guesses") for number in guesses)
-    words = said_in_one("limit.choose", one=size, strict=strict, loose=loose, size=count(size))
+    weak = size and is_weak(size, LOOSE_BITS)
+    words = said_in_one(
+        "limit.choose", one=size, strict=strict, loose=loose, size=count(size), weak=weak
+    )
     limits = zip((STRICT_BITS, LOOSE_BITS), (strict, loose), strict=True)
     return {"choose": words, "limits": [*limits] if size else []}
 
@@ -130,6 +153,8 @@ def _outcome(audit: Audit, bits: float) -> tuple[str, str] | None:
     left = [f for f in verdict.findings if f.outcome == outcome != "passed"]  # what decides it
     worst = sorted(left, key=lambda f: -(f.upper or 0.0))  # that which takes fewest guesses
     between = next((ends for f in worst if (ends := _between(f, verdict.space_size))), "")
+    if outcome == "passed" and verdict.is_weak:
+        outcome = "weak"
     if outcome == "undecided":
         few = any(map(takes_more_secrets, left))
         coarse = "coarse" if any(f.check == "exposure" for f in left) else "unsettled"

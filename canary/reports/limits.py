@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from canary.audits.audit_result import Audit, CanaryResult, combined_p
+from canary.audits.audit_setup import control_of, without_control
 from canary.audits.search_ranks import with_search
 from canary.gate.check_result import Attacks
 from canary.gate.forgetting_limit import Compared
@@ -61,6 +62,7 @@ def label_of(verdict: Verdict) -> str:
             if reason.value is None
             else "do not rely on this audit",
             "tokenizer": "the tokenizer does not fit the model",
+            "logits": "the model was probably read wrongly",
             "positive control": "the positive control was learned too little",
             "exposure": _why_open(reason),
             "start token": "one question to the engineers is open"
@@ -72,7 +74,7 @@ def label_of(verdict: Verdict) -> str:
         allowed = " (counted as passed, by an option of the check)" if verdict else ""
         return f"Undecided: {why}{allowed}"
     easier = reason.check == "exposure"
-    why = "easier to find than the limit allows" if easier else "not within the limit that was set"
+    why = "easier to find than the limit allows" if easier else "outside the limit that was set"
     return f"Not passed: {why}"
 
 
@@ -187,7 +189,7 @@ def learned_copies(audit: Audit) -> list[int]:
 
 
 def opening(audit: Audit) -> list[tuple[str, str]]:
-    """The first lines of `Audit.summary`: its verdict, and that nothing shows what it rests on."""
+    """The first lines of `Audit.summary`: its verdict, what that rests on, and p-values."""
     found = answer(audit)
     lines = [("verdict", found.label)]
     if found.verdict in ("not found", "undecided") and planting(audit) == "unknown":
@@ -195,6 +197,12 @@ def opening(audit: Audit) -> list[tuple[str, str]]:
         test = combined_p([c for c in audit.injected if c.repetitions == most])
         told = unread(most, 1.0 if test is None else test.p_value)
         lines.append(("basis", f"{told}; give canary.check the verification of its corpus"))
+    among = ", without the positive control" if control_of(audit) else ""
+    injected = "injected" if audit.canaries_in_corpus else "not injected"
+    if (test := without_control(audit).injected_p) is not None:
+        lines.append((injected, f"p = {test.p_value:.2g} (Fisher{among})"))
+    if audit.controls_p is not None:
+        lines.append(("controls", f"p = {audit.controls_p.p_value:.2g} (Fisher)"))
     return lines
 
 
@@ -276,7 +284,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         reason=_plain(reason.sentence), unread=unread, ends=ends,
         coarse=ends and not takes_more_secrets(reason), never=ends and never_decides(reason),
         few=ends and takes_more_secrets(reason) and not never_decides(reason),
-        typical=ends and not largest, other=not (unread or ends or before["before"]), **before,
+        other=not (unread or ends or before["before"]), **before,
         low=ends and count(guesses_of(math.log2(size) - (reason.upper or 0.0))),
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),

@@ -12,7 +12,7 @@ from canary.errors import InputError, OutputError
 from canary.records.files import atomic_writer, check_writable
 from canary.records.validation import file_path
 from canary.reports.document import Block, Bullets, Report, Section, Text, said, words_of
-from canary.reports.evidence import Evidence, Trial, kinds_of, models_of, renamed
+from canary.reports.evidence import Evidence, Trial, kinds_of, mixed_models, models_of, renamed
 from canary.reports.markdown import markdown_of
 from canary.reports.tested_results import read_evidence
 from canary.statistics.numbers import clean
@@ -148,6 +148,7 @@ def card_of(tests: Sequence[Evidence]) -> Report:
         label=" ".join(f"{label}." for label in labels),
         sentences=said("card.made"),
         about=about,
+        notes=mixed_models(tests),
         sections=[*sections, Section("unsaid", "What these tests do not say", [Bullets(unsaid)])],
     )
 

@@ -22,6 +22,7 @@ from canary.reports.attack_wording import (
     listed,
     measured_blocks,
     named,
+    none_alone,
     not_identified,
     rate_columns,
     short_of,
@@ -63,14 +64,17 @@ def models_report(survey: ModelsSurvey) -> Report:
             survey, "models", targets=targets, several=targets > 1, alone=alone, others=others
         )
     if targets > 1:
-        answer = [sentence("models.several", targets=targets), *answer]
+        answer = [sentence("models.several", targets=targets, alone=none_alone(survey)), *answer]
+    if survey.table.samples < survey.given:
+        judged, given = count(survey.table.samples), count(survey.given)
+        answer = [*answer, sentence("models.judged", judged=judged, given=given)]
     actions = {
         "listed": "the report lists the members and classes most at risk; --singled-out "
         "(in Python singled_out()) lists all who are recognized"
         if targets == 1
         else "the report lists the models and samples that are most vulnerable",
         "less": "return the most likely class, without its probability",
-        "in_use": targets > 1 and survey.outcome() == "identified",
+        "in_use": targets > 1 and survey.outcome() == "identified" and not none_alone(survey),
         "targets": targets,
     }
     beside = f"{plural(others, 'other model')}{' each' if targets > 1 else ''}"
@@ -80,7 +84,7 @@ def models_report(survey: ModelsSurvey) -> Report:
         answer,
         kind="models",
         about=about
-        | {"Limit": no_limit("membership")}
+        | no_limit("membership")
         | {
             "Version of the weights": NOT_STATED,
             "Compared with": beside,
@@ -103,7 +107,8 @@ def plotted(survey: ModelsSurvey, _: PlotOptions) -> Figure:
 
 def _tiles(survey: ModelsSurvey) -> Iterator[Tile]:
     yield from found_tiles(survey, "models")
-    if len(survey.targets) > 1 and survey.outcome() == "identified":
+    found = survey.outcome() == "identified"
+    if len(survey.targets) > 1 and found and not none_alone(survey):
         place, lead, surest = survey.most_vulnerable_models(1)[0], survey.lead, survey.surest()
         note, value = "of pairs right", lead.across.evaluations[place].auc.value
         if surest is not None:

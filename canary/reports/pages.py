@@ -227,7 +227,7 @@ def plot(
     repetitions : int, optional
         Of several histories, the number of copies that is drawn; the most unless given. For
         utility: canaries with this number of copies; unless given, the largest number whose
-        median is not as high as it can be in any audit (`Audit.notes`).
+        median is not near the highest possible in any audit (`Audit.notes`).
     skew_normal : bool
         Of several audits or a history, draw the estimates off the skew-normal curves, which
         are numbers where draws give only bounds.

@@ -12,6 +12,7 @@ from canary.audits.audit_result import Audit
 from canary.gate.baselines import Baseline
 from canary.gate.regression import more_than
 from canary.reports.comparison import Strategy
+from canary.statistics.numbers import count
 from canary.statistics.resampling import least_in_pairs
 
 RANK_LEVEL = 0.05
@@ -105,3 +106,8 @@ def _interval(one: Audit, other: Audit) -> tuple[float, float] | None:
         return None
     half = float(t.ppf(0.975, len(more) - 1)) * stdev(more) / math.sqrt(len(more))
     return fmean(more) - half, fmean(more) + half
+
+
+def times_of(factor: float) -> str:
+    """A factor with two digits."""
+    return f"{factor:.1f}" if factor < 10 else count(int(float(f"{factor:.2g}")))

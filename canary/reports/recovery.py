@@ -47,7 +47,7 @@ class Recovery:
 
     @property
     def open(self) -> list[CanaryResult]:
-        """Those whose interval holds both answers."""
+        """Those of which the interval leaves it open."""
         reached = [c for c in self.canaries if self._reached(c.exposure, c.exposure.upper_bits)]
         return [c for c in reached if c not in self.sure]
 
@@ -118,8 +118,7 @@ def counts(audit: Audit, limit_bits: float | None = None) -> Text | None:
     return said_in_one(
         "answer.counts",
         share=share[0].upper() + share[1:],
-        within=("," if len({c.format for c in found.sure}) > 1 else "")
-        + f" {_in_guesses(found.sure)}",
+        within=_in_guesses(found.sure),
         groups=by_copies(audit.injected),
         blind=blind_guesses(audit, audit.injected),
         offered=count(len(offered)) if offered else "",
@@ -147,11 +146,28 @@ def typical_guesses(audit: Audit) -> str:
     return f"The typical secret takes {', '.join(words)}, and {blind} by chance"
 
 
-def _in_guesses(sure: Sequence[CanaryResult]) -> str:
-    """``in at most 19 guesses``, each where they are of several forms: all of some secrets."""
+def _in_guesses(sure: Sequence[CanaryResult], *, limited: bool = False) -> str:
+    """``, the hardest of these took 19 guesses``: what all of some secrets take at most."""
     most = max((most_guesses(c.exposure) for c in sure), default=1)
-    each = "each " if len({c.format for c in sure}) > 1 else ""
-    return each + ("at the first guess" if most == 1 else f"in at most {count(most)} guesses")
+    if most == 1:
+        return "," * limited + " at the first guess"
+    if len(sure) == 1:
+        return f"{',' * limited} in at most {count(most)} guesses"
+    exact = all(c.exposure.upper_bits - c.exposure.lower_bits <= ROUNDING_BITS for c in sure)
+    return f", the hardest of these took {'' if exact else 'at most '}{count(most)} guesses"
+
+
+def _between(canaries: Sequence[CanaryResult]) -> str:
+    """``20 to 900 guesses``: what some secrets take, as far as it is known of all of them."""
+    exposures = [c.exposure for c in canaries]
+    low = min((guesses_of(e.space_bits - e.upper_bits) for e in exposures), default=1)
+    high = max((most_guesses(e) for e in exposures), default=1)
+    open_end = any(e.lower_bits <= ROUNDING_BITS for e in exposures)
+    if open_end:
+        return f"{count(low)} guesses or more" if low > 1 else "any number of guesses"
+    return (
+        f"at most {count(high)} guesses" if low == 1 else f"{count(low)} to {count(high)} guesses"
+    )
 
 
 def cut_searches(audit: Audit) -> Iterator[Text]:
@@ -261,6 +277,8 @@ def typical_controls(audit: Audit) -> str:
     exposures = [c.exposure for c in audit.controls]
     middle_bits, bound = median_bits(exposures)
     guesses = guesses_of(math.log2(size) - middle_bits)
+    if bound and guesses >= size:
+        return ""
     apart = not guesses_of(math.log2(ends[0])) <= guesses <= guesses_of(math.log2(ends[1]))
     known = not bound and all(e.upper_bits - e.lower_bits <= 1.0 for e in exposures)
     return sentence(
@@ -298,17 +316,19 @@ def of_injected(audit: Audit, limit_bits: float | None, *, told: bool = False) -
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "
     share = found.share("" if audit.natural else kind)
-    limited, several = limit_bits is not None, len({c.format for c in found.sure}) > 1
+    limited = limit_bits is not None
+    what = "easier to find than the limit" if limited else "found"
     return said_in_one(
         "outcome", share=share[0].upper() + share[1:], some=exposures and not told,
         none=not exposures, first="" if limited else _within_first(audit),
         left=found.open,
-        open=len(found.open), more=" more" if exposures else "",
+        open=len(found.open), more=" more" if exposures else "", between=_between(found.open),
+        whether=what if limited else f"found within {first_guesses(audit)}",
+        missed=found.open and len(found.canaries) - len(exposures) - len(found.open),
         blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
         dry=not audit.canaries_in_corpus, natural=audit.natural,
-        what="easier to find than the limit" if limited else "found",
-        within=f"{',' if limited or several else ''} {_in_guesses(found.sure)}",
+        what=what, within=_in_guesses(found.sure, limited=limited),
         luck="" if audit.natural else luck_of(limit_bits),
     )  # fmt: skip
 
@@ -322,7 +342,7 @@ def table(
     """
     rows = []
     level = (1.0 + MEDIAN_CONFIDENCE) / 2.0 if each is None else each
-    named = f"Interval (each end {100 * level:g} % sure)"
+    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure)"
     within = (
         f"Found within {first_guesses(audit, at)}"
         if limit_bits is None

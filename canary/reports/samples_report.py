@@ -34,7 +34,7 @@ from canary.reports.verbatim_report import (
     answer_of,
     doubtful_files,
 )
-from canary.reports.wording import NOT_STATED, about_of, called, ended, no_limit, software
+from canary.reports.wording import NOT_STATED, about_of, called, ended, software
 from canary.statistics.numbers import copies as copied
 from canary.statistics.numbers import count, duration, plural, probability
 
@@ -58,8 +58,10 @@ def samples_report(result: Sampled) -> Report:
     if files := swapped or other:
         label, tone = FILES_FIRST
     about = about_of(result, corpus="Training data" if result.planted else "Texts")
+    if parts := _parts_of(int(result.model.get("requests", 0)), result):
+        about["Sent"] += f": {parts}"
     about["Version of the weights"] = NOT_STATED
-    about["Limit"] = no_limit()
+    about["Limit"] = "none was set"
     about["Server"] = str(result.model["server"])
     return Report(
         title=f"What comes out of {called(result.model_name)} word for word?",
@@ -177,12 +179,17 @@ def _by_form(result: Sampled) -> Iterator[Table]:
 
 def _cost(result: Sampled) -> str:
     """What it took: requests, and the time of the last run."""
-    asked = result.samples * result.prompts
-    sent = int(result.model.get("requests", asked))
-    rest = f"{count(sent - asked)} to check the server or to ask again"
-    words = f" ({count(asked)} for the answers and {rest})" if sent > asked > 0 else ""
+    sent = int(result.model.get("requests", result.samples * result.prompts))
+    words = f" ({parts})" if (parts := _parts_of(sent, result)) else ""
     time = f", {duration(result.seconds)} in the last run" if result.seconds else ""
     return f"Cost: {plural(sent, 'request')}{words}{time}."
+
+
+def _parts_of(sent: int, result: Sampled) -> str:
+    """What the requests were for, where some were not for answers."""
+    asked = result.samples * result.prompts
+    rest = f"{count(sent - asked)} to check the server or to ask again"
+    return f"{count(asked)} for the answers and {rest}" if sent > asked > 0 else ""
 
 
 def _secret_by_secret(result: Sampled) -> Table:

@@ -70,6 +70,7 @@ class _Membership(Attacks):
     members: int = 0
     nonmembers: int = 0
     samples: int = 0
+    samples_judged: int = 0
     requests_in_this_run: int = 0
     requests_in_all_runs: int = 0
     answers_in: str = ""
@@ -112,7 +113,7 @@ def _membership(found: _Membership, digest: str) -> Evidence:
         members=sizes.members,
         others=sizes.nonmembers,
         models=len(found.models),
-        samples=found.samples,
+        samples=found.samples_judged or found.samples,
     )
     signals = {one.signal for one in found.attacks}
     access = said_in_one(

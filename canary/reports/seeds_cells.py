@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from canary.records.validation import brief
-from canary.statistics.numbers import bits, probability
+from canary.statistics.numbers import bits, plural, probability
 from canary.statistics.welch import Estimated, difference_of, mean_of
 
 
@@ -25,8 +25,8 @@ class Cell:
         Whether that is only a lower bound.
     space_bits : float
         The largest exposure that there is.
-    full : tuple of bool
-        For each group, whether a median is as high as it can be, so that differences to it may be
+    full : tuple of tuple of bool
+        Whether that is within half a bit of the highest possible, so that differences to it may be
         larger than they look.
     """
 
@@ -35,7 +35,7 @@ class Cell:
     medians: tuple[tuple[float, ...], ...]
     bounds: tuple[tuple[bool, ...], ...]
     space_bits: float
-    full: tuple[bool, ...]
+    full: tuple[tuple[bool, ...], ...]
 
     @property
     def bounded(self) -> bool:
@@ -45,7 +45,7 @@ class Cell:
     @property
     def usable(self) -> bool:
         """Whether the groups can be ranked by it."""
-        return bool(self.repetitions) and not (self.bounded or any(self.full))
+        return bool(self.repetitions) and not (self.bounded or any(map(any, self.full)))
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Pair:
 
 def listed(names: Sequence[str]) -> str:
     """``A, B and C``."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def estimate(cell: Cell, at: int, confidence: float) -> Estimated:
@@ -95,17 +95,26 @@ def mean_words(cell: Cell, at: int, confidence: float) -> str:
     return f"{least}{bits(mean.value)} bits{ends}"
 
 
+def near_words(cell: Cell, at: int) -> str:
+    """``1 of 3 seeds near the highest possible``, or nothing."""
+    near, seeds = sum(cell.full[at]), len(cell.full[at])
+    return f"{near} of {plural(seeds, 'seed')} near the highest possible" if near else ""
+
+
 def ends_of(found: Estimated) -> str:
     """``6.2 to 8.0``, or a dash for no interval."""
-    if found.lower is None or found.upper is None:
+    low, high = found.lower, found.upper
+    if low is None or high is None:
         return "–"
-    return f"{bits(found.lower)} to {bits(found.upper)}"
+    if any(end < 0.0 and bits(end) == "0.0" for end in (low, high)):  # the sign decides
+        return f"{low:.2f} to {high:.2f}"
+    return f"{bits(low)} to {bits(high)}"
 
 
 def gap_words(pair: Pair, labels: Sequence[str], of: str, level: str) -> str:
-    """``'b' less 'a', mean: -2.3 bits (90 % interval -3.5 to -1.1, p = 0.003, Welch)``.
+    """``'b' minus 'a', mean: -2.3 bits (90 % interval -3.5 to -1.1, p = 0.003, Welch)``.
 
-    The later one of `labels` less the earlier one, as in tables.
+    The later one of `labels` minus the earlier one, as in tables.
     """
     found, (less, more) = pair.bits, sorted((pair.less, pair.more), key=labels.index)
     if more == pair.less:
@@ -114,7 +123,7 @@ def gap_words(pair: Pair, labels: Sequence[str], of: str, level: str) -> str:
     how = "no interval: the seeds have no spread, or are too few"
     if found.lower is not None:
         how = f"{level} {ends_of(found)}, p = {probability(found.p_value)}, Welch's t over seeds"
-    return f"{brief(more)} less {brief(less)}, {of}: {bits(found.value)} bits ({how})"
+    return f"{brief(more)} minus {brief(less)}, {of}: {bits(found.value)} bits ({how})"
 
 
 def loss_words(found: Estimated) -> str:

@@ -28,12 +28,18 @@ from canary.reports.seeds_cells import (
     listed,
     loss_words,
     mean_words,
+    near_words,
 )
+from canary.reports.seeds_doubts import notes_of, unfit_in, unread_of
 from canary.reports.seeds_frames import audit_rows, mean_rows
-from canary.reports.sentences import answer
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, clean, count, plural
 from canary.statistics.welch import Estimated, difference_of, mean_of
+
+EVERY_END = (
+    "each number of copies has a median that is only a lower bound, or near the highest possible"
+)
+"""Why nothing can be ranked where no cell is usable."""
 
 _OTHER_SETS = "each group has canary sets of its own, so the sets may make the difference"
 
@@ -87,7 +93,10 @@ class SeedsCompared(Shown):
                 pairs = [[view.median(one, copies) for one in group] for group in self.groups]
                 medians = tuple(tuple(median for median, _ in some) for some in pairs)
                 bounds = tuple(tuple(bound for _, bound in some) for some in pairs)
-                full = tuple(View([*some], at).at_ceiling(copies) for some in self.groups)
+                full = tuple(
+                    tuple(View([one], at).at_ceiling(copies) for one in some)
+                    for some in self.groups
+                )
                 made.append(Cell(at, copies, medians, bounds, view.space_bits, full))
         return tuple(made)
 
@@ -182,28 +191,21 @@ class SeedsCompared(Shown):
     @cached_property
     def why_not(self) -> str:
         """Why nothing can be ranked, whatever the numbers are; empty where they may decide."""
-        number = len(self.audits)
         few = [x for x, group in zip(self.labels, self.groups, strict=True) if len(group) < SEEDS]
-        suspect = [
-            one.label
-            for group in self.groups
-            for one in group
-            if answer(one.audit, audits=number).verdict == "suspect"
-        ]
         first = self.audits[0]
         if not first.injected:
             return "the audits have no planted secrets"
         if not first.canaries_in_corpus:
             return "the secrets were left out of the training on purpose"
-        if suspect:
-            return f"controls look learned in {brief(suspect[0])}, so that audit is suspect"
+        if unfit := unfit_in(self.groups):
+            return unfit
         verb = "has" if len(few) == 1 else "have"
         reasons = [f"{listed([*map(brief, few)])} {verb} fewer than {SEEDS} seeds"] if few else []
         reasons += [_OTHER_SETS] if self.mixed_sets else []
         if reasons:
             return listed(reasons)
         if not self.usable:
-            return "every median is only a lower bound, or as high as it can be"
+            return EVERY_END
         return ""
 
     @property
@@ -232,17 +234,19 @@ class SeedsCompared(Shown):
             number = f"format {cell.format + 1}, " if len(self.audits[0].formats) > 1 else ""
             told = [
                 f"{label} {mean_words(cell, at, self.confidence)}"
-                + " (as high as it can be)" * cell.full[at]
+                + (f" ({near})" if (near := near_words(cell, at)) else "")
                 for at, label in enumerate(self.labels)
             ]
             bound = "; no interval where a median is only a bound" if cell.bounded else ""
-            lines.append(f"{number}{name}: {', '.join(told)}{bound}")
+            left = "; not counted in the ranking" if cell.repetitions and not cell.usable else ""
+            lines.append(f"{number}{name}: {', '.join(told)}{bound}{left}")
         if self.losses:
             told = [
                 f"{label} {loss_words(mean)}"
                 for label, mean in zip(self.labels, self.mean_losses, strict=True)
             ]
             lines.append(f"loss on new text, in nats per token: {', '.join(told)}")
+        lines += [f"note: {note}" for note in self.notes]
         return "\n".join(lines)
 
     @property
@@ -257,14 +261,27 @@ class SeedsCompared(Shown):
         )
         if self.why_not:
             return f"{every} cannot be ranked: {self.why_not}"
+        who = "it" if len(least) == 1 else listed([*map(brief, self.unread)])
+        doubt = f", but nothing shows that {who} read the secrets" if self.unread else ""
         if len(least) == 1:
-            return f"{least[0]} memorizes {'less' if len(self.labels) == 2 else 'least'}"
+            return f"{least[0]} memorizes {'less' if len(self.labels) == 2 else 'least'}{doubt}"
         if worse:
             verb = "memorizes" if len(worse) == 1 else "memorize"
-            return f"{listed(worse)} {verb} more; {listed(least)} cannot be ranked"
+            return f"{listed(worse)} {verb} more; {listed(least)} cannot be ranked{doubt}"
         for pair in self.pairs if len(self.labels) == 2 else ():
             return f"{every} cannot be ranked: {self.why_not_ranked(pair)}"
         return f"{every} cannot be ranked: the differences may be chance"
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What makes the numbers of a group doubtful: unlearned secrets, notes of its audits."""
+        return tuple(notes_of(self.labels, self.groups))
+
+    @cached_property
+    def unread(self) -> tuple[str, ...]:
+        """The groups of `least` of which nothing shows that they read the secrets."""
+        pairs = zip(self.labels, self.groups, strict=True)
+        return tuple(name for name, some in pairs if name in self.least and unread_of(some))
 
     def _table(self) -> list[dict[str, Any]]:
         return audit_rows(self)
@@ -273,11 +290,12 @@ class SeedsCompared(Shown):
         """A `pandas.DataFrame` with a row for each group and number of copies.
 
         `mean_bits` is the mean over seeds of the median exposure, in bits, with its interval;
-        `difference_bits` is that mean less the one of the first group, and not known where the
-        canary sets differ. Other columns are the same for each number of copies: `overall_bits`,
-        the mean of the one number of each seed by which groups are ranked; and of the loss on new
-        text, in nats per token, `mean_loss` and `loss_difference` to the first group. Each has its
-        interval.
+        `difference_bits` is that mean minus the one of the first group, and not known where the
+        canary sets differ. `bound` and `at_ceiling` say that the median of any seed is only a lower
+        bound, or within half a bit of the highest possible: such rows do not count in the ranking.
+        Other columns are the same for each number of copies: `overall_bits`, the mean of the one
+        number of each seed by which groups are ranked; and of the loss on new text, in nats per
+        token, `mean_loss` and `loss_difference` to the first group. Each has its interval.
         """
         import pandas as pd
 
@@ -314,9 +332,10 @@ def compare(
     Returns
     -------
     SeedsCompared
-        `summary` says which group memorizes less. `to_frame` has a row for each seed and number
-        of copies: the median exposure, in bits, and the loss. `means_frame` has a row for each
-        group and number of copies: the mean over seeds, and the difference to the first group.
+        `summary` says which group memorizes less, and `notes` what makes that doubtful.
+        `to_frame` has a row for each seed and number of copies: the median exposure, in bits, and
+        the loss. `means_frame` has a row for each group and number of copies: the mean over seeds,
+        and the difference to the first group.
         Intervals are two-sided: Student's for a mean, Welch's for a difference, both over seeds.
 
     Raises

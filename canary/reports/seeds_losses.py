@@ -10,7 +10,7 @@ from canary.reports.comparison import Strategy
 from canary.reports.document import Axis, Figure, Mark, Panel, Table, mark, said_in_one, sentence
 from canary.reports.palette import MUTED, SERIES, dots
 from canary.reports.seeds_cells import ends_of, listed, loss_ends, loss_words
-from canary.reports.seeds_compared import SeedsCompared
+from canary.reports.seeds_compared import EVERY_END, SeedsCompared
 from canary.statistics.numbers import bits, count, percent_of, probability
 
 _MARKERS = "osDvPX*"
@@ -58,8 +58,7 @@ def losses_figure(found: SeedsCompared) -> Figure:
         )
     if not found.overall:
         raise InputError(
-            "every median is only a lower bound, or as high as it can be, so none is drawn "
-            "against a loss",
+            f"{EVERY_END}, so none is drawn against a loss",
             cure="draw the exposure by number of copies",
         )
     marks: list[Mark] = []
@@ -100,7 +99,7 @@ def losses_figure(found: SeedsCompared) -> Figure:
     key = [(colour_of(at), label) for at, label in enumerate(found.labels)]
     key.append((MUTED, "faint: one seed"))
     key += key_of_sets(found)
-    x = Axis("mean of median exposures (bits)")
+    x = Axis(f"mean of median exposures (bits), {found.used}")
     y = Axis("loss on new text (nats per token)")
     marks.append(mark("margins", 0.12, 0.12))
     return Figure(

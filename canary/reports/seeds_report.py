@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from canary.audits.by_rank import can_rank
 from canary.errors import InputError
 from canary.gate.regression import SEEDS
 from canary.records.validation import brief
@@ -63,6 +64,8 @@ def seeds_report(found: SeedsCompared) -> Report:
     basis: Text = ""
     if weak is not None and planting(weak) != "shown" and not suspect:
         basis = basis_of(weak)
+    bounded = any(cell.bounded for cell in found.cells)
+    ranks = all(can_rank(audit.model) for audit in found.audits)
     values: dict[str, Any] = {
         "level": _level(found),
         "least_seeds": SEEDS,
@@ -71,7 +74,9 @@ def seeds_report(found: SeedsCompared) -> Report:
         "chance": not (decided or found.why_not),
         "few": "fewer than" in found.why_not,
         "sets": found.mixed_sets,
-        "bounded": any(cell.bounded for cell in found.cells),
+        "unread": decided and listed([*map(brief, found.unread)]),
+        "bounded": bounded and ranks,
+        "drawn": bounded and not ranks,
         "losses": bool(found.losses),
         "traded": decided and bool(found.losses),
         "unweighed": decided and not found.losses,
@@ -82,7 +87,7 @@ def seeds_report(found: SeedsCompared) -> Report:
     return Report(
         title=f"Comparison of {plural(len(found.labels), 'way')} of training",
         label=found.answer if decided else _shorter(found),
-        tone="" if decided else "suspect" if suspect else "undecided",
+        tone="suspect" if suspect else "" if decided and not found.unread else "undecided",
         sentences=[*([] if decided else [f"{found.answer}."]), *gaps],
         basis=basis,
         decide=said("seeds.decide", **values),
@@ -101,6 +106,7 @@ def seeds_report(found: SeedsCompared) -> Report:
             seeds_figure(found, 0),
             *([losses_figure(found)] if found.losses and found.overall else []),
         ],
+        notes=found.notes,
         unsaid=said("seeds.unsaid", **values),
         sections=sections_of(found),
     )
@@ -234,12 +240,20 @@ def _by_copies(found: SeedsCompared, cells: list[Cell]) -> Table:
                     count(len(cell.medians[at])),
                     ("≥ " if any(cell.bounds[at]) else "") + bits(mean.value),
                     ends_of(mean),
+                    f"{sum(cell.full[at])} of {len(cell.full[at])}" if any(cell.full[at]) else "–",
                     *gap,
                 )
             )
     level = _level(found)
     columns = (
-        *("Copies", "Group", "Seeds", "Mean of medians", f"{level} interval"),
+        *(
+            "Copies",
+            "Group",
+            "Seeds",
+            "Mean of medians",
+            f"{level} interval",
+            "Seeds near the highest possible",
+        ),
         *(f"Difference to {found.labels[0]}", f"{level} interval (Welch)", "p"),
     )
     return Table("Median exposure by number of copies, over seeds, in bits", columns, rows)

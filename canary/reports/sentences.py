@@ -17,6 +17,7 @@ from canary.audits.extraction import Extraction
 from canary.audits.group_medians import median_bits
 from canary.audits.search_ranks import with_search
 from canary.models.english import misfits, reads_no_english
+from canary.models.examining import shifted
 from canary.reports.document import sentence
 from canary.statistics.extrapolation import SkewNormalFit
 from canary.statistics.learned_parts import CONTROLS_LEVEL, SHOWN_LEARNED
@@ -136,6 +137,7 @@ def answer(audit: Audit, *, audits: int = 1) -> Answer:
         (p <= WEAK_LEVEL, "undecided", "hints"),
         (judged and _open_p(injected) <= LEVEL, "undecided", "open"),
         (not dry and misfit, "undecided", "misfit"),
+        (not dry and shifted(audit.notes), "undecided", "shifted"),
         (not dry and reads_no_english(audit.notes), "undecided", "foreign"),
         (chance <= LEVEL, "undecided", "outlier"),
         (True, "not found", "not_found"),

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
-from canary.passages.extractable import Way, percent_said, share_percent
+from canary.passages.extractable import Way, percent_said
 from canary.reports.document import Table
 from canary.statistics.clustered import ClusteredShare
-from canary.statistics.numbers import count, plural, probability
+from canary.statistics.numbers import count, probability
 
 _FEW_HITS = 5
-"""Of fewer passages that come out a table has only the upper end of their share."""
+"""Of fewer passages that come out a table has only their number."""
 
 
 def in_words(way: Way) -> str:
@@ -24,11 +25,10 @@ def in_words(way: Way) -> str:
 
 
 def cell(share: ClusteredShare) -> str:
-    """Passages that come out, and their share where enough texts show its ends."""
+    """Passages that come out, and their share where enough of them show its ends."""
     found = f"{count(share.hits)} of {count(share.windows)}"
     if share.hits < _FEW_HITS:
-        texts = plural(share.documents, "text")
-        return f"{found} (with so few as {texts}, at most {share_percent(share.upper)})"
+        return found  # an upper end would look larger where fewer were tried
     return f"{found}: {percent_said(share)}"
 
 
@@ -53,3 +53,13 @@ def shares_table(
         rows.append(row)
     others = ["Never seen (controls)", "p of the difference"]
     return Table(caption, [*columns, *others][: len(rows[0])], rows, style="words")
+
+
+def enough_texts(share: ClusteredShare, bound: float) -> str:
+    """How many texts of which none comes out show that at most this share does."""
+    return count(math.ceil(math.log((1 - share.confidence) / 2) / math.log(1 - bound)))
+
+
+def one_in_of(share: float) -> str:
+    """``up to 1 in 8``, of a bound."""
+    return f"up to 1 in {count(math.floor(1 / share))}" if share <= 0.5 else "most"

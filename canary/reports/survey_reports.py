@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from canary.membership.analysis import HIGH_RISK
 from canary.membership.evaluation import Evaluation, Part, worst_first
 from canary.membership.risk import Reliability
 from canary.membership.shadow_survey import ShadowSurvey
@@ -57,15 +56,6 @@ _MOST_ROWS = 20
 def shadow_report(survey: ShadowSurvey) -> Report:
     """What there is to say about attacks on a classifier by its shadow."""
     tiles = [*found_tiles(survey, "shadow")]
-    if survey.reliability is not None and survey.risks is not None:
-        member = survey.target.member[0]
-        high = (survey.risks.scores >= HIGH_RISK)[member]
-        thin = int((high & survey.risks.thin[member]).sum())
-        note = sentence("shadow.tile.risk", least=f"{HIGH_RISK:g}", thin=thin, high=int(high.sum()))
-        if high.any() and high.sum() >= 2 * thin:
-            tiles.append(
-                Tile("At high risk", f"{percent_of(float(high.mean()))} of training samples", note)
-            )
     if not survey.blind:
         share = percent_of(survey.corrected().value)
         answer = [sentence("shadow.split", attack=named(survey.strongest.name), share=share)]
@@ -92,7 +82,8 @@ def shadow_report(survey: ShadowSurvey) -> Report:
         kind="shadow",
         brief=[] if survey.doubts else [_highest_auc(survey)],
         about=about
-        | {"Version of the weights": NOT_STATED, "Limit": no_limit("membership")}
+        | {"Version of the weights": NOT_STATED}
+        | no_limit("membership")
         | sizes_of(survey.target.member[0], "shadow"),
         tiles=tiles if survey.blind and not survey.doubts else (),
         outcome=[*found, *([private] if private else [])],
@@ -103,8 +94,9 @@ def shadow_report(survey: ShadowSurvey) -> Report:
 def _highest_auc(survey: ShadowSurvey) -> str:
     """The AUC of the attack that ranks best, for a terminal."""
     best = max(survey.attacked, key=lambda one: one.evaluation.auc.value)
-    auc = interval_of(best.evaluation.auc)
-    return f"Highest AUC: {auc}, of the attack {best.name}; guessing has 50 %."
+    auc, many = interval_of(best.auc_at(survey.each)), len(survey.attacked)
+    of = f"{best.name}{f', the best of {many} (the interval allows for that)' * (many > 1)}"
+    return f"Highest AUC: {auc}, of the attack {of}; guessing has 50 %."
 
 
 def epsilon_sentence(survey: ShadowSurvey) -> str | None:
@@ -304,7 +296,7 @@ def texts_report(survey: TextSurvey) -> Report:
         aloud=[*filter(None, [survey.length_warning()])],  # the answer has the other
         shown=survey.dataset() == "seen",
         tiles=() if void or survey.doubts else tiles,
-        about=about | {"Limit": no_limit("membership")} | sizes_of(survey.member, "texts"),
+        about=about | no_limit("membership") | sizes_of(survey.member, "texts"),
         outcome=found_blocks(survey, "texts", _alone(survey)),
         actions=actions,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
@@ -32,7 +31,7 @@ from canary.reports.document import (
 )
 from canary.reports.document_strips import MOST_DOCUMENTS, cell_of, strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
-from canary.reports.share_tables import cell, in_words, shares_table
+from canary.reports.share_tables import cell, enough_texts, in_words, one_in_of, shares_table
 from canary.reports.wording import about_of, called, ended, no_limit, software
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural
@@ -43,6 +42,10 @@ _LEVEL = 0.05
 _APART = 0.05  # of the passages: by so much may the ends of near intervals differ
 _FEW = 0.01
 """The share of passages that must be ruled out before a page is calm."""
+_NAMED = 5
+"""Texts that a sentence names."""
+_STRICT = 0.001
+"""The share that a strict limit allows."""
 
 
 PASSAGES: Mapping[str, tuple[str, str]] = {
@@ -79,6 +82,7 @@ def verbatim_report(result: Verbatim) -> Report:
     swapped, other = doubtful_files(result, found, key)
     if files := swapped or other:
         label, tone = FILES_FIRST
+    kind = key == "none" and bool(result.likeness.other_kind)
     suffix = int(grid["suffix"])
     often = near if near and key == "near" else drawn
     alike = often.difference is not None and often.texts.hits and often.difference.p > _LEVEL
@@ -88,6 +92,8 @@ def verbatim_report(result: Verbatim) -> Report:
     more = beside and beside.hits and key != "near"
     out, asked = key != "none", key in ("drawn", "near")
     shown, changes = near and near.texts.hits, result.near_edits if near else ""
+    million = result.rate(tries=TRIES[-1], chance=CHANCE).texts
+    asked_more = max(million.hits, shown or 0) > texts.hits
     return Report(
         title=f"What comes out of {called(result.model_name)} word for word?",
         label=label,
@@ -95,7 +101,7 @@ def verbatim_report(result: Verbatim) -> Report:
         sentences=[
             sentence(
                 f"verbatim.{key}", rate=_counted(texts), windows=texts.windows,
-                documents=texts.documents, tries=SHOWN_TRIES, one_in=_one_in(texts.upper),
+                documents=texts.documents, tries=SHOWN_TRIES, one_in=one_in_of(texts.upper),
                 large=not calm, others=controls and _counted(controls),
                 often=_counted(drawn.texts), more=_of_texts(result),
                 neither=controls and drawn.controls and not controls.hits + drawn.controls.hits,
@@ -120,23 +126,23 @@ def verbatim_report(result: Verbatim) -> Report:
         decide=said(
             "verbatim.decide",
             memorized=key == "memorized" and not files,
-            drawn=max(drawn.texts.hits, shown or 0) > texts.hits, look=out, out=out, quiet=not out,
-            worst=_worst_named(result), rest=key != "none" and named,
-            most=key != "none" and not named, tries=count(SHOWN_TRIES),
-            million=_counted(result.rate(tries=TRIES[-1], chance=CHANCE).texts),
+            drawn=asked_more, look=out, out=out, quiet=not out,
+            worst=_worst_named(result), rest=out and named, most=out and not named,
+            tries=count(SHOWN_TRIES), million=_counted(million), documents=texts.documents,
+            public=(public := _public(result)), inside=asked_more and named and not public,
             unsure=tone == "undecided" and not (asked and controls and not alike),
-            none=calm,
+            none=calm, kind=kind,
         ),
         actions=said(
-            "verbatim.actions", alone=controls is None or other,
+            "verbatim.actions", alone=controls is None or other, kind=kind,
             memorized=key == "memorized" and not files,
             served=key == "memorized" and not files and result.model.get("device") == "served",
             none=key == "none", unclear=key == "unclear" or asked,
             few=key == "none" and not calm and texts.upper > _FEW,
-            enough=count(math.ceil(math.log((1 - texts.confidence) / 2) / math.log(1 - _FEW))),
+            enough=enough_texts(texts, _STRICT), fewer=enough_texts(texts, _FEW),
             unsure=unsure, exact=near is None, near=shown,
         ),
-        about={**about_of(result, corpus="Texts"), "Limit": no_limit("passages"), **{
+        about={**about_of(result, corpus="Texts"), **no_limit("passages"), **{
             name: f"{plural(of.documents, 'text')} with {plural(of.windows, 'passage')}"
             for name, of in (("Tested", texts), ("Never seen (controls)", controls)) if of
         }},
@@ -163,8 +169,8 @@ def _outcome(result: Verbatim) -> Iterator[Block]:
         (cell_of(kind, kind.document[at]), tries, count(kind.longest[at]))
         for at, tries in result.closest().items()
     ]
-    tries = f"Random answers needed ({schemes})"
-    columns = ("Closest texts", tries, f"Longest run (of {plural(kind.suffix, 'token')})")
+    tries = "Random answers needed" + f" ({schemes})" * (len(result.schemes) > 1)
+    columns = ("Closest texts", tries, f"Longest run (of {plural(kind.suffix, 'piece')})")
     if rows:
         yield Table("Closest to coming out", columns, rows)
 
@@ -194,9 +200,17 @@ def _others_gave_nothing(result: Verbatim) -> bool:
     return len(there) < len(documents) and len(there) <= MOST_DOCUMENTS
 
 
-def _one_in(share: float) -> str:
-    """``up to 1 in 8``, of a bound."""
-    return f"up to 1 in {count(math.floor(1 / share))}" if share <= 0.5 else "most"
+def _public(result: Verbatim) -> str:
+    """Which texts to read besides those that are named, if the model is asked a million times."""
+    kind, named = result.texts, _from(result)
+    document = np.asarray(kind.document)
+    million = comes_out(kind.log_prob(0), TRIES[-1], CHANCE)
+    more = sorted(set(document[million].tolist()) - named)
+    if not more:
+        return ""
+    documents = len(set(document.tolist()))
+    some = f"{kind.listed(more)}, too" if len(more) <= _NAMED else f"all {documents:,} texts"
+    return f"have someone read {some}"
 
 
 def _worst_named(result: Verbatim) -> str:
@@ -205,8 +219,8 @@ def _worst_named(result: Verbatim) -> str:
     out = np.any([hits for hits, _ in _ways(result).values()], axis=0)
     there = _from(result)
     order = [at for at in worst(kind, out) if at in there]
-    if 5 < len(there) == len(set(kind.document)):
-        return f"all {count(len(there))} texts, starting with {kind.listed(order[:5])}"
+    if _NAMED < len(there) == len(set(kind.document)):
+        return f"all {count(len(there))} texts, starting with {kind.listed(order[:_NAMED])}"
     return kind.listed(order, len(there)) if there else ""
 
 
@@ -251,7 +265,8 @@ def answer_of(found: Extractable) -> str:
 def rates(result: Verbatim) -> Iterator[Block]:
     """The share of passages by greedy decoding, and within numbers of samples."""
     found = [share for way in result.ways() for share in (way.found.texts, way.found.controls)]
-    if any(share.hits for share in found if share is not None):
+    some = any(share.hits for share in found if share is not None)
+    if some:
         yield _rates(result, tested=False)
     else:
         upper = max(way.found.texts.upper for way in result.ways())
@@ -259,6 +274,7 @@ def rates(result: Verbatim) -> Iterator[Block]:
         yield sentence("verbatim.nothing", windows=windows, upper=share_percent(upper))
     yield from said(
         "verbatim.rates",
+        some=some,
         near=bool(result.texts.near) and result.near_edits,
         unit="token" if "near_unit" not in result.settings else "character",
     )
@@ -375,7 +391,7 @@ def passages_figure(result: Verbatim, _: PlotOptions | None = None) -> Figure:
         "verbatim.picture",
         columns={
             **columns,
-            "Longest run (tokens)": lambda mine: count(int(np.asarray(kind.longest)[mine].max())),
+            "Longest run (pieces)": lambda mine: count(int(np.asarray(kind.longest)[mine].max())),
         },
     )
 

@@ -71,28 +71,27 @@ def junit(verdict: Verdict) -> str:
     said = [*filter(None, [verdict.warning]), *verdict.notes]
     noted = ET.SubElement(suite, "properties") if said or known else suite
     for line in known:
-        ET.SubElement(noted, "property", name="audited", value=_text(line))
+        ET.SubElement(noted, "property", name="audited", value=xml_text(line))
     for note in said:
-        ET.SubElement(noted, "property", name="note", value=_text(note))
+        ET.SubElement(noted, "property", name="note", value=xml_text(note))
     for finding in verdict.findings:
         case = ET.SubElement(suite, "testcase", classname=_class_name(finding.check),
-                             name=_text(finding.subject), time="0")  # fmt: skip
+                             name=xml_text(finding.subject), time="0")  # fmt: skip
         notes = _notes(verdict) if finding is verdict.reason else []
         properties = ET.SubElement(case, "properties")
         for name in ("outcome", "limit", "value", "lower", "upper", "confidence", "chance"):
             if (value := getattr(finding, name)) is not None:
-                named = "confidence of each end" if name == "confidence" else name
-                ET.SubElement(properties, "property", name=named, value=str(value))
+                ET.SubElement(properties, "property", name=name, value=str(value))
         if finding.outcome in fatal:
-            message = _text(finding.sentence)
+            message = xml_text(finding.sentence)
             told = ET.SubElement(case, "failure", type=finding.outcome, message=message)
-            told.text = _text("\n".join([str(finding), *_lines(finding), *notes]))
+            told.text = xml_text("\n".join([str(finding), *_lines(finding), *notes]))
         elif finding.outcome == "undecided":
-            told = ET.SubElement(case, "skipped", message=_text(str(finding)))
-            told.text = _text("\n".join(notes)) or None
+            told = ET.SubElement(case, "skipped", message=xml_text(str(finding)))
+            told.text = xml_text("\n".join(notes)) or None
         else:
             told = ET.SubElement(case, "system-out")
-            told.text = _text("\n".join([finding.sentence, *notes]))
+            told.text = xml_text("\n".join([finding.sentence, *notes]))
     for copies in left_out:
         name = group_name(copies)
         case = ET.SubElement(
@@ -102,7 +101,12 @@ def junit(verdict: Verdict) -> str:
     made = report_of(verdict)
     texts: list[Text] = [*made.sentences, made.basis, *_first(verdict, made), _REST]
     lines = [f"{made.label}.", *filter(None, map(words_of, texts))]
-    ET.SubElement(suite, "system-out").text = _text("\n".join(lines))
+    ET.SubElement(suite, "system-out").text = xml_text("\n".join(lines))
+    return xml_of(suites)
+
+
+def xml_of(suites: ET.Element) -> str:
+    """A JUnit document as text."""
     ET.indent(suites)
     return f'<?xml version="1.0" encoding="utf-8"?>\n{ET.tostring(suites, "unicode")}\n'
 
@@ -143,6 +147,8 @@ def verdict_report(verdict: Verdict) -> Report:
     placed = [f.outcome for f in verdict.findings if f.check == "context"]
     verified = bool(placed) and set(placed) == {"passed"}
     seen = any(note.startswith(IN_BATCHES) for note in verdict.notes)
+    # The answer asks what came before the secrets then, and a note would ask again.
+    seen = seen or (verdict.reason.check == "start token" and len(verdict.audits) == 1)
     return Report(
         title="Memorization audit of "
         + " and ".join(dict.fromkeys(called(a.model_name, "a language model") for a in audits))
@@ -156,7 +162,12 @@ def verdict_report(verdict: Verdict) -> Report:
         decide=[
             *dict.fromkeys(d for audit in audits for d in decisions(audit, verdict)),
             *_decided(verdict),
-            *said("limit.decide", weak=how),
+            *said(
+                "limit.decide",
+                weak=how,
+                statement=isinstance(tested, Attacks) and verdict.outcome == "passed" and not how,
+            ),
+            *([] if verdict.limit_by else said("limit.unset")),
         ],
         notes=[
             *dict.fromkeys(
@@ -171,6 +182,8 @@ def verdict_report(verdict: Verdict) -> Report:
         ],
         unsaid=[*unsaid(*audits, calm=verdict.outcome != "memorized"), *_other(verdict)]
         if audits
+        else said("limit.unsaid")
+        if isinstance(tested, Attacks)
         else (),
         brief=[*dict.fromkeys(details)],
         sections=[*sections_of(verdict), *(sections_of(audits[0]) if len(audits) == 1 else ())],
@@ -360,6 +373,6 @@ def _lines(finding: Finding) -> list[str]:
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 
-def _text(text: str) -> str:
+def xml_text(text: str) -> str:
     """Text that XML can hold, line by line."""
     return _FORBIDDEN.sub("", "\n".join(clean(line) for line in text.split("\n")))

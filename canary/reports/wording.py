@@ -218,9 +218,14 @@ def limit_given(date: str, by: str) -> str:
     return sentence("limit.set", by=by, date=not by and date, unknown=not (by or date))
 
 
-def no_limit(kind: str = "") -> str:
-    """That no limit was set, and what a strict one of a kind of test says."""
-    return sentence("limit.none", kind=kind, **({kind: True} if kind else {}))
+STRICT_SAMPLES = "5,300"
+"""Of each kind that a test of a strict limit on recognition takes, by `plan_attacks`."""
+
+
+def no_limit(kind: str) -> dict[str, str]:
+    """That no limit was set, and what a strict one of a kind of test says: two facts."""
+    strict = sentence("limit.strict", **{kind: True}, needed=STRICT_SAMPLES)
+    return {"Limit": "none was set", "A strict limit would be": strict}
 
 
 def software() -> str:

@@ -164,6 +164,12 @@ class StartChoice(Record, written=(..., "settled")):
         return tuple(note for note in notes if note)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """The notes, unless a token was named and the check found nothing against it."""
+        calm = self.why == "asked" and self.token is not None and self.compared and not self.rivals
+        return () if calm and not self.context else self.notes
+
+    @property
     def cure(self) -> str:
         """How the choice is settled by someone who knows the training, or is left as it is."""
         allowed = "--undecided pass lets programs go on, whatever is undecided, and decides nothing"
@@ -227,11 +233,10 @@ class StartChoice(Record, written=(..., "settled")):
         elif costs.get(self.token, 0.0) > min(costs.values(), default=0.0):
             why = "after which text without secrets is about as likely as after anything else"
         return (
-            f"{after}, {why} ({self._evidence()}). If training put something else before each "
-            "text, name it with --start-token, or a longer text with --context; lines of the "
-            "corpus without canaries (--start-texts FILE) choose better. To keep this choice in "
-            f"later audits, give {self.flag}. In Python these are start_token, context and "
-            f"start_texts.{_BOUNDS if self.why == 'floors' else ''}"
+            f"{after}, {why}. If training put something else there, name it with --start-token, "
+            "or longer text with --context; lines of the corpus without canaries (--start-texts "
+            f"FILE) choose better. To keep this choice, give {self.flag}. "
+            f"{self._evidence()}.{_BOUNDS if self.why == 'floors' else ''}"
         )
 
     def _asked_note(self, *, bare: bool) -> str:
@@ -268,7 +273,7 @@ class StartChoice(Record, written=(..., "settled")):
         ]
         shown = ", ".join(_few(costs))
         texts = plural(self.texts, "text")
-        told = f"the bits of {texts} without secrets, fewer is more likely: {shown}"
+        told = f"Bits of {texts} without secrets (fewer is more likely): {shown}"
         if unlikely:
             told += f"; the model gave no sign that texts begin after {', '.join(_few(unlikely))}"
         return told

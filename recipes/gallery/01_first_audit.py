@@ -34,4 +34,4 @@ print(audit)
 # %%
 verdict = canary.check(audit, max_exposure_bits=6, verification=verified)
 print(verdict.outcome)
-canary.report(audit, "report.html", force=True)
+canary.report(audit, small.OUT / "report.html", force=True)

@@ -18,7 +18,7 @@ monitor = ExposureMonitor(
     every=40,
     draws=500,
     share=None,  # measure at each of these steps, whatever time it takes
-    path="history.json",
+    path=small.OUT / "history.json",
     start_token=small.START,
 )
 
@@ -33,4 +33,4 @@ monitor.finish()
 
 # %%
 print(monitor.history)
-canary.report(monitor.history, "training.html", force=True)
+canary.report(monitor.history, small.OUT / "training.html", force=True)

@@ -20,14 +20,18 @@ for epochs in (3, 12):
     model = canary.load(trained, tokenizer=small.tokenizer)
     audits.append(canary.audit(model, canaries, start_token=small.START, draws=1000))
     bits = canary.score(model, test, start_token=small.START).sum()
-    losses.append(0.693147 * bits / sum(map(len, test)))  # nats per character
+    losses.append(0.693147 * bits / sum(map(len, test)))  # nats per token: each is a character
 
 # %% [markdown]
 # A list of audits makes a comparison. So does `canary.plot`.
 
 # %%
 for audit, loss in zip(audits, losses, strict=True):
-    print(f"test loss {loss:.2f} nats per character, injected: p = {audit.injected_p.p_value:.1g}")
+    print(f"test loss {loss:.2f} nats per token, injected: p = {audit.injected_p.p_value:.1g}")
 canary.report(
-    audits, "comparison.html", labels=["3 epochs", "12 epochs"], test_losses=losses, force=True
+    audits,
+    small.OUT / "comparison.html",
+    labels=["3 epochs", "12 epochs"],
+    test_losses=losses,
+    force=True,
 )

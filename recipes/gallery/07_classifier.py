@@ -34,4 +34,4 @@ print(canary.evaluate(scores, target.member[0]))
 # %%
 found = survey(target, shadow, attacks="correctness,loss,entropy,modified-entropy")
 print(found)
-canary.report(found, "membership.html", force=True)
+canary.report(found, small.OUT / "membership.html", force=True)

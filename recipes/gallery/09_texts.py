@@ -33,4 +33,4 @@ print(found)
 
 # %%
 print(f"words alone: AUC {found.words.auc.value:.2f}")
-canary.report(found, "texts.html", force=True)
+canary.report(found, small.OUT / "texts.html", force=True)

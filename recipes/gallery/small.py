@@ -1,11 +1,16 @@
 """A small corpus, a small transformer and a small classifier for the examples in this folder."""
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+OUT = Path("gallery")  # for the files that the scripts write
+OUT.mkdir(exist_ok=True)
 
 START = "\n"
 CHARACTERS = START + " .abcdefghijklmnopqrstuvwxyz0123456789"

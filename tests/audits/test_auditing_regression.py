@@ -85,6 +85,11 @@ def test_the_budget_holds_for_models_without_reuse() -> None:
     assert found.queries <= 250 + 2 * len(canaries.canaries)
     drawn = audit(build("by_rows"), canaries, budget=150, draws=99).formats[0]
     assert drawn.method == "uniform draws"
+    with pytest.raises(InputError, match='or use method="sampling"') as refused:
+        audit(build("by_rows"), canaries, method="enumeration", budget=150)
+    assert "rank" not in str(refused.value)  # which this model cannot do
+    with pytest.raises(InputError, match='"sampling" or "rank"'):
+        audit(build("table"), canary_set("The {digit:3}"), method="enumeration", budget=50)
 
 
 def test_a_long_context_costs_no_queries() -> None:
@@ -202,7 +207,8 @@ def test_a_missing_start_token_is_told() -> None:
     assert f"note: {bare.notes[0]}" in bare.summary()
     told = audit(model, canary_set(), start_token="\n")
     assert told.formats[0].notes == ()
-    (note,) = told.notes
+    assert told.notes == ()
+    (note,) = told.start.notes
     assert "as you asked. The canaries are not more exposed after other beginnings" in note
 
 

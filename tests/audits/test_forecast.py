@@ -189,6 +189,8 @@ def test_what_cannot_be_had_says_why(model, canaries):
     (found,) = (found for found in small.methods if found.method == "enumeration")
     assert "the budget is 100" in found.reason
     assert "not possible" in small.summary()
+    (bounds,) = (found for found in small.methods if found.method == "bounds")
+    assert "cannot score a given text, and this one can" in bounds.reason
 
 
 def test_levels_hold_all_queries_of_a_tree(model, canaries):

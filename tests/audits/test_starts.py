@@ -20,7 +20,7 @@ from canary.gate.check_audit import check, new_baseline
 from canary.reports.sentences import answer, extract_command
 from canary.scoring.run_options import RunOptions
 from canary.scoring.start_choice import choose_start
-from canary.scoring.start_notes import StartChoice
+from canary.scoring.start_notes import StartChoice, TriedStart
 from canary.scoring.texts import score
 from canary.tokens.starts import ORDINARY, start_flag
 
@@ -70,7 +70,7 @@ def test_a_wrong_start_token_that_is_named_is_undecided(named):
     assert right.start.rivals == ()
     assert (
         f"not more exposed after other beginnings that were tried (nothing; '\\n'; {OTHER}"
-        in right.notes[0]
+        in right.start.notes[0]
     )
     told = " ".join(extract(model, TEXT, start_token=named, canaries=CANARIES).notes)
     assert f"audit again with --start-token '{START}'" in told
@@ -126,6 +126,14 @@ def test_what_the_tokenizer_itself_puts_there_is_the_choice():
     model = table([START], own=START)
     found = audit(model, CANARIES)
     assert found.start == StartChoice(None, "tokenizer", own=START)
+    tried = TriedStart(START, 9.5, 3.0, likely=True)
+    (said,) = StartChoice(START, "evidence", texts=3, tried=(tried,)).notes
+    first, *_, numbers = said.split(". ")
+    assert (
+        first
+        == f"Before each candidate comes {START}, after which text without secrets is most likely"
+    )
+    assert numbers == f"Bits of 3 texts without secrets (fewer is more likely): 9.5 after {START}."
     (said,) = StartChoice(None, "asked", own=START, compared=("' '",)).notes
     assert said.startswith(
         "The canaries are not more exposed after other beginnings that were tried (' ')."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 from command_line import files
@@ -68,6 +69,7 @@ def test_exit_codes_and_the_verdict_first(command, audits, name, code):
     more = command("check", f"{name}.json", *LIMIT, "--trust-injection", "--verbose")
     assert more.out.startswith(outcome.out)
     assert ("What to do" in more.out) == (code != 2)
+    assert ("“If it fails or is undecided”" in outcome.out) == (code in (1, 3))
     assert outcome.out.count("note: ") == (2 if name == "passed" else 0)
     unchecked = "note: Nobody checked that the canaries were in the training data"
     assert (unchecked in outcome.out) == (code == 0)
@@ -193,4 +195,29 @@ def test_bad_input(command, audits, words):
     assert outcome.code == 2
     assert BAD[words] in " ".join(outcome.err.split())
     assert "Traceback" not in outcome.err
-    assert files(Path()) == before
+    after = {name: held for name, held in files(Path()).items() if b"Could not be" not in held}
+    assert after == before
+
+
+@pytest.mark.parametrize("wrong", ["broken", "gone", "passed.json --update"])
+def test_without_a_verdict_the_files_of_an_earlier_one_say_so(command, audits, wrong):
+    outputs = ("--junit", "v.xml", "--markdown", "v.md", "--report", "v.html")
+    Path("broken.json").write_text("{}")
+    good = ("check", "passed.json", *LIMIT, "--trust-injection", *outputs)
+    assert command(*good).code == 0
+    kept = Path("mine.md")
+    kept.write_text("my notes")
+    words = ["passed.json", "--update-baseline"] if "--update" in wrong else [f"{wrong}.json"]
+    failed = command("check", *words, *LIMIT, "--trust-injection", *outputs)
+    assert failed.code == 2
+    reason = failed.err.strip().removeprefix("error: ")
+    case = ET.parse("v.xml").find(".//testcase/error")
+    assert case.get("message") == f"Could not be checked: {reason}"
+    assert Path("v.md").read_text().startswith("## canary: no verdict\n\n**Could not be checked: ")
+    for file in ("v.md", "v.html"):
+        assert "passed" not in Path(file).read_text().replace("passed.json", "")
+        assert Path(file).stat().st_mode & 0o77 == 0
+    command("check", "gone.json", *LIMIT, "--markdown", "mine.md")
+    assert kept.read_text() == "my notes"  # what is not ours is not replaced
+    assert command(*good).code == 0
+    assert "passed" in Path("v.md").read_text()

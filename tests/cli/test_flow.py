@@ -117,7 +117,7 @@ def test_notes_are_told_by_every_command(command, workplace, model):
     assert "interval" in short.out
     audited = command(*audit, "--out", "a", "--verbose")
     chosen, untrained = Audit.load("a/audit.json").notes
-    assert "To keep this choice in later audits" in chosen
+    assert "To keep this choice" in chosen
     assert "Is it trained" in untrained
     judged = command("check", "a/audit.json", "--max-exposure-bits", 25, "--json", "--verbose")
     assert judged.document["notes"] == [chosen, untrained]
@@ -126,10 +126,8 @@ def test_notes_are_told_by_every_command(command, workplace, model):
         assert [lines.count(line) for line in (chosen, f"note: {untrained}")] == [1, 1]
         assert "warning: The true risk may be higher: the test assumed that nothing" in said
     named = command("exposure", model, *SET, *SAMPLING, "--start-token", "\n", "--json")
-    told, same = named.document["notes"]
-    assert "as you asked. The canaries are not more exposed after other beginnings" in told
-    assert same == untrained
-    assert named.err.count("note:") == 2
+    assert named.document["notes"] == [untrained]
+    assert named.err.count("note:") == 1
 
 
 def test_demo_passes_what_it_was_told(command, workplace, monkeypatch, model):

@@ -41,14 +41,14 @@ def words(tmp_path, monkeypatch):
 
 
 def test_numbers_are_those_of_the_function(command, words):
-    outcome = command(*words, "--retrained", "retrained.npz", "--unseen", "one.npz", "--json")
+    outcome = command(*words, "--retrained", "retrained.npz", "--unseen", "blank.npz", "--json")
     assert outcome.code == 0, outcome.err
     expected = forgotten(
         "query.npz",
         "target.npz",
         ["one.npz", "two.npz"],
         retrained="retrained.npz",
-        unseen="one.npz",
+        unseen="blank.npz",
     )
     found = outcome.document
     assert found == {
@@ -62,7 +62,7 @@ def test_numbers_are_those_of_the_function(command, words):
         Path(name).rename(f"others/{name}")
     at = words.index("--calibration")
     asked = (*words[: at + 1], "others", *words[at + 4 :], "--retrained", "retrained.npz")
-    again = command(*asked, "--unseen", "others/one.npz", "--json")
+    again = command(*asked, "--unseen", "blank.npz", "--json")
     assert (again.document["rho"], again.code) == (found["rho"], 0), again.err
     assert "repeat it for each, or give a folder" in command(*asked, "others/one.npz").err
     assert expected.summary() in outcome.err
@@ -109,7 +109,8 @@ def test_all_places_give_one_answer_whatever_was_found(command, words, monkeypat
     monkeypatch.setattr("canary.records.validation.version", lambda _: "1")  # read 600 times
     found = forgotten("query.npz", "target.npz", ["one.npz", "two.npz"], resamples=20)
     low, middle, high = (np.full((1, 40), loss) for loss in (0.1, 0.5, 1.0))
-    attacks = (None, Estimate(0.5, 0.4, 0.6), Estimate(0.8, 0.7, 0.9))
+    ends_of_auc = ((0.5, 0.4, 0.6), (0.45, 0.41, 0.49), (0.8, 0.7, 0.9))
+    attacks = (None, *(Estimate(*end) for end in ends_of_auc))
     ends = ((0.5, 0.6, 0.7), (0.8, 0.9, 1.1), (0.8, 1.05, 1.1), (1.1, 1.2, 1.3))
     reached = {}
     for void, surer, models, rho, p, auc in product(
@@ -142,9 +143,9 @@ def test_all_places_give_one_answer_whatever_was_found(command, words, monkeypat
             assert annex.startswith("The test is void"), case
         else:
             assert page.tone == TONES.get(answer, "undecided"), case
-            assert SAID.get(answer, "does not decide") in annex, case
+            assert SAID.get(answer, "decide") in annex, case
         if surer and not void:
-            assert answer == ("undecided" if auc == attacks[1] else "not forgotten"), case
+            assert answer == ("undecided" if auc in attacks[1:3] else "not forgotten"), case
         assert (verdict == "failed") is (answer in ("not forgotten", "something is left")), case
         assert verdict != "passed" or answer in ("forgotten", "no trace found"), case
         assert verdict == "passed" or answer != "forgotten" or auc is None, case

@@ -176,6 +176,10 @@ def test_risk_writes_a_row_for_each_sample_and_what_the_ending_says(command, pai
             "--attacks lira",
             "--attacks: unknown attack 'lira'; did you mean lira-online",
         ),
+        (
+            "--attacks lira",
+            "lira-online compares many models: ask for it by canary membership models",
+        ),
         ("--fpr much", "--fpr: expected rates"),
         ("--fpr 0.00001", "--fpr: a false positive rate of 1e-05 cannot be seen"),
         ("--prior 2", "--prior must be between 0 and 1"),
@@ -196,7 +200,12 @@ def test_bad_options_leave_nothing_behind(attack, pair, options, words):
 def test_a_test_that_decides_nothing_ends_as_undecided_ones_do(attack, pair, command):
     done = attack(*pair, "--attacks", METRIC)
     assert done.code == 0
-    assert re.search(r"Highest AUC: [0-9.]+ % \([0-9.]+ to [0-9.]+\), of the attack", done.err)
+    ends = (
+        r"([0-9.]+ % \([0-9.]+ to [0-9.]+)\), of the attack [^,]+, the best of \d+ \(the interval"
+    )
+    (auc,) = re.findall(f"Highest AUC: {ends}", done.err)
+    found = canary.check("report/membership.json", max_auc=0.5).reason
+    assert auc == f"{100 * found.value:.1f} % ({100 * found.lower:.1f} to {100 * found.upper:.1f}"
     flags = dict(np.load("target.npz"))
     np.savez("target.npz", **{**flags, "member": 1 - flags["member"]})
     swapped = attack(*pair, "--attacks", METRIC)

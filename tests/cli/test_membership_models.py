@@ -245,10 +245,11 @@ def test_samples_that_all_models_know(attack, place):
     known_by(FILES, [5, 9, 11, 40], 1)
     outcome = attack(*FILES, "--attacks", "R,rmia")
     assert "attack R: 4 of 300 samples (5, 9, 11, 40) are members of every" in outcome.err
-    assert "omit them by --least 2" in outcome.err
+    assert "omit them by --least 2; the attacks" in outcome.err
     outcome = attack(*FILES, "--attacks", "R,rmia", "--least", "2")
     assert outcome.document["samples_judged"] == 296
     assert "Of 300 samples 4 are left out" in outcome.err
+    assert "These numbers are of 296 samples of the 300 that were given." in outcome.err
     assert attack(*FILES, "--attacks", "S,P").code == 0
 
 

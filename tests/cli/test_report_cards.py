@@ -53,6 +53,15 @@ def test_an_annex_and_a_card_with_the_limit_of_a_check(command, audited):
     assert Path("README.md").read_bytes() == before
 
 
+def test_results_of_different_models_are_named_on_the_terminal(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        exact(GROUPS, fingerprint=name * 64).named(model_name=f"net-{name}").save(f"{name}.json")
+    done = command("report", "a.json", "b.json", "--model-name", "net", "--model-card", "card.md")
+    assert done.code == 0, done.err
+    assert "The results name different models: net-a, net-b." in done.out + done.err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

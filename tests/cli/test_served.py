@@ -96,13 +96,13 @@ def test_bounds_from_the_likeliest_next_tokens(command, model, loaded, canaries)
         assert done.code == 0, done.err
         shown = " ".join(done.out.split())
         assert "the same command continues it" in shown
-        bare = int(re.search(r"No lower bound is known for (\d+) of", shown)[1])
+        bare = int(re.search(r"No lower bound of the exposure is known for (\d+) of", shown)[1])
         told = re.search(r"For (\d+) the server did not return", shown)
         early = re.search(r"knew a lower bound for (\d+) canar", shown)
         assert sum(int(one[1]) for one in (told, early) if one) == bare > 0
         done = command(*words("exposure", server, model, *asked, "--top-k", 1))
         assert "unknown" in done.out
-        assert "No lower bound is known for" in " ".join(done.out.split())
+        assert "No lower bound of the exposure is known for" in " ".join(done.out.split())
         before = server.count()
         done = command(*words("audit", server, model, *asked, "--out", "out"))
         assert done.code == 2
@@ -132,6 +132,16 @@ def test_too_many_requests_are_refused_before_the_run(command, model, loaded, ca
         )
     assert done.code == 2
     assert "requests are needed in this run, and 50 allowed" in done.err
+
+
+def test_exact_ranks_are_refused_because_the_model_is_at_an_address(
+    command, model, loaded, canaries
+):
+    with FakeServer(loaded) as server:
+        ranked = ("--canaries", canaries, "--start-token", "none", "--method", "rank")
+        done = command(*words("exposure", server, model, *ranked))
+    assert done.code == 2
+    assert "cannot be reused, because it is at an address; use --method sampling" in done.err
 
 
 def test_a_server_that_wants_a_key_is_asked_no_more(command, loaded):

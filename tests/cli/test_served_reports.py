@@ -200,6 +200,13 @@ def test_doctor_goes_on_with_a_tokenizer(place, command, model, loaded):
         assert f"Sent in this run: {server.count() + lists} requests" in done.err
     assert "log-probabilities of a prompt" in done.out
     assert "They do not check what the model memorized" in done.out
+    assert "begin with canary exposure (or extract) --top-k 20" in " ".join(done.out.split())
+
+
+def test_doctor_names_the_context_that_comes_first(place, command, model):
+    found = command("doctor", model, "--context", "pin ", "--json").document["findings"]
+    (first,) = (f for f in found if f["check"].startswith("a token comes before the first"))
+    assert (first["verdict"], first["figure"].partition(",")[0]) == ("fine", "'pin '")
 
 
 def test_completing_from_the_likeliest_tokens_is_refused_at_once(place, command, model, loaded):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gate_audits import SIZE, assembled, by_bits, by_draws, exact, of_groups, space
 from gate_audits import trusting as check
+from html_pages import render
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from canary.audits.audit_result import CanaryResult
 from canary.errors import EstimationError, InputError
 from canary.reports.advice import cures
 from canary.reports.pages import report
-from canary.reports.verdicts import junit
+from canary.reports.verdicts import junit, markdown
 from canary.statistics.exposures import (
     IMPORTANCE,
     UNIFORM_DRAWS,
@@ -165,6 +166,20 @@ def test_what_decides_and_what_would(exposures, options, outcome, cure):
     found = one(check(of_groups({16: exposures}), max_exposure_bits=10, **options))
     assert found.outcome == outcome
     assert re.search(cure, found.cure)
+
+
+@pytest.mark.parametrize("statistic", ["median", "maximum"])
+def test_fewer_copies_are_no_cure_where_single_copies_exceed_the_limit(statistic):
+    asked = {"max_exposure_bits": 10, "statistic": statistic}
+    for bits, removing in ((20.0, False), (1.0, True)):
+        verdict = check(exact({1: [bits] * 8, 16: [20.0] * 8}), **asked)
+        cures = {f.cure for f in verdict.findings if f.check == "exposure" and f.cure}
+        assert all(("fewer copies" in cure) == removing for cure in cures)
+        for shown in (verdict.summary(), junit(verdict), markdown(verdict)):
+            assert ("removing duplicates is not enough" in shown) != removing
+        assert ("removing duplicates is not enough" in render(verdict)) != removing
+    only = render(check(exact({16: [20.0] * 8}), **asked))
+    assert "removing duplicates is not enough" not in only
 
 
 @pytest.mark.parametrize(

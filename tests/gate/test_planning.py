@@ -100,11 +100,16 @@ def test_how_many_canaries_theory():
 
 def test_how_high_medians_can_be_golden():
     said = plan(2**20, repetitions=[1, 4], per_repetition=1).summary()
-    assert "The median of 1 canary is at most 20.0 bits, " in said
-    assert "It is at most 19.0 if all canaries with other numbers" in said
+    assert "The median of 1 canary is at most 20.0 bits, or 19.0 behind more likely groups" in said
     said = plan(2**20, repetitions=[1], per_repetition=3).summary()
-    assert "The median of 3 canaries is at most 19.0 bits, " in said
+    assert said.endswith("The median of 3 canaries is at most 19.0 bits")
     assert "is at most" not in plan(2**20, repetitions=[1], per_repetition=1).summary()
+
+
+def test_the_answer_about_a_limit_comes_first():
+    lines = plan(SIZE, max_exposure_bits=4).summary().splitlines()
+    assert lines[1].startswith("Limit of 4 bits: with a chance of 90 %, ")
+    assert lines[-1].startswith("The median of 8 canaries is at most ")
 
 
 def test_what_cannot_be_seen():
@@ -169,7 +174,7 @@ def test_a_format_for_each_number_of_copies_raises_the_highest_median():
     alone = plan("a {digit:6}", repetitions=[1, 64])
     assert (alone.formats, alone.per_format) == (1, 16)
     assert several.seen_bits == alone.seen_bits  # the level is of both numbers of copies
-    assert "is at most 17.8 bits, " in several.summary()
+    assert several.summary().endswith("is at most 17.8 bits")
     assert "2 formats of at least 1,000,000 candidates" in several.summary()
     sized = plan("a {digit:6}", repetitions={1: 16, 64: 4})
     assert (sized.per_repetition, sized.per_format, sized.smallest) == (4, 20, 64)

@@ -26,7 +26,7 @@ from canary.records.versioned_json import kind_of
 from canary.reports.builders import report_of
 from canary.reports.document import Table, words_of
 from canary.reports.tested_results import read_evidence
-from canary.reports.verdicts import explained, junit, markdown
+from canary.reports.verdicts import explained, junit, markdown, verdict_report
 from canary.signals.signal_table import SignalTable
 
 ATTACKS = ("correctness", "loss")
@@ -114,6 +114,24 @@ def test_a_file_is_judged_as_the_result_that_wrote_it(attacked, fleet, tmp_path)
         )
 
 
+def test_a_failed_limit_names_the_highest_estimate_that_is_surely_above(attacked):
+    """As reports do, also where another attack has a higher lower end."""
+    document, limits = attacked.to_dict(), {"max_tpr_at_fpr": {0.1: 0.2}}
+    reached = zip(
+        document["attacks"], ("rmia", "lira"), ((0.5, 0.4, 0.6), (0.7, 0.3, 0.8)), strict=True
+    )
+    for one, name, ends in reached:
+        rate = {"asked_fpr": 0.1, **dict(zip(("value", "lower", "upper"), ends, strict=True))}
+        one |= {"name": name, "corrected": one["corrected"] | {"tpr_at_fpr": [rate]}}
+    verdict = check(_Written(attacked, document), **limits)
+    assert (verdict.outcome, verdict.reason.value) == ("failed", 0.7)
+    assert "of the attack lira is 70.00 % (30.00 to 80.00" in str(verdict)
+    rate["lower"] = 0.1
+    unsure = check(_Written(attacked, document), **limits)
+    assert (unsure.outcome, unsure.reason.value) == ("failed", 0.5)
+    assert "the highest one whose whole interval is above the limit" in str(unsure)
+
+
 def test_models_of_a_table_are_judged_by_the_mean_over_targets(fleet):
     """At the confidence that two attacks leave to each."""
     written = {one["name"]: one["corrected"] for one in fleet.to_dict()["attacks"]}
@@ -159,6 +177,8 @@ def test_members_that_no_attack_finds_take_your_word(tmp_path):
     trusted = check(found, max_auc=0.6, trust_members=True)
     assert trusted.outcome == "passed"
     assert "is your word" in trusted.notes[-1]
+    page = verdict_report(trusted)
+    assert "This page judges only the limit" in words_of(page.unsaid[0])
     assert check(found, max_auc=0.5, trust_members=True).outcome == "undecided"
 
 
@@ -200,7 +220,7 @@ def test_a_line_names_all_that_did_not_pass_and_intervals_have_equal_decimals(at
     verdict = check(attacked, max_auc=0.5, max_tpr_at_fpr={0.1: 0.1}, limit_by=" R. Roe ")
     assert str(verdict).endswith(
         "; also failed (true positive rate at a false positive rate of 10 %)"
-        + f" ({len(verdict.notes)} notes: see summary())" * bool(verdict.notes)
+        + " (1 note: see summary())"
     )
     assert re.search(r"is \d+\.\d\d % \(\d+\.\d\d to \d+\.\d\d at 95 % conf", verdict.in_short)
     assert verdict.limit_by == "R. Roe"
@@ -258,6 +278,10 @@ FORGETTING = {
     "unproven": (
         lambda: compared(losses(0.5, 2), unseen=losses(0.5, 3)),
         *("undecided", "on other data of this kind"),
+    ),
+    "unseen_known": (
+        lambda: compared(losses(0.0, 3), unseen=losses(1.0, 4)),
+        *("undecided", "check the file of --unseen"),
     ),
     # Farther away than models that never saw it: forgotten by the rule, and unlike them.
     "unlike": (lambda: compared(losses(-0.6, 3)), "undecided", "differs from models that never"),
@@ -333,7 +357,7 @@ def test_a_failed_verdict_in_every_form(attacked):
     page = report_of(verdict)
     assert (page.title, page.label) == (
         "Check of a membership test",
-        "Not passed: not within the limit that was set",
+        "Not passed: outside the limit that was set",
     )
     assert page.about["Limit"].startswith("AUC of at most 50 %; given as an option of the check")
     assert page.actions

@@ -15,7 +15,7 @@ from toys import characters, fresh
 
 from canary.audits.audit_result import CANARY_SET
 from canary.audits.copies_seen import note_on_copies
-from canary.audits.history import History, Moment, WatchedCanary, WatchedFormat
+from canary.audits.history import AT_THE_END, History, Moment, WatchedCanary, WatchedFormat
 from canary.corpus.canaries import CanarySet, generate
 from canary.corpus.verification import Count, Verification, verify
 from canary.errors import EstimationError, InputError, RecordError
@@ -32,8 +32,8 @@ LEARNED = "the canaries with 4 copies look learned (p = "
 UNLEARNED = (
     "even the canaries with 4 copies do not look learned (p = 0.8), and a model that never read "
     "the corpus would look the same. This is right if the training was private or short. It is "
-    "wrong if this is another model file, if its tokenizer is another one, or if the training "
-    "masked the secrets. To make sure, add canaries with many more copies (generate "
+    "wrong if training read another corpus or masked the secrets, or if this is another model "
+    "file or tokenizer. To make sure, add canaries with many more copies (generate "
     "--repetitions), which a model that read them has learned. Or train longer on the same files: "
     "that model must be found to have memorized them"
 )
@@ -125,7 +125,7 @@ def test_what_was_learned_in_the_baseline_and_is_not_any_more_is_no_pass(evidenc
         "undecided: even the canaries with 4 copies do not look learned (p = 0.8), and in the "
         "baseline they do (p = "
     )
-    assert "It is wrong if this is another model file" in verdict.reason.sentence
+    assert "It is wrong if training read another corpus" in verdict.reason.sentence
     assert "--update-baseline" in verdict.reason.cure
     # Its cures serve: consent, and a new baseline.
     assert check(NEVER, baseline=LEARNED_THEN, undecided="pass", **evidence)
@@ -162,9 +162,10 @@ def test_a_pass_with_a_verification_says_what_that_shows():
     audit = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
     (note,) = check(audit, max_exposure_bits=10, verification=verified(audit)).notes
     assert note == (
-        "16 of 16 canaries (40 copies) are in the corpus of verify.json; it does not show that "
-        "this model was trained on that corpus, nor that the training left its text as it is "
-        "(spaces between digits, masks, padding before it): ExposureMonitor looks at the batches"
+        "16 of 16 canaries (40 copies) are in the corpus of verify.json; whether the training of "
+        "this model read all of it is not seen, nor whether it left the text as it is (spaces "
+        "between digits, masks, padding before it): --history shows it (in Python history), the "
+        "canary_history.json of ExposureMonitor"
     )
     learned = exact({1: [20.0] * 8, 4: [20.0] * 8})
     assert check(learned, max_exposure_bits=10, verification=verified(learned)).notes == ()
@@ -402,6 +403,20 @@ def test_a_positive_control_at_its_ceiling_is_learned_whatever_the_limit():
     assert not check(weak, max_exposure_bits=9, require_learned=64, trust_injection=True)
 
 
+RANDOM = "The model 'm' finds ordinary English no more likely than random tokens (9 bits). Is it?"
+
+
+def test_a_model_that_reads_no_english_may_have_read_another_file():
+    """The commonest cause comes first: training read the file without canaries."""
+    foreign = replace(UNREAD, formats=(replace(UNREAD.formats[0], notes=(RANDOM,)),))
+    verdict = check(foreign, max_exposure_bits=10, verification=verified(UNREAD), repetitions=[1])
+    assert verdict.outcome == "undecided"
+    causes = ("the file that canary inject wrote", "the model file", "tokenizer", "more copies")
+    places = [verdict.reason.cure.index(cause) for cause in causes]
+    assert places == sorted(places)
+    assert len(str(verdict.reason).split()) < 90
+
+
 FEWER = (
     "The model 'm' has 1,000 tokens and its tokenizer 257. Is this the tokenizer that it was "
     "trained with? With another one the exposures say nothing."
@@ -534,8 +549,8 @@ def test_what_a_history_or_a_verification_answers_is_no_doubt_any_more():
         answered = "In the batches of the training, the start token <s> came before 40 canaries, "
         answered += "as in the audit"
         assert (answered in verdict.notes) == (outcome == "passed")
-        told = " ".join(words_of(note) for note in report_of(verdict).notes)
-        assert ("The true risk may be higher" in told) == (outcome == "undecided")
+        told = " ".join(map(words_of, report_of(verdict).sentences))
+        assert ("What came directly before each" in told) == (outcome == "undecided")
         assert any("depends on the start token" in n for n in verdict.notes) != (
             answered in verdict.notes
         )
@@ -576,7 +591,8 @@ def test_a_history_with_other_prices_decides_nothing_even_of_a_model_that_learne
     assert "it scored 1 of 20 canaries otherwise than the audit (by up to 8.98 bits)" in str(
         verdict
     )
-    assert "this model's training" in verdict.reason.cure
+    assert verdict.reason.sentence.startswith("the history is of another training")
+    assert "the training of this model" in verdict.reason.cure
     allowed = check(learned, history=foreign, undecided="pass", **options)
     assert (bool(allowed), allowed.rests_on) == (True, "verified")
     elsewhere = replace(foreign, settings={**foreign.settings, "context": "Hi "})
@@ -605,6 +621,55 @@ def test_a_history_that_lacks_canaries_decides_nothing(change, told):
         verdict = check(NEVER, max_exposure_bits=10, **options)
         assert verdict.outcome == "undecided"
         assert told in str(verdict)
+
+
+def test_a_history_that_its_own_monitor_ended_names_the_stop_and_no_filter():
+    stopped = replace(
+        measured(NEVER, canaries=20), stopped_at=7, stop_reason="canaries with 4 copies have 5 bits"
+    )
+    told = check(NEVER, max_exposure_bits=10, history=stopped).reason
+    assert told.sentence.startswith(
+        "the monitor stopped this training at step 7: canaries with 4 copies have 5 bits. Until "
+        "then the monitor counted 20 copies of canaries in 9 batches, and the set has 40"
+    )
+    assert "filters" not in told.cure
+    assert "require_learned" in told.cure
+    late = replace(stopped, stop_reason=f"exceeded {AT_THE_END}")
+    assert "filters" in check(NEVER, max_exposure_bits=10, history=late).reason.cure
+
+
+def test_a_failed_check_names_the_last_step_within_the_limit():
+    over = exact({1: [12.0] * 8, 4: [20.0] * 8, 0: [1.0] * 4})
+    made = measured(over)
+    early = exact({1: [3.0] * 8, 4: [20.0] * 8, 0: [1.0] * 4})
+    first = replace(made.moments[0], step=3, exposures=tuple(c.exposure for c in early.canaries))
+    made = replace(made, moments=(first, *made.moments))
+    told = "for each number of copies: 1 copy: step 3 (median 3.0 bits); 4 copies: no measured step"
+    verdict = check(over, max_exposure_bits=10, history=made)
+    assert verdict.outcome == "memorized"
+    assert any(told in note for note in verdict.notes)
+    assert not any(told in note for note in check(over, max_exposure_bits=25, history=made).notes)
+    other = check(over, max_exposure_bits=10, history=measured(over, shift=9.0))
+    assert not any("last step" in note for note in other.notes)
+
+
+def test_with_a_history_no_finding_asks_for_one():
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4}, context="Hi ")
+    options = {"max_exposure_bits": 10, "verification": replace(verified(learned), follows="Hi ")}
+    given = replace(measured(learned), settings={CANARY_SET: SET, "context": "Hi "})
+    for extra, asks in (({}, True), ({"history": given}, False)):
+        (context,) = [
+            f for f in check(learned, **options, **extra).findings if f.check == "context"
+        ]
+        assert ("canary.preflight count" in context.sentence) == asks
+
+
+def test_a_verification_says_that_the_others_are_in_the_corpus_and_not_that_they_were_read():
+    learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
+    told = render(check(learned, max_exposure_bits=10, verification=verified(learned)))
+    assert "the others are in the verified corpus" in told
+    assert "Whether training read all of it is not seen here" in told
+    assert "the others were in the training data" not in told
 
 
 def test_a_history_of_another_tokenizer_is_refused():

@@ -81,7 +81,7 @@ def test_one_sample_by_hand_golden():
     np.testing.assert_allclose(found.scores, [0.05, -0.05, 0.05])
     assert found.notes == (
         "The shadow lacks members or non-members of 1 class (1): the threshold of all classes "
-        "together serves there",
+        "together is used for them",
     )
 
 

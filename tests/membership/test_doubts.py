@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -213,7 +214,9 @@ def test_flags_of_other_samples_give_no_calm_answer(ours, theirs, told, words):
     # What a shadow with flags of other samples teaches may be right by chance.
     found = survey(*tables, attacks="correctness" if theirs else "loss", fprs=[0.1])
     assert found.told_apart() is found.to_dict()["told_apart"] is told
-    assert any(words in note for note in found.notes) if words else found.notes == ()
+    notes = [note for note in found.notes if "neither id nor inputs in common" not in note]
+    assert len(notes) == len(found.notes) - 1
+    assert any(words in note for note in notes) if words else not notes
     assert ("Nothing is decided" in answer_of(found)) is (told is None)
     assert (
         ours is not rolled
@@ -273,6 +276,20 @@ def test_only_flags_the_wrong_way_round_are_noted_of_each_model_by_itself():
     (note,) = swapped(doubts_of_models(of_signal(rows, member), "abc", [0]))
     assert note.startswith("The model b is better on non-members")
     assert "That holds" not in note
+
+
+def test_a_model_that_is_right_on_neither_kind_shows_no_swapped_flags():
+    """Labels that are numbered differently: the few that are right may be of either kind."""
+    right, member = rights(np.random.default_rng(0), 0.0, 0.1)
+    both = of_signal(right, member)
+    both = replace(both, label=np.arange(member.size) % 5, classes=5)
+    (note,) = doubts(both, "target")
+    assert "numbered differently from the outputs" in note
+    known = replace(
+        both, values={"correctness": np.maximum(both.values["correctness"], ~both.member)}
+    )
+    (note,) = swapped(doubts(known, "target"))
+    assert note.startswith("The target is better on non-members")
 
 
 def test_models_that_do_alike_on_both_are_hardly_ever_noted_coverage():

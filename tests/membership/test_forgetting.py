@@ -11,6 +11,7 @@ import pytest
 import canary
 from canary.errors import EstimationError, InputError
 from canary.membership.forgetting import forgotten
+from canary.reports.forgetting_report import forgetting_report
 from canary.signals.loss_tables import shared_samples
 
 HARDNESS = np.random.default_rng(0).normal(size=400)
@@ -98,6 +99,26 @@ def test_what_the_attack_on_unseen_samples_adds(target, unseen, remembered, unpr
     assert ("training on other data like the query set" in found.summary()) is unproven
     assert not (remembered and (found.alike or found.answer == "not forgotten"))
     assert not unproven or found.answer == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("target", "others", "without"),
+    [
+        (losses(0.0, 3), OTHERS, "no trace found"),
+        (losses(-0.6, 3), OTHERS[:1], "forgotten"),
+        (losses(0.5, 2), OTHERS, "not forgotten"),
+    ],
+)
+@pytest.mark.parametrize("far", [True, False])
+def test_unseen_samples_that_the_target_knows_decide_nothing(target, others, without, far):
+    assert compared(target, others).answer == without
+    found = compared(target, others, unseen=losses(1.0, 4) if far else target * 0.8)
+    assert (found.answer, found.unseen_known) == ("undecided", True)
+    assert "it may have been trained on them, or they are easier" in found.summary()
+    verdict = canary.check(found, forgotten=True)
+    assert verdict.outcome == "undecided"
+    assert verdict.reason.cure.startswith("check the file of --unseen")
+    assert "check the unseen samples" in forgetting_report(found).label
 
 
 @pytest.mark.parametrize(("count", "factor"), [(1, 0.1), (5, 0.001), (19, 0.0)])
@@ -188,6 +209,7 @@ def test_scores_of_texts_are_losses_per_token(tmp_path):
         (InputError, {"confidence": 1.0}, "confidence must be between"),
         (InputError, {"resamples": 0}, "resamples must be a positive integer"),
         (InputError, {"unseen": np.ones((2, 400))}, "losses of 2 models on unseen samples"),
+        (InputError, {"unseen": QUERY[::-1]}, "are those of the query model .*the query set its"),
         (EstimationError, dict.fromkeys(("query", "target", "others"), np.ones(3)), "has 3 samp"),
         # No model given twice: the query model's in another order.
         (EstimationError, {"others": QUERY[::-1]}, "no denominator"),

@@ -74,7 +74,7 @@ def test_a_network_for_each_class_where_classes_differ():
     assert canary.evaluate(scores, tables[0].member[0]).accuracy.lower > 0.65
     assert scores.notes == (
         "1 of 4 classes have fewer than 20 members or non-members in the shadow: the network of "
-        "all classes serves there",
+        "all classes is used for them",
     )
 
 

@@ -15,6 +15,7 @@ from toys import characters, fresh, save
 import canary
 from canary.errors import ModelError
 from canary.models.english import note_on_named, note_on_vocabulary
+from canary.models.examining import note_on_shift, shifted
 from canary.models.language_model import Rows
 from canary.models.loading import load
 
@@ -305,3 +306,55 @@ def test_a_named_tokenizer_that_is_not_that_of_the_folder_is_noted(tmp_path):
     )
     assert note_on_named(own) is None
     assert "another tokenizer" in (note_on_named(other) or "")
+
+
+class Late(Positions):
+    """Its logits are those of the place before: what is shifted once is shifted twice then."""
+
+    def forward(self, ids):
+        logits = super().forward(ids)
+        return torch.cat([logits[:, :1] * 0, logits[:, :-1]], 1)
+
+
+def test_logits_that_are_shifted_twice_are_noted_by_an_audit_and_leave_its_check_undecided():
+    canaries = canary.generate("a{digit:3}", repetitions=[1], per_repetition=8, seed=0)
+    outcomes = []
+    for module in (Late(64).eval(), Positions(64).eval()):
+        audit = canary.audit(loaded(module), canaries, draws=10, method="sampling")
+        verdict = canary.check(audit, max_exposure_bits=9, trust_injection=True)
+        (reason,) = [f for f in verdict.findings if f.check == "logits"] or [None]
+        outcomes.append((len(shifted(audit.notes)), reason and reason.outcome))
+    assert outcomes == [(1, "undecided"), (0, None)]
+
+
+def test_a_module_that_reads_no_token_before_is_not_taken_for_shifted():
+    class Unigram(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = torch.nn.Parameter(torch.randn(SIZE))
+
+        def forward(self, ids):
+            return self.bias.expand(*ids.shape, SIZE)
+
+    assert note_on_shift(loaded(Unigram())) is None
+
+
+class Grows(torch.nn.Module):
+    """Its state has a place for each token, as a cache of keys and values."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.out = torch.nn.Embedding(SIZE, 8), torch.nn.Linear(8, SIZE)
+
+    def forward(self, ids, state=None):
+        held = self.tokens(ids)[None]
+        held = held if state is None else torch.cat([state, held], 2)
+        return self.out(held[0].cumsum(1)[:, -ids.shape[1] :]), held
+
+
+def test_a_state_that_grows_is_refused_at_load_and_by_the_doctor():
+    with pytest.raises(ModelError, match="another shape after a token") as caught:
+        loaded(Grows())
+    assert "return the logits alone, or a state whose shape stays" in caught.value.cure
+    found = canary.doctor(Grows(), tokenizer=characters(), start_token="\n")
+    assert (found.sound, found.loaded) == (False, False)

@@ -336,6 +336,10 @@ def test_an_untrained_model_is_noted_and_a_tokenizer_without_english_is_not_chec
     found = canary.doctor(build("gpt2"))
     assert any("English" in f.check and f.verdict == "noted" for f in found.findings)
     assert found.sound  # a note is no refusal
+    assert any("English" in f.check for f in found.noted)
+    assert found.summary().startswith(f"Sound, with {len(found.noted)} doubts: ")
+    assert "consider: is it trained" in found.summary()
+    assert "do this" not in found.summary()
     digits = Tokenizer(BPE(vocab={c: i for i, c in enumerate("0123456789")}, merges=[]))
     assert note_on_english(load(recurrent_module("GRU"), tokenizer=digits)) is None
 

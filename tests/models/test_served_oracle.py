@@ -11,6 +11,8 @@ from served_things import FORMAT, load_served, some_canaries
 from small_models import build, conforms
 
 import canary
+from canary.audits.by_bounds import Bounds
+from canary.audits.method import Unfit
 from canary.errors import UnsupportedError
 from canary.models.conformance import memory_is_bounded
 from canary.models.language_model import Children, Context, Rows
@@ -128,7 +130,7 @@ def test_what_is_proven_is_true_oracle(tmp_path, top):
     assert len(proven) == 3 or top < 45
 
 
-def test_what_cannot_be_had_is_refused(tmp_path):
+def test_what_cannot_be_had_is_refused(tmp_path, monkeypatch):
     with FakeServer(build("table"), fault=hushed) as server:
         served = load_served(server, tmp_path, top_k=5)
         with pytest.raises(UnsupportedError, match="canary exposure and canary extract"):
@@ -136,6 +138,10 @@ def test_what_cannot_be_had_is_refused(tmp_path):
         with pytest.raises(UnsupportedError, match="5 most likely next tokens"):
             canary.score(served, ["abc"])
         with pytest.raises(UnsupportedError, match='use method="rank"'):
+            canary.exposure(served, some_canaries(), method="sampling")
+        treeless = Unfit("none", UnsupportedError("there is no token tree", cure="guess another"))
+        monkeypatch.setattr(Bounds, "cost", lambda *_: treeless)
+        with pytest.raises(UnsupportedError, match="no token tree"):  # so rank is not advised
             canary.exposure(served, some_canaries(), method="sampling")
 
 

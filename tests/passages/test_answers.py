@@ -16,15 +16,21 @@ CALM = Answers(
 )  # fmt: skip
 
 
-def counts(said, *, prompts=10, samples=4, sure=(), least=10):
+def counts(
+    said, *, prompts=10, samples=4, sure=(), suffixes=("ten letters",), known="", alone=False
+):
     """Of answers `said(prompt, turn)`, each a text or an answer."""
     tally = Counter()
     for prompt in range(prompts):
         for turn in range(samples):
             answer = said(prompt, turn)
             answer = Written(answer, False) if isinstance(answer, str) else answer
-            tally.update(marks(answer, prompt, least, KEY))
-    return counted(tally, range(prompts), sure, samples)
+            tally.update(marks(answer, prompt, suffixes, KEY, known))
+    return counted(tally, range(prompts), sure, samples, alone=alone)
+
+
+def letters(number):
+    return chr(97 + number)
 
 
 def varied(prompt, turn):
@@ -37,7 +43,41 @@ def varied(prompt, turn):
         (varied, {}, {}),
         (varied, {"samples": 1}, {}),
         (lambda p, t: "" if t else varied(p, t), {}, {"empty": 30, "stuck": 10}),
-        (lambda p, t: Written("", True), {}, {"unfinished": 40}),
+        (lambda p, t: Written("", True), {}, {"empty": 40}),
+        (lambda p, t: Written(f"{p}{t}", True), {}, {"ended": 40}),
+        (lambda p, t: Written(f"{p}{t}", True, True), {}, {"ended": 40, "lowered": 40}),
+        (
+            lambda p, t: f"{letters(p)} no number {letters(t)}",
+            {"suffixes": ("is 12", "is 34")},
+            {"masked": 40},
+        ),
+        (lambda p, t: f"{letters(p)} no number {letters(t)}", {"suffixes": ("is 12", "is b")}, {}),
+        (lambda p, t: f"{letters(p)} no number {t}", {"suffixes": ("is 12", "is 34")}, {}),
+        (lambda p, t: f"{'*#'[t > 1] * 6} {varied(p, t)}", {}, {"masked": 40}),
+        (lambda p, t: f"**{t}** {varied(p, t)}", {}, {}),
+        (lambda p, t: f"75**** {varied(p, t)}" if t else varied(p, t), {}, {"masked": 30}),
+        (lambda p, t: f"{'[NUMBER]' if t else '<PHONE_1>'} {varied(p, t)}", {}, {"masked": 40}),
+        (lambda p, t: f"[UNK] <b> [1] {varied(p, t)}", {}, {"alike": 40}),
+        (lambda p, t: f"{varied(p, t)} [NUMBER]", {}, {}),
+        (lambda p, t: f"[NAME] #### {varied(p, t)}", {"known": "for [NAME]\n#####"}, {}),
+        (lambda p, t: "It is no text." if t == 0 else varied(p, t), {}, {"alike": 10, "fixed": 10}),
+        (
+            lambda p, t: "It is no text." if not t else varied(p, t),
+            {"known": "It is no text."},
+            {"alike": 10},
+        ),
+        (lambda p, t: "It is in ten letters." if t == 0 else varied(p, t), {}, {"alike": 10}),
+        (
+            lambda p, t: Written("and on it goes" if t == 0 else varied(p, t), True),
+            {},
+            {"alike": 10},
+        ),
+        (lambda p, t: "It is no text." if p < 2 and not t else varied(p, t), {}, {}),
+        (
+            lambda p, t: f"My {letters(t)}.{t}" if t % 2 else "It is no text.",
+            {"prompts": 1, "alone": True, "samples": 30, "suffixes": ("is 12", "is 34")},
+            {"fixed": 15},
+        ),
         (lambda p, t: "<think>It is long " + varied(p, t), {}, {"unfinished": 40}),
         (lambda p, t: f"<think>So</think> {varied(p, t)}", {}, {}),
         (lambda p, t: f"<think>So</think> {p}{t}", {}, {"short": 40}),
@@ -61,7 +101,8 @@ def test_what_is_counted(said, options, expected):
 @pytest.mark.parametrize(
     ("count", "highest", "word"),
     [("empty", 100, "are empty"), ("unfinished", 100, "reasoning"), ("short", 500, "shorter"),
-     ("ended", 100, "limit of tokens"),
+     ("ended", 100, "limit of tokens"), ("masked", 20, "filter hides numbers"),
+     ("fixed", 20, "fixed reply"),
      ("alike", 500, "begin alike"), ("stuck", 1, "repeated")],
 )  # fmt: skip
 def test_a_share_is_doubted_above_its_bound(count, highest, word):
@@ -79,6 +120,6 @@ def test_empty_answers_may_not_hide_more_than_the_limit_allows():
 
 
 def test_digests_take_the_key():
-    one, other = (marks(Written("some text", False), 0, 1, bytes([n] * 32)) for n in (1, 2))
+    one, other = (marks(Written("some text", False), 0, ["s"], bytes([n] * 32)) for n in (1, 2))
     assert not {*one} & {*other}
     assert "some" not in str(one)

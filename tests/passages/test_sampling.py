@@ -249,6 +249,9 @@ def test_too_few_requests_for_all_samples_are_refused_before_the_first():
         sample(endpoint, samples=58, **options)
 
 
+CUT = {"texts": ["a b cde fgh ijk"], "suffix": 3}
+
+
 @pytest.mark.parametrize(
     ("fault", "options", "message"),
     [
@@ -258,9 +261,19 @@ def test_too_few_requests_for_all_samples_are_refused_before_the_first():
         (lambda s, n, a: {"choices": []}, {}, "cannot be read"),
         (lambda s, n, a: Status(404), {}, "only chats.*canary sample --chat"),
         (lambda s, n, a: Status(404), {"chat": True}, "no chat API.*drop --chat"),
-        (begun, {"texts": ["a b cde fgh ijk"], "suffix": 3}, "the middle of.*--max-tokens"),
+        (begun, CUT | {"max_tokens": 2}, "the middle of.*--max-tokens"),
+        (begun, CUT, "are shorter than what was looked for.*raise the limit on the server"),
     ],
-    ids=["greedy", "empty", "two models", "other shape", "no such path", "no chats", "cut"],
+    ids=[
+        "greedy",
+        "empty",
+        "two models",
+        "other shape",
+        "no such path",
+        "no chats",
+        "cut",
+        "lowered",
+    ],
 )
 def test_what_is_no_sample_is_refused(fault, options, message):
     asked = {"texts": ["one two three"], "prefix": 2, "suffix": 1, "samples": 4} | options

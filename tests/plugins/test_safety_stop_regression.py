@@ -27,6 +27,7 @@ from canary.corpus.canaries import CanarySet, generate
 from canary.errors import InputError, ModelError, OutOfMemory
 from canary.plugins.callback import ExposureCallback
 from canary.plugins.moment_taker import MomentTaker
+from canary.reports.history_answer import answer_of
 
 
 def _monitor(**options):
@@ -146,6 +147,19 @@ def test_a_training_without_its_canaries_is_an_error(tmp_path):
     resumed.see({"input_ids": other})  # its canaries came before the checkpoint
     resumed.step(module)
     assert resumed.finish().batches["canaries"] == 1
+
+
+def test_the_positive_control_neither_stops_the_training_nor_is_judged():
+    module, tokenizer = causal(dropout=0.0)
+    watch = _monitor(share=None, every=20, require_learned=8)
+    watch.start(module)
+    _learn(watch, module, tokenizer, 60)
+    assert not watch.exceeded
+    history = watch.finish()
+    assert history.stopped_at is None
+    learned = [history.measured[-1].exposures[at] for at in history.places()[8]]
+    assert min(e.lower_bits for e in learned) > 4.0
+    assert answer_of(history)[0] != "It is open whether the limit was kept"
 
 
 def test_a_set_without_injected_canaries_is_refused():

@@ -10,7 +10,7 @@ from recipe_scripts import RECIPES, run_script
 
 SAYS = {
     "01_first_audit": [r"12 canaries \(84 copies\) found", r"controls: p = ", r"^memorized$"],
-    "02_format_and_plan": [r"•••-••••: 10,000,000 fills", r"^10000$", r"3\.3 bits or more is seen"],
+    "02_format_and_plan": [r"•••-••••: 10,000,000 fills", r"^10000$", r"up to 3\.0 bits passes"],
     "03_monitor": [r"exposure measured \d+ times, last at step 1\d\d", r"16 copies: median"],
     "04_extraction": [r"^proven", r"^True$", r"queries; guessing takes 500,000$"],
     "05_compare": [r"(test loss .*p = .*\n){2}"],
@@ -21,11 +21,11 @@ SAYS = {
     "10_forgetting": [r"^retrained: (no trace found|forgotten)$", r"^unchanged: not forgotten$"],
 }
 REPORTS = {
-    "01_first_audit": "report.html",
-    "03_monitor": "training.html",
-    "05_compare": "comparison.html",
-    "07_classifier": "membership.html",
-    "09_texts": "texts.html",
+    "01_first_audit": "gallery/report.html",
+    "03_monitor": "gallery/training.html",
+    "05_compare": "gallery/comparison.html",
+    "07_classifier": "gallery/membership.html",
+    "09_texts": "gallery/texts.html",
 }
 
 

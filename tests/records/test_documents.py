@@ -41,6 +41,14 @@ def test_round_trip_property(path, body, schema):
     assert path.read_bytes() == content
 
 
+def test_a_file_that_is_missing_names_those_beside_it(tmp_path):
+    with pytest.raises(RecordError, match="check the path$"):
+        load_document(tmp_path / "membership.json", "test", 1)
+    dump_document(tmp_path / "models.json", "test", 1, {})
+    with pytest.raises(RecordError, match="check the path: its folder has models.json"):
+        load_document(tmp_path / "membership.json", "test", 1)
+
+
 @settings(max_examples=100)
 @given(
     content=st.binary(max_size=40)

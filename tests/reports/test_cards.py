@@ -306,7 +306,7 @@ def test_an_undecided_verdict_that_passes_says_so(tmp_path):
 def test_secrets_are_counted_as_the_report_of_the_verdict_counts(tmp_path):
     audit = exact({16: [29.0] * 8, 4: [8.0] * 4, 0: CHANCE})
     verdict = check(audit, max_exposure_bits=6)
-    said = "All 12 planted secrets were easier to find than the limit, in at most 3,906,250 guesses"
+    said = "easier to find than the limit, the hardest of these took 3,906,250 guesses"
     assert said in markdown_of(report_of(verdict))
     for text in written([verdict], tmp_path):
         assert said in text
@@ -542,7 +542,13 @@ def test_a_card_is_of_one_model_and_never_of_natural_secrets(tmp_path):
     assert text.count("What this file calls the model") == 2
     assert "c (in the result: a)" in text
     assert "c (in the result: b)" in text
-    assert "Models in the results" in (tmp_path / "README.md").read_text()
+    before, table, _ = (tmp_path / "README.md").read_text().partition("| Models in the results |")
+    assert table
+    assert "different models: a, b" in before
+    one = replace(one, about=replace(one.about, model="c"))
+    text = write_annex([one, other], tmp_path / "a.md", model_name="c").read_text()
+    assert "in the result: c" not in text
+    assert "c (in the result: b)" in text
     with pytest.raises(InputError, match="natural secrets"):
         write_model_card([natural()], tmp_path / "other.md")
     assert "Secrets of the training data" in write_annex([natural()], tmp_path / "b.md").read_text()

@@ -234,7 +234,7 @@ def test_the_answer_golden(audits, made, plain):
     text = Page(made["alike"]).text("style")
     learned, nothing = "A (checkpoint-1200, audit 1)", "B (checkpoint-1200, audit 2)"
     for words in (
-        f"B memorizes least, A predicts new text best {nothing} memorizes least, and {learned} "
+        f"B memorizes less, A predicts new text best {nothing} memorizes less, and {learned} "
         "predicts new text best. Over all planted secrets, however often they appeared, an "
         "attacker of B typically needs about ",
         f"choose {nothing} if its predictions are good enough for you",
@@ -248,7 +248,7 @@ def test_the_answer_golden(audits, made, plain):
         ([1, 1.01], "almost as well as A"),
     ):
         text = words_of(*given, test_losses=losses)
-        assert f"against a limit {nothing} memorizes least of the 2 models, and it" in text
+        assert f"against a limit {nothing} memorizes less than {learned}, and it" in text
         assert loss in text
     text = words_of(*given)
     assert "guesses, and an attacker of A" in text

@@ -18,12 +18,14 @@ from matplotlib.figure import Figure as Drawing
 from canary import plot
 from canary.errors import InputError, OutputError, UnsupportedError
 from canary.gate.planning import plan
+from canary.reports.attack_figures import Reach, reached_figure
 from canary.reports.comparison_figures import kept_apart
 from canary.reports.document import Axis, Figure, Panel, mark
 from canary.reports.drawing import svg_of
 from canary.reports.exposure_figures import coarser, exposure_figure, histogram_figure
 from canary.reports.pages import plot_file
 from canary.statistics.histogram import Histogram
+from canary.statistics.roc import Estimate
 
 HEADS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
 
@@ -53,6 +55,21 @@ def test_every_group_has_a_place_and_a_median_golden(audits):
     assert narrow.count("≥ 12.4") == 2
     assert {"0", "1", "4", "16", "64"} <= set(narrow)
     assert svg == svg_of(made, wide=False)
+
+
+def test_on_a_phone_brackets_of_a_long_label_begin_a_line():
+    axis = Axis("guesses that an attacker needs (higher up is worse)")
+    svg = svg_of(Figure("f", "", [Panel([], Axis(), axis)]), wide=False)
+    lines = [node.text for node in ET.fromstring(svg).iter("text")]
+    assert {"guesses that an attacker needs", "(higher up is worse)"} <= {*lines}
+
+
+@pytest.mark.parametrize(("upper", "last"), [(0.74, "80 %"), (0.38, "40 %"), (0.0004, "0.04 %")])
+def test_the_longest_line_of_attacks_ends_before_a_number(upper, last):
+    one = Reach("loss", Estimate(0.9 * upper, 0.8 * upper, upper), "")
+    (panel,) = reached_figure([one], [], 0.1, "", what="samples", average="AUC").panels
+    assert [*panel.x.ticks.values()][-1] == last
+    assert panel.x.limits[1] >= max(panel.x.ticks) >= upper
 
 
 def test_every_canary_is_a_point_golden(audits):

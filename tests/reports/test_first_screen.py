@@ -69,7 +69,7 @@ CASES = {
         exact(LEARNED),
         "The model memorized planted secrets",
         "to see whether a model memorizes them. Blind guessing takes 500,000,000 guesses on "
-        "average for each of them.",  # the box says how many were found, and nothing says it twice
+        "average for each secret.",  # the box says how many were found, and nothing says it twice
         "appeared 4 times in the training data, or more often, 4 of 4 were found; of those "
         "that appeared once, none. Numbers of copies in between were not tested. Remove "
         "duplicates, so that personal text appears once at most. This lowers the risk and does "
@@ -78,10 +78,9 @@ CASES = {
     "what was not recovered is memorized, too": (
         exact({4: [25.0] * 4, 1: [8.0] * 4, 0: [1.0] * 8}),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were found in at most 30 guesses. The typical secret takes "
-        "30 "
-        "guesses if it appeared 4 times in the training data, 3,910,000 if it appeared once, and "
-        "500,000,000 by chance.",
+        "4 of 8 planted secrets were found, the hardest of these took 30 guesses. The "
+        "typical secret takes 30 guesses if it appeared 4 times in the training data, 3,910,000 if "
+        "it appeared once, and 500,000,000 by chance.",
         "Those that appeared once take 3,910,000 guesses, where blind guessing takes 500,000,000: "
         "the model learned something of them as well. Remove duplicates",
     ),
@@ -100,7 +99,7 @@ CASES = {
         ),
         "The model memorized planted secrets",
         "the search ended before the model offered a text",
-        "Even of the secrets that appeared only 4 times",
+        "Remove duplicates from the training data: text that",
     ),
     "everything": (
         exact({1: [29.9] * 4, 4: [29.9] * 4}),
@@ -119,7 +118,7 @@ CASES = {
         exact({0: CHANCE, 1: CHANCE}),
         NOBODY,
         "None of the 4 planted secrets was found within the first 1,000,000 guesses. "
-        "Blind guessing takes 500,000,000 guesses on average for each of them. Of 4 secrets that "
+        "Blind guessing takes 500,000,000 guesses on average for each secret. Of 4 secrets that "
         "were never planted (controls), none was found.",
         "Choose 62,500,000 guesses of 1,000,000,000 (--max-exposure-bits 4) "
         "if nothing stops attackers",
@@ -134,7 +133,7 @@ CASES = {
         # No hit among 20,000: at most 184,000 of 10^9 guesses at 95 %; 50 hits: 2.5 million.
         of_groups({0: drawn([9_000]), 4: drawn([0, 0, 50])}),
         "The model memorized planted secrets",
-        "memorizes them. Blind guessing takes 500,000,000 guesses on average for each of them. "
+        "memorizes them. Blind guessing takes 500,000,000 guesses on average for each secret. "
         "Some of these numbers are estimates",
         "Train for fewer epochs.",
     ),
@@ -142,21 +141,24 @@ CASES = {
         of_groups({4: drawn([20, 9_000])}),
         "The model memorized planted secrets",
         "None of the 2 planted secrets was certainly found within the first 1,000,000 guesses. "
-        "For 1 secret, the measurement leaves both answers open.",
+        "It is open whether 1 secret is found within the first 1,000,000 guesses: it takes 611,000 "
+        "to 1,550,000 guesses. The other one is not.",
         "Remove duplicates from the training data: text that",
     ),
     "only bounds": (
         bounded(),
         "The model memorized planted secrets",
-        "memorizes them. For 1 more secret, the measurement leaves both answers open.",
-        "Even of the secrets that appeared only twice",
+        "memorizes them. It is open whether 1 more secret is found within the first 1,000,000 "
+        "guesses: it takes 900,000 to 1,100,000 guesses. The other one is not. Blind guessing "
+        "takes 500,000,000 guesses on average for each secret.",
+        "Remove duplicates from the training data: text that",
     ),
     "several formats": (
         several_formats(),
         "The model memorized planted secrets",
         "Blind guessing takes between 500,000 and 500,000,000 guesses (depending on the form) on "
-        "average for each of them.",
-        "Even of the secrets that appeared only twice",
+        "average for each secret.",
+        "Remove duplicates from the training data: text that",
     ),
     "controls alarm": (
         exact({0: [20.0] * 3, 1: [20.0] * 3}),
@@ -169,7 +171,7 @@ CASES = {
         exact({0: CHANCE, 1: CHANCE}, canaries_in_corpus=False),
         "No memorization found",
         "None of the 4 left-out secrets was found within the first 1,000,000 guesses. "
-        "Blind guessing takes 500,000,000 guesses on average for each of them. These secrets were "
+        "Blind guessing takes 500,000,000 guesses on average for each secret. These secrets were "
         "left out of the training data on purpose",
         "it raised no false alarm",
     ),
@@ -177,7 +179,7 @@ CASES = {
         natural({0: CHANCE, 2: [20.0, 1.0]}),
         "Not enough data to decide",
         "1 of 2 secrets was found in at most 954 guesses. Blind guessing takes 500,000,000 "
-        "guesses on average for each of them. These secrets were found in the training data",
+        "guesses on average for each secret. These secrets were found in the training data",
         "For a verdict, plant secrets",
     ),
     "none planted": (
@@ -289,10 +291,10 @@ JUDGED = {
     ),
     "another limit": (
         trusting(exact({0: CHANCE, 4: [20.0] * 4}), max_p=0.001),
-        "Not passed: not within the limit that was set",
+        "Not passed: outside the limit that was set",
         "What was measured is not within the limit: the secrets with 4 copies look learned. All 4 "
-        "planted secrets were found in at most 954 guesses",
-        "Even of the secrets that appeared only 4 times",
+        "planted secrets were found, the hardest of these took 954 guesses",
+        "Remove duplicates from the training data: text that",
     ),
 }  # fmt: skip
 
@@ -361,7 +363,10 @@ def test_colour_and_label_are_of_the_limit_alone():
 def test_what_was_learned_and_not_found_is_said_to_be_learned():
     _, text, actions = first_screen(exact({0: CHANCE, 1: CHANCE, 16: [8.0] * 4}))
     assert "first 1,000,000 guesses, but those that appeared 16 times were learned." in text
-    assert "training data as the secrets that the model learned (16 times)." in actions
+    assert (
+        "training data as the secrets that the model learned (16 times), or more often." in actions
+    )
+    assert "Text that appears 2 to 15 times was not tested." in actions
     assert "the secrets that were found" not in actions
 
 
@@ -370,9 +375,52 @@ def test_a_new_training_is_asked_for_only_where_no_measurement_decides():
     assert "So few secrets cannot show on which side it is." in text
     assert "Only a new training with more planted secrets decides" in actions
     assert "repeat the test" not in actions
+    open_ = of_pins({0: [5_000] * 8, 16: [5, 40, 60, 400]})
+    _, _, actions = first_screen(LIMIT(open_))
+    assert "The limit is weak, so even a pass of it would not be enough for a release." in actions
+    assert "For a release, ask for a limit of 625 guesses there" in actions
+    assert "Have it in writing who set the limit, and that it was before the test." in actions
     _, text, actions = first_screen(LIMIT([of_groups({4: drawn([20, 20, 20, 20, 20])})]))
-    assert "A more exact measurement comes first." in text
+    assert "First, the secrets must be measured more exactly, as below." in text
     assert "Ask the engineers to repeat the test as below." in actions
+
+
+def of_pins(groups):
+    """Exact ranks of secrets of four digits, by number of copies."""
+    made = [(copies, rank) for copies, ranks in groups.items() for rank in ranks]
+    canaries = [
+        CanaryResult(
+            f"canary-{at}", 0, copies, 9.0, None,
+            exposure_by_rank(rank, lower=rank, upper=rank, space_size=10**4), None,
+        )
+        for at, (copies, rank) in enumerate(made)
+    ]  # fmt: skip
+    return assembled(canaries, [space("my pin is {digit:4}", size=10**4)])
+
+
+@pytest.mark.parametrize(
+    ("audit", "would"),
+    [
+        (of_pins({0: [5_000] * 8, 16: [28, 57, 60, 400]}), "would pass, but with a weak limit"),
+        (of_pins({0: [5_000] * 8, 16: [4_000] * 8}), "would pass, but with a weak limit"),
+        (exact(LEARNED), ""),
+    ],
+)
+def test_a_limit_that_is_weak_for_short_secrets_is_offered_as_weak(audit, would):
+    _, _, actions = first_screen(audit)
+    assert ("For so short a secret that limit is weak: a pass is amber" in actions) is bool(would)
+    assert would in actions
+    assert "would pass." not in actions.replace("of 625 guesses, this model would pass.", "")
+
+
+def test_a_check_whose_answer_is_known_is_not_asked_for():
+    few = of_pins({0: [5_000] * 8, 16: [28, 57, 60, 1_500]})
+    _, _, actions = first_screen(LIMIT(few))
+    assert "ask for a new training with more planted secrets, and a limit of 625" in actions
+    assert "that takes about 12 secrets for each number of copies" in actions
+    assert "ask for the same check" not in actions
+    many = of_pins({0: [5_000] * 8, 16: [1_000] * 12})
+    assert "ask for the same check with a limit of 625" in first_screen(LIMIT(many))[2]
 
 
 def test_several_audits_have_one_report():
@@ -445,3 +493,18 @@ def test_what_gives_the_number_where_draws_give_a_bound():
     assert "--method rank" in told
     assert "--draws, now 20,000" in told
     assert not any("only a bound" in words_of(w) for w in report_of(exact(LEARNED)).actions)
+
+
+@pytest.mark.parametrize(
+    ("facts", "said", "not_said"),
+    [
+        ({"capabilities": ["score", "expand", "reuse"]}, "--method rank", "--top-k"),
+        ({"capabilities": ["score"]}, "with more draws", "--method rank"),
+        ({"capabilities": ["score", "expand"], "device": "served"}, "--top-k 20", "--method rank"),
+    ],
+)
+def test_exact_ranks_are_advised_only_of_models_that_can_be_ranked(facts, said, not_said):
+    bounds = of_groups({0: drawn([9_000]), 4: drawn([0, 0, 0, 0])})
+    actions = first_screen(replace(bounds, model=bounds.model | facts))[2]
+    assert said in actions
+    assert not_said not in actions

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +21,7 @@ from canary.audits.history import AT_THE_END
 from canary.gate.check_audit import check
 from canary.membership.forgetting import forgotten
 from canary.membership.models_survey import survey_models
+from canary.membership.samples_needed import plan_attacks
 from canary.membership.shadow_survey import survey
 from canary.membership.text_survey import survey_texts
 from canary.records.about import About
@@ -187,7 +190,7 @@ CASES = {
         "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. Luck does "
         "not explain the difference. An attacker "
         "needs the model's answers and a similar model that they trained. This test made only "
-        "attacks with a shadow model. Stronger attacks were not made, and often find more: attacks",
+        "attacks with one similar model. Stronger attacks with many similar models were not made,",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
@@ -195,9 +198,9 @@ CASES = {
     "classifier, on average": (
         of_losses_on_average,
         "Guesses are right in 75 of 100 cases (a coin: 50; stronger attacks were not made)",
-        "so these attacks recognize no single training sample for sure. Training samples are "
-        "called at risk only where they do. If the attacker may be "
-        "wrong about only 1 in 100 other samples, they find",
+        "But the surest guesses that this test can judge, wrong about at most 1 in 100 other "
+        "samples, do not find clearly more than luck: these attacks recognize no single training "
+        "sample for sure. An attacker needs",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
     "classifier, nothing found": (
@@ -281,7 +284,7 @@ CASES = {
     ),
     "deletion, never seen": (
         lambda: of_deletion(losses(0.5, 2), unseen=losses(0.5, 3)),
-        "Not forgotten, or never seen",
+        "Never seen, or not forgotten",
         "But no attack finds the data in it",
         "Find out whether the tested model was trained on other data of this kind.",
     ),
@@ -309,7 +312,8 @@ CASES = {
         "The training was stopped at step 60, because the secrets were easier to find than the "
         "limit allows. At step 60, the typical secret that appeared 16 times took at most 9,180 "
         "of 1,000,000 guesses (by chance 500,000).",
-        "If you kept a checkpoint of step 40, audit that one: no median was above the limit there.",
+        "If you kept a checkpoint of step 40, audit that one: the typical secrets were within the "
+        "limit there.",
     ),
     "training, above for long": (
         lambda: make_history(stopped_at=50),
@@ -325,7 +329,7 @@ CASES = {
     ),
     "training, within the limit": (
         lambda: replace(make_history(learned=False), settings=make_history(stopped_at=9).settings),
-        "Within the limit while training",
+        "Within the limit while training, but nothing shows that the secrets were read",
         "No measured step showed for sure that the limit was exceeded. At step 60, the planted "
         "secrets cannot be distinguished from secrets that the model never read.",
         "Audit the trained model before you release it (canary audit)",
@@ -360,8 +364,7 @@ CASES = {
         "B memorizes least; not checked against a limit",
         "B (y) memorizes least of the 3 models. In B no memorization was found; in A and C it was. "
         "Over all planted secrets, however often they appeared, an attacker of B typically needs "
-        "about 500,000,000 of 1,000,000,000 guesses, and an attacker of A 245,000 (geometric "
-        "means).",
+        "about 500,000,000 of 1,000,000,000 guesses, and an attacker of A 245,000.",
         "Compare the utility, too",
     ),
     "comparison of equals": (
@@ -381,21 +384,21 @@ CASES = {
     ),
     "comparison, to ship": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.01]),
-        "B memorizes least; not checked against a limit",
-        "B (y) memorizes least of the 2 models, and it predicts new text almost as well as A, the "
-        "best at that.",
+        "B memorizes less; not checked against a limit",
+        "B (y) memorizes less than A (x), and it predicts new text almost as well as A, the best "
+        "at that.",
         "Do not release B (y) before it has passed a limit",
     ),
     "comparison, a trade-off": (
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
-        "B memorizes least, A predicts new text best",
-        "B (y) memorizes least, and A (x) predicts new text best.",
+        "B memorizes less, A predicts new text best",
+        "B (y) memorizes less, and A (x) predicts new text best.",
         "choose B (y) if its predictions are good enough for you",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),
         "Both memorize planted secrets; A memorizes less",
-        "Each of the 2 models memorized planted secrets. A (x) memorizes least of the 2 models.",
+        "Each of the 2 models memorized planted secrets. A (x) memorizes less than B (y).",
         "Release none of these models before it has passed a limit",
     ),
     "comparison of few canaries": (
@@ -417,25 +420,6 @@ CASES = {
         "",
     ),
 }
-
-
-@pytest.mark.parametrize(("thin", "shown"), [(3, True), (5, True), (6, False)])
-def test_high_risk_is_of_the_training_samples_and_not_shown_where_most_of_it_is_thin(thin, shown):
-    """Ten of twenty training samples and all others have a high score."""
-    found = of_classifiers()
-    member = found.target.member[0]
-    inside, scores = np.flatnonzero(member), np.where(member, 0.1, 0.95)
-    scores[inside[:10]] = 0.95
-    support = np.full(len(member), 50)
-    support[inside[:thin]] = 9
-    support[~member] = 1
-    risks = replace(found.risks, scores=scores, support=support)
-    tiles = {tile.name: tile for tile in report_of(replace(found, risks=risks)).tiles}
-    assert ("At high risk" in tiles) is shown
-    if shown:
-        share = f"{1000 / len(inside):.1f} % of training samples"
-        assert tiles["At high risk"].value == share
-        assert f"({thin} of these 10 scores come from" in tiles["At high risk"].note
 
 
 @pytest.mark.parametrize(
@@ -460,6 +444,96 @@ def test_a_column_that_repeats_one_value_is_said_above_golden():
         assert [*folded(whole)] == [whole]
 
 
+ROOT = Path(__file__).parents[2]
+TONES = {"green": "not-found", "amber": "undecided", "red": "memorized", "purple": "suspect"}
+PRINTED = {
+    "attack_wording", "comparison_report", "forgetting_report", "history_answer", "limits",
+    "order_report", "samples_report", "sentences", "verbatim_report",
+}  # fmt: skip
+"""Where headlines of reports are written."""
+
+
+def rows_of_the_guide():
+    """The headlines that the guide for who decides has, by the first cell of their row."""
+    guide = (ROOT / "docs/guides/deciding.md").read_text()
+    rows = re.findall(r"^\| ((?:green|amber|red|purple|no colour).*?) \| (.*?) \|", guide, re.M)
+    return {row: headlines.split("<br>") for row, headlines in rows}
+
+
+def in_the_guide():
+    """The same headlines, each with the tones of its rows."""
+    found = {}
+    for row, headlines in rows_of_the_guide().items():
+        colour = next(colour for colour in (*TONES, row) if row.startswith(colour))
+        for one in headlines:
+            found.setdefault(one.strip(" …"), (one, set()))[1].add(TONES.get(colour, ""))
+    return found
+
+
+def tones_of(label):
+    """Those of the longest headline that fits, with a known beginning first; none if none does."""
+    fit = [
+        (one[0] != "…", len(one), tones)
+        for one, tones in in_the_guide().values()
+        if re.match(".*".join(re.escape(part.strip()) for part in one.split("…")), label)
+    ]
+    return max(fit, key=lambda one: one[:2], default=(set(),))[-1]
+
+
+def written(node):
+    """A text of the source, its values as 7; nothing for what is no text."""
+    parts = getattr(node, "values", [node])
+    texts = [str(part.value) if isinstance(part, ast.Constant) else "7" for part in parts]
+    return "".join(texts) if isinstance(node, ast.Constant | ast.JoinedStr) else ""
+
+
+def headlines_in(tree):
+    for node in ast.walk(tree):
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+            tone = written(node.elts[1])
+            yield from [(written(node.elts[0]), tone)] if tone in TONES.values() else []
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            target = ast.unparse(getattr(node, "target", None) or node.targets[0])
+            texts = getattr(value, "keys", None) or ast.walk(value or node)
+            chosen = target in ("label", "labels", "_LABELS", "UNTRIED")
+            yield from [(written(one), "") for one in texts] if chosen else []
+        elif isinstance(node, ast.FunctionDef) and node.name == "label_of":
+            yield from [(written(one), "") for one in ast.walk(node)]
+
+
+def test_no_headline_is_missing_in_the_guide():
+    found = set()
+    for module in PRINTED:
+        source = (ROOT / f"canary/reports/{module}.py").read_text()
+        found |= {
+            (label, tone)
+            for label, tone in headlines_in(ast.parse(source))
+            if re.match(r"[A-Z7]\S* .* \S*[^.]$", label) and " if 7" not in label
+        }
+    assert len(found) > 50
+    every = {f"{label}, if 7" if tone == "not-found" else label for label, tone in found}
+    every -= {"7 memorize planted secrets7"}  # Both or All, which the guide has
+    less = "7 memorizes 7"  # less or least, which the guide has
+    every -= {f"{less}; not checked against a limit", f"{less}, 7 predicts new text best"}
+    assert {label for label in every if not tones_of(label)} == set()
+
+
+def test_the_guide_has_its_headlines_from_a_to_z_and_none_as_both_green_and_another_colour():
+    for headlines in rows_of_the_guide().values():
+        order = [(one[0] == "…", re.sub("… *", "", one).casefold()) for one in headlines]
+        assert order == sorted(order)
+    of_green = [tones for _, tones in in_the_guide().values() if "not-found" in tones]
+    assert of_green
+    assert all(tones == {"not-found"} for tones in of_green)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_guide_has_the_headline_in_its_colour(case):
+    made = report_of(CASES[case][0]())
+    assert made.tone in tones_of(made.label)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_colours_have_one_meaning(case):
     """Red: do not release. Green: nothing is left to a claim that nobody checked."""
@@ -472,10 +546,24 @@ def test_colours_have_one_meaning(case):
 def test_a_page_of_several_models_says_which_it_is_about():
     made = report_of(of_models(2.0).named(model_name="ward-1"))
     assert "8 models together" in made.about["Model"]
-    assert made.sentences[0].startswith("All numbers of this page are of 8 models together")
+    assert made.sentences[0].startswith("The numbers of this box are means over 8 models")
     varies = "Between the 8 models the number varies from .* one draw"
     assert re.search(varies, words_of(made.unsaid[0]))
     assert "one draw" in words_of(report_of(of_classifiers()).unsaid[0])
+
+
+def test_an_average_comes_after_what_to_ask_first_and_names_the_strict_limit():
+    made = report_of(of_losses_on_average())
+    decide = [words_of(text) for text in made.decide]
+    assert decide[0].startswith("Before you decide, ask the engineers for the stronger attacks")
+    (question,) = (text for text in decide if text.startswith("Decide: may it be known"))
+    assert (
+        "With the strict limit, this model would not pass. A test of that limit takes" in question
+    )
+    assert "about 5,300 samples of each kind" in question
+    assert plan_attacks({0.01: 0.02}).nonmembers == {0.01: pytest.approx(5_300, rel=0.01)}
+    assert len(re.findall(r"\d[\d,]*", " ".join(map(words_of, made.sentences[:2])))) <= 5
+    assert "A strict limit would be" in made.about
 
 
 def test_intervals_of_averages_allow_for_the_choice_of_attacks_as_their_caption_says():

@@ -23,6 +23,7 @@ from canary.reports.history_answer import answer_of
 from canary.reports.history_report import group_lines, history_figure
 from canary.reports.sentences import guesses_of
 from canary.statistics.exposures import exposure_by_draws
+from canary.statistics.numbers import count
 
 pytestmark = pytest.mark.usefixtures("plain")
 
@@ -325,12 +326,19 @@ def test_groups_are_a_frame_like_those_of_an_audit():
     frame = history.groups(confidence=0.8)
     assert [*frame.columns] == [
         *("step", "repetitions", "canaries", "median_bits", "bound"),
-        *("lower_bits", "upper_bits", "confidence", "canaries_needed"),
+        *("lower_bits", "upper_bits", "confidence", "canaries_needed", "at_least_bits"),
     ]
+    # A group above all draws does not look less exposed than one of which a draw was as likely.
+    assert frame.bound.any()
+    assert (frame.at_least_bits.notna() == frame.bound).all()
+    assert (frame.median_bits[frame.bound] >= frame.median_bits[~frame.bound].max()).all()
+    assert (frame.at_least_bits[frame.bound] < frame.median_bits[frame.bound]).all()
     assert len(frame) == len(history.measured) * len(history.places())
     last = frame[frame.step == history.measured[-1].step].set_index("repetitions")
     for line in group_lines(history, 0):
-        assert last.median_bits[line.copies] == pytest.approx(line.medians[-1])
+        assert last.median_bits[line.copies] == pytest.approx(line.heights[-1])
+        if line.bounds[-1]:
+            assert last.at_least_bits[line.copies] == pytest.approx(line.medians[-1])
 
 
 def test_several_histories_are_drawn_together(tmp_path):
@@ -366,3 +374,17 @@ def test_the_page_names_the_arithmetic_of_sixteen_bits():
     assert "closer than its rounding" not in words_of(history)
     coarse = replace(history, model={**history.model, "dtype": "bfloat16"})
     assert "The canaries were measured in bfloat16" in words_of(coarse)
+
+
+def test_what_draws_cannot_measure_has_the_guesses_that_are_certain():
+    """The box and the table have the lower end of the dotted line, where a triangle is higher."""
+    history = make_history()
+    line = group_lines(history, 0)[-1]
+    assert [*line.certain] == [
+        ends[0] if bound else median
+        for median, bound, ends in zip(line.medians, line.bounds, line.ends, strict=True)
+    ]
+    most = count(guesses_of(math.log2(SPACE) - line.certain[-1]))
+    assert f"took at most {most} of {count(SPACE)} guesses" in words_of(history)
+    table = history_figure(history, 0).table
+    assert table.rows[-1][-1] == f"≤ {most}"

@@ -11,7 +11,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from classifiers import measured_outputs
-from gate_audits import exact, extraction, trusting
+from gate_audits import exact, extraction, of_groups, trusting
 from histories import make_history
 from many_models import random_table
 from matplotlib.figure import Figure
@@ -47,6 +47,7 @@ from canary.plugins.preflight import Preflight
 from canary.reports.attacks_compared import compare_attacks
 from canary.signals.signal_table import SignalTable
 from canary.signals.text_measuring import measure_texts
+from canary.statistics.exposures import exposure_by_draws
 from canary.statistics.numbers import Shown
 from canary.statistics.roc import Estimate, OperatingPoint, Roc, roc
 
@@ -276,6 +277,9 @@ def test_the_numbers_for_a_tracker_are_those_of_the_result():
         },
         rel=1e-4,
     )
+    open_for_all = of_groups({16: exposure_by_draws([0.0] * 8, np.ones(300), space_size=10**9)})
+    assert "canary/recovered" not in open_for_all.metrics()
+    assert exact({16: [1.0] * 8}).metrics()["canary/recovered"] == 0.0
     found = RESULTS["survey"][0]()
     assert found.metrics()["canary/membership/entropy/auc"] == found._table()[1]["auc"]
     bound = RESULTS["epsilon"][0]().metrics()

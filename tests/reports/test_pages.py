@@ -230,6 +230,22 @@ def test_folded_tables_are_shown_in_print(pages):
     assert ".confidential { display: none; }" in printed
 
 
+def test_what_to_do_is_printed_before_what_came_out(pages):
+    page = pages["enumerated"]
+    printed = page.split("@media print", 1)[1].split("</style>", 1)[0]
+    assert "main { display: flex; flex-direction: column;" in printed
+    orders = dict(re.findall(r"main > (\S+?)(?:\(.*?)? \{ order: (\d); \}", printed))
+    assert orders == {":not": "2", "section:has": "1"}
+    assert "header { display: contents; } .tiles { order: 2;" in printed  # so these come after it
+    assert 'id="what-to-do"' in page
+
+
+def test_words_before_a_figure_are_printed_on_its_sheet(pages):
+    printed = pages["enumerated"].split("@media print", 1)[1].split("</style>", 1)[0]
+    rules = dict(re.findall(r"p:has\(~ figure\) \{ (break-\w+): (\w+); \}", printed))
+    assert rules == {"break-inside": "avoid", "break-after": "avoid"}
+
+
 SECRET = "734921"
 
 

@@ -15,14 +15,15 @@ import canary
 from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of
+from canary.reports.seeds_cells import ends_of
 from canary.reports.seeds_compared import compare
-from canary.statistics.welch import difference_of, mean_of
+from canary.statistics.welch import Estimated, difference_of, mean_of
 
 
 def seeds(name, medians, *, copies=(1, 4), **settings):
     """Audits whose canaries of each number of copies all have the median that is given."""
     return [
-        replace(audit, settings={**audit.settings, **settings})
+        replace(audit, settings={**audit.settings, "canaries_in_corpus": True, **settings})
         for i, row in enumerate(medians)
         for audit in [
             exact(
@@ -151,7 +152,7 @@ def test_a_summary_says_which_condition_of_a_ranking_fails():
         for label, some in zip(found.labels, found.groups, strict=True)
     }
     three = compare({**more, "none": seeds("z", [[1.0], [1.2], [1.1]], copies=(4,))})
-    (line,) = (x for x in three.summary().splitlines() if x.startswith("'decay' less 'plain'"))
+    (line,) = (x for x in three.summary().splitlines() if x.startswith("'decay' minus 'plain'"))
     for text in (found.answer, line):
         assert f"intervals overlap {ends}" in text
     assert "above 0.05" not in found.answer
@@ -165,7 +166,7 @@ def test_a_summary_says_which_condition_of_a_ranking_fails():
 
 def test_a_difference_has_one_sign():
     found = compare({"plain": drawn("o", 2.0, 8.0), "decay": drawn("w", 2.0, 3.0)})
-    (gap,) = (line for line in found.summary().splitlines() if "less 'plain'" in line)
+    (gap,) = (line for line in found.summary().splitlines() if "minus 'plain'" in line)
     told = float(gap.partition(" copies: ")[2].partition(" bits")[0])
     assert told == pytest.approx(found.means[1].value - found.means[0].value, abs=0.06)
     assert found.means_frame().difference_bits.iloc[-1] < 0
@@ -227,7 +228,54 @@ def test_bounds_and_ceilings_rank_nothing(audits):
     assert "at least" in found.summary()
     assert [cell for cell in found.cells if cell.bounded and cell.usable] == []
     full = 30.0 - rng.random((3, 2)) * 1e-3
-    assert "as high as it can be" in compare({"a": seeds("a", full), "b": seeds("b", full)}).answer
+    found = compare({"a": seeds("a", full), "b": seeds("b", full)})
+    assert "or near the highest possible" in found.answer
+    assert "3 of 3 seeds near the highest possible" in str(found)
+    assert "Cannot be ranked" in Page(render(found)).text("style")
+
+
+def test_each_seed_says_whether_its_median_is_near_the_highest():
+    """One seed near it leaves a number of copies out, and does not name the whole group so."""
+    rows = {"a": [[3.0, 20.0], [3.1, 20.1], [3.2, 30.0]], "b": [[6.0, 20.0], [6.1, 20.3], [6, 20]]}
+    found = compare({label: seeds(label, some) for label, some in rows.items()})
+    (line,) = (line for line in found.summary().splitlines() if line.startswith("4 copies"))
+    assert line.count("near the highest possible") == 1
+    assert "(1 of 3 seeds near the highest possible), b 20.1 bits" in line
+    assert line.endswith("; not counted in the ranking")
+    assert found.used == "1 copy"
+    frame, means = found.to_frame(), found.means_frame()
+    assert [*frame[frame.at_ceiling].run] == [3]
+    assert [*means[means.at_ceiling].group] == ["a"]
+    assert "1 of 3" in Page(render(found)).text("style")
+
+
+def test_a_group_that_learned_nothing_is_not_praised():
+    """Untrained models, or a tokenizer of another one, also "memorize less"."""
+    note = "The model 'x' finds ordinary English no more likely than random tokens (7.0 bits)."
+    idle = seeds("u", [[1.0, 1.2], [1.1, 1.0], [0.9, 1.1]], canaries_in_corpus=None)
+    idle = [
+        replace(a, formats=tuple(replace(f, notes=(note.replace("7", str(i)),)) for f in a.formats))
+        for i, a in enumerate(idle)
+    ]
+    plain = drawn("o", 2.0, 8.0)
+    found = compare({"plain": plain, "idle": idle})
+    assert found.answer == "'idle' memorizes less, but nothing shows that it read the secrets"
+    unread, english = found.notes
+    assert "'idle': in 3 of 3 seeds nothing shows that the canaries were in the train" in unread
+    assert "even the canaries with 4 copies" in unread
+    assert english == f"'idle': {note.replace('7', '0')}"
+    assert all(f"note: {told}" in found.summary() for told in found.notes)
+    page = report_of(found)
+    assert (page.label, page.tone) == (found.answer, "undecided")
+    text = Page(render(found)).text("style")
+    assert all(told.partition(": ")[2][:60] in text for told in found.notes)
+    assert "First make sure that 'idle' read the secrets" in text
+    assert compare({"plain": plain, "w": drawn("w", 2.0, 3.0)}).notes == ()
+
+
+def test_an_end_below_zero_has_its_sign():
+    assert ends_of(Estimated(0.1, -0.04, 0.22, 0.2)) == "-0.04 to 0.22"
+    assert ends_of(Estimated(0.1, 0.0, 0.22, 0.2)) == "0.0 to 0.2"
 
 
 @pytest.mark.parametrize(
@@ -266,7 +314,7 @@ def test_the_page_and_the_figure(tmp_path):
     assert "'<with>' memorizes less" in text
     assert "90 % interval" in text
     assert "How sure the ranking is" in text
-    assert "The one number of a seed is the mean of its median exposures" in text
+    assert "Each seed gives one number: its median exposure, averaged over the numbers" in text
     assert "3 with 1 copy and 3 with 4 copies; 4 controls" in text
     assert "Size of the space" in text
     made = report_of(compare(groups))
@@ -280,3 +328,29 @@ def test_the_page_and_the_figure(tmp_path):
     for wrong in ({"kind": "utility"}, {"skew_normal": True}, {"labels": ["a", "b"]}):
         with pytest.raises(InputError):
             canary.plot(groups, **wrong)
+
+
+def test_a_group_whose_logits_are_shifted_twice_is_not_ranked():
+    groups = {"plain": drawn("p", 2.0, 8.0), "shifted": drawn("s", 1.0, 2.0)}
+    assert canary.compare(groups).answer.startswith("'shifted' memorizes less")
+    first, *others = groups["shifted"]
+    note = (
+        "In the model 'm' a token's score does not depend on the token right before it (0 bits). "
+        "Its logits are probably shifted twice: look up token i + 1."
+    )
+    doubted = replace(first, formats=(replace(first.formats[0], notes=(note,)),))
+    found = canary.compare({**groups, "shifted": [doubted, *others]})
+    assert found.answer.endswith(
+        "the logits of 'shifted, seed 1' are probably shifted twice: run canary doctor"
+    )
+    assert f"'shifted', 1 of 5 seeds (seed 1): {note}" in found.notes
+
+
+def test_a_group_that_did_not_learn_its_most_copies_is_named_with_its_seed():
+    """Two copies look learned by luck, four do not: nothing shows that the secrets were read."""
+    plain = seeds("p", [(4.0, 9.0), (4.2, 9.1), (4.1, 9.2)], canaries_in_corpus=None)
+    lucky = seeds("l", [(3.0, 7.0), (3.1, 7.1), (3.9, 0.8)], canaries_in_corpus=None)
+    found = canary.compare({"plain": plain, "lucky": lucky})
+    assert found.unread == ("lucky",)
+    (note,) = found.notes
+    assert note.startswith("'lucky': in 1 of 3 seeds (seed 3) nothing shows that the canaries")

@@ -11,10 +11,13 @@ from small_models import build
 
 import canary
 from canary.cli.console import show_report
+from canary.passages.likeness import Likeness
 from canary.passages.result import Verbatim
 from canary.passages.verbatim import verbatim
 from canary.reports.builders import report_of
 from canary.reports.document import words_of
+from canary.reports.share_tables import cell
+from canary.statistics.clustered import ClusteredShare
 
 CASES = {
     "Passages of the training text come out": (1.0, 0.0, -1e9, True),
@@ -130,11 +133,73 @@ def test_the_texts_that_are_closest_are_named(share, log_prob, ids, row, capsys)
     table = shown.partition("Closest texts")[2].partition("How")[0]
     assert re.search(row, table)
     assert len(table.strip().splitlines()) == 2 + 5
-    assert ("Longest run (tokens)" in shown) == (share > 0)
+    assert ("Longest run (pieces)" in shown) == (share > 0)
     named, tries = (f" {part} " for part in re.split(" [.][*] ?", row))
     line = next(one for one in found.summary().splitlines() if one.startswith("closest"))
     assert f"{named.strip().lower()} (" in line.lower()
     assert f"({tries.strip()} tries)" in line
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), ""),
+        ((0,), "All of these are in the texts to read above."),
+        ((3, 4), "have someone read texts 4 and 5, too."),
+        (range(2, 9), "read all 9 texts."),
+    ],
+)
+def test_all_texts_that_a_million_answers_give_are_named(more, said):
+    found = verbatim(
+        build("table"), ["0123456789ab"[at:] * 2 for at in range(9)], prefix=4, suffix=4
+    )
+    document = found.texts.document
+    leading = (4, *(0 for _ in document[1:]))
+    rows = tuple((-13.0 if of in more else -1e9,) for of in document)
+    texts = replace(found.texts, leading=leading, log_probs=rows)
+    decide = " ".join(map(words_of, report_of(replace(found, texts=texts)).decide))
+    assert "read text 1: nothing came out of the others with up to 1,000 answers" in decide
+    assert said in decide
+    assert ("With a million random answers" in decide) is bool(said)
+    assert ("For such a service" in decide) is ("have someone" in said or "read all" in said)
+    assert ("All of these" in decide) is ("All of these" in said)
+
+
+def test_a_repeated_test_is_large_enough_for_a_strict_limit_and_has_sound_controls():
+    given = ["0123456789ab"[at:] * 2 for at in range(9)]
+    found = verbatim(build("table"), given[:5], given[5:], prefix=4, suffix=4)
+    found = replace(found, texts=altered(found.texts, 0.0, -1e9))
+    for likeness, other in ((found.likeness, False), (Likeness(auc=0.9, p=0.01), True)):
+        made = report_of(replace(found, likeness=likeness))
+        decide, actions = (" ".join(map(words_of, some)) for some in (made.decide, made.actions))
+        assert "1 in 1,000 passages takes about 3,688 texts of which none comes out" in actions
+        assert ("from the same source: those of this test are of another kind" in actions) is other
+        assert ("those of this test are of another kind" in decide) is other
+        assert "texts to read above" not in decide  # nothing came out
+
+
+def test_what_a_million_answers_give_is_said_where_nothing_else_came_out():
+    found = verbatim(build("table"), ["0123456789ab" * 2] * 9, prefix=4, suffix=4)
+    made = report_of(replace(found, texts=altered(found.texts, 0.0, -13.0)))
+    decide = " ".join(map(words_of, made.decide))
+    assert decide.index("With a million random answers") < decide.index("For such a service")
+
+
+def test_harmless_texts_free_a_model_only_if_they_are_all_that_it_was_trained_on():
+    rng = np.random.default_rng(0)
+    texts = ["".join(rng.choice(list("abcdefg 123"), 40)) for _ in range(40)]
+    found = verbatim(build("table"), texts[:20], texts[20:], prefix=4, suffix=4)
+    controls = altered(found.controls, 0.0, -1e9)
+    made = report_of(replace(found, texts=altered(found.texts, 1.0, -1e9), controls=controls))
+    decide = " ".join(map(words_of, made.decide))
+    assert "Only if the 20 tested texts are all that the model was trained on" in decide
+
+
+def test_a_table_has_no_share_where_few_came_out():
+    """Its upper end looks larger where fewer answers were tried."""
+    few, more = (ClusteredShare(0.01, 0.001, 0.12, hits, 421, 30, 0.95) for hits in (3, 5))
+    assert cell(few) == "3 of 421"
+    assert cell(more) == "5 of 421: 1 % (0.1 % to 12 %)"
 
 
 def test_no_text_is_called_close_where_many_come_out():

@@ -10,15 +10,17 @@ import pytest
 from gate_audits import exact, extraction
 
 import canary
+from canary.audits.audit_result import combined_p
 from canary.gate.check_audit import check
 from canary.gate.verdict import Finding, Standing, Verdict
 from canary.reports.builders import report_of
 from canary.reports.comparison import compare
-from canary.reports.document import Figure, Table, words_of
+from canary.reports.document import Facts, Figure, Table, words_of
 from canary.reports.limit_choice import limit_choice, limit_table
 from canary.reports.sentences import answer
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 from canary.scoring.start_notes import RivalStart, StartChoice
+from canary.statistics.numbers import probability
 
 NASTY = "<b>|[x](http://example.org)|</b> ]]> & `code`\x1b[31m\n# heading\ufffe\x00"
 
@@ -114,7 +116,7 @@ def test_what_compared_models_do_under_the_limits_to_choose_from_is_a_table():
     compared = report_of(compare([few, replace(learned, model={**few.model, "fingerprint": "b"})]))
     tables = [block for block in compared.outcome if isinstance(block, Table)]
     assert [table.title for table in tables] == [made.title]
-    assert "in the table above" in " ".join(map(words_of, compared.decide))
+    assert "in the table below" in " ".join(map(words_of, compared.decide))
 
 
 def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
@@ -258,6 +260,22 @@ def test_the_summary_of_an_audit_names_its_positive_control():
     assert "positive control" not in audit.summary()
 
 
+def test_the_p_value_beside_a_verdict_is_of_the_canaries_that_are_judged():
+    audit = exact({0: [1.0] * 8, 1: [1.0] * 8, 64: [18.0] * 8})
+    named = replace(audit, settings={**audit.settings, "require_learned": 64})
+    judged = combined_p([c for c in audit.injected if c.repetitions == 1]).p_value
+    assert audit.injected_p.p_value < 0.001 < judged
+    assert f"injected: p = {judged:.2g} (Fisher, without the positive control)" in named.summary()
+    assert named.metrics()["canary/p_value_injected"] == judged
+    assert audit.metrics()["canary/p_value_injected"] == audit.injected_p.p_value
+    page = report_of(named)
+    told = [str(dict(b.items)) for s in page.sections for b in s.blocks if isinstance(b, Facts)]
+    told += [line for line in page.brief if isinstance(line, str)]
+    (fact, line) = [words for words in told if "without the positive control" in words]
+    assert probability(judged) in fact
+    assert probability(judged) in line
+
+
 def test_notes_are_properties_of_the_suite_and_text_of_one_case():
     verdict = replace(made(), notes=("a doubt",))
     text = junit(verdict)
@@ -289,7 +307,7 @@ def test_the_interval_of_builds_is_the_one_on_the_page():
     verdict = check(audit, max_exposure_bits=25, trust_injection=True)
     (case,) = [c for c in cases(verdict) if c.get("name") == "canaries with 4 copies"]
     told = {p.get("name"): p.get("value") for p in case.find("properties")}
-    assert told["confidence of each end"] == "0.9"
+    assert told["confidence"] == "0.9"
     (table,) = [b.table for b in report_of(verdict).outcome if isinstance(b, Figure)]
-    assert table.columns[-1] == "Interval (each end 90 % sure)"
+    assert table.columns[-1] == "80 % interval (each end 90 % sure)"
     assert table.rows[-1][-1] == f"{float(told['lower']):.2f}–{float(told['upper']):.2f}"

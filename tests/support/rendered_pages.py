@@ -5,6 +5,10 @@
 writes ``NAME.html``, ``NAME-desk.png`` (1280 px), ``NAME-phone.png`` (390 px) and
 ``NAME-print.pdf`` for each page of `PAGES`, or for those that are named. Pictures need Chromium.
 Look at all of them when the words or the style of reports change. It takes a few minutes.
+
+    python tests/support/rendered_pages.py --docs
+
+takes the pictures of `DOCS` anew.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import contextlib
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -35,6 +40,13 @@ PIN = "my pin is {digit:4}"
 NAMES = {"corpus_name": "help texts, 2026-05", "auditor": "E. Example"}
 torch.set_num_threads(1)  # the same models everywhere
 WIDTHS = {"desk": 1280, "phone": 390}
+DOCS = {"passed": "25-audit-passed", "memorized": "03-audit-no-limit"}
+"""Pictures in docs/images, and the page of each."""
+BEGINNING = """
+main > section:has(> #what-to-do) ~ *, section:has(> #what-to-do) > ul ~ * { display: none; }
+main { padding-bottom: 0; }
+</style>"""
+"""The style of a page that ends with what to do for the person who decides."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -366,7 +378,33 @@ def pictures(page: Path) -> None:
     subprocess.run([*asked, *pdf, address], check=True, capture_output=True)
 
 
+def documented() -> None:
+    """The pictures of the guide for who decides, with few colours."""
+    from PIL import Image, ImageChops
+
+    images = Path(__file__).parents[2] / "docs" / "images"
+    browser = next(filter(None, map(shutil.which, BROWSERS)))
+    asked = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+    with tempfile.TemporaryDirectory() as folder:
+        for name, page in DOCS.items():
+            file = written(Path(folder) / f"{page}.html", PAGES[page]())
+            file.write_text(file.read_text().replace("</style>", BEGINNING, 1))
+            shot = [f"--screenshot={folder}/{name}.png", "--window-size=1100,4000"]
+            subprocess.run(
+                [*asked, *shot, file.resolve().as_uri()], check=True, capture_output=True
+            )
+            taken = Image.open(f"{folder}/{name}.png").convert("RGB")
+            paper = Image.new("RGB", taken.size, taken.getpixel((0, 0)))
+            *_, end = ImageChops.difference(taken, paper).getbbox()
+            taken.crop((0, 0, taken.width, end + 24)).quantize(256, dither=Image.Dither.NONE).save(
+                images / f"{name}.png", optimize=True
+            )
+
+
 def main(folder: str, *names: str) -> None:
+    if folder == "--docs":
+        documented()
+        return
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     for name in names or PAGES:

@@ -18,6 +18,7 @@ made = Setups()
 TABLE = lines("Adapters and models")
 
 FACTORY = """
+import torch
 from canary.demo import CharacterLSTM
 
 class Ends(CharacterLSTM):
@@ -34,6 +35,14 @@ class Keeps(CharacterLSTM):
     def forward(self, ids, state=None):
         logits, self.kept = super().forward(ids, None if state is None else self.kept)
         return logits, self.kept
+
+class Twice(CharacterLSTM):
+    def forward(self, ids):
+        logits, _ = super().forward(ids)
+        return torch.cat([logits[:, :1] * 0, logits[:, :-1]], 1)
+
+def twice(config):
+    return Twice(**config)
 
 def softmax(config):
     return Ends(**config)
@@ -91,7 +100,14 @@ def _forgotten_shift(desk):
 
 @made("A3")
 def _shifted_twice(desk):
-    return audited(Trained("shifted twice"))
+    desk.inject()
+    Path("own.py").write_text(FACTORY)
+    asked = ("--factory", "own.py:twice", "--start-token", START)
+    doctor = desk.command("doctor", desk.model("toy"), *asked)
+    assert doctor.code == 2
+    assert "refused: a token's score depends on the token right before it" in doctor.out
+    assert audited(Trained("shifted twice")).outcome == "Error"
+    return desk.judged("toy", *asked, limits=desk.verified())
 
 
 @made("A4")

@@ -193,14 +193,19 @@ def compared(desk, each, *options):
     return of_command(desk.command("check", "report/models.json", "--max-auc", "0.9"))
 
 
-def fleet(shift):
-    """Four models on splits of their own; of the others, members are surer by `shift`."""
+def fleet(shift, others=3, knows=0.0):
+    """Models on splits of their own; of the `others`, members are surer by `shift[1]`.
+
+    The first is surer of every sample, by `knows`.
+    """
     rng, (_, labels, _) = np.random.default_rng(5), samples(1)
     ease = 1.5 * rng.normal(size=SAMPLES)
     each = []
-    for more in (shift[0], *3 * [shift[1]]):
+    for row, more in enumerate((shift[0], *others * [shift[1]])):
         member, logits = rng.random(SAMPLES) < 0.5, rng.normal(size=(SAMPLES, CLASSES))
-        logits[np.arange(SAMPLES), labels] += 1 + ease + more * member
+        logits[np.arange(SAMPLES), labels] += (
+            1 + ease + more * member + (knows if row == 0 else 0.0)
+        )
         each.append({"logits": logits, "labels": labels, "member": member})
     return each
 
@@ -335,6 +340,22 @@ def _ids_of_members_among_the_non_members(desk):
     return attacked(desk, trained(1) | {"id": names})
 
 
+@made("M27")
+def _unseen_samples_that_the_target_was_trained_on(desk):
+    query, *others, unseen = (
+        np.random.default_rng(seed).exponential(knows, 400)
+        for seed, knows in enumerate([0.1, *[1.0] * 20, 0.1])
+    )
+    canary.forgotten(query, others[0], others[1:], unseen=unseen).save("forgetting.json")
+    return of_command(desk.command("check", "forgetting.json", "--forgotten"))
+
+
+@made("M28")
+def _references_of_another_network(desk):
+    each = fleet((6.0, 6.0), others=16, knows=0.4)
+    return compared(desk, each, "--attacks", "P,S", "--target", "model0.npz")
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
@@ -345,5 +366,6 @@ def test_files_that_belong_together_are_not_doubted(desk):
         found.fits_none(TABLE)
     named = passages_judged(desk, "toy", "--start-token", "<|endoftext|>")
     named.fits_none(TABLE)
-    alike = compared(desk, fleet((1.0, 1.0)), "--attacks", "P,S")
-    alike.fits_none(TABLE)
+    for each in (fleet((1.0, 1.0)), fleet((6.0, 6.0), others=16)):
+        alike = compared(desk, each, "--attacks", "P,S", "--target", "model0.npz")
+        alike.fits_none(TABLE)

@@ -9,6 +9,8 @@ from fake_server import FakeServer
 from small_models import build
 from wrong_setups import Setups, lines, of_command, test_all_are_made, test_is_said  # noqa: F401
 
+import canary
+
 made = Setups()
 TABLE = lines("Servers that return only text")
 COUNT = 6
@@ -97,6 +99,30 @@ def _few_tokens(desk):
     """Answers begin with other words, and the limit ends them."""
     said, few = "{} other words", ("--max-tokens", 4)
     return sampled(desk, lambda rest, turn: said.format(turn), cut=few)
+
+
+@made("S9")
+def _digits_masked(desk):
+    """The server writes planted secrets, and a filter puts a star in place of each digit."""
+    planted = canary.generate("pin {digit:6}", repetitions=[9], per_repetition=60, seed=1)
+    planted.save("planted.json")
+    with FakeServer(build("table")) as server:
+
+        def answered(_, body):
+            text = f"{planted.injected[server.count() % 60].fill} and {server.count()}"
+            masked = "".join("*" if letter.isdigit() else letter for letter in text)
+            words = ["and", "then", "one", "two", "three", "four", "five", "six", "seven"]
+            return {"choices": [{"text": f"{masked} {words[server.count() % 9]}"}]}
+
+        server.sampled = answered
+        asked = ("--canaries", "planted.json", "--samples", 60, "--out", "s", "--force")
+        done = desk.command("sample", server.url, *asked)
+    assert done.code == 0, done.err
+    few = desk.command("check", "s/samples.json", "--max-extractable", 0.01, "--trust-members")
+    assert "switch that filter off" in few.out
+    assert "plant more" not in few.out
+    limits = ("--max-extractable", 0.2, "--trust-members")
+    return of_command(desk.command("check", "s/samples.json", *limits))
 
 
 def test_swapped_files_are_seen_as_by_verbatim(desk):

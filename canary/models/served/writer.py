@@ -25,10 +25,14 @@ _REQUEST = "Continue this text. Answer with the continuation only.\n\n"
 
 @dataclass(frozen=True)
 class Written:
-    """An answer, with white space as single spaces, and whether its length was its limit."""
+    """An answer, with white space as single spaces, and whether a limit ended it.
+
+    `lowered` if that was a lower limit than the one asked for.
+    """
 
     text: str = field(repr=False)
     cut: bool
+    lowered: bool = False
 
 
 class Writer:
@@ -184,7 +188,10 @@ class Writer:
                 where=self._where,
             ) from None
         self._same_model(answer)
-        return Written(text, ended == "length" or used == tokens)
+        cut = ended == "length" or used == tokens
+        # No token is shorter than a byte.
+        fewer = len((said or "").encode()) < tokens or (isinstance(used, int) and used < tokens)
+        return Written(text, cut, cut and fewer)
 
     def _same_model(self, answer: Mapping[str, Any]) -> None:
         """Refuse a second name; the first may be longer than the one that was asked for."""

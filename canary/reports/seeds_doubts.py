@@ -1,0 +1,80 @@
+"""What makes the numbers of a way of training doubtful: its models, and what its audits note."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from canary.audits.audit_result import combined_p, noted
+from canary.gate.preconditions import unread
+from canary.models.english import reads_no_english
+from canary.models.examining import shifted
+from canary.records.validation import brief
+from canary.reports.comparison import Strategy
+from canary.reports.limits import planting
+from canary.reports.seeds_cells import listed
+from canary.reports.sentences import answer
+from canary.statistics.learned_parts import SHOWN_LEARNED
+from canary.statistics.numbers import plural
+
+_NUMBERS = re.compile(r"[\d.,]+")
+
+
+def unfit_in(groups: Sequence[Sequence[Strategy]]) -> str:
+    """Which audit no ranking may rest on, and why; empty if there is none."""
+    every = [one for group in groups for one in group]
+    for one in every:
+        if answer(one.audit, audits=len(every)).verdict == "suspect":
+            return f"controls look learned in {brief(one.label)}, so that audit is suspect"
+        if shifted(one.audit.notes):
+            return f"the logits of {brief(one.label)} are probably shifted twice: run canary doctor"
+    return ""
+
+
+def unread_of(group: Sequence[Strategy]) -> str:
+    """That nothing shows that models of a group read their secrets; empty if all did."""
+    found = [(one, p) for one in group if (p := _unread_p(one)) is not None]
+    if not found:
+        return ""
+    most = max(c.repetitions for c in found[0][0].audit.injected)
+    told = unread(most, min(p for _, p in found))
+    return f"in {_seeds([one for one, _ in found], group)} {told}"
+
+
+def _unread_p(one: Strategy) -> float | None:
+    """The p-value of the canaries with the most copies, where not even these look learned."""
+    audit = one.audit
+    kind, found = planting(audit), answer(audit).verdict
+    if kind not in ("unknown", "shown") or found == "memorized":
+        return None
+    test = combined_p(audit.by_repetitions()[max(c.repetitions for c in audit.injected)])
+    p = 1.0 if test is None else test.p_value
+    return p if p > SHOWN_LEARNED else None
+
+
+def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
+    """What the reader of a comparison must know of each group, each note said once."""
+    for label, group in zip(labels, groups, strict=True):
+        if told := unread_of(group):
+            yield f"{brief(label)}: {told}"
+        found: dict[str, tuple[str, list[Strategy]]] = {}
+        for one in group:
+            audit = one.audit
+            learned = planting(audit) == "shown"
+            start = audit.start.notes if audit.start and audit.start.rivals else ()
+            for note in dict.fromkeys((*start, *noted(audit.formats))):
+                if not (learned and reads_no_english([note])):
+                    key = _NUMBERS.sub("", note)  # its numbers may differ
+                    found.setdefault(key, (note, []))[1].append(one)
+        for note, some in found.values():
+            where = "" if len(some) == len(group) else f", {_seeds(some, group)}"
+            yield f"{brief(label)}{where}: {note}"
+
+
+def _seeds(some: Sequence[Strategy], group: Sequence[Strategy]) -> str:
+    """``1 of 3 seeds (seed 2)``, or its file; of all no names."""
+    told = f"{len(some)} of {plural(len(group), 'seed')}"
+    if len(some) == len(group):
+        return told
+    places = [one.audit.file or f"seed {group.index(one) + 1}" for one in some]
+    return f"{told} ({listed(places)})"
