@@ -494,7 +494,7 @@ def test_a_pass_names_what_decides_each_limit(attacked):
     assert [row[-1] for row in table.rows] == ["passed"] * 3
     (own,) = (s for s in map(words_of, report_of(verdict).sentences) if "report of this test" in s)
     assert "Training samples can be recognized" in own
-    assert "no more than it names (AUC of at most 99.9 %; true positive rate" in own
+    assert "only what it names (AUC of at most 99.9 %; true positive rate" in own
     undecided = check(attacked, max_auc=0.999, max_tpr_at_fpr={0.1: 0.999, 0.05: 0.5})
     assert undecided.outcome == "undecided"
     (table,) = (block for block in report_of(undecided).outcome if isinstance(block, Table))
@@ -510,7 +510,7 @@ def test_a_pass_names_the_stronger_attacks_that_were_not_made(attacked):
     assert "against these attacks only (not made: attacks with many reference" in str(verdict)
     made = report_of(verdict)
     assert made.label.startswith("Passed against")
-    assert "stronger attacks" in words_of(made.decide[-1])
+    assert any("stronger attacks" in words_of(one) for one in made.decide)
     assert "canary membership models" in words_of(made.actions[0])
     assert not_made("models", ["P", "S"])[0] == not_made("shadow", ALL)[0]
     assert not_made("models", ["P", "lira-online-fixed", "rmia"]) == ("", "")
