@@ -160,8 +160,9 @@ def survey_report(
 
 def none_alone(survey: Survey[Any]) -> bool:
     """Whether the surest guesses show something about models together, and about none alone."""
-    several = isinstance(survey, ModelsSurvey) and survey.surest() is not None
-    return several and all(one.lower <= 0.0 for one in survey.by_target())  # type: ignore[attr-defined]
+    if not isinstance(survey, ModelsSurvey) or survey.surest() is None:
+        return False
+    return all(one.lower <= 0.0 for one in survey.by_target())
 
 
 def strictly(survey: Survey[Any]) -> str:
