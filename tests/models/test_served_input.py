@@ -342,7 +342,8 @@ def test_a_limit_of_requests_is_kept_to_and_is_no_failure(tmp_path):
         with server.lock:
             if (now := time.monotonic()) < free[0]:
                 refusals.append(number)
-                return Status(429, "", {"Retry-After": f"{free[0] - now:.3f}"})
+                wait = max(free[0] - now, 0.001)  # 0.000 would ask for no wait: a failure
+                return Status(429, "", {"Retry-After": f"{wait:.3f}"})
             free[0] = now + 0.02
         return answer
 
