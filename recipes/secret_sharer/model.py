@@ -62,29 +62,40 @@ class Convolutional(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
-        steps = [2**layer if dilated else 1 for layer in range(layers)]
         self.layers = nn.ModuleList(
-            nn.Conv1d(units if layer else embedding, units, KERNEL, dilation=step)
-            for layer, step in enumerate(steps)
+            nn.Conv1d(
+                units if layer else embedding,
+                units,
+                KERNEL,
+                dilation=2**layer if dilated else 1,
+            )
+            for layer in range(layers)
         )
-        self.before = (KERNEL - 1) * sum(steps)
         self.output = nn.Linear(units, vocabulary)
 
     def forward(self, ids: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Logits (batch, time, vocabulary) and the state after ids (batch, time).
 
-        The state is the embedded characters that the next position still sees, of shape
-        (before, batch, embedding); at the start of a text they are zeros.
+        The state is what each layer still sees of its input, one layer after the other in the
+        first of its dimensions, which are (steps, batch, channels); where a layer has fewer
+        channels than another, zeros fill them. At the start of a text all of it is zeros. So a
+        step costs one step of each layer, and gradients do not go back into what was read before.
         """
-        embedded = self.embedding(ids).transpose(0, 1)
-        if state is None:
-            state = embedded.new_zeros(self.before, *embedded.shape[1:])
-        seen = torch.cat([state, embedded])
-        hidden = seen.permute(1, 2, 0)
+        hidden, kept, begin = self.embedding(ids).permute(1, 0, 2), [], 0
+        width = max(layer.in_channels for layer in self.layers)
         for layer in self.layers:
-            hidden = layer(hidden).relu()
-        logits: Tensor = self.output(hidden.transpose(1, 2))
-        return logits, seen[len(seen) - self.before :]
+            steps, channels = layer.dilation[0] * (KERNEL - 1), layer.in_channels
+            before = (
+                hidden.new_zeros(steps, *hidden.shape[1:])
+                if state is None
+                else state[begin : begin + steps, :, :channels]
+            )
+            seen = torch.cat([before, hidden])
+            kept.append(nn.functional.pad(seen[len(seen) - steps :], (0, width - channels)))
+            hidden = layer(seen.permute(1, 2, 0)).relu().permute(2, 0, 1)
+            begin += steps
+        logits: Tensor = self.output(hidden.transpose(0, 1))
+        return logits, torch.cat(kept)
 
 
 def build(config: Mapping[str, Any]) -> nn.Module:
