@@ -26,7 +26,9 @@ SENTENCES = (
 
 _RANDOM = "finds ordinary English no more likely than random tokens"
 _CLOSE_BITS, _SAME_BITS = 0.5, 0.1
-_PADDED, _PADDING = 1.05, 128
+_PADDED, _ADDED, _PADDING = 0.05, 8, 128
+"""Of honest models: the share, the tokens or the multiple by which they have more tokens."""
+
 _MISFIT = ". Is this the tokenizer that it was trained with?"
 
 
@@ -133,9 +135,13 @@ def reads_no_english(notes: Iterable[str]) -> bool:
 
 
 def note_on_vocabulary(model: LanguageModel, *, results: str = "exposures") -> str | None:
-    """That a model has many more tokens than its tokenizer; a few are padding."""
+    """That a model has many more tokens than its tokenizer.
+
+    A few are added tokens or padding: up to a multiple of a power of two, 128 at most.
+    """
     vocabulary, size = model.facts.vocabulary, model.tokenizer.size
-    if vocabulary <= _PADDED * size + _PADDING:
+    multiple = min(vocabulary & -vocabulary, _PADDING)
+    if vocabulary - size <= max(_PADDED * size, _ADDED, multiple - 1):
         return None
     return (
         f"The model {model.facts.name!r} has {vocabulary:,} tokens and its tokenizer {size:,}"

@@ -16,6 +16,7 @@ import canary
 from canary.errors import ModelError
 from canary.models.english import note_on_named, note_on_vocabulary
 from canary.models.examining import note_on_shift, shifted
+from canary.models.experiments import facts
 from canary.models.language_model import Rows
 from canary.models.loading import load
 
@@ -280,6 +281,35 @@ def test_a_tokenizer_of_a_far_smaller_vocabulary_is_a_note() -> None:
     canaries = canary.generate("a{digit:3}", repetitions=[1], per_repetition=2, seed=0)
     assert note in canary.audit(model, canaries, draws=10, method="sampling").notes
     assert note_on_vocabulary(loaded(gpt2(vocab_size=128))) is None
+
+
+class OfSizes:
+    """A model of so many tokens whose tokenizer has fewer."""
+
+    name, device, noise_bits_per_token = "m", "cpu", 0.0
+
+    def __init__(self, vocabulary: int, size: int) -> None:
+        self.vocabulary, self.size = vocabulary, size
+        self.facts = self.tokenizer = self
+
+
+@pytest.mark.parametrize("size", [67, 54, 20])
+def test_a_tokenizer_of_part_of_a_small_vocabulary_is_a_note(size: int) -> None:
+    assert f"has 91 tokens and its tokenizer {size}." in str(note_on_vocabulary(OfSizes(91, size)))
+    assert facts(OfSizes(91, size)).verdict == "noted"
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "size"),
+    [
+        *[(50_304, 50_257), (50_304, 50_254), (151_936, 151_643), (32_128, 32_100)],
+        *[(250_880, 250_680), (51_200, 50_257), (51_200, 50_295), (49_152, 49_152)],
+        *[(102_400, 100_015), (50_400, 50_257), (152_064, 151_643), (32_064, 32_000)],
+        *[(128, 67), (96, 67), (64, 45), (67, 65), (91, 86), (512, 400)],
+    ],
+)
+def test_padding_and_a_few_added_tokens_are_no_note(vocabulary: int, size: int) -> None:
+    assert note_on_vocabulary(OfSizes(vocabulary, size)) is None
 
 
 def large_in_sixteen_bits():

@@ -95,7 +95,7 @@ def toy(head: str = START, known=None, limit=None, other: str = OTHER):
     return module.eval()
 
 
-def padded(tokens: int = 400):
+def padded(tokens: int = 24):
     """The toy with so many more tokens in its output, which its training never saw."""
 
     from canary.demo import CharacterLSTM
