@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from docstrings import markdown
 from pages import PAGES, fences, name
 from references import (
     BEHIND,
@@ -50,6 +51,13 @@ def test_python_is_what_the_exports_are():
 
 def test_packages_are_what_is_shown_of_them():
     assert PARTS.read_text(encoding="utf-8") == parts(), AGAIN
+
+
+def test_types_are_not_code_word_by_word():
+    """Only names are: of parameters, errors and classes."""
+    returned = "Returns\n-------\nfloat64 array of shape (n,), in the order of ``texts``\n"
+    assert "- float64 array of shape (n,), in" in markdown(returned)
+    assert "- `a`, `*b` (int)" in markdown("Parameters\n----------\na, *b : int\n")
 
 
 def test_every_export_is_there_once():

@@ -61,7 +61,7 @@ def likely_cause(canaries: CanarySet, found: Found) -> str:
         times = {there[name] / number for name, number in expected.items()}
         often = times.pop() if len(times) == 1 else 0.0
         if often < 2 or not often.is_integer():
-            return ""
+            return _other_number(canaries, there)
         return (
             f"every canary is there {often:.0f} times as often as expected, so the set was "
             "probably injected into several files that were joined, or the corpus was repeated"
@@ -81,8 +81,8 @@ def likely_cause(canaries: CanarySet, found: Found) -> str:
         return ""
     if all(number == 1 for number in there.values()):
         return "each canary is there once, so the corpus was probably de-duplicated"
-    if merged := _merged(canaries, there):
-        return merged
+    if told := _merged(canaries, there) or _other_number(canaries, there):
+        return told
     return _dropped(canaries, found.records, sum(there.values()), [own] if own else written)
 
 
@@ -212,6 +212,24 @@ def _twice(files: Mapping[str, Placed]) -> str:
     return (
         f"{' and '.join(equal[0][:3])} have the same {copies} in the same records{more}, so a file "
         "is probably there twice"
+    )
+
+
+def _other_number(canaries: CanarySet, there: Mapping[str, int]) -> str:
+    """Which group alone is there with another number of copies; "" if it is not just one."""
+    groups: dict[int, list[int]] = {}
+    for canary in canaries.injected:
+        groups.setdefault(canary.repetitions, []).append(there[canary.id])
+    others = {n: found for n, found in groups.items() if {*found} != {n}}
+    if len(others) != 1 or len(groups) < 2:
+        return ""
+    ((expected, found),) = others.items()
+    if len(found) < 2 or len({*found}) > 1:
+        return ""
+    return (
+        f"each of the canaries with {plural(expected, 'copy', 'copies')} is there "
+        f"{plural(found[0], 'time')}, and all others are there as expected: the corpus was "
+        "probably made with another number of copies than the file of canaries says"
     )
 
 

@@ -193,3 +193,21 @@ def test_strip_counts_what_is_missing_and_refuses_a_set_that_is_not_there(tmp_pa
     assert not out.exists()
     assert strip_file(cut, out, CANARIES).missing == 6
     assert strip_file(whole, tmp_path / "back.jsonl", CANARIES).missing == 0
+
+
+@pytest.mark.parametrize(("copies", "times"), [(2, "2 times"), (8, "8 times"), (0, "0 times")])
+def test_the_group_with_another_number_of_copies_is_named(copies: int, times: str) -> None:
+    known = generate("code {digit:5}", repetitions=[1, 4], per_repetition=3, seed=0)
+    texts = [
+        known.text(one)
+        for one in known.injected
+        for _ in range(copies if one.repetitions == 4 else 1)
+    ]
+    (cause,) = verify([*texts, "other text"], known).causes
+    assert cause.startswith(f"each of the canaries with 4 copies is there {times}, and all others")
+
+
+def test_copies_that_are_lost_here_and_there_are_of_no_group() -> None:
+    known = generate("code {digit:5}", repetitions=[1, 4], per_repetition=3, seed=0)
+    texts = [known.text(one) for one in known.injected for _ in range(one.repetitions)]
+    assert "cut, filtered" in verify(texts[:-1], known).causes[0]

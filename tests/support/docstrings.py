@@ -51,9 +51,8 @@ def _items(text: str) -> str:
     for item in re.split(r"\n(?=\S)", text.strip()):
         head, _, body = item.partition("\n")
         names, _, kind = head.partition(" : ")
-        known = re.fullmatch(r"[\w*, ]+", names) is not None and (kind or " " not in names)
         called = names
-        if known or "," in names:
+        if re.fullmatch(r"\*{0,2}\w+(, +\*{0,2}\w+)*", names):
             called = re.sub(r"\*{0,2}\w+", lambda m: f"`{m[0]}`", names)
         line = f"{called} ({kind})" if kind else called
         said = textwrap.dedent(body).strip()
