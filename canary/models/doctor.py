@@ -11,7 +11,7 @@ from typing import Any
 
 from canary.errors import CanaryError, InputError, ModelError
 from canary.formats.format import Format
-from canary.models.english import SENTENCES, price_english, price_rows
+from canary.models.english import SENTENCES, english_rows, price_rows
 from canary.models.examining import TOKENS_BY_DEFAULT, examined, finding_of, reading
 from canary.models.experiments import Finding, fine, noted, refused, unchecked
 from canary.models.language_model import LanguageModel
@@ -205,12 +205,14 @@ def _findings(
 
 def _english(model: LanguageModel) -> Finding:
     try:
-        english = price_english(model)
+        if not (rows := english_rows(model)):
+            return unchecked("the tokenizer cannot write it")
+        english = price_rows(model, rows, shuffles=4)
     except Exception as error:  # the adapter is the caller's own code
         ours = isinstance(error, CanaryError)
         return unchecked(str(error) if ours else f"it raised {type(error).__name__}")
     if english is None:
-        return unchecked("the tokenizer cannot write it, or memory ran out")
+        return unchecked("memory ran out")
     figure = (
         f"{english.bits_per_token:.2f} bits per token, shuffled {english.shuffled:.2f}, random "
         f"tokens {english.uniform:.2f} where all are equally probable"
@@ -230,9 +232,10 @@ def _own_texts(model: LanguageModel, texts: Sequence[str]) -> Finding:
     some = [text for text in texts if text.strip()][:_TEXTS]
     most = min(model.facts.length_limit or _TOKENS, _TOKENS)
     rows = [list(encoding.ids)[:most] for encoding in model.tokenizer.encode(some)]
-    priced = price_rows(model, [row for row in rows if len(row) > 1], shuffles=1)
+    rows = [row for row in rows if len(row) > 1]
+    priced = price_rows(model, rows, shuffles=1)
     if priced is None:
-        return unchecked("no text has two tokens, or memory ran out")
+        return unchecked("memory ran out" if rows else "no text has two tokens")
     figure = (
         f"{priced.bits_per_token:.2f} bits per token of {plural(len(some), 'text')}, shuffled "
         f"{priced.shuffled:.2f}, random tokens {priced.uniform:.2f}"

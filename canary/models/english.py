@@ -66,7 +66,7 @@ def above_chance(bits_per_token: float, uniform: float) -> bool:
     return bits_per_token < uniform - _CLOSE_BITS
 
 
-def price_english(model: LanguageModel, *, shuffles: int = 4) -> English | None:
+def price_english(model: LanguageModel, *, shuffles: int) -> English | None:
     """Price the sentences; None where the tokenizer cannot write them, or nothing fits.
 
     Costs about 100 tokens, and as many for each shuffle.

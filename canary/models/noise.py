@@ -39,7 +39,8 @@ _TOLERANCE, _LOOSE_TOLERANCE = 1e-3, 0.1
 _UNSOUND = {
     "batch": "gives other numbers in another batch",
     "state": "gives other numbers below a cached state than in whole rows",
-    "shorter": "gives other numbers for a token when its row ends sooner: does it crop its input?",
+    "shorter": "gives other numbers for a token when its row ends sooner: does it look ahead, or "
+    "crop its input?",
     "future": "looks ahead: earlier tokens depend on later ones",
 }
 

@@ -19,6 +19,7 @@ from canary.records.validation import brief, one_or_more
 from canary.reports.comparison import Strategy, View, check_weights
 from canary.reports.group_losses import Losses, losses_of
 from canary.reports.ranked_models import RANK_LEVEL
+from canary.reports.seeds_alike import alike_in
 from canary.reports.seeds_cells import (
     Cell,
     Pair,
@@ -263,6 +264,8 @@ class SeedsCompared(Shown):
             return f"{every} cannot be ranked: {self.why_not}"
         who = "it" if len(least) == 1 else listed([*map(brief, self.unread)])
         doubt = f", but nothing shows that {who} read the secrets" if self.unread else ""
+        if self.alike:
+            doubt += f", but seeds of {listed([*map(brief, self.alike)])} look like one training"
         if len(least) == 1:
             return f"{least[0]} memorizes {'less' if len(self.labels) == 2 else 'least'}{doubt}"
         if worse:
@@ -282,6 +285,11 @@ class SeedsCompared(Shown):
         """The groups of `least` of which nothing shows that they read the secrets."""
         pairs = zip(self.labels, self.groups, strict=True)
         return tuple(name for name, some in pairs if name in self.least and unread_of(some))
+
+    @cached_property
+    def alike(self) -> tuple[str, ...]:
+        """The groups of which some seeds look like copies or checkpoints of one training."""
+        return tuple(self.labels[at] for at in alike_in(self.groups))
 
     def _table(self) -> list[dict[str, Any]]:
         return audit_rows(self)

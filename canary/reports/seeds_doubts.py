@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from canary.audits.audit_result import combined_p, noted
 from canary.gate.preconditions import unread
@@ -12,6 +13,7 @@ from canary.models.examining import shifted
 from canary.records.validation import brief
 from canary.reports.comparison import Strategy
 from canary.reports.limits import planting
+from canary.reports.seeds_alike import Alike, alike_in, same_prices
 from canary.reports.seeds_cells import listed
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
@@ -23,6 +25,12 @@ _NUMBERS = re.compile(r"[\d.,]+")
 def unfit_in(groups: Sequence[Sequence[Strategy]]) -> str:
     """Which audit no ranking may rest on, and why; empty if there is none."""
     every = [one for group in groups for one in group]
+    for one, other in combinations(every, 2):
+        if same_prices(one, other):
+            return (
+                f"{brief(one.label)} and {brief(other.label)} score all canaries alike, as copies "
+                "of one model do"
+            )
     for one in every:
         if answer(one.audit, audits=len(every)).verdict == "suspect":
             return f"controls look learned in {brief(one.label)}, so that audit is suspect"
@@ -54,7 +62,10 @@ def _unread_p(one: Strategy) -> float | None:
 
 def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
     """What the reader of a comparison must know of each group, each note said once."""
-    for label, group in zip(labels, groups, strict=True):
+    alike = alike_in(groups)
+    for at, (label, group) in enumerate(zip(labels, groups, strict=True)):
+        if at in alike:
+            yield f"{brief(label)}: {_of_one_training(alike[at], group)}"
         if told := unread_of(group):
             yield f"{brief(label)}: {told}"
         found: dict[str, tuple[str, list[Strategy]]] = {}
@@ -71,10 +82,24 @@ def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Ite
             yield f"{brief(label)}{where}: {note}"
 
 
+def _of_one_training(found: Alike, group: Sequence[Strategy]) -> str:
+    """That two seeds go together as copies or checkpoints do, and when that is no matter."""
+    return (
+        f"the log-perplexities of controls of {listed(_places([found.one, found.other], group))} "
+        f"have a correlation of {found.correlation:.3f} ({found.between:.2f} at most between "
+        "groups). Copies and checkpoints of one training look like this: they are one seed, so "
+        "give one of them. If each was trained apart, as where each group is fine-tuned from a "
+        "model of its own, the comparison holds"
+    )
+
+
 def _seeds(some: Sequence[Strategy], group: Sequence[Strategy]) -> str:
     """``1 of 3 seeds (seed 2)``, or its file; of all no names."""
     told = f"{len(some)} of {plural(len(group), 'seed')}"
     if len(some) == len(group):
         return told
-    places = [one.audit.file or f"seed {group.index(one) + 1}" for one in some]
-    return f"{told} ({listed(places)})"
+    return f"{told} ({listed(_places(some, group))})"
+
+
+def _places(some: Sequence[Strategy], group: Sequence[Strategy]) -> list[str]:
+    return [one.audit.file or f"seed {group.index(one) + 1}" for one in some]

@@ -75,6 +75,7 @@ def seeds_report(found: SeedsCompared) -> Report:
         "few": "fewer than" in found.why_not,
         "sets": found.mixed_sets,
         "unread": decided and listed([*map(brief, found.unread)]),
+        "alike": listed([*map(brief, found.alike)]),
         "bounded": bounded and ranks,
         "drawn": bounded and not ranks,
         "losses": bool(found.losses),
@@ -87,7 +88,11 @@ def seeds_report(found: SeedsCompared) -> Report:
     return Report(
         title=f"Comparison of {plural(len(found.labels), 'way')} of training",
         label=found.answer if decided else _shorter(found),
-        tone="suspect" if suspect else "" if decided and not found.unread else "undecided",
+        tone="suspect"
+        if suspect
+        else ""
+        if decided and not (found.unread or found.alike)
+        else "undecided",
         sentences=[*([] if decided else [f"{found.answer}."]), *gaps],
         basis=basis,
         decide=said("seeds.decide", **values),

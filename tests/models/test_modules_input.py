@@ -143,7 +143,10 @@ WRONG = {
         "gives probabilities where logits.*leave the softmax out",
     ),
     "softmax in bfloat16": (ended_by_softmax, "gives probabilities"),
-    "crops": (lambda: Padded(16), "for a token when its row ends sooner: does it crop"),
+    "crops": (
+        lambda: Padded(16),
+        "for a token when its row ends sooner: does it look ahead, or crop",
+    ),
     "logits and None": (lambda: Net(lambda net, ids, state: (net(ids)[0], None)), "logits alone"),
     "another shape": (
         lambda: Stateless(lambda net, ids, state: torch.zeros(len(ids), 45)),

@@ -228,7 +228,10 @@ def test_bounds_and_ceilings_rank_nothing(audits):
     assert "at least" in found.summary()
     assert [cell for cell in found.cells if cell.bounded and cell.usable] == []
     full = 30.0 - rng.random((3, 2)) * 1e-3
-    found = compare({"a": seeds("a", full), "b": seeds("b", full)})
+    rng = np.random.default_rng(7)
+    shared = np.zeros(4)
+    given = {label: priced(seeds(label, full), shared, 1.0, rng) for label in "ab"}
+    found = compare(given)
     assert "or near the highest possible" in found.answer
     assert "3 of 3 seeds near the highest possible" in str(found)
     assert "Cannot be ranked" in Page(render(found)).text("style")
@@ -354,3 +357,70 @@ def test_a_group_that_did_not_learn_its_most_copies_is_named_with_its_seed():
     assert found.unread == ("lucky",)
     (note,) = found.notes
     assert note.startswith("'lucky': in 1 of 3 seeds (seed 3) nothing shows that the canaries")
+
+
+def priced(group, shared, own, rng):
+    """The same audits with log-perplexities of controls that share a part, beside one's own."""
+    made = []
+    for audit in group:
+        mine = iter(shared + own * rng.normal(size=len(shared)))
+        made.append(
+            replace(
+                audit,
+                canaries=tuple(
+                    c if c.repetitions else replace(c, px_bits=30.0 + next(mine))
+                    for c in audit.canaries
+                ),
+            )
+        )
+    return made
+
+
+def many_controls(name, *means):
+    rng = np.random.default_rng(sum(map(ord, name)))
+    return [
+        exact(
+            {**{n: [float(x)] * 3 for n, x in zip((1, 4), row, strict=True)}, 0: [1.0] * 16},
+            fingerprint=f"{name}{i}",
+            canaries_in_corpus=True,
+        )
+        for i, row in enumerate(np.abs(rng.normal(means, 0.3, (4, len(means)))))
+    ]
+
+
+def test_seeds_of_one_training_are_named_and_true_ones_are_not():
+    less, more, rng = (
+        many_controls("w", 2.0, 3.0),
+        many_controls("o", 2.0, 8.0),
+        np.random.default_rng(7),
+    )
+    digits = rng.normal(size=16)  # all models learn which are frequent
+    for own in (0.3, 1.0, 0.01):
+        apart = compare({"w": priced(less, digits, own, rng), "o": priced(more, digits, own, rng)})
+        assert apart.alike == ()
+        assert apart.answer == "'w' memorizes less"
+    one = digits + rng.normal(size=16)
+    given = {"w": priced(less, digits, 1.0, rng), "o": priced(more, one, 0.2, rng)}
+    found = compare(given)
+    assert found.alike == ("o",)
+    assert found.answer == "'w' memorizes less, but seeds of 'o' look like one training"
+    (note,) = [note for note in found.notes if "correlation" in note]
+    assert note.startswith("'o': the log-perplexities of controls of seed ")
+    assert "Copies and checkpoints of one training look like this" in note
+    page = Page(render(given)).text("style")
+    assert "First make sure that each audit of 'o' is of a training of its own" in page
+    few = {"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)}
+    few = {label: priced(some, np.zeros(4), 1e-3, rng) for label, some in few.items()}
+    assert compare(few).alike == ()
+
+
+def test_audits_that_score_all_canaries_alike_are_of_one_model():
+    less, more, rng = (
+        many_controls("w", 2.0, 3.0),
+        many_controls("o", 2.0, 8.0),
+        np.random.default_rng(7),
+    )
+    less, more = (priced(some, np.zeros(16), 1.0, rng) for some in (less, more))
+    less[1] = replace(less[0], model={**less[0].model, "fingerprint": "of another file"})
+    found = compare({"w": less, "o": more})
+    assert "cannot be ranked: 'w, seed 1' and 'w, seed 2' score all canaries alike" in found.answer
