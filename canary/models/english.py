@@ -66,18 +66,13 @@ def above_chance(bits_per_token: float, uniform: float) -> bool:
     return bits_per_token < uniform - _CLOSE_BITS
 
 
-def price_english(model: LanguageModel, *, shuffles: int) -> English | None:
-    """Price the sentences; None where the tokenizer cannot write them, or nothing fits.
-
-    Costs about 100 tokens, and as many for each shuffle.
-    """
-    return price_rows(model, english_rows(model), shuffles=shuffles)
-
-
 def price_rows(
     model: LanguageModel, rows: Sequence[Sequence[int]], *, shuffles: int
 ) -> English | None:
-    """`price_english` of rows of tokens; None where there is none, or nothing fits."""
+    """Price rows of tokens; None where there is none, or nothing fits.
+
+    Costs as many tokens as they have, and as many for each shuffle.
+    """
     if not rows:
         return None
     rng = np.random.default_rng(0)
@@ -103,7 +98,7 @@ def note_on_english(model: LanguageModel, *, results: str = "exposures") -> str 
     """
     if model.facts.device == "served" or isinstance(model, TableModel):
         return None
-    english = price_english(model, shuffles=1)
+    english = price_rows(model, english_rows(model), shuffles=1)
     if english is None or (english.ordinary and english.in_order):
         return None
     bits = f"{english.bits_per_token:.1f} bits per token"

@@ -13,12 +13,14 @@ from small_models import CHARACTERS, _spread, causal_module, loaded, recurrent_m
 from toys import characters, fresh, save
 
 import canary
-from canary.errors import ModelError
+from canary.errors import ModelError, OutOfMemory
+from canary.models.doctor import _english, _own_texts
 from canary.models.english import note_on_named, note_on_vocabulary
 from canary.models.examining import note_on_shift, shifted
 from canary.models.experiments import facts
 from canary.models.language_model import Rows
 from canary.models.loading import load
+from canary.tokens.tokenizer import Encoding
 
 
 class Positions(torch.nn.Module):
@@ -391,3 +393,30 @@ def test_a_state_that_grows_is_refused_at_load_and_by_the_doctor():
     assert "return the logits alone, or a state whose shape stays" in caught.value.cure
     found = canary.doctor(Grows(), tokenizer=characters(), start_token="\n")
     assert (found.sound, found.loaded) == (False, False)
+
+
+class Fails:
+    """A model whose tokenizer knows no letter, or that has no memory left."""
+
+    def __init__(self, *, writes: bool) -> None:
+        self.writes, self.tokenizer, self.size, self.length_limit = writes, self, 9, None
+        self.facts, self.device = self, "cpu"
+
+    def encode(self, texts: list[str]) -> list[Encoding]:
+        if not self.writes:
+            raise ModelError("no such character", cure="none")
+        return [Encoding((1, 2, 3), None)] * len(texts)
+
+    def score(self, rows: Rows) -> None:
+        raise OutOfMemory("too large", cure="none")
+
+
+@pytest.mark.parametrize(
+    ("writes", "figure"), [(False, "the tokenizer cannot write it"), (True, "memory ran out")]
+)
+def test_doctor_says_why_english_was_not_priced(writes: bool, figure: str) -> None:
+    assert _english(Fails(writes=writes)).figure == figure
+
+
+def test_doctor_says_that_memory_ran_out_on_your_texts() -> None:
+    assert _own_texts(Fails(writes=True), ["a text"]).figure == "memory ran out"
