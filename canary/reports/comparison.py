@@ -262,6 +262,20 @@ def names_of(group: Sequence[Strategy]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+GUESSING = (
+    "is above that of a model to which all tokens are equally probable. Give it in nats per token. "
+    "If it is right, the tokenizer is another, or the model is untrained or overfitted, and low "
+    "exposures say nothing"
+)
+"""What to say of audits that are `worse_than_guessing`."""
+
+
+def worse_than_guessing(one: Strategy) -> bool:
+    """Whether the test loss is above that of a uniform guess, where the vocabulary is known."""
+    tokens = int(one.audit.model.get("vocabulary") or 0)
+    return bool(tokens) and one.test_loss_nats is not None and one.test_loss_nats > math.log(tokens)
+
+
 def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
     """What the reader of a comparison has to know about its audits."""
     for group in groups:
@@ -272,6 +286,8 @@ def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
                 "only if it is that of the others."
             )
         priced = [one for one in group if one.test_loss_nats is not None]
+        if guessing := [one for one in group if worse_than_guessing(one)]:
+            yield f"The test loss of {names_of(guessing)} {GUESSING}."
         if len({str(one.audit.model.get("dtype")) for one in group}) > 1:
             yield f"The models of {names_of(group)} were audited in different arithmetic."
         if len({str(one.audit.model.get("vocabulary")) for one in priced}) > 1:

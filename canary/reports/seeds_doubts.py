@@ -11,7 +11,7 @@ from canary.gate.preconditions import unread
 from canary.models.english import reads_no_english
 from canary.models.examining import shifted
 from canary.records.validation import brief
-from canary.reports.comparison import Strategy
+from canary.reports.comparison import GUESSING, Strategy, worse_than_guessing
 from canary.reports.limits import planting
 from canary.reports.seeds_alike import Alike, alike_in, same_prices
 from canary.reports.seeds_cells import listed
@@ -66,6 +66,8 @@ def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Ite
     for at, (label, group) in enumerate(zip(labels, groups, strict=True)):
         if at in alike:
             yield f"{brief(label)}: {_of_one_training(alike[at], group)}"
+        if guessing := [one for one in group if worse_than_guessing(one)]:
+            yield f"{brief(label)}, {_seeds(guessing, group)}: the loss on new text {GUESSING}"
         if told := unread_of(group):
             yield f"{brief(label)}: {told}"
         found: dict[str, tuple[str, list[Strategy]]] = {}

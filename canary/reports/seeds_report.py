@@ -52,7 +52,7 @@ from canary.reports.sentences import answer
 from canary.reports.wording import about_of, in_words
 from canary.statistics.numbers import bits, count, percent_of, plural, probability
 
-_HOW = ("method", "budget", "draws", "start_token", "context", "versions")
+_HOW = ("budget", "start_token", "context", "versions")
 _VERSIONS = "Version of the weights"  # each audit has one, in a table of its own
 
 
@@ -280,6 +280,8 @@ def measured(found: SeedsCompared) -> Iterator[Block]:
         facts[f"Size of the space{number}"] = (
             f"{count(priced.space_size)} ({bits(math.log2(priced.space_size))} bits)"
         )
+        draws = "" if priced.draws is None else f", with {count(priced.draws)} uniform draws"
+        facts[f"Method{number}"] = f"{priced.method}{draws}"
         facts[f"Canaries{number}"] = f"{listed(sizes)}; {plural(len(groups.get(0, ())), 'control')}"
     for name in _HOW:
         ways = [

@@ -15,6 +15,7 @@ import canary
 from canary.audits.audit_result import CANARY_SET
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of, report_of
+from canary.reports.comparison import compare as side_by_side
 from canary.reports.seeds_cells import ends_of
 from canary.reports.seeds_compared import compare
 from canary.statistics.welch import Estimated, difference_of, mean_of
@@ -320,6 +321,9 @@ def test_the_page_and_the_figure(tmp_path):
     assert "Each seed gives one number: its median exposure, averaged over the numbers" in text
     assert "3 with 1 copy and 3 with 4 copies; 4 controls" in text
     assert "Size of the space" in text
+    assert "Method enumeration" in text
+    assert "as was asked for" not in text
+    assert "exact ranks where the budget allows them" not in text
     made = report_of(compare(groups))
     assert made.tone == ""
     figure = figure_of(compare(groups), PlotOptions())
@@ -424,3 +428,19 @@ def test_audits_that_score_all_canaries_alike_are_of_one_model():
     less[1] = replace(less[0], model={**less[0].model, "fingerprint": "of another file"})
     found = compare({"w": less, "o": more})
     assert "cannot be ranked: 'w, seed 1' and 'w, seed 2' score all canaries alike" in found.answer
+
+
+def test_a_loss_above_that_of_guessing_is_said():
+    groups = {"w": drawn("w", 2.0, 3.0), "o": drawn("o", 2.0, 8.0)}
+    groups = {
+        label: [replace(audit, model={**audit.model, "vocabulary": 91}) for audit in some]
+        for label, some in groups.items()
+    }
+    losses = {"w": [4.4, 4.6, 1.4, 1.4, 1.4], "o": [1.4] * 5}  # ln 91 is 4.51
+    notes = compare(groups, test_losses=losses).notes
+    said = "loss on new text is above that of a model to which all tokens are equally probable"
+    assert [note for note in notes if note.startswith("'w', 1 of 5 seeds (seed 2): the")]
+    assert sum(said in note for note in notes) == 1
+    alone = [groups["w"][0], groups["o"][0]]
+    assert "test loss of B is above" in str(side_by_side(alone, test_losses=[1.0, 4.6]).notes)
+    assert "is above" not in str(side_by_side(alone, test_losses=[1.0, 4.5]).notes)
