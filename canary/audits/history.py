@@ -17,6 +17,7 @@ from canary.audits.group_medians import (
     group_row,
     median_bits,
     median_metrics,
+    shown_medians,
 )
 from canary.corpus.consistency import MAX_COPIES
 from canary.errors import RecordError
@@ -24,7 +25,7 @@ from canary.records.about import About, Named
 from canary.records.record import Document
 from canary.records.validation import NONE
 from canary.statistics.exposures import UNIFORM_DRAWS, Exposure
-from canary.statistics.numbers import Shown, bits, count, picked, plural
+from canary.statistics.numbers import Shown, count, picked, plural
 
 AT_THE_END = "when the training had ended"
 """In `History.stop_reason` where there was nothing left to stop."""
@@ -197,10 +198,10 @@ class History(
         return f"step {count(moment.step)}: {told} ({moment.seconds:.2g} s)"
 
     def _medians(self, moment: Moment) -> Iterator[tuple[str, str]]:
-        for copies, places in self.places().items() if moment.exposures else ():
-            median, bound = median_bits([moment.exposures[at] for at in places])
-            name = plural(copies, "copy", "copies") if copies else "controls"
-            yield name, f"{'at least ' if bound else ''}{bits(median)} bits"
+        of = moment.exposures
+        groups = {n: [of[at] for at in mine] for n, mine in self.places().items() if of}
+        for copies, median in shown_medians(groups).items():
+            yield plural(copies, "copy", "copies") if copies else "controls", median
 
     def _table(self) -> list[dict[str, Any]]:
         return [

@@ -124,7 +124,12 @@ class Finding:
     canaries: tuple[Standing, ...] = ()
 
     def __str__(self) -> str:
-        # One line that any terminal may show: canaries are named by whoever wrote the set.
+        return f"{self.outcome}: {self.in_short}"
+
+    @property
+    def in_short(self) -> str:
+        """The sentence and the cure, in a line."""
+        # That any terminal may show: canaries are named by whoever wrote the set.
         return clean(f"{self.sentence}; {self.cure}" if self.cure else self.sentence)
 
 
@@ -326,7 +331,9 @@ class Verdict(Shown):
             allowed = f" against these attacks only (not made: {weak})"
         weakness = self._weakness
         allowed += ", but the limit is weak" if weakness else ""
-        return f"{self.outcome}{allowed}: {self.reason}" + (f"; {weakness}" if weakness else "")
+        return f"{self.outcome}{allowed}: {self.reason.in_short}" + (
+            f"; {weakness}" if weakness else ""
+        )
 
     def __repr__(self) -> str:
         # One short line: it is what a failed assertion quotes.
@@ -342,7 +349,7 @@ class Verdict(Shown):
         """A line for each of some findings; a cure is said once, and not if it is in `said`."""
         known, lines = {*said}, []
         for finding in findings:
-            told = clean(finding.sentence) if finding.cure in known else str(finding)
+            told = clean(finding.sentence) if finding.cure in known else finding.in_short
             lines.append(f"{finding.outcome}: {told}")
             known.add(finding.cure)
         return lines

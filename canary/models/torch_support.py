@@ -27,6 +27,9 @@ _INCIDENTAL = {
 }
 
 
+_OF_PADDING = "warn_if_padding_and_no_attention_mask"
+"""The method of models of `transformers` that warns where a row ends with the padding token."""
+
 _QUANTISED = ("torch.ao.nn.quantized", "torchao.", "bitsandbytes.", "auto_gptq.", "awq.")
 """Modules of which layers and tensors are quantised."""
 
@@ -131,19 +134,29 @@ def dtype_at_work(module: torch.nn.Module, forward: Callable[[], object]) -> tor
 
 @contextmanager
 def inference(module: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients, the mode before restored; memory errors named."""
+    """Evaluation mode without gradients, the mode before restored; memory errors named.
+
+    What `transformers` says of rows that may be padded is left unsaid: none of ours is.
+    """
     # Of each part by itself: a frozen layer may be in evaluation mode within a model in training.
     # And without eval() and train(), by which some adapters merge their weights and part them
     # again, not to the last bit.
     training = [part for part in module.modules() if part.training]
+    # Each part is kept from it, not the logger: it says so once, and what the user runs may be.
+    warning = [part for part in module.modules() if hasattr(type(part), _OF_PADDING)]
+    warning = [part for part in warning if _OF_PADDING not in part.__dict__]
     for part in training:
         part.training = False
+    for part in warning:
+        part.__dict__[_OF_PADDING] = lambda *_: None
     try:
         with computing():
             yield
     finally:
         for part in training:
             part.training = True
+        for part in warning:
+            del part.__dict__[_OF_PADDING]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from canary.audits.audit_setup import control_in
 from canary.audits.history import History
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import InputError, RecordError
@@ -202,7 +203,8 @@ class ExposureCallback(_Attached):
         RunOptions(**given["run"])
         Schedule(given["every"], given["steps"])
         TimeShare(given["share"])
-        begun = unmeasured(canary_set(canaries), given["draws"])
+        control_in(canary_set(canaries), given["require_learned"])
+        begun = unmeasured(canaries, given["draws"])
         StopRule.of(given["stop_above_bits"], begun, given["require_learned"] or 0)
         super().__init__(tokenizer, options)
         self._canaries, self._preflight = canaries, preflight

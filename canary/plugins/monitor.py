@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from canary.audits.audit_setup import CONTROL_COPIES, tokenizer_of
+from canary.audits.audit_setup import CONTROL_COPIES, control_in, tokenizer_of
 from canary.audits.history import History, Moment
 from canary.corpus.canaries import CanarySet, canary_set
 from canary.errors import (
@@ -128,7 +128,7 @@ class ExposureMonitor:
         clock: Callable[[], float] = time.perf_counter,
         **run: Unpack[Running],
     ) -> None:
-        canary_set(canaries)
+        control_in(canary_set(canaries), require_learned)
         function(log, "log")
         self._log, self._logged, self._log_all = log, -1, flag(log_all, "log_all")
         self._schedule = Schedule(every, steps)

@@ -350,7 +350,10 @@ def _before(reading: EpochReading) -> Finding:
     common, times = next(iter(reading.seen.after().items()))
     figure = f"{common} before {count(times)} of {plural(total, 'copy', 'copies')}"
     if common == WITHIN:
-        cure = "inject canaries as texts of their own; else the audit finds less than was learned"
+        cure = (
+            "inject canaries as texts of their own, or, if training puts a template around texts, "
+            "give what ends before them as context; else the audit finds less than was learned"
+        )
         return noted(figure, cure)
     if options.start_token == AUTO or common == shown_start(token):
         return fine(figure)

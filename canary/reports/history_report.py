@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -254,12 +255,13 @@ def history_figure(
         asked = f"{count(asked_guesses(about.space_size, limit))} guesses or more"
         name = f"limit: {f'{limit:g} bits' if skew_normal or in_bits else asked}"
         marks.append(mark("axhline", limit, color=INK, linewidth=1.4, label=name))
-    told = []
+    told, near = [], 0.01 * highest
     banded = max(lines, key=lambda group: (group.medians[-1:], group.copies))
-    for group in lines:
+    for at_line, group in enumerate(lines, start=1):
         colour = colour_of_copies(group.copies, [g.copies for g in lines])
+        over = sum(group.meets(other, near) for other in lines[at_line:])
         named = any(mark.style.get("label") == _OPEN for mark in marks)
-        marks += _line_marks(group, colour, band=group is banded, named=named)
+        marks += _marks(group, colour, over, band=group is banded, named=named)
         if group.steps:
             medians = list(map(bound_or_bits, group.certain, group.bounds))
             first, last = (f"{medians[n]} at step {count(group.steps[n])}" for n in (0, -1))
@@ -339,6 +341,13 @@ class GroupLine:
         """The `ends` of the medians that are drawn as bounds."""
         return [ends for ends, bound in zip(self.ends, self.bounds, strict=True) if bound]
 
+    def meets(self, other: GroupLine, near: float) -> bool:
+        """Whether both are drawn as one line from a step to the next."""
+        theirs = dict(zip(other.steps, other.heights, strict=True))
+        mine = zip(self.steps, self.heights, strict=True)
+        same = [abs(theirs.get(step, math.inf) - height) <= near for step, height in mine]
+        return any(map(all, itertools.pairwise(same)))
+
 
 def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list[GroupLine]:
     """The lines of one format, controls first.
@@ -368,12 +377,13 @@ def group_lines(history: History, at: int, *, skew_normal: bool = False) -> list
     return lines
 
 
-def _line_marks(group: GroupLine, colour: str, *, band: bool, named: bool) -> Iterator[Mark]:
+def _marks(group: GroupLine, colour: str, over: int, *, band: bool, named: bool) -> Iterator[Mark]:
+    """The line and its dots, broader for each line that is drawn `over` it: that hides none."""
     style = {"linestyle": "-" if group.copies else (0, (4, 2)), "label": group_name(group.copies)}
     between = group.steps, group.least, group.most
     if band:
         yield mark("fill_between", *between, color=colour, alpha=0.16, linewidth=0)
-    yield line(group.steps, group.heights, colour, 1.8, **style)
+    yield line(group.steps, group.heights, colour, 1.8 + 3.0 * over, **style)
     if len(group.steps) > _MOST_MARKERS:
         return
     for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
@@ -386,4 +396,4 @@ def _line_marks(group: GroupLine, colour: str, *, band: bool, named: bool) -> It
                 open_ended["label"] = _OPEN
             yield mark("vlines", points[0], low, high, color=colour, **open_ended)
         hollow = bound or not group.copies
-        yield dots(*points, size, colour, hollow=hollow, marker=marker, zorder=2.5)
+        yield dots(*points, size + 30 * over, colour, hollow=hollow, marker=marker, zorder=2.5)

@@ -342,7 +342,7 @@ def table(
     """
     rows = []
     level = (1.0 + MEDIAN_CONFIDENCE) / 2.0 if each is None else each
-    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure)"
+    named = f"{200 * level - 100:g} % interval (each end {100 * level:g} % sure, as in the check)"
     within = (
         f"Found within {first_guesses(audit, at)}"
         if limit_bits is None

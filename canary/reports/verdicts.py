@@ -85,9 +85,9 @@ def junit(verdict: Verdict) -> str:
         if finding.outcome in fatal:
             message = xml_text(finding.sentence)
             told = ET.SubElement(case, "failure", type=finding.outcome, message=message)
-            told.text = xml_text("\n".join([str(finding), *_lines(finding), *notes]))
+            told.text = xml_text("\n".join([finding.in_short, *_lines(finding), *notes]))
         elif finding.outcome == "undecided":
-            told = ET.SubElement(case, "skipped", message=xml_text(str(finding)))
+            told = ET.SubElement(case, "skipped", message=xml_text(finding.in_short))
             told.text = xml_text("\n".join(notes)) or None
         else:
             told = ET.SubElement(case, "system-out")

@@ -105,3 +105,12 @@ def test_a_history_of_a_training_holds_no_secret(tmp_path):
     assert not {canary.fill for canary in small_set()} & numbers
     assert str(small_set().seed) not in {str(monitor.history.settings["seed"])}
     assert History.load(path).moments == monitor.history.moments
+
+
+def test_where_a_median_is_only_bounded_all_have_intervals():
+    """Else the bound of many copies is read as less than the estimate of few."""
+    history = make_history()
+    assert "16 copies: median 6.77 to 19.93 bits" in str(history)
+    assert "1 copy: median 0.69 to 0.94 bits" in str(history)
+    assert "16 copies 6.77 to 19.93 bits" in history.line(history.moments[-1])
+    assert "16 copies 6.64 bits" in history.line(history.moments[0])

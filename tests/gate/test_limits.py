@@ -93,6 +93,7 @@ def test_the_worst_group_counts():
     lines = verdict.summary().splitlines()
     assert [line.split(":")[0] for line in lines] == ["memorized", "undecided", "passed"]
     assert lines[0] == verdict.in_short
+    assert [str(f).split(":")[0] for f in verdict.findings] == ["passed", "undecided", "memorized"]
     assert check(exact({1: LOW, 16: HIGH}), max_exposure_bits=10, repetitions=[1])
     frame = check(exact({1: LOW, 16: HIGH, 0: [1.0] * 12}), max_p=0.001).to_frame()
     rows = frame.set_index("subject")

@@ -20,6 +20,7 @@ from canary.models.examining import note_on_shift, shifted
 from canary.models.experiments import facts
 from canary.models.language_model import Rows
 from canary.models.loading import load
+from canary.models.torch_support import inference
 from canary.tokens.tokenizer import Encoding
 
 
@@ -420,3 +421,20 @@ def test_doctor_says_why_english_was_not_priced(writes: bool, figure: str) -> No
 
 def test_doctor_says_that_memory_ran_out_on_your_texts() -> None:
     assert _own_texts(Fails(writes=True), ["a text"]).figure == "memory ran out"
+
+
+def test_rows_that_begin_with_the_padding_token_are_not_said_to_be_padded(caplog):
+    """None of ours is padded; the user's own may be, and the warning comes once."""
+    model = gpt2(bos_token_id=0, eos_token_id=0)
+    ids = torch.zeros((1, 4), dtype=torch.int64)
+    logger = transformers.logging.get_logger("transformers.modeling_utils")
+    type(logger).warning_once.cache_clear()
+    transformers.logging.enable_propagation()
+    try:
+        with inference(model):
+            model(ids)
+        assert not caplog.records
+        model(ids)
+        assert "attention_mask" in caplog.text
+    finally:
+        transformers.logging.disable_propagation()

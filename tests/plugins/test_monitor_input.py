@@ -36,6 +36,7 @@ OPTIONS = [
     (InputError, "can show 3.8 bits at most.*draws=117 or more", {"stop_above_bits": 5}),
     (InputError, "3.8 bits at most; give a limit from 0 to below 3.8$", {"stop_above_bits": 99}),
     (InputError, "stop_above_bits=-1", {"stop_above_bits": -1}),
+    (InputError, "5 is no positive control of this set.*name one of", {"require_learned": 5}),
     (InputError, "a tokenizer was expected, got object.*fast", {"tokenizer": object()}),
     (InputError, "log must be a function, got", {"log": "wandb"}),
     (InputError, "path must be a path, got a value.*leave it out", {"path": True}),

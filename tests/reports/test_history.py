@@ -388,3 +388,21 @@ def test_what_draws_cannot_measure_has_the_guesses_that_are_certain():
     assert f"took at most {most} of {count(SPACE)} guesses" in words_of(history)
     table = history_figure(history, 0).table
     assert table.rows[-1][-1] == f"≤ {most}"
+
+
+def test_no_line_is_hidden_by_one_that_is_drawn_over_it():
+    history = make_history()
+    few, many = history.places()[1], history.places()[16]
+    other = dict(zip(few, many, strict=True))
+    moments = tuple(
+        replace(m, exposures=tuple(m.exposures[other.get(i, i)] for i in range(len(m.exposures))))
+        for m in history.moments
+    )
+    same = replace(history, moments=moments)
+    for shown, broader in ((history, False), (same, True)):
+        widths = {
+            m.style["label"]: m.style["linewidth"]
+            for m in history_figure(shown, 0).panels[0].marks
+            if m.call == "plot" and "label" in m.style
+        }
+        assert (widths["1 copy"] > widths["16 copies"]) is broader
