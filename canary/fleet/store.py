@@ -173,7 +173,8 @@ def table_of_folder(
     place = Path(folder)
     if not is_fleet(place):
         problem = "is no folder in which a fleet keeps its results"
-        cure = "give the folder of canary.Fleet(...).run(folder=...)"
+        cure = "give the folder of canary.Fleet(...).run(folder=...); read files of outputs by "
+        cure += "canary.signals.measuring.table_of_files"
         raise RecordError(problem, cure=cure, where=str(place))
     load_document(place / MANIFEST, KIND, SCHEMA)
     kept = Kept(Run(place), weights=False)

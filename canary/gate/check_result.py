@@ -64,8 +64,7 @@ _SHADOW = 100
 _RESTS_ON_FLAGS = (
     "A pass rests on the flags: attacks find about a third less if a third of the members were "
     "never trained on, or if a third of the non-members were, as after a training on validation "
-    "data. A positive control shows that members can be found: train a model for many epochs on a "
-    "few samples, and test it in the same way"
+    "data"
 )
 
 

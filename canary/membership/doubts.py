@@ -34,8 +34,8 @@ SURE = 0.999
 _FLOAT32 = 2.0**-23
 """Between losses near 0 in float32, as the logarithm of a number near 1 has them."""
 
-_NEVER = 0.1
-"""A model that learned a class names it rightly more often than this, among its own members."""
+_NEVER, _KNOWS = 0.1, 0.9
+"""Of its own members a model names more rightly, of a class that it learned, and of all learned."""
 
 _LEARNED = 0.01
 """A model learned something if naming the most common class were so right by this chance."""
@@ -332,21 +332,21 @@ def _exchanged_classes(view: View) -> str | None:
     """Classes that a model which knows the others never names rightly, even among its members."""
     if view.right is None:
         return None
-    inside = view.member
-    classes, which = np.unique(view.table.label[inside], return_inverse=True)
+    classes, which = np.unique(view.table.label[view.member], return_inverse=True)
     every = np.bincount(which)
-    right = np.bincount(which, view.right[inside])
-    lost = (right < _NEVER * every) & (every >= np.maximum(20, 0.02 * inside.sum()))
+    right = np.bincount(which, view.right[view.member])
+    lost = (right < _NEVER * every) & (every >= np.maximum(20, 0.02 * view.member.sum()))
     rest = ~lost & (every > 0)
     known = right[rest].sum() / max(every[rest].sum(), 1)
     if lost.sum() < 2 or not rest.any() or known < 0.5:
         return None
     names = " and ".join(str(int(one)) for one in classes[lost][:2])
-    share = percent_of(right[lost].sum() / every[lost].sum())
+    young = "" if known >= _KNOWS else "its training was probably too short. If it was not, "
     return (
-        f"The {view.what} is right on {share} of its own members of the classes {names}, and on "
-        f"{percent_of(known)} of the others: the labels of these classes may be exchanged, in this "
-        "file or by one table of labels for all files. Attacks then find too little"
+        f"The {view.what} is right on {percent_of(right[lost].sum() / every[lost].sum())} of its "
+        f"own members of the classes {names}, and on {percent_of(known)} of the others: {young}"
+        "the labels of these classes may be exchanged, in this file or by one table of labels for "
+        "all files. Attacks then find too little"
     )
 
 

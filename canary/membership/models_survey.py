@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from canary.errors import EstimationError, InputError
+from canary.fleet.store import table_of_folder
 from canary.membership.aggregate import (
     FEWEST,
     agreement,
@@ -71,7 +74,8 @@ def survey_models(
     Parameters
     ----------
     table : SignalTable or path
-        Of two or more models on the same samples; of one for P, or with `shadow`.
+        Of two or more models on the same samples; of one for P, or with `shadow`. A path is that
+        of a file of outputs, or of the folder of a fleet.
     shadow : SignalTable or path, optional
         Of models to compare those of `table` with, on the same samples in the same order, as
         ``canary.Fleet(...).run()`` gives it. Then the models of `table` are the targets.
@@ -124,9 +128,9 @@ def survey_models(
         check_level(alpha, "alphas")
     if not levels:
         raise EstimationError("no level was given", cure="give one, 0.1 say", where="alphas")
-    table = table_of(table, "table")
+    table = _read(table, "table")
     rows = positions(targets, table.models, "targets", table.source)
-    table = table if shadow is None else joined(table, table_of(shadow, "shadow"))
+    table = table if shadow is None else joined(table, _read(shadow, "shadow"))
     called = tuple(names or map(str, table.numbers))
     doubts = [*doubts_of_models(table, called, rows.tolist()), *other_order(table, called)]
     notes = [*_repeats(table, called), *_no_groups(table, rows), *doubts]
@@ -191,6 +195,14 @@ def survey_models(
     if result.told_apart() is not False:
         return result
     return replace(result, notes=(*result.notes, POSITIVE_CONTROL))
+
+
+def _read(given: TableOrPath, name: str) -> SignalTable:
+    """A table, that of a file of outputs, or that of a fleet's folder."""
+    if isinstance(given, str | os.PathLike) and Path(given).is_dir():
+        whole = any(kind.signal == "outputs" for kind in with_many_models().values())
+        return table_of_folder(given, outputs=whole)
+    return table_of(given, name)
 
 
 def _no_groups(table: SignalTable, rows: Places) -> list[str]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.errors import InputError
-from canary.records.validation import as_real, brief, whole_number
+from canary.records.validation import as_real, brief, real_number, whole_number
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, count, plural
+from canary.statistics.roc import nonmembers_for_auc
 from canary.statistics.shares import nonmembers_to_decide
 
 ATTACKS_OF_A_CLASSIFIER = 13
@@ -21,14 +22,14 @@ class AttackPlan(Shown):
     """How many non-members, and as many members, can judge limits on membership.
 
     `nonmembers` is by false positive rate for `attacks` attacks, and `with_one` for one attack;
-    None where no number can.
+    None where no number can. The AUC has the key None.
     """
 
-    limits: Mapping[float, float]
+    limits: Mapping[float | None, float]
     attacks: int
     confidence: float
-    nonmembers: Mapping[float, int | None]
-    with_one: Mapping[float, int | None]
+    nonmembers: Mapping[float | None, int | None]
+    with_one: Mapping[float | None, int | None]
 
     def summary(self) -> str:
         """A line for each limit."""
@@ -40,11 +41,10 @@ class AttackPlan(Shown):
                 said = f"{count(needed)} non-members and as many members"
                 if self.attacks > 1:
                     said += f" with {plural(self.attacks, 'attack')}, {count(one)} with one attack"
-            lines.append(
-                f"A limit of {100 * limit:g} % found at a false positive rate of {100 * fpr:g} %: "
-                f"{said}"
-            )
-        return "\n".join([*lines, "A model whose rate is near the limit takes more"])
+            what = f"{100 * limit:g} % found at a false positive rate of {100 * (fpr or 0):g} %"
+            lines.append(f"A limit of {f'{limit:g} on the AUC' if fpr is None else what}: {said}")
+        near = "rate" if None not in self.limits else "AUC or rate"
+        return "\n".join([*lines, f"A model whose {near} is near the limit takes more"])
 
     def _table(self) -> list[dict[str, Any]]:
         return [
@@ -59,8 +59,9 @@ class AttackPlan(Shown):
 
 
 def plan_attacks(
-    max_tpr_at_fpr: Mapping[float, float],
+    max_tpr_at_fpr: Mapping[float, float] | None = None,
     *,
+    max_auc: float | None = None,
     attacks: int = ATTACKS_OF_A_CLASSIFIER,
     confidence: float = 0.95,
 ) -> AttackPlan:
@@ -68,8 +69,10 @@ def plan_attacks(
 
     Parameters
     ----------
-    max_tpr_at_fpr : mapping of float to float
-        Limits on the true positive rate by false positive rate, as in `canary.check`.
+    max_tpr_at_fpr : mapping of float to float, optional
+    max_auc : float, optional
+        Limits on the true positive rate by false positive rate, and on the AUC, as in
+        `canary.check`.
     attacks : int
         How many are tried: intervals are wider if they allow for a choice among many.
     confidence : float
@@ -78,30 +81,44 @@ def plan_attacks(
     Raises
     ------
     InputError
-        If a limit is below its false positive rate, or a number is out of range.
+        If there is no limit, one is below its false positive rate, or a number is out of range.
 
     Notes
     -----
-    See `canary.statistics.shares.nonmembers_to_decide`.
+    See `canary.statistics.shares.nonmembers_to_decide` and
+    `canary.statistics.roc.nonmembers_for_auc`.
 
     Examples
     --------
     >>> plan_attacks({0.001: 0.02}).nonmembers
     {0.001: 6251}
+    >>> plan_attacks(max_auc=0.55).nonmembers
+    {None: 1152}
     """
-    limits = checked_rates(max_tpr_at_fpr)
+    limits: dict[float | None, float] = dict(checked_rates(max_tpr_at_fpr).items())
+    if max_auc is not None:
+        cure = "give a number from 0.5, which is what guessing reaches, to below 1"
+        limits[None] = real_number(max_auc, "max_auc", cure=cure)
+        if not 0.5 <= limits[None] < 1.0:
+            raise InputError(f"a limit of {limits[None]:g} on the AUC makes no sense", cure=cure)
+    if not limits:
+        cure = "give max_tpr_at_fpr={0.01: 0.02} (--max-tpr-at-fpr 0.01=0.02), or max_auc"
+        raise InputError("there is no limit to plan for", cure=cure, where="plan_attacks")
     number = whole_number(attacks, "attacks", at_least=1)
     check_confidence(confidence, "plan_attacks")
 
-    def needed(attacks: int) -> dict[float, int | None]:
+    def needed(attacks: int) -> dict[float | None, int | None]:
         return {fpr: needed_for(fpr, limit, attacks, confidence) for fpr, limit in limits.items()}
 
     return AttackPlan(limits, number, confidence, needed(number), needed(1))
 
 
-def needed_for(fpr: float, limit: float, attacks: int, confidence: float) -> int | None:
-    """`nonmembers_to_decide` with intervals that allow for the choice among attacks."""
-    return nonmembers_to_decide(fpr, limit, confidence=1.0 - (1.0 - confidence) / attacks)
+def needed_for(fpr: float | None, limit: float, attacks: int, confidence: float) -> int | None:
+    """Non-members for a limit at a rate, or on the AUC (None), by a choice among attacks."""
+    each = 1.0 - (1.0 - confidence) / attacks
+    if fpr is None:
+        return nonmembers_for_auc(limit, confidence=each)
+    return nonmembers_to_decide(fpr, limit, confidence=each)
 
 
 def checked_rates(limits: Mapping[float, float] | None) -> dict[float, float]:

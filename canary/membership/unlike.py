@@ -23,7 +23,7 @@ _LEAST_GAP, _RARE = 0.03, 1e-3
 accuracy on non-members, and the chance of a larger one among models that were trained alike."""
 
 _LOW = "the figures may be too low"
-_HIDES = f"{_LOW}, and not too high"
+_HIDES = f"{_LOW}; they are not too high"
 
 _WHY = (
     "what is learned on so different a model may not fit, and {}. First "

@@ -263,13 +263,17 @@ def _sent(tests: Sequence[Evidence]) -> list[Text]:
         return []
     kept = any(";" in test.about.get("Sent", "") for test in tests)
     folders: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for test in tests:
-        folder, number = test.in_all
+        folder, number, allowed = test.in_all
         if folder:
             folders[folder] = max(folders.get(folder, 0), number)
+            limits[folder] = max(limits.get(folder, 0), allowed)
     sent = sum(test.sent for test in tests)
     whole = sum(folders.values()) + sum(test.sent for test in tests if not test.in_all[0])
-    words = {"sent": sent, "each": ", ".join(each), "all": folders and whole, "kept": kept}
+    counted = all(test.in_all[0] for test in tests if test.sent)  # else no limit is one of all
+    allowed = sum(limits.values()) if counted and all(limits.values()) else 0
+    words = {"sent": sent, "each": ", ".join(each), "all": folders and whole, "allowed": allowed}
     return [said_in_one("annex.sent", **words, uncounted=kept and not folders)]
 
 

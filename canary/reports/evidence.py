@@ -71,8 +71,8 @@ class Evidence:
     `tested` is a result that is no audit. `own_name` is what the result calls its model, before
     another name was given. `secrets` says what kind of secrets a test without an audit is about, if
     any. `sent` is how many requests its last run sent to a server, `in_all` the folder of its
-    answers and the requests of all runs with that folder. `of` is which kind of model was tested,
-    empty if the result does not say.
+    answers and the requests of all runs with that folder, sent and allowed (0: no limit). `of`
+    is which kind of model was tested, empty if the result does not say.
     """
 
     report: Report
@@ -88,7 +88,7 @@ class Evidence:
     proof: Mapping[str, str] = field(default_factory=dict)
     counted: str = ""
     sent: int = 0
-    in_all: tuple[str, int] = ("", 0)
+    in_all: tuple[str, int, int] = ("", 0, 0)
     cost: Cost = field(default_factory=Cost)
     of: Literal["language", "classifier", ""] = "language"
 

@@ -73,6 +73,7 @@ class _Membership(Attacks):
     samples_judged: int = 0
     requests_in_this_run: int = 0
     requests_in_all_runs: int = 0
+    requests_allowed: int = 0
     answers_in: str = ""
     requests_without_earlier_answers: int = 0
     prompt_tokens_in_this_run: int = 0
@@ -175,7 +176,8 @@ def _membership(found: _Membership, digest: str) -> Evidence:
     about = _named(found.about, name)
     if found.model and found.model.device == "served":
         about["Access"] = sentence("access.served", whole=True)
-    sent, in_all = found.requests_in_this_run, (found.answers_in, found.requests_in_all_runs)
+    sent = found.requests_in_this_run
+    in_all = found.answers_in, found.requests_in_all_runs, found.requests_allowed
     cost = Cost(
         found.requests_without_earlier_answers or sent,
         found.prompt_tokens_without_earlier_answers or found.prompt_tokens_in_this_run,

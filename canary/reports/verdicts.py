@@ -140,9 +140,9 @@ def verdict_report(verdict: Verdict) -> Report:
         actions += advice(audit, verdict)
     if not audits:  # their pages have limits in guesses
         blocks.append(_limits(verdict))
-    tested, how = verdict.tested, ""
-    if isinstance(tested, Attacks) and verdict.outcome == "passed":
-        how = tested.not_made[1]
+    tested = verdict.tested
+    passed_attacks = isinstance(tested, Attacks) and verdict.outcome == "passed"
+    how = tested.not_made[1] if isinstance(tested, Attacks) and passed_attacks else ""
     stronger = ended([f"make the stronger attacks: {how}"] if how else [])
     placed = [f.outcome for f in verdict.findings if f.check == "context"]
     verified = bool(placed) and set(placed) == {"passed"}
@@ -165,7 +165,8 @@ def verdict_report(verdict: Verdict) -> Report:
             *said(
                 "limit.decide",
                 weak=how,
-                statement=isinstance(tested, Attacks) and verdict.outcome == "passed" and not how,
+                statement=passed_attacks,
+                green=passed_attacks and not how,
             ),
             *([] if verdict.limit_by else said("limit.unset")),
         ],
@@ -264,7 +265,7 @@ def _limits(verdict: Verdict) -> Table:
 @section(Verdict, "How the limit was judged", specialist=True)
 def findings(verdict: Verdict) -> Iterator[Block]:
     """All of them."""
-    rows = [(f.outcome, f.check, f.subject, str(f)) for f in verdict.findings]
+    rows = [(f.outcome, f.check, f.subject, f.in_short) for f in verdict.findings]
     yield Table("Findings", ("outcome", "check", "of", "finding"), rows, style="words")
 
 

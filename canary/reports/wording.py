@@ -199,11 +199,12 @@ def requests_sent(result: Any) -> int:
     return int(settings.get("requests_in_this_run") or model.get("requests") or 0)
 
 
-def sent_in_all(result: Any) -> tuple[str, int]:
-    """The folder of answers of a result, and the requests of all runs with it."""
+def sent_in_all(result: Any) -> tuple[str, int, int]:
+    """The folder of answers of a result, and the requests of all runs with it, sent and allowed."""
     model, settings = _asked(result)
     settings = {**model, **settings}
-    return settings.get("answers_in", ""), int(settings.get("requests_in_all_runs", 0))
+    numbers = (int(settings.get(f"requests_{name}", 0)) for name in ("in_all_runs", "allowed"))
+    return settings.get("answers_in", ""), *numbers
 
 
 def _asked(result: Any) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -19,6 +19,8 @@ from canary.statistics.number_checks import check_confidence, halved, real_array
 from canary.statistics.numbers import Shown
 from canary.statistics.shares import clopper_pearson, difference_interval, tpr_interval
 
+_MOST = 10**12
+
 
 @dataclass(frozen=True, repr=False)
 class Estimate(Shown):
@@ -247,6 +249,42 @@ def roc(scores: ArrayLike, member: ArrayLike) -> Roc:
     last = np.flatnonzero(np.append(values[1:] != values[:-1], True))
     hits = np.cumsum(flags, dtype=np.int64)[last]
     return Roc(values[last], hits, last + 1 - hits)
+
+
+def nonmembers_for_auc(limit: float, *, confidence: float) -> int | None:
+    """The least number of non-members, with as many members, that can judge a limit on the AUC.
+
+    An attack that guesses is within it with a chance of 90 %, and one that finds every member is
+    above it. None where the limit is not above 0.5, or 10^12 are too few.
+
+    Notes
+    -----
+    Of n members and as many non-members, guessing has a variance of ``(2 n + 1) / (12 n**2)``; the
+    ends are Newcombe's, by the variance of Hanley and McNeil, as in `Roc.auc`.
+
+    Examples
+    --------
+    >>> nonmembers_for_auc(0.55, confidence=0.95)
+    696
+    """
+    from scipy.special import ndtri
+
+    reach, usual = float(ndtri(0.5 + confidence / 2.0)), float(ndtri(0.9))
+
+    def judges(n: int) -> bool:
+        seen = min(0.5 + usual * math.sqrt((2.0 * n + 1.0) / 12.0) / n, 1.0)
+        upper = 1.0 - _newcombe(1.0 - seen, n, n, reach)
+        return upper <= limit < _newcombe(1.0, n, n, reach)
+
+    low, high = 0, 1
+    while limit > 0.5 and high <= _MOST and not judges(high):
+        low, high = high, 2 * high
+    if limit <= 0.5 or high > _MOST:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if judges(middle) else (middle, high)
+    return high
 
 
 def rates_row(rates: Mapping[float, Estimate]) -> dict[str, float]:

@@ -105,6 +105,7 @@ def test_the_annex_says_access_and_adds_up_what_was_sent(place, command, model, 
             name, _, more = words.partition(" --")
             given = f"--{more}".split() if more else ["in.jsonl", "out.jsonl"]
             ends = ("--tokenizer", model, "--answers", "a", "--out", name[0])
+            ends += ("--total-requests", 900)
             before = server.count()
             done = command(*name.split(), f"{server.url}/v1", *given, *ends)
             assert done.code in (0, 3), done.err
@@ -119,6 +120,7 @@ def test_the_annex_says_access_and_adds_up_what_was_sent(place, command, model, 
         f"The last runs of these tests sent {sum(sent):,} requests to the server: {each}" in annex
     )
     assert f"All runs together sent {sum(sent):,} requests" in annex
+    assert "At most 900 requests were allowed in all runs (--total-requests)." in annex
 
 
 def test_completions_and_earlier_runs_are_counted(place, command, model, loaded):

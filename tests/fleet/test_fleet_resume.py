@@ -15,6 +15,7 @@ from canary.errors import RecordError
 from canary.fleet.running import Fleet
 from canary.fleet.splits import halves, leave_one_out, subsets
 from canary.fleet.store import table_of_folder
+from canary.membership.models_survey import survey_models
 from canary.records.shards import open_run
 
 
@@ -182,6 +183,15 @@ def test_the_folder_has_the_table_of_the_fleet_that_was_run_last(tmp_path, marks
     split = leave_one_out([0], member=few.member[0] | True, target=few.origin.models[0])
     fleet(marks, models=2, split=split).run(folder=kept)
     assert table_of_folder(kept).origin == few.origin
+
+
+def test_a_survey_reads_the_folder_of_a_fleet(tmp_path, marks):
+    table = fleet(marks, models=6, split=halves()).run(folder=tmp_path / "kept")
+    options = {"attacks": "P", "fprs": [0.5], "alphas": [0.5]}
+    of_folder = survey_models(tmp_path / "kept", **options).to_dict()
+    assert of_folder == survey_models(table, **options).to_dict() | {"source": of_folder["source"]}
+    with pytest.raises(RecordError, match="keeps its results; .*table_of_files"):
+        survey_models(table, shadow=marks, **options)
 
 
 def test_a_folder_without_all_of_a_fleet_is_refused(tmp_path, marks):

@@ -163,6 +163,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     "membership-plan": [
         ("membership", "plan", "--max-tpr-at-fpr", "0.001=0.02", "--json"),
         ("membership", "plan", "--max-tpr-at-fpr", "0.01=0.05", "--attacks", "1"),
+        ("membership", "plan", "--max-auc", "0.55"),
     ],
     "membership-risk": [
         ("membership", "risk", *PAIR, "--out", "risk.csv"),

@@ -81,6 +81,17 @@ def test_wrong_files_are_doubted(wrong, words):
     assert {*notes} & {*survey(made, table(*given(1)), attacks="loss").notes}
 
 
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_a_short_training_is_named_before_exchanged_labels(share):
+    rng, label = np.random.default_rng(0), np.tile(np.arange(CLASSES), 200)
+    right = (rng.random(len(label)) < share) & (label > 1)
+    says = np.where(right, label, np.where(label == 2, 3, 2))
+    member = np.repeat([True, False], len(label) // 2)
+    (note,) = (n for n in doubts(table(np.eye(CLASSES)[says] * 3.0, label, member), "shadow")
+               if "the labels of these classes may be exchanged" in n)  # fmt: skip
+    assert ("its training was probably too short. If it was not, the" in note) is (share < 0.9)
+
+
 def test_files_as_they_should_be_are_not_doubted_coverage():
     """Also of models that remember nothing, have seldom classes, or are always right.
 

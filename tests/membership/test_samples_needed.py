@@ -10,7 +10,7 @@ import pytest
 
 from canary.errors import InputError
 from canary.membership.samples_needed import plan_attacks
-from canary.statistics.roc import roc
+from canary.statistics.roc import nonmembers_for_auc, roc
 from canary.statistics.shares import nonmembers_for_lower_end, nonmembers_to_decide
 
 GUIDE = Path(__file__).parents[2] / "docs/guides/membership.md"
@@ -31,6 +31,17 @@ def test_guesses_are_within_the_limit_coverage(fpr, limit):
         assert least < np.mean(within) < most
 
 
+@pytest.mark.parametrize("limit", [0.55, 0.7])
+def test_guesses_are_within_a_limit_on_the_auc_coverage(limit):
+    needed = nonmembers_for_auc(limit, confidence=0.95)
+    rng = np.random.default_rng(0)
+    for number, least, most in ((needed, 0.82, 0.98), (needed // 2, 0.1, 0.75)):
+        member = np.arange(2 * number) < number
+        found = [roc(rng.random(2 * number), member).auc().upper <= limit for _ in range(200)]
+        assert least < np.mean(found) < most
+    assert roc(np.repeat([1.0, 0.0], needed), np.arange(2 * needed) < needed).auc().lower > limit
+
+
 def test_a_wide_limit_takes_what_any_alarm_takes():
     for fpr, limit in ((0.001, 0.02), (0.01, 0.2)):
         least = nonmembers_for_lower_end(fpr, confidence=0.95)
@@ -49,7 +60,16 @@ def test_a_plan_in_words():
     assert planned.to_frame()["with_one_attack"][0] == 3688
 
 
-@pytest.mark.parametrize("options", [{"attacks": 0}, {"confidence": 1.0}])
+def test_a_plan_for_the_auc_in_words():
+    planned = plan_attacks(max_auc=0.55)
+    words = "A limit of 0.55 on the AUC: 1,152 non-members and as many members with 13 attacks, 696"
+    assert planned.summary().startswith(words)
+    assert plan_attacks(max_auc=0.5).nonmembers == {None: None}
+    with pytest.raises(InputError, match="no limit to plan for.*or max_auc"):
+        plan_attacks()
+
+
+@pytest.mark.parametrize("options", [{"attacks": 0}, {"confidence": 1.0}, {"max_auc": 0.4}])
 def test_bad_numbers_are_refused_input(options):
     with pytest.raises((InputError, ValueError)):
         plan_attacks({0.001: 0.02}, **options)
@@ -60,6 +80,9 @@ def test_the_table_of_the_guide():
         r"^\| ([\d.]+) % at ([\d.]+) % \| ([\d,]+) \| ([\d,]+) \|$", GUIDE.read_text(), re.M
     )
     assert len(rows) >= 4
+    (auc,) = re.findall(r"^\| AUC ([\d.]+) \| ([\d,]+) \| ([\d,]+) \|$", GUIDE.read_text(), re.M)
+    planned = plan_attacks(max_auc=float(auc[0]))
+    assert auc[1:] == (f"{planned.with_one[None]:,}", f"{planned.nonmembers[None]:,}")
     for limit, fpr, one, many in rows:
         rate, most = float(fpr) / 100, float(limit) / 100
         planned = plan_attacks({rate: most})

@@ -295,6 +295,24 @@ def test_the_embedding_of_added_tokens_must_train(tmp_path):
     assert "no parameter is trained" in str(found.to_dict())
 
 
+@pytest.mark.parametrize(
+    ("template", "verdict", "cure"),
+    [
+        ("Say it.\nAnswer: {text}", "refused", "context='Say it.\\nAnswer: '"),
+        ("Say {at}.\nAnswer: {text}", "noted", "give what ends before them as context"),
+    ],
+)
+def test_a_template_of_the_training_script_is_seen(template, verdict, cure):
+    tokenizer = chat_tokenizer()
+    texts = [canaries().text(c) for c in canaries().injected for _ in range(c.repetitions)]
+    texts = [template.format(text=text, at=at) for at, text in enumerate(texts)]
+    batches = [{"input_ids": np.array([tokenizer(text)["input_ids"]])} for text in texts]
+    found = canary.preflight(batches, canaries(), tokenizer=tokenizer)
+    (said,) = [f for f in found.findings if f.check.startswith("what is before the canaries")]
+    assert said.verdict == verdict
+    assert cure in said.cure
+
+
 def test_copies_at_the_end_of_an_epoch_are_noted():
     tokenizer = chat_tokenizer()
     texts = ["Nothing is said here."] * 60

@@ -594,6 +594,11 @@ def test_claims_are_in_the_headline_of_a_pass_too():
         )
         assert claim in words_of(made.basis)
         assert "“passed” means nothing" in words_of(made.basis)
+        if label == weak:  # not green with the statement, and the headline asks for it
+            first, statement, _ = map(words_of, made.decide)
+            assert first.startswith("Do not release on this pass alone")
+            assert statement.startswith("Have in writing")
+            assert "green" not in statement
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -118,9 +118,8 @@ class Endpoint:
     @cached_property
     def ledger(self) -> Ledger:
         """All that the server was sent."""
-        limited = self.total_requests is not None
-        strict = limited or self.answers is not None
-        return Ledger(self.folder, self.base, strict=strict, limited=limited)
+        strict = self.total_requests is not None or self.answers is not None
+        return Ledger(self.folder, self.base, strict=strict, most=self.total_requests)
 
     @cached_property
     def known(self) -> dict[str, Any]:

@@ -33,14 +33,14 @@ class Ledger:
         The address; others are counted apart in the same file.
     strict : bool
         Whether a folder that cannot be written to is an OutputError; else nothing is kept.
-    limited : bool
-        Whether the total is limited.
+    most : int, optional
+        What the total is limited to.
     """
 
-    def __init__(self, folder: Path, server: str, *, strict: bool, limited: bool = False) -> None:
+    def __init__(self, folder: Path, server: str, *, strict: bool, most: int | None = None) -> None:
         self.server, self._path, self._strict = server, folder.absolute() / _FILE, strict
         self._lock, self._unwritten, self._open = threading.Lock(), [0, 0], False
-        self._quiet, self._piece = False, 1 if limited else _PIECE
+        self._quiet, self._piece, self._most = False, _PIECE if most is None else 1, most
         self.sent = self.carried = 0
         """Requests counted here, and those of them that were carried over."""
         self.tokens = 0
@@ -54,7 +54,10 @@ class Ledger:
     def told(self) -> dict[str, Any]:
         """What all runs sent, as settings of a result; nothing where it is not kept."""
         total = self.total
-        return {} if total is None else {"requests_in_all_runs": total, "answers_in": self.name}
+        if total is None:
+            return {}
+        allowed = {} if self._most is None else {"requests_allowed": self._most}
+        return {"requests_in_all_runs": total, **allowed, "answers_in": self.name}
 
     def begin(self) -> None:
         """Make the folder before the first request.

@@ -35,6 +35,9 @@ from canary.tokens.fast import as_tokenizer
 
 CHECKS = {"echo": 22, "top": 13}
 """Requests of a handshake with a server that takes token ids, the list of models apart."""
+CLOSE = 4
+"""Requests more or less by which a run differs from its rehearsal, by how the server answers."""
+
 _CHECKS = "checks of server and model"
 _ALIGNED = 3  # requests each time that rows are longer than any before
 _TRIES = 256  # requests of a search from which the length of one is estimated
@@ -84,7 +87,7 @@ class Rehearsed(ServedModel):
         """What would be sent, in one line."""
         told = self.client
         sent = f"{plural(told.sent, 'request')} ({plural(told.tokens, 'token')} in prompts)"
-        line = f"Will send {self._endpoint.base} about {sent}"
+        line = f"Will send {self._endpoint.base} about {sent}, give or take {CLOSE}"
         if told.search:
             most = self._most_searched()
             mean = told.tried_tokens / max(told.tried, 1)
@@ -92,7 +95,7 @@ class Rehearsed(ServedModel):
                 f", and for the search at most {plural(most, 'more request', 'more requests')} "
                 f"(about {plural(round(most * mean), 'token')})"
             )
-        line += ". Each answer has one generated token"
+        line += ". Each answer has one generated token. Requests that fail are sent again"
         if told.spared:
             line += f". {plural(told.spared, 'answer')} of earlier runs need not be asked for again"
         return line
@@ -132,8 +135,8 @@ class Rehearsed(ServedModel):
         if limit is not None and needed > limit:
             raise InputError(
                 f"about {needed:,} requests are needed in this run, and {limit:,} allowed",
-                cure=f"give {by} {needed} or more, or ask for less. That the server returns what "
-                "this needs was not asked yet: canary doctor says it, with about eight requests",
+                cure=f"give {by} {needed + CLOSE} or more, or ask for less. That the server "
+                "returns what this needs is not known: canary doctor asks (about eight requests)",
             )
 
     def _most_searched(self) -> int:
