@@ -41,6 +41,7 @@ _MOST_CANARIES = 128  # of a format
 _DRAWS, _DRAWS_FOR_FEW, _FEW = 128, 1_024, 4
 _GAP_BITS = 1.0
 _DOUBT = 0.2  # share of what a curve says beyond its draws
+_MEMORIZED_BITS, _LITTLE = 10.0, 0.5  # above all usual limits, a share of the rest is little
 _STREAM = 0x73746172
 
 
@@ -152,14 +153,23 @@ def _with_rivals(
             gaps = []
             for copies, (bits, p_value) in exposures.items():
                 own = chosen[copies][0]
-                doubt = _DOUBT * max(0.0, own - math.log2(injected.least_draws))
-                if p_value <= level and bits > own + _GAP_BITS + doubt:
+                if p_value <= level and much_more(bits, own, draws=injected.least_draws):
                     rounded = round(bits, 2), round(own, 2)
                     gaps.append(RivalStart(token, copies, *rounded, p_value, more, bare))
             if gaps:
                 rivals.append(max(gaps, key=_gap))
     rivals.sort(key=_gap, reverse=True)
     return replace(choice, rivals=tuple(rivals), compared=tuple(compared))
+
+
+def much_more(bits: float, own: float, *, draws: int) -> bool:
+    """Whether a median after another start is higher by more than curves are wrong.
+
+    That is a bit, and a fifth of what lies beyond the draws. Where canaries are memorized after the
+    chosen start already, so that no usual limit passes them, it is half of the bits above 10 more.
+    """
+    doubt = _DOUBT * max(0.0, own - math.log2(draws))
+    return bits > own + _GAP_BITS + doubt + _LITTLE * max(0.0, own - _MEMORIZED_BITS)
 
 
 def work_of_check(

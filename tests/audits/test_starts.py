@@ -14,6 +14,7 @@ from canary.audits import auditing
 from canary.audits.audit_result import Audit
 from canary.audits.auditing import exposure
 from canary.audits.extracting import extract, with_extractions
+from canary.audits.start_search import much_more
 from canary.corpus.canaries import generate
 from canary.errors import EstimationError, InputError, RecordError
 from canary.gate.check_audit import check, new_baseline
@@ -112,6 +113,14 @@ def test_where_nothing_decides_the_verdict_is_undecided():
     assert not check(found, max_p=0.001)
     with pytest.raises(EstimationError, match="start token"):
         new_baseline(found)
+
+
+@pytest.mark.parametrize(
+    ("own", "bits", "rival"),
+    [(3.0, 4.1, True), (9.0, 10.5, True), (14.0, 17.5, False), (14.0, 18.5, True)],
+)
+def test_memorized_canaries_are_not_doubted_by_a_little_more(own, bits, rival):
+    assert much_more(bits, own, draws=128) is rival
 
 
 def test_a_model_that_knows_no_canary_passes():
