@@ -85,8 +85,8 @@ def plan_attacks(
 
     Notes
     -----
-    See `canary.statistics.shares.nonmembers_to_decide` and
-    `canary.statistics.roc.nonmembers_for_auc`.
+    See `canary.statistics.shares.nonmembers_to_decide`; the same is asked of the interval of the
+    AUC.
 
     Examples
     --------
