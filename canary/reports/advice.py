@@ -14,6 +14,7 @@ from canary.gate.weak_limits import asked_guesses, is_weak
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limit_choice import (
     enough_secrets,
+    likely,
     limit_choice,
     takes_new_secrets,
     would_strictly,
@@ -106,9 +107,9 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
         some = f"the secrets that the model learned ({listed(learned)})" if learned else ""
         found = "the secrets that were " + ("found" if verdict is None else "too easy to find")
         values["whose"] = found if first else some or "the planted secrets"
-        even = first and not safe and first == 1
-        values |= {"even": even, "first": copies(first or 1), "untested": _untested(audit)}
+        values |= {"first": copies(first or 1), "untested": _untested(audit)}
         values |= limit_choice([("this model", audit)] if verdict is None else [])
+        values |= {"even": first == 1 and not safe, **_next_test(audit, verdict)}
     elif outcome == "passed" and verdict is not None:
         kind = planting_of(verdict)
         some = only_some_learned(audit) if kind == "shown" and not verdict.rests_on else ""
@@ -151,6 +152,20 @@ def decisions(audit: Audit, verdict: Verdict | None = None) -> list[Text]:
     return [*said(f"decide.{case}", **values)]
 
 
+def _next_test(audit: Audit, verdict: Verdict | None) -> dict[str, object]:
+    """How the next model is to be tested: as this one, or by a stricter limit, or with more."""
+    weak = "" if verdict is None else stricter(verdict)
+    longer = weak and verdict is not None and "largest" in verdict.reason.subject
+    few = verdict is None and takes_new_secrets(audit)
+    return {
+        "same": not (weak or few),
+        "strictly": not longer and weak,
+        "longer": longer,
+        "few": few,
+        "enough": few and enough_secrets(audit),
+    }
+
+
 def _untested(audit: Audit) -> str:
     """``2 to 3 times or 5 to 15 times``: what is between the numbers of copies in an audit."""
     numbers = sorted({c.repetitions for c in audit.injected})
@@ -175,6 +190,7 @@ def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
         "asked": plural(asked, "guess", "guesses"),
         "strictly": weak,
         "enough": graded and more and enough_secrets(audit),
+        "likely": more and not weak and likely(audit, verdict),
         "never": never,
         "before": before,
         "again": again,

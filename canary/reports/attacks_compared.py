@@ -218,8 +218,9 @@ def compared_report(found: AttacksCompared) -> Report:
         label, tone = "Cannot be ranked: the difference may be chance", "undecided"
         if worse:
             rest = [at for at in range(number) if at not in worse]
-            label = f"{_called(found, worse)} leak{'s' * (len(worse) == 1)} more; "
-            label += f"{_called(found, rest)} cannot be ranked: the difference may be chance"
+            named, left = f"{_called(found, worse)} leak", _called(found, rest)
+            more = f"{'s' * (len(worse) == 1)} more; {left} cannot be ranked"
+            label = f"{named}{more}: the difference may be chance"
     if not found.rates():
         label = "Cannot be ranked: the tests share no false positive rate"
     elif found.against:

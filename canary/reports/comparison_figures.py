@@ -6,12 +6,14 @@ text around.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from canary.audits.group_medians import MEDIAN_CONFIDENCE, interval_of_median, median_bits
 from canary.errors import InputError
 from canary.reports.builders import PlotOptions, figure_of
 from canary.reports.comparison import Comparison, Point, Strategy, View, front, names_of
@@ -24,7 +26,7 @@ from canary.reports.exposure_figures import (
     places_of,
 )
 from canary.reports.palette import BAND, INK, MUTED, SERIES, SPARSE, across, dots, line
-from canary.reports.sentences import UNLEARNED_95_BITS
+from canary.reports.sentences import UNLEARNED_95_BITS, guesses_of
 from canary.reports.wording import EXPOSURE_COLUMNS, bound_or_bits, exposure_cells
 from canary.statistics.numbers import bits, clean, count, plural
 
@@ -141,15 +143,47 @@ def exposures_figure(view: View, *, in_bits: bool = False) -> Figure:
         draws=view.bounds and not view.skew_normal and view.priced.draws,
         search=view.bounds and not view.skew_normal and not view.priced.draws,
     )
-    rows = [(one.name, *exposure_cells(n, view.exposures(one, n))) for one in group for n in copies]
     return Figure(
         f"exposures {group[0].place} {view.at} {view.skew_normal}",
         f"{name.capitalize()} in bits against number of copies, a line for each audit. With the "
         f"fewest and the most copies: {'; '.join(words)}.",
         [Panel(limits + marks, x_axis, y_axis, grid="y")],
         caption,
-        Table("Exposure by number of copies, in bits", ("Audit", *EXPOSURE_COLUMNS), rows),
+        bits_of(view) if view.skew_normal or in_bits else _guesses_table(view),
     )
+
+
+def bits_of(view: View) -> Table:
+    """The exposures of each audit by number of copies, in bits."""
+    each = ((one.name, n, view.exposures(one, n)) for one in view.group for n in view.copies)
+    rows = [(name, *exposure_cells(n, some)) for name, n, some in each]
+    return Table("Exposure by number of copies, in bits", ("Audit", *EXPOSURE_COLUMNS), rows)
+
+
+def _guesses_table(view: View) -> Table:
+    """The same in guesses."""
+
+    def guesses(bits: float, bound: bool = False) -> str:  # noqa: FBT001, FBT002 - of median_bits
+        return f"{'≤ ' * bound}{count(guesses_of(view.space_bits - bits))}"
+
+    rows = []
+    for one in view.group:
+        for n in view.copies:
+            some = view.exposures(one, n)
+            ends = interval_of_median(some, (1.0 + MEDIAN_CONFIDENCE) / 2.0)
+            known = ends.lower_bits is not None and ends.upper_bits is not None
+            between = f"{guesses(ends.upper_bits or 0.0)} to {guesses(ends.lower_bits or 0.0)}"
+            ways = (guesses(*median_bits(some, of)) for of in (statistics.median, min, max))
+            median, most, fewest = ways
+            copies = count(n) if n else "0 (controls)"
+            between = between if known else "–"
+            rows.append((one.name, copies, count(len(some)), median, between, most, fewest))
+    columns = (
+        *("Audit", "Copies", "Secrets", "Typical secret"),
+        f"{100 * MEDIAN_CONFIDENCE:g} % interval\nof the typical secret",
+        *("Hardest", "Easiest"),
+    )
+    return Table("Guesses that an attacker needs, by number of copies", columns, rows)
 
 
 def utility_figure(view: View, copies: Sequence[int]) -> Figure:

@@ -14,7 +14,7 @@ from canary.models.english import reads_no_english
 from canary.reports.audit_report import notes
 from canary.reports.builders import report_of, section, sections_of
 from canary.reports.comparison import Comparison, Strategy, View, names_of
-from canary.reports.comparison_figures import MOST_PANELS, exposures_figure, utility_figure
+from canary.reports.comparison_figures import MOST_PANELS, bits_of, exposures_figure, utility_figure
 from canary.reports.document import (
     Block,
     Bullets,
@@ -30,7 +30,7 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.limit_choice import limit_choice, limit_table
+from canary.reports.limit_choice import limit_choice, limit_table, new_tests
 from canary.reports.limits import basis_of, planting, weakest
 from canary.reports.palette import SERIES
 from canary.reports.ranked_models import Apart, mean_bits, ranked, times_of
@@ -138,6 +138,7 @@ def _answer(group: Sequence[Strategy]) -> _Answer:
         "few": len(ranking.least) > 1 and (ranking.too_few or not ranking.open_ends),
         "canaries": plural(len(one.injected), "planted secret"),
         "among": _names(ranking.open_among_more) if ranking.open_among_more else "",
+        **new_tests([(_called(one), one.audit) for one in group]),
     }
     memorized = [one for one in group if _judged(one, group) == "memorized"]
     everyone = len(memorized) == len(group)
@@ -336,6 +337,7 @@ def _group_blocks(group: Sequence[Strategy]) -> Iterator[Block]:
         if alone:
             continue
         which = f", format {number}" if len(views) > 1 else ""
+        yield bits_of(view)
         yield from _measured_blocks(view, which)
         if view.bounds and view.has_curves:
             yield from _measured_blocks(replace(view, skew_normal=True), which)

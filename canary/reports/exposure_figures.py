@@ -107,13 +107,12 @@ def guesses_figure(audit: Audit, at: int, limit_bits: float | None = None) -> Fi
         [_by_copies(audit, at, _guesses_axis(size, limit_bits), medians, "typical guesses")],
         said_in_one(
             "guesses.caption",
-            controls=0 in groups,
-            bounds=any(e.censored for e in exposures),
+            controls=0 in groups, limited=limit_bits is not None,
+            bounds=any(e.censored for e in exposures), format=audit.formats[at].masked,
             drawn=any(e.confidence is not None for e in exposures),
-            format=audit.formats[at].masked,
         ),
         recovery_table(audit, at, limit_bits),
-    )
+    )  # fmt: skip
 
 
 def _guesses_axis(size: int, limit_bits: float | None) -> tuple[list[Mark], Axis]:

@@ -152,6 +152,7 @@ def forgetting_report(result: Forgetting) -> Report:
             known=known,
             done=done,
             again=not (done or untried or known),
+            stated=kind != "void" and not done,
             named=done and result.model_name,
             nameless=done and not result.model_name,
             samples=result.samples,

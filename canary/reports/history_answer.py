@@ -10,7 +10,7 @@ from typing import Any
 from canary.audits.audit_setup import CONTROL_COPIES
 from canary.audits.group_medians import median_bits
 from canary.audits.history import AT_THE_END, MOST_COUNTED, History, Moment, WatchedFormat
-from canary.gate.weak_limits import is_weak
+from canary.gate.weak_limits import STRICT_BITS, asked_guesses, is_weak
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limit_choice import choice_of, exposure_limit
 from canary.reports.sentences import LEVEL, ROUNDING_BITS, guesses_of
@@ -219,25 +219,30 @@ def _around(history: History, limit: float) -> dict[str, Any]:
     """Where medians may have been above a limit that stopped nothing, and where last below it."""
     over = history.stopped_at is not None
     above: list[int] = []
-    within: list[int] = []
+    within: list[tuple[int, float]] = []  # with the highest median
     for moment in history.measured:
         if over and moment.step >= (history.stopped_at or 0):
             break
-        medians = (
+        medians = [
             median_bits([moment.exposures[at] for at in places])
             for copies, places in history.places().items()
             if copies not in (0, history.settings.get(CONTROL_COPIES))
-        )
-        open_ended = any(bound or median > limit for median, bound in medians)
-        (above if open_ended else within).append(moment.step)
-    last = f"step {count(within[-1])}" if within else ""
+        ]
+        if any(bound or median > limit for median, bound in medians):
+            above.append(moment.step)
+        else:
+            within.append((moment.step, max((median for median, _ in medians), default=0.0)))
+    last = f"step {count(within[-1][0])}" if within else ""
+    beyond = bool(within) and limit > STRICT_BITS and within[-1][1] > STRICT_BITS
     steps = [moment.step for moment in history.measured]
     early = " to ".join(f"step {count(s)}" for s in dict.fromkeys(above[:: len(above) - 1 or 1]))
     return {
         "perhaps": "" if over else early,
         "earlier": early if over else "",
-        "open": not over and above[-1:] > within[-1:],
+        "open": not over and above[-1:] > [step for step, _ in within[-1:]],
         "within": last,
+        "beyond": beyond and bool(size := _one_size(history)),
+        "strictly": count(asked_guesses(size, STRICT_BITS)) if beyond and size else "",
         "checkpoint": last if over else "",
         "none_within": over and not within,
         "went_on": over and steps[-1:] > [history.stopped_at or 0],

@@ -51,7 +51,7 @@ from canary.tokens.starts import shown_start
 _MOST_ROWS = 200
 _MOST_FAILURES = 5
 _MOST_MARKERS = 60
-_OPEN = "range of a triangle"
+_OPEN = "range of a diamond"
 
 
 @report_of.register
@@ -386,7 +386,7 @@ def _marks(group: GroupLine, colour: str, over: int, *, band: bool, named: bool)
     yield line(group.steps, group.heights, colour, 1.8 + 3.0 * over, **style)
     if len(group.steps) > _MOST_MARKERS:
         return
-    for bound, marker, size in ((False, "o", 16), (True, "^", 26)):
+    for bound, marker, size in ((False, "o", 16), (True, "D", 18)):
         some = [i for i, is_bound in enumerate(group.bounds) if is_bound == bound]
         points = [group.steps[i] for i in some], [group.heights[i] for i in some]
         if bound:  # from what is certain to where it can be

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _NUMBER = "number-of-this-report"
 _OPTION = re.compile(r"(?<!\S)(--[\w-]+)")
-_PLAIN = re.compile(r"(?<![\w-])(--[a-z][\w-]*)")
+_VALUE = r"(?: (?:\d[\d.,=]*(?<![.,=])|[A-Z]{3,}|all|rank|sampling|gaussian|document|float32)\b)?"
+_PLAIN = re.compile(rf"(?<![\w-])(--[a-z][\w-]*{_VALUE}(?: --[a-z][\w-]*{_VALUE})*)")
 
 
 def page_of(made: Report) -> str:
@@ -89,7 +90,7 @@ def _inline(text: Text) -> Markup:
 
 
 def _parts(words: str, kind: str) -> list[tuple[str, str]]:
-    """A span; of plain words, the names of options apart, as code."""
+    """A span; of plain words, options with their values apart, as code."""
     if kind:
         return [(words, kind)]
     cut = enumerate(_PLAIN.split(words))

@@ -11,12 +11,13 @@ from typing import Any
 from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.gate.check_audit import forecast
-from canary.gate.verdict import Finding, Verdict
+from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.weak_limits import LOOSE_BITS, STRICT_BITS, asked_guesses, is_weak
 from canary.reports.document import Table, said_in_one, sentence
 from canary.reports.limits import LIMITED, listed, takes_more_secrets, whose_guesses
+from canary.reports.recovery import Recovery
 from canary.reports.sentences import guesses_of
-from canary.statistics.numbers import count, plural
+from canary.statistics.numbers import copies, count, plural
 
 _MOST_RANGES = 3
 
@@ -71,9 +72,11 @@ def limit_choice(audits: Sequence[tuple[str, Audit]]) -> dict[str, Any]:
     would: dict[str, list[str]] = {}  # the limits, by what the models would do under them
     for bits, limit in values.pop("limits"):
         if words := _would(audits, bits):
-            would.setdefault(words, []).append(limit)
+            alone = len(audits) == 1 and bits == STRICT_BITS
+            then = _likely_under(audits[0][1], bits) if alone else ""
+            would.setdefault(f"{words}. {then}".strip(), []).append(limit)
     said_of = [
-        f"With {'either limit' if len(limits) > 1 else f'a limit of {limits[0]}'}, {words}."
+        f"With {'either limit' if len(limits) > 1 else f'a limit of {limits[0]}'}, {words}"
         for words, limits in would.items()
     ]
     return values | {"would": " ".join(said_of)}
@@ -85,7 +88,29 @@ def would_strictly(audit: Audit) -> str:
     if len(sizes) > 1 or not (words := _would([("this model", audit)], STRICT_BITS)):
         return ""
     guesses = plural(asked_guesses(sizes.pop(), STRICT_BITS), "guess", "guesses")
-    return f"With a limit of {guesses}, {words}."
+    return f"With a limit of {guesses}, {words}. {_likely_under(audit, STRICT_BITS)}".strip()
+
+
+def _likely_under(audit: Audit, bits: float) -> str:
+    """`likely` of the verdict on such a limit, where it can be judged."""
+    return "" if _outcome(audit, bits) is None else likely(audit, forecast(audit, bits))
+
+
+def likely(audit: Audit, verdict: Verdict) -> str:
+    """The answer that more secrets would most likely bring, where too few leave a limit open."""
+    groups = {group_name(n): (n, group) for n, group in audit.by_repetitions().items()}
+    open_ = [f for f in verdict.findings if f.outcome == "undecided"]
+    known = all(takes_more_secrets(f) and f.subject in groups for f in open_)
+    if verdict.outcome != "undecided" or not known:
+        return ""
+    harder = True
+    for n, group in (groups[f.subject] for f in reversed(open_)):
+        found = Recovery(group, verdict.limit_bits or 0.0)
+        easier, number = len(found.sure), len(group)
+        if 2 * easier > number:
+            return sentence("limit.likely", no=True, times=copies(n), easier=easier, of=number)
+        harder = harder and 2 * (easier + len(found.open)) < number
+    return sentence("limit.likely", yes=True) if harder else ""
 
 
 def takes_new_secrets(audit: Audit) -> bool:
@@ -105,6 +130,13 @@ def enough_secrets(audit: Audit) -> str:
     known = [re.findall(r"([\d,]+) (?:canar|that agree)", cure)[:1] for cure in left]
     numbers = [int(one.replace(",", "")) for some in known for one in some]
     return count(max(numbers)) if numbers and all(known) else ""
+
+
+def new_tests(audits: Sequence[tuple[str, Audit]]) -> dict[str, str]:
+    """Which models a strict limit leaves open for want of secrets, and how many are enough."""
+    new = {name: enough_secrets(audit) for name, audit in audits if takes_new_secrets(audit)}
+    most = max(new.values(), key=lambda words: int(words.replace(",", "") or 0), default="")
+    return {"new": _and([*new]) if new else "", "enough": most}
 
 
 def choice_of(size: int) -> dict[str, Any]:

@@ -88,7 +88,9 @@ def samples_report(result: Sampled) -> Report:
         decide=said(
             "samples.decide", none=not texts.hits, came=texts.hits,
             out=bool(texts.hits) and key != "luck",
-            luck=key == "luck",
+            luck=key == "luck", files=not texts.hits or key == "luck",
+            stated=key not in ("planted", "memorized") and not files,
+            kind="secrets" if result.planted else "texts",
             planted=texts.hits and key == "planted" and not natural,
             natural=texts.hits and natural, passages=texts.hits and not result.planted,
             unclear=key in ("alone", "unclear") or files,

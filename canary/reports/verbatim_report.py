@@ -131,7 +131,7 @@ def verbatim_report(result: Verbatim) -> Report:
             tries=count(SHOWN_TRIES), million=_counted(million), documents=texts.documents,
             public=(public := _public(result)), inside=asked_more and named and not public,
             unsure=tone == "undecided" and not (asked and controls and not alike),
-            none=calm, kind=kind,
+            none=calm, kind=kind, stated=key != "memorized" and not files,
         ),
         actions=said(
             "verbatim.actions", alone=controls is None or other, kind=kind,

@@ -417,7 +417,7 @@ def test_a_check_whose_answer_is_known_is_not_asked_for():
     few = of_pins({0: [5_000] * 8, 16: [28, 57, 60, 1_500]})
     _, _, actions = first_screen(LIMIT(few))
     assert "ask for a new training with more planted secrets, and a limit of 625" in actions
-    assert "that takes about 12 secrets for each number of copies" in actions
+    assert "about 12 secrets for each number of copies decide" in actions
     assert "ask for the same check" not in actions
     many = of_pins({0: [5_000] * 8, 16: [1_000] * 12})
     assert "ask for the same check with a limit of 625" in first_screen(LIMIT(many))[2]

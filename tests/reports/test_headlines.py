@@ -266,8 +266,8 @@ CASES = {
         "Not forgotten",
         "treat it as not forgotten. On a scale from 0 (the model that was trained on the data) "
         "to 100 (models that never saw it), its answers reach 10. It is closer to the model that "
-        "was trained on the data than all 19 models that never saw the data. Of 20 tests of a "
-        "model that really forgot, 1 looks like this by luck. That counts as evidence here",
+        "was trained on the data than any of the 19 models that never saw the data. Of 20 tests "
+        "of a model that really forgot, 1 looks like this by luck. That is rare enough to count",
         "Do not record the deletion as done. If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
@@ -311,7 +311,7 @@ CASES = {
         "Stopped at step 60: easier to find than the limit allows",
         "The training was stopped at step 60, because the secrets were easier to find than the "
         "limit allows. At step 60, the typical secret that appeared 16 times took at most 9,180 "
-        "of 1,000,000 guesses (by chance 500,000).",
+        "of 1,000,000 guesses, and perhaps far fewer (by chance 500,000).",
         "If you kept a checkpoint of step 40, audit that one: the typical secrets were within the "
         "limit there.",
     ),
@@ -552,11 +552,21 @@ def test_a_page_of_several_models_says_which_it_is_about():
     assert "one draw" in words_of(report_of(of_classifiers()).unsaid[0])
 
 
-def test_an_average_comes_after_what_to_ask_first_and_names_the_strict_limit():
+@pytest.mark.parametrize("case", CASES)
+def test_what_nobody_checked_is_asked_for_in_writing_and_without_an_option(case):
+    made = report_of(CASES[case][0]())
+    basis, decide = words_of(made.basis), " ".join(map(words_of, made.decide))
+    assert "--" not in basis
+    if re.search("[Nn]obody checked|did not check", basis):
+        assert re.search("in writing|a statement|the proof", decide)
+
+
+def test_an_average_begins_with_the_question_and_names_the_strict_limit():
     made = report_of(of_losses_on_average())
     decide = [words_of(text) for text in made.decide]
-    assert decide[0].startswith("Before you decide, ask the engineers for the stronger attacks")
-    (question,) = (text for text in decide if text.startswith("Decide: may it be known"))
+    question, stronger = decide[:2]
+    assert question.startswith("Decide first: may it be known")
+    assert stronger.startswith("If nobody may know who is in the training data, ask the")
     assert (
         "With the strict limit, this model would not pass. A test of that limit takes" in question
     )

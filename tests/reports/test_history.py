@@ -39,7 +39,7 @@ def test_the_page_says_what_was_found_and_what_it_took():
     # No draw of 400: with 97.5 % confidence a share below 1 - 0.025^(1/400), 1 in 108.9.
     assert (
         "At step 60, the typical secret that appeared 16 times took at most 9,180 of 1,000,000 "
-        "guesses (by chance 500,000)."
+        "guesses, and perhaps far fewer (by chance 500,000)."
     ) in text
     assert "Limit at least 15,625 guesses of 1,000,000 for the typical secret" in text
     assert "Last step within the limit none At each step that was measured" in text
@@ -107,8 +107,16 @@ def test_bounds_are_drawn_where_the_table_has_them():
     line = group_lines(history := make_history(), 0)[2]
     marks = history_figure(history, 0).panels[0].marks
     open_ended = [m.data for m in marks if m.call == "vlines"]
-    # A bound is certain from the median of the lower ends on; its triangle is at the estimate.
+    # A bound is certain from the median of the lower ends on; its diamond is at the estimate.
     assert open_ended[-1][1][-1] == line.medians[-1] < line.heights[-1]
+
+
+def test_a_step_within_a_weak_limit_is_not_within_the_strict_one():
+    history = make_history(stopped_at=60, late=3)
+    made = report_of(replace(history, settings={**history.settings, "stop_above_bits": 8.0}))
+    (tile,), decide = made.tiles, " ".join(word.text for part in made.decide for word in part)
+    assert "strict limit of 62,500 guesses was most likely exceeded there, too" in tile.note
+    assert "would not pass a strict limit of 62,500 guesses" in decide
 
 
 def test_the_dots_of_a_bound_end_where_the_interval_does():

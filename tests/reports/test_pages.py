@@ -398,6 +398,11 @@ def test_an_option_is_one_piece_and_all_is_no_decimal():
         Report("A page", "", [], actions=[prose("Run `canary check --max-p 0.01 <b>`.")])
     )
     assert 'canary check <span class="option">--max-p</span> 0.01 &lt;b&gt;</code>' in page
+    told = "exact ranks (--method rank --budget 160, or less) may, or --draws 3800 of --history."
+    page = page_of(Report("A page", "", [], actions=[told]))
+    assert [re.sub("<.*?>", "", one) for one in re.findall("<code>(.*?)</code>", page)] == [
+        "--method rank --budget 160", "--draws 3800", "--history",
+    ]  # fmt: skip
     assert [percent_of(share) for share in (1.0, 0.9996, 0.61)] == [
         "100 %",
         "over 99.9 %",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 import pytest
-from gate_audits import exact, extraction
+from gate_audits import exact, extraction, trusting
 
 import canary
 from canary.audits.audit_result import combined_p
@@ -116,7 +116,9 @@ def test_what_compared_models_do_under_the_limits_to_choose_from_is_a_table():
     compared = report_of(compare([few, replace(learned, model={**few.model, "fingerprint": "b"})]))
     tables = [block for block in compared.outcome if isinstance(block, Table)]
     assert [table.title for table in tables] == [made.title]
-    assert "in the table below" in " ".join(map(words_of, compared.decide))
+    decide = " ".join(map(words_of, compared.decide))
+    assert "in the table below" in decide
+    assert "To repeat the same test of A (" in decide
 
 
 def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
@@ -129,6 +131,36 @@ def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
     assert copies == 16
     least = int(re.findall(r"[\d,]+", made.columns[1])[0].replace(",", ""))
     assert low < high < least
+
+
+@pytest.mark.parametrize(
+    ("bits", "likely"),
+    [
+        ([9.0, 8.0, 7.0, 3.0], "3 of 4 need fewer guesses than the limit asks for. So with more"),
+        ([9.0, 1.0, 2.0, 3.0], "would most likely pass."),
+        ([9.0, 8.0, 2.0, 3.0], ""),
+    ],
+)
+def test_too_few_secrets_leave_it_open_and_what_was_seen_says_the_likely_answer(bits, likely):
+    audit = exact({16: bits, 0: [1.0] * 8})
+    under = limit_choice([("this model", audit)])["would"].partition("With a limit of 976")[0]
+    own = " ".join(map(words_of, report_of(trusting(audit, max_exposure_bits=4)).decide))
+    for words in (under, own):
+        assert likely in words
+        assert ("most likely" in words) is bool(likely)
+    assert "undecided" in under
+
+
+def test_a_model_that_memorized_is_tested_by_a_limit_that_is_not_weak_and_with_enough_secrets():
+    weak = exact({16: [25.0] * 8, 0: [1.0] * 8})
+    few = exact({16: [29.0, 28.0, 27.0, 1.0], 0: [1.0] * 8})
+    for made, asked in (
+        (trusting(weak, max_exposure_bits=21), "the strict limit of 62,500,000 guesses"),
+        (trusting(weak, max_exposure_bits=10), "for the same test of it"),
+        (weak, "for the same test of it"),
+        (few, "with more planted secrets, since this one has too few"),
+    ):
+        assert asked in " ".join(map(words_of, report_of(made).decide))
 
 
 def test_models_with_one_outcome_under_a_limit_are_one_clause():
