@@ -286,8 +286,6 @@ def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
                 "only if it is that of the others."
             )
         priced = [one for one in group if one.test_loss_nats is not None]
-        if guessing := [one for one in group if worse_than_guessing(one)]:
-            yield f"The test loss of {names_of(guessing)} {GUESSING}."
         if len({str(one.audit.model.get("dtype")) for one in group}) > 1:
             yield f"The models of {names_of(group)} were audited in different arithmetic."
         if len({str(one.audit.model.get("vocabulary")) for one in priced}) > 1:
@@ -295,6 +293,8 @@ def _notes(groups: Sequence[Sequence[Strategy]]) -> Iterator[str]:
                 f"The models of {names_of(priced)} have vocabularies of different sizes. A loss "
                 "per token compares only where the same tokens are counted."
             )
+        if guessing := [one for one in group if worse_than_guessing(one)]:
+            yield f"The test loss of {names_of(guessing)} {GUESSING}."
 
 
 def measured_losses(paths: Sequence[str | os.PathLike[str]]) -> list[float]:
