@@ -184,9 +184,19 @@ def alike(one: str, other: str) -> bool:
     return abs(a - b) <= 1e-2 * max(abs(a), abs(b)) + min(last, 0.1) + 1e-4
 
 
+def without_narrow_ranges(text: str) -> str:
+    """Ranks without the range of each that is the model's noise, which processors differ in."""
+
+    def kept(match: re.Match[str]) -> str:
+        low, high = (end.replace(",", "") for end in match.groups())
+        return "" if alike(low, high) else match[0]
+
+    return re.sub(r" \(([\d,]+) to ([\d,]+)\)", kept, text)
+
+
 def differences(got: str, wanted: str) -> list[str]:
     """The lines that differ by more than noise, or what the numbers of lines are."""
-    mine, theirs = got.splitlines(), wanted.splitlines()
+    mine, theirs = (without_narrow_ranges(text).splitlines() for text in (got, wanted))
     found = []
     for number, (one, other) in enumerate(zip(mine, theirs, strict=False), 1):
         if one == other:
