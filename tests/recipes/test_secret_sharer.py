@@ -202,7 +202,7 @@ def test_two_models_disagree_on_what_one_of_them_has_read(tmp_path):
 
 
 def test_the_page_has_the_numbers_of_the_runs():
-    """Of `results.json`, `alone.json` and `overtraining.json`, where no other test has them."""
+    """Of `results.json` and `alone.json`."""
     page = (RECIPE / "README.md").read_text(encoding="utf-8")
     made = run_script(RECIPE / "table.py", RECIPE / "results.json")
     assert not [line for line in made.splitlines() if line not in page]
@@ -224,7 +224,3 @@ def test_the_page_has_the_numbers_of_the_runs():
             spent = f"{statistics.median(found):,.0f} ({max(found):,})" if found else "-"
             first = sum(one["place"] == 1 for one in own)
             assert f"| {words} | {len(own)} | {first} | {len(found)} | {spent} |" in page
-    for epoch in json.loads((RECIPE / "overtraining.json").read_text())["epochs"]:
-        if epoch["epoch"] in (5, 10, 14, 19, 25, 31):
-            row = f"| {epoch['epoch']} | {epoch['train_nats']:.3f} | {epoch['test_nats']:.3f} |"
-            assert row in page.replace("**", "")
