@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from canary.audits.exposure_result import Exposures
 from canary.audits.extraction import Extraction
 from canary.errors import InputError, RecordError
+from canary.gate.attacks_written import Attacks, Interval
 from canary.gate.dataset_limit import all_members
 from canary.gate.exposure_limit import check_level
 from canary.gate.subjects import SURVEYS, limit_checked, nothing_to_check
@@ -29,17 +29,13 @@ from canary.gate.verdict import (
     verdict_on,
 )
 from canary.membership import forgetting_result, survey
-from canary.membership.attacks import with_many_models
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.order_result import Order
 from canary.membership.samples_needed import checked_rates, needed_for
-from canary.membership.stronger import not_made
 from canary.membership.survey import Survey
 from canary.membership.unlike import only_hides
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
-from canary.records.about import About, Named
-from canary.records.record import Record
 from canary.records.versioned_json import kind_of, load_document
 from canary.statistics.numbers import count, plural
 
@@ -49,9 +45,14 @@ _SCHEMAS = {
 }
 
 _NARROWER = (
-    "attack more members and non-members: four times as many halve the interval. If there are no "
-    "more, choose fewer attacks before you repeat the test (--attacks), or compare with more "
-    "reference models (canary membership models), whose attacks decide more often"
+    "attack more members and non-members: four times as many halve the interval. Or "
+    "compare with more reference models (canary membership models), whose attacks decide more "
+    "often. Fewer attacks (--attacks) help only on new samples: on these you would choose the "
+    "result"
+)
+_FINER = (
+    "make other attacks, whose scores differ from sample to sample (--attacks all), compare with "
+    "more models, or set the limit at a higher false positive rate"
 )
 _TRAIN = (
     "train again so that less is memorized (fewer epochs, more regularization, no duplicates, "
@@ -66,107 +67,6 @@ _RESTS_ON_FLAGS = (
     "never trained on, or if a third of the non-members were, as after a training on validation "
     "data"
 )
-
-
-class Part(Record):
-    """Of what a command wrote, the fields that a limit needs."""
-
-    _cure = "write it again: repeat the command with this version of canary"
-
-    @classmethod
-    def _upgraded(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return {one.name: data[one.name] for one in fields(cls) if one.name in data}  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class Interval(Part):
-    """A rate and its interval."""
-
-    value: float
-    lower: float
-    upper: float
-
-    def _check(self) -> None:
-        if not 0.0 <= self.lower <= self.value <= self.upper <= 1.0:
-            raise ValueError("is no interval of a rate")
-
-
-@dataclass(frozen=True)
-class AtRate(Interval):
-    """A true positive rate at a false positive rate."""
-
-    asked_fpr: float
-
-
-@dataclass(frozen=True)
-class Corrected(Part):
-    """What an attack reaches, with intervals that allow for the choice among attacks."""
-
-    auc: Interval
-    tpr_at_fpr: tuple[AtRate, ...]
-
-
-@dataclass(frozen=True)
-class Attack(Part):
-    """One attack of a membership test."""
-
-    name: str
-    signal: str
-    corrected: Corrected
-
-
-@dataclass(frozen=True)
-class DataSet(Part):
-    """A test of all members of a file at once."""
-
-    outcome: Literal["seen", "undecided", "void"]
-    p: float
-
-
-@dataclass(frozen=True)
-class Surest(Part):
-    """The attack that finds most where mistakes are few."""
-
-    name: str = ""
-    asked_fpr: float = 0.0
-
-
-@dataclass(frozen=True)
-class Attacks(Named, Part):
-    """A membership test."""
-
-    outcome: survey.Outcome
-    confidence: float
-    attacks: tuple[Attack, ...]
-    doubts: tuple[str, ...]
-    notes: tuple[str, ...]
-    warning: str | None = None
-    length_warning: str | None = None
-    words: Mapping[str, Any] | None = None
-    dataset: DataSet | None = None
-    surest: Surest | None = None
-    about: About = field(default_factory=About)
-
-    @property
-    def not_made(self) -> tuple[str, str]:
-        """The stronger attacks that were not made, and how to make them; empty if none."""
-        names = [one.name for one in self.attacks]
-        many = all(name in with_many_models() for name in names)
-        return not_made("texts" if self.words else "models" if many else "shadow", names)
-
-    @property
-    def only_on_average(self) -> bool:
-        """Whether members can be identified, and the surest guesses find no more than chance."""
-        if self.outcome != "identified" or self.surest is None:
-            return False
-        found = next((one for one in self.attacks if one.name == self.surest.name), None)
-        rates = () if found is None else found.corrected.tpr_at_fpr
-        asked = self.surest.asked_fpr
-        return any(r.asked_fpr == asked and r.lower <= asked for r in rates)
-
-    def _check(self) -> None:
-        if not self.attacks or not 0.0 < self.confidence < 1.0:
-            raise ValueError("holds no attacks, or no confidence between 0 and 1")
 
 
 Tested = Survey[Any] | Forgetting | Order | Verbatim | Sampled | Exposures | Extraction
@@ -361,7 +261,16 @@ def _tpr_within(found: Attacks, fpr: float, limit: float, there: int | None) -> 
         )  # fmt: skip
     few = there is not None and (number is None or there < number)
     cure = f"attack more samples: {takes}, and this test has {count(there or 0)}"
-    return _within("TPR", what, reached, limit, found.confidence, cure=cure if few else _NARROWER)
+    cure = cure if few else _NARROWER
+    finding = _within("TPR", what, reached, limit, found.confidence, cure=cure)
+    if finding.outcome != "passed" or not all(one.too_coarse(fpr) for one in found.attacks):
+        return finding
+    named = ", ".join(reached)
+    told = (
+        f"the {what} was not measured: too many scores are equal, and {named} can hardly "
+        f"accuse anybody without accusing more than {percent(fpr)} of the non-members"
+    )
+    return Finding("TPR", what, "undecided", told, _FINER, limit=limit)
 
 
 def _within(

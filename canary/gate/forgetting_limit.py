@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from canary.errors import InputError
-from canary.gate.check_result import Interval, Part, document_of, read_part
+from canary.gate.attacks_written import Interval, Part
+from canary.gate.check_result import document_of, read_part
 from canary.gate.subjects import limit_checked, nothing_to_check
 from canary.gate.verdict import Finding, Outcome, Policy, Verdict, verdict_on
 from canary.membership.forgetting_result import ANSWERS, ENOUGH, LEVEL, Answer

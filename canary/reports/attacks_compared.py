@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from canary.errors import InputError
-from canary.gate.check_result import AtRate, Attack, Attacks, Interval, document_of, read_part
+from canary.gate.attacks_written import AtRate, Attack, Attacks, Interval
+from canary.gate.check_result import document_of, read_part
 from canary.reports.attack_wording import ends_of
 from canary.reports.builders import PlotOptions, figure_of, report_of
 from canary.reports.document import Axis, Figure, Panel, Report, Table, mark, said, sentence

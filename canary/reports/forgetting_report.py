@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from canary.gate.check_result import Interval
+from canary.gate.attacks_written import Interval
 from canary.membership.forgetting_result import ENOUGH, LEVEL, Forgetting
 from canary.reports.builders import PlotOptions, figure_of, report_of, section, sections_of
 from canary.reports.document import (

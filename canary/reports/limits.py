@@ -10,7 +10,7 @@ from typing import Any
 from canary.audits.audit_result import Audit, CanaryResult, combined_p
 from canary.audits.audit_setup import control_of, without_control
 from canary.audits.search_ranks import with_search
-from canary.gate.check_result import Attacks
+from canary.gate.attacks_written import Attacks
 from canary.gate.forgetting_limit import Compared
 from canary.gate.preconditions import unread
 from canary.gate.verdict import Finding, Verdict

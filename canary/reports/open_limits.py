@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canary.gate.check_result import Attacks
+from canary.gate.attacks_written import Attacks
 from canary.gate.verdict import Finding, Verdict
 from canary.passages.sampled import Sampled
 

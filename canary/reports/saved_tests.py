@@ -8,13 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from canary.gate.check_result import (
-    Attacks,
-    Interval,
-    Part,
-    document_of,
-    read_part,
-)
+from canary.gate.attacks_written import Attacks, Interval, Part
+from canary.gate.check_result import document_of, read_part
 from canary.gate.forgetting_limit import Compared
 from canary.gate.subjects import subject_of
 from canary.membership.forgetting_result import ANSWERS

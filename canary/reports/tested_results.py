@@ -24,7 +24,8 @@ from canary.audits.search_ranks import with_search
 from canary.corpus.verification import KIND as VERIFICATION
 from canary.corpus.verification import Verification
 from canary.errors import InputError
-from canary.gate.check_result import Attacks, Part, read_part
+from canary.gate.attacks_written import Attacks, Part
+from canary.gate.check_result import read_part
 from canary.gate.preconditions import lost_in
 from canary.gate.subjects import subject_of
 from canary.gate.verdict import KIND as VERDICT

@@ -12,7 +12,8 @@ from xml.etree import ElementTree as ET
 
 from canary.audits.audit_setup import with_control
 from canary.audits.extraction import Extraction
-from canary.gate.check_result import Attacks, percent_like
+from canary.gate.attacks_written import Attacks
+from canary.gate.check_result import percent_like
 from canary.gate.forgetting_limit import Compared
 from canary.gate.verdict import Finding, Verdict, group_name
 from canary.gate.watched import IN_BATCHES

@@ -69,6 +69,22 @@ def fleet():
     )
 
 
+@pytest.mark.parametrize("by", ["correctness", "R"])
+def test_an_attack_that_can_accuse_nobody_at_a_rate_does_not_pass_there(pair, fleet, by):
+    """Its scores are yes or no, or shares of few models; others of the same test decide."""
+
+    def found(attacks):
+        if by == "R":
+            return survey_models(fleet.table, attacks=attacks, fprs=[0.1])
+        return survey(*pair, attacks=attacks, fprs=[0.1])
+
+    verdict = check(found(by), max_tpr_at_fpr={0.1: 0.9})
+    assert verdict.exit_code == 3
+    assert f"too many scores are equal, and {by} can hardly accuse anybody" in str(verdict)
+    finer = {"correctness": "correctness,loss", "R": "R,P"}[by]
+    assert check(found(finer), max_tpr_at_fpr={0.1: 0.99}).exit_code == 0
+
+
 @pytest.mark.parametrize("option", ["max_auc", "max_tpr_at_fpr"])
 def test_the_whole_interval_decides(attacked, ends, option):
     """Just beyond an end it is decided, and within the ends it is not, whichever attack it is."""
