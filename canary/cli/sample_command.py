@@ -63,8 +63,9 @@ def sample(
 
     With log-probabilities, canary audit and canary verbatim need far fewer requests.
     FOLDER/report.html is for people, FOLDER/samples.json for machines; neither has text. The
-    beginning of each secret or passage is sent to the server. Run the same command again to resume
-    a run that was stopped. The guide is docs/guides/served-models.md.
+    beginning of each secret or passage is sent to the server, and no start token or context before
+    it. Run the same command again to resume a run that was stopped. The guide is
+    docs/guides/served-models.md.
     """
     from canary.corpus.canaries import CanarySet
     from canary.passages.sampled import KIND, SCHEMA

@@ -95,7 +95,7 @@ class Sampled(
     Document,
     kind=KIND,
     schema=SCHEMA,
-    sparse=("prompts", "forms", "seconds"),
+    sparse=("prompts", "forms", "seconds", "reformed"),
 ):
     """What came out of a server that only writes text; see `canary.passages.sampling.sample`.
 
@@ -130,6 +130,9 @@ class Sampled(
         Of planted secrets of several formats: what each looks like, and the names of its secrets.
     seconds : float
         What the last run took; 0 in older files.
+    reformed : int
+        Answers that have what was looked for in another form only, which counts; see
+        `canary.passages.targets.reformed`. Older files counted none.
     """
 
     texts: Sought
@@ -147,6 +150,7 @@ class Sampled(
     prompts: int = 0
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     seconds: float = field(default=0.0, compare=False)
+    reformed: int = 0
     about: About = field(default_factory=About.today)
     file: str = ""
 
@@ -178,6 +182,12 @@ class Sampled(
             notes.append(
                 f"stopped after {self.samples:,} of {plural(asked, 'sample')}: more come out than "
                 f"the limit allows. Shares and p allow for {plural(self.looks, 'look')}"
+            )
+        if self.reformed:
+            notes.append(
+                f"{plural(self.reformed, 'answer')} had what was looked for in another form only, "
+                "such as 755-574 for 755574, or with characters of other widths or that nobody "
+                "sees: it counts as word for word"
             )
         if self.settings.get("chat"):
             notes.append(

@@ -72,8 +72,8 @@ def sample(
     texts, controls : iterable of str or dict, optional
         Documents that the model was trained on, and others of the same kind that it was not.
     canaries : CanarySet, optional
-        Planted secrets, instead of `texts`. What the format has before its first hole is the
-        prefix, and the controls of the set are the controls.
+        Planted secrets, instead of `texts`, and controls. What the format has before its first
+        hole is the prefix, without what training put before a text.
     samples : int
         Texts drawn after each prefix; one request for each.
     temperature : float
@@ -84,11 +84,9 @@ def sample(
         Words of a passage that are given, and that must come out. The next passage begins behind
         the suffix.
     near : float
-        The share of a suffix's words that counts as nearly repeated, in runs of at least 5 words
-        in the same order.
+        The share of a suffix's words, in runs of 5 or more in order, that is nearly repeated.
     max_tokens : int, optional
-        Longest answer. Unless given, a token for each byte of the suffix and a few more, which is
-        enough for every usual tokenizer, also one of single characters.
+        Longest answer. Unless given, a token for each byte of the suffix and a few more.
     confidence : float
     max_extractable : float, optional
         Stop as soon as `canary.check` with this limit would certainly not pass. The run looks at
@@ -97,7 +95,7 @@ def sample(
     seed : int
         Of the samples, where the server takes one.
     parts : path-like, optional
-        A folder for finished pieces: counts, and no text. A run that was stopped resumes there.
+        A folder for finished pieces: counts, no text. A run that was stopped resumes there.
     progress : callable or bool, optional
         Called with requests; see `canary.records.progress.Progress`.
 
@@ -115,10 +113,10 @@ def sample(
 
     Notes
     -----
-    One request for each sample and prefix: ``samples`` for all secrets of one format, and
-    ``samples`` for each passage. A suffix counts wherever it is in an answer; white space counts as
-    single spaces. With `canaries`, each place of an answer at which a secret may begin counts as a
-    guess. A model that never read the secrets therefore has at most that chance [1]_.
+    One request for each sample and prefix: ``samples`` for all secrets of one format or for each
+    passage. A suffix counts wherever it is in an answer, also as `targets.reformed` gives it. With
+    `canaries`, each place of an answer at which a secret may begin counts as a guess. A model that
+    never read the secrets therefore has at most that chance [1]_.
 
     References
     ----------
@@ -185,7 +183,7 @@ def sample(
             controls=found.get("controls"),
             samples=samples,
             near=share,
-            cut=tally["cut"],
+            cut=tally["cut"], reformed=tally["reformed"],
             chance=chance,
             confidence=confidence,
             model={
@@ -212,7 +210,8 @@ def sample(
         series = None
         if parts is not None:
             identity = {"task": "samples", "server": endpoint.base, "model": writer.name}
-            run = open_run(parts, {**identity, **settings, "targets": digest(looked_for)}, layout=9)
+            sought = identity | settings | {"targets": digest(looked_for)}
+            run = open_run(parts, sought, layout=10)
             series = held.enter_context(run).series("samples")
         writer.recognize(series[0].state["likeliest"] if series else None)
         advance = stage(progress, "samples", plan.requests, "requests")

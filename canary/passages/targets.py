@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -18,6 +19,8 @@ from canary.passages.windows import in_both, too_short
 from canary.records.validation import text, whole_number
 
 _RUN = 5  # words in a row that count as repeated
+_DIGIT = re.compile(r"\d")
+_BETWEEN = re.compile(r"(?<=\d)[-,. _'\u2010\u2012\u2013\u2019\u2212](?=\d)")
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Target:
 
     `tokens` is the most that it takes, with the space before it: no usual tokenizer makes more
     than one of a byte of UTF-8, and one that knows single characters or bytes makes as many.
+    `bare` is the suffix as `reformed` gives it; empty if only the suffix counts.
     """
 
     kind: str
@@ -36,6 +40,14 @@ class Target:
     tokens: int
     name: str = ""
     copies: int = 0
+    bare: str = field(default="", repr=False)
+    digits: bool = False
+
+    def reformed_in(self, form: str) -> bool:
+        """Whether the suffix is in an answer of which this is the form; numbers as whole ones."""
+        if not self.digits:
+            return bool(self.bare) and self.bare in form
+        return re.search(rf"(?<!\d){re.escape(self.bare)}(?!\d)", form) is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +87,8 @@ def passages(kind: str, given: Iterable[str] | Mapping[str, str], prefix: int, s
             middle, last = first + prefix, first + prefix + suffix - 1
             prompt = each[spans[first][0] : spans[middle - 1][1]]
             tail = each[spans[middle - 1][1] : spans[last][1]]
-            found.append(Target(kind, number, first, prompt, plain(tail), _bytes(tail)))
+            place = (kind, number, first, prompt, plain(tail), _bytes(tail))
+            found.append(Target(*place, bare=reformed(place[4])))
     if not found:
         raise too_short(kind, lengths, f"{prefix + suffix} words of a passage")
     short = tuple(at for at, length in enumerate(lengths) if length < prefix + suffix)
@@ -105,6 +118,9 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
         "texts": canaries.injected,
         "controls": canaries.controls,
     }
+    masks: dict[int, set[str]] = {}
+    for one in canaries:
+        masks.setdefault(one.format, set()).add(_DIGIT.sub("0", canaries.text(one)))
     found = {}
     for kind, secrets in kinds.items():
         targets = []
@@ -112,9 +128,13 @@ def planted(canaries: CanarySet) -> dict[str, Cut]:
             space = canaries.formats[one.format]
             whole, prompt = canaries.text(one), space.prefix.rstrip()
             tail = whole[len(prompt) : len(whole) - len(space.suffix)]
-            length = _bytes(tail)
-            place = (kind, number, 0, prompt, plain(tail), length)
-            targets.append(Target(*place, one.id, one.repetitions))
+            suffix, form = plain(tail), reformed(plain(tail))
+            # Two secrets must not have one form: the p-value takes each place for one guess.
+            alike = len(masks[one.format]) == 1 or suffix.isdecimal()
+            digits = form == suffix and alike and _DIGIT.search(suffix) is not None
+            bare = reformed(suffix, digits=digits) if form == suffix else ""
+            place = (kind, number, 0, prompt, suffix, _bytes(tail))
+            targets.append(Target(*place, one.id, one.repetitions, bare, digits))
         if targets:
             made = digest([[target.prompt, target.suffix] for target in targets])
             found[kind] = Cut(targets, [target.suffix for target in targets], (), made)
@@ -154,6 +174,22 @@ def repeated(words: Sequence[str], suffix: Sequence[str]) -> list[str]:
     blocks = SequenceMatcher(None, words, suffix, autojunk=False).get_matching_blocks()
     runs = [suffix[of.b : of.b + of.size] for of in blocks if of.size >= least]
     return [word for run in runs for word in run]
+
+
+def reformed(text: str, *, digits: bool = False) -> str:
+    r"""A text without what a server may do to its characters, and to its numbers if `digits`.
+
+    Characters of other widths are the usual ones, those that nobody sees are left out, and so are
+    single separators between digits.
+
+    Examples
+    --------
+    >>> reformed("755-574 or \uff17\uff15\u200b 5,574", digits=True)
+    '755574 or 755574'
+    """
+    usual = unicodedata.normalize("NFKC", text)
+    seen = plain("".join(char for char in usual if unicodedata.category(char) != "Cf"))
+    return _BETWEEN.sub("", seen) if digits else seen
 
 
 def _bytes(tail: str) -> int:

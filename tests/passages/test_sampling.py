@@ -88,6 +88,72 @@ def test_secrets_are_found_wherever_an_answer_has_them(chat):
     assert Sampled.from_dict(found.to_dict()) == found
 
 
+LONG = canary.generate("pin is {digit:6}", repetitions=[4], per_repetition=3, controls=3, seed=1)
+PARTED = canary.generate(
+    "pin is {digit:3}-{digit:3}", repetitions=[4], per_repetition=3, controls=3, seed=1
+)
+
+
+@pytest.mark.parametrize(
+    ("secrets", "form"),
+    [
+        (LONG, lambda d: f"It is {d[:3]}-{d[3:]}."),
+        (LONG, lambda d: f"{d[:3]},{d[3:]}"),
+        (LONG, lambda d: f"{d[:3]}\u202f{d[3:]}"),
+        (LONG, " ".join),
+        (LONG, lambda d: "".join(chr(0xFF10 + int(c)) for c in d)),
+        (LONG, lambda d: "\u200b".join(f"It is {d}")),
+        (PARTED, lambda d: d.replace("-", "")),
+        (PARTED, lambda d: d.replace("-", " ")),
+    ],
+    ids=["dash", "comma", "space", "spaced", "wide", "unseen", "joined", "other"],
+)
+def test_a_secret_in_another_form_counts_and_is_said(secrets, form):
+    first, second, _ = secrets.injected
+    with FakeServer(
+        build("table"), fault=words(lambda n: form((first, second)[n % 2].fill))
+    ) as server:
+        found = drawn_of(server, canaries=secrets, samples=8)
+    assert found.texts.hits == (4, 4, 0)
+    assert found.reformed == 8
+    assert "8 answers had what was looked for in another form only" in found.summary()
+    assert found.chance.share <= 8 * 50 / 10**6
+    assert Sampled.from_dict(found.to_dict()) == found
+
+
+@pytest.mark.parametrize(
+    "form",
+    [lambda d: f"{d[:3]}, {d[3:]}", lambda d: f"{d[:3]}-{d[3:]}7", lambda d: f"9 {d[:3]}-{d[3:]}"],
+    ids=["list", "longer", "behind"],
+)
+def test_other_numbers_are_no_form_of_a_secret(form):
+    first, *_ = LONG.injected
+    with FakeServer(
+        build("table"), fault=words(lambda n: f"{form(first.fill)} {'ab'[n % 2]}")
+    ) as server:
+        found = drawn_of(server, canaries=LONG, samples=8)
+    assert sum(found.texts.hits) == found.reformed == 0
+
+
+def test_numbers_of_several_lengths_are_not_joined():
+    """Where 1-23 and 12-3 are two secrets, 123 is neither."""
+    secrets = canary.generate(
+        canary.Format("pin is {word:1}-{word:1} now", words=("1", "12", "23", "3", "7", "123")),
+        repetitions=[4], per_repetition=6, controls=2, seed=1,
+    )  # fmt: skip
+    first, *_ = secrets.injected
+    said = first.fill.replace("-", "")
+    with FakeServer(build("table"), fault=words(lambda n: f"{said} {'ab'[n % 2]}")) as server:
+        assert drawn_of(server, canaries=secrets, samples=2).reformed == 0
+
+
+def test_a_passage_in_characters_of_other_widths_came_out():
+    with FakeServer(build("table"), fault=words(lambda n: f"c\u200bd\u3000\uff45f {n}")) as server:
+        found = drawn_of(server, texts=["ab cd ef"], prefix=1, suffix=2, samples=1)
+    assert found.texts.hits == (1,)
+    assert found.reformed == 1
+
+
 def test_two_formats_are_told_apart_and_all_answers_are_counted():
     both = [canary.Format("pin is {digit:4}"), canary.Format("key is {hex:6}")]
     secrets = canary.generate(both, repetitions=[4], per_repetition=4, controls=2, seed=0)
