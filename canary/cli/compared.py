@@ -41,7 +41,8 @@ class Compared:
             if not (name.strip() and equals and places):
                 raise InputError(
                     f"{brief(words)} names no audits" if equals else f"{brief(words)} has no =",
-                    cure="give NAME=FILE,FILE or NAME=FOLDER, where canary audit wrote audit.json",
+                    cure="give NAME=FILE,FILE or NAME=FOLDER, where canary audit wrote "
+                    "audit.json; folders with audits elsewhere need a quoted pattern",
                     where="--group",
                 )
             found[name.strip()] = [*dict.fromkeys([*found.get(name.strip(), []), *places])]
@@ -129,7 +130,8 @@ def _audits_at(path: str) -> list[Path]:
     found: list[Path] = []
     for one in map(Path, matched):
         home = audit_in(one)
-        inside = sorted(one.glob("*/audit.json")) if home.is_dir() else []
+        levels = ("*/audit.json", "*/audit/audit.json") if home.is_dir() else ()
+        inside = sorted(file for level in levels for file in one.glob(level))
         found += inside or ([] if home.is_dir() else [home])
     return found
 

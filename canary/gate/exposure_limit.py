@@ -140,7 +140,8 @@ def largest(
             f"{who} at {share(confidence)} confidence"
         )
         ranks = exact_ranks(audit.model)
-        cure = f"{f'use {ranks}, or ' if ranks else ''}lower the confidence to {1 - error:.2g}"
+        other = f"lower the confidence to {1 - error:.2g}" if error < 0.5 else "audit fewer formats"
+        cure = f"{f'use {ranks}, or ' if ranks else ''}{other}"
     else:
         outcome, place = _placed(lower, upper, limit)
         told = f"the largest exposure of {who} {place}"

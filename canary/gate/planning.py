@@ -17,7 +17,7 @@ from canary.gate.exposure_limit import check_level, check_limit, exceeding
 from canary.gate.plan_result import Decided, GatePlan
 from canary.records.sealing import sealed
 from canary.records.validation import real_number, whole_number
-from canary.statistics.number_checks import check_confidence, exact_size
+from canary.statistics.number_checks import check_chance, check_confidence, exact_size
 from canary.statistics.numbers import plural
 from canary.statistics.power import canaries_for, evidence_power, limit_power, smallest_seen
 
@@ -113,7 +113,7 @@ def plan(
     takes = max(map(queries_by_character, formats), default=None)
     level = check_level(max_p) / len(groups)
     check_confidence(confidence, "plan: confidence")
-    check_confidence(power, "plan: power")
+    check_chance(power, "plan", name="power")
     if draws is not None:
         cure = "leave it out for exact ranks"
         draws = whole_number(draws, "plan: draws", at_least=1, cure=cure)

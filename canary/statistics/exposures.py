@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from canary.errors import EstimationError
 from canary.records.record import Infinite, Record
 from canary.records.validation import brief
-from canary.statistics.number_checks import LARGEST_BITS, check_confidence, exact_size, finite_array
+from canary.statistics.number_checks import LARGEST_BITS, check_confidence, checked_px, exact_size
 from canary.statistics.shares import clopper_pearson
 
 # How exposures come about, in words for the reader. What they rest on, their numbers say.
@@ -366,8 +366,8 @@ def exposure_by_draws(
             cure="give what the model's facts say",
             where=where,
         )
-    px = finite_array(canary_px, "canary_px", where)
-    draws = np.sort(finite_array(draws_px, "draws_px", where))
+    px = checked_px(canary_px, "canary_px", where)
+    draws = np.sort(checked_px(draws_px, "draws_px", where))
     n = len(draws)
     if not n:
         raise EstimationError("draws_px is empty", cure="draw at least one candidate", where=where)

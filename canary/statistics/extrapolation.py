@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from canary.errors import EstimationError
 from canary.records.record import Record
 from canary.statistics.exposures import MOST_BITS, SKEW_NORMAL, Exposure, exposure_by_draws
-from canary.statistics.number_checks import LN2, check_confidence, exact_size, finite_array
+from canary.statistics.number_checks import LN2, check_confidence, checked_px, exact_size
 from canary.statistics.skewfit import FEWEST, fit_skew_normal, refit_skew_normal
 from canary.statistics.skewnormal import SkewNormal, log_integral
 
@@ -154,8 +154,8 @@ def exposure_by_skew_normal(
             cure="200 is usual; fewer cannot show the ends of an interval",
             where=where,
         )
-    px = finite_array(canary_px, "canary_px", where)
-    draws = finite_array(draws_px, "draws_px", where)
+    px = checked_px(canary_px, "canary_px", where)
+    draws = checked_px(draws_px, "draws_px", where)
     if len(draws) < 2 * FEWEST:
         raise EstimationError(
             f"{len(draws)} draws are too few to fit a curve on one half and test it on the "
@@ -221,7 +221,7 @@ def skew_normal_bits(
     For when there is no time for a bootstrap and a test; 20 draws are enough. Infinite where
     the curve has nothing at or below the canary. Raises EstimationError as `fit_skew_normal`.
     """
-    px = finite_array(canary_px, "canary_px", "skew_normal_bits")
+    px = checked_px(canary_px, "canary_px", "skew_normal_bits")
     curve = fit_skew_normal(draws_px, noise_bits=noise_bits)
     return _bits(curve.log_integral(0.0, px))
 

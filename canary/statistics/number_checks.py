@@ -20,18 +20,32 @@ LN2 = math.log(2.0)
 LARGEST_BITS = 1e100
 """Beyond it no log-perplexity is one, and squares and sums would leave float64."""
 
+_ROUNDING_BITS = 0.01
+"""How far below 0 the arithmetic of a model may put the log-perplexity of a certain text."""
+
 # How far probabilities may be from 1 in sum: usually, in a few rows, and in 16 bits.
 _TOLERANCE, _STRICT, _COARSE = 1e-3, 1e-5, 2e-2
 _FEW_ROWS, _FEW_CLASSES = 3, 10
 
 
 def check_confidence(confidence: float, where: str) -> None:
-    """An EstimationError unless it lies between 0 and 1."""
-    real = isinstance(confidence, Real) and not isinstance(confidence, bool)
-    if not (real and 0.0 < confidence < 1.0 and 1.0 - confidence < 1.0):  # 1e-20 is as 0
+    """An EstimationError unless it lies between 0.5 and 1: below is that of an error."""
+    check_chance(confidence, where, name="confidence")
+    if confidence < 0.5:
         raise EstimationError(
-            f"confidence must be between 0 and 1, got {confidence!r}",
-            cure="0.95 is usual",
+            f"confidence must be 0.5 or more, got {confidence!r}",
+            cure=f"for an alpha of {confidence:g}, give {1.0 - confidence:g}; 0.95 is usual",
+            where=where,
+        )
+
+
+def check_chance(chance: float, where: str, *, name: str) -> None:
+    """An EstimationError unless it lies between 0 and 1."""
+    real = isinstance(chance, Real) and not isinstance(chance, bool)
+    if not (real and 0.0 < chance < 1.0 and 1.0 - chance < 1.0):  # 1e-20 is as 0
+        raise EstimationError(
+            f"{name} must be between 0 and 1, got {chance!r}",
+            cure="0.95 is usual" if name == "confidence" else "give a probability",
             where=where,
         )
 
@@ -95,6 +109,20 @@ def finite_array(values: ArrayLike, name: str, where: str) -> NDArray[np.float64
             f"{name} must be finite, got {array[bad[0]]} at position {bad[0]} "
             f"({len(bad)} of {len(array)} values are not finite, or beyond {LARGEST_BITS:g})",
             cure="look for NaN or infinite logits in the model",
+            where=where,
+        )
+    return array
+
+
+def checked_px(values: ArrayLike, name: str, where: str) -> NDArray[np.float64]:
+    """One-dimensional finite numbers, none negative but for rounding."""
+    array = finite_array(values, name, where)
+    below = np.flatnonzero(array < -_ROUNDING_BITS)
+    if len(below):
+        raise EstimationError(
+            f"{name} must not be negative, got {array[below[0]]} at position {below[0]} "
+            f"({len(below)} of {len(array)}); log-likelihoods have the other sign",
+            cure="give -log2 P of each whole text, which is 0 or more",
             where=where,
         )
     return array

@@ -21,6 +21,7 @@ from canary.errors import EstimationError
 from canary.statistics.medians import agreeing
 from canary.statistics.number_checks import (
     LN2,
+    check_chance,
     check_confidence,
     exact_size,
     halved,
@@ -83,7 +84,7 @@ def evidence_power(
 
     where = "evidence_power"
     k, size, drawn = _checked(median_bits, canaries, space_size, draws, where)
-    check_confidence(level, where)
+    check_chance(level, where, name="level")
     critical = float(gammainccinv(k, level))  # in nats, of the sum of -ln p
     if drawn is not None and k <= MOST and drawn <= MOST_DRAWS:
         critical = urn_critical(drawn, k, level)

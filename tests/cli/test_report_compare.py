@@ -116,8 +116,11 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
             exact(
                 {4: [2.0 + more + 0.1 * seed] * 4, 0: [1.0] * 4}, fingerprint=f"{way}{seed}"
             ).save(Path(way, str(seed), "audit.json"))
+            nested = Path("nested", way, f"s{seed}", "audit/audit.json")  # beside the model
+            nested.parent.mkdir(parents=True)
+            nested.write_bytes(Path(way, str(seed), "audit.json").read_bytes())
     files = ",".join(f"plain/{seed}/audit.json" for seed in range(3))
-    for others in ("plain", "plain/*", "plain/?/audit.json", files):
+    for others in ("plain", "plain/*", "plain/?/audit.json", "nested/plain", files):
         words = ("--group", "with=with", "--group", f"no decay={others}")
         done = command("report", *words, "--out", "seeds.html", "--force")
         assert done.code == 0, done.err
@@ -135,7 +138,7 @@ def test_groups_of_seeds(command, tmp_path, monkeypatch):
     assert "(A: decay, B: no decay)." in command("report", *two, "--out", "two.html").out
     for wrong, message in {
         ("--group", "with"): "--group: 'with' has no =",
-        ("--group", "with=nothing/*"): "names no audits",
+        ("--group", "with=nothing/*"): "elsewhere need a quoted pattern",
         ("with/0", *words): "audits are given as files and by --group",
         (): "there is no audit",
         (*words, "--label", "a"): "--label is not for groups",
