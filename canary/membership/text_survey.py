@@ -142,8 +142,9 @@ class TextSurvey(OneTargetSurvey):
             f"Members are {which} than non-members: of a member and a non-member the member has "
             f"more tokens in {_said(auc)} of cases, where 0.5 is chance. That is seen without the "
             f"model{told}. If both files are random parts of one source, "
-            f"this warning is a false alarm, as in {100 * (1 - self.confidence):.3g} % of such "
-            "tests; if not, take both from one source at random"
+            "this warning of lengths is a false alarm, as in "
+            f"{100 * (1 - self.confidence):.3g} % of such tests; if not, take both from "
+            "one source at random"
         )
 
     def doubted(self) -> bool:

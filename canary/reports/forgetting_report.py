@@ -151,6 +151,7 @@ def forgetting_report(result: Forgetting) -> Report:
             untried=untried,
             known=known,
             done=done,
+            open=not done,
             again=not (done or untried or known),
             stated=kind != "void" and not done,
             named=done and result.model_name,

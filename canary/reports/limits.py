@@ -272,12 +272,13 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     takes = _guesses(reason, size, memorized=memorized) if counted else ""
     worst = easiest(there) if counted and there else ""
     found = Recovery(there, reason.limit or 0.0)
+    known, below = left_found(verdict), _below(verdict)
     unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")
     ends = bool(counted and verdict.outcome == "undecided" and reason.lower is not None)
     before = _before(verdict)
     yield said_in_one(
         f"limit.{verdict.outcome}", counted=counted, which=whose_guesses(reason, largest=largest),
-        guesses=takes, worst=counted and not largest and not memorized and worst,
+        guesses=takes, worst=counted and not largest and not memorized and worst, **below,
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         blind=count(max(size // 2, 1)),
         found=_capital(found.share("planted ")) if counted and memorized and found.sure else "",
@@ -289,7 +290,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
         high=ends and count(guesses_of(math.log2(size) - (reason.lower or 0.0))),
         most=copies(max((c.repetitions for c in there), default=1)),
     )  # fmt: skip
-    known, numbers = left_found(verdict), sorted({*verdict.left_out} - {verdict.control})
+    numbers = sorted({*verdict.left_out} - {verdict.control})
     if verdict.control and verdict.outcome == "passed":
         between = untested_below(verdict.audits, verdict.control)
         yield said_in_one("limit.control", copies=copies(verdict.control), between=between)
@@ -315,6 +316,17 @@ def judged(verdict: Verdict) -> Iterator[Text]:
                 yield counts(audit, limit) or said_of_it.sentence
             else:
                 yield said_in_one("limit.learned")
+
+
+def _below(verdict: Verdict) -> dict[str, Any]:
+    """How many single secrets a pass leaves above the limit, and how many luck does."""
+    there, spared = _asked_of(verdict), left_found(verdict) or verdict.control
+    rest = [a for a in verdict.audits if spared or answer(a).verdict != "memorized"]
+    below = sum(above_limit(audit, verdict) for audit in rest)  # others say it in a sentence
+    lucky = round(len(there) / 2 ** (verdict.limit_bits or 0.0))
+    natural = any(audit.natural for audit in verdict.audits)
+    words = f"about {count(lucky)}" if lucky else "hardly one"
+    return {"below": below, "of": len(there), "lucky": "" if natural or not below else words}
 
 
 def whose_guesses(reason: Finding, *, largest: bool) -> str:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from canary.passages.extractable import Way, percent_said
+from canary.passages.result import CHANCE, TRIES
 from canary.reports.document import Table
 from canary.statistics.clustered import ClusteredShare
-from canary.statistics.numbers import count, probability
+from canary.statistics.numbers import count, plural, probability
+
+if TYPE_CHECKING:
+    from canary.passages.result import Verbatim
 
 _FEW_HITS = 5
 """Of fewer passages that come out a table has only their number."""
@@ -63,3 +68,26 @@ def enough_texts(share: ClusteredShare, bound: float) -> str:
 def one_in_of(share: float) -> str:
     """``up to 1 in 8``, of a bound."""
     return f"up to 1 in {count(math.floor(1 / share))}" if share <= 0.5 else "most"
+
+
+def counted(share: ClusteredShare) -> str:
+    """``3 of 421 passages``, ``none of 445 passages``."""
+    return f"{count(share.hits) if share.hits else 'none'} of {plural(share.windows, 'passage')}"
+
+
+def never_seen(result: Verbatim, limit: float) -> str:
+    """What the model never saw and a million answers give, where that is above a limit."""
+    never = result.rate(tries=TRIES[-1], chance=CHANCE).controls
+    return counted(never) if never and never.hits > limit * never.windows else ""
+
+
+def rates_table(result: Verbatim, *, tested: bool = True) -> Table:
+    """The shares of passages that come out, for specialists or in plain words."""
+    caption = "Share of passages that come out"
+    if tested:  # for specialists
+        return shares_table(caption, "How", result.ways())
+    several = len(result.schemes) > 1
+    ways = [
+        way._replace(when=in_words(way), how=way.how if several else "") for way in result.ways()
+    ]
+    return shares_table(caption, "How", ways, tested=False, said=cell)

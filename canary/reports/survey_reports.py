@@ -281,6 +281,7 @@ def texts_report(survey: TextSurvey) -> Report:
         )
     actions = {
         "words_differ": differ,
+        "odds": f"1 of {count(int(1.0 / words.p + 1e-9))} tests",
         "texts_differ": differ or survey.differ_in_length(),
         "few": survey.outcome() == "undecided" and not (differ or survey.doubts),
         "listed": "the report lists the lines of the texts that are recognized best; look up "

@@ -31,7 +31,7 @@ from canary.reports.document import (
 )
 from canary.reports.document_strips import MOST_DOCUMENTS, cell_of, strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
-from canary.reports.share_tables import cell, enough_texts, in_words, one_in_of, shares_table
+from canary.reports.share_tables import counted, enough_texts, never_seen, one_in_of, rates_table
 from canary.reports.wording import about_of, called, ended, no_limit, software
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural
@@ -93,6 +93,7 @@ def verbatim_report(result: Verbatim) -> Report:
     out, asked = key != "none", key in ("drawn", "near")
     shown, changes = near and near.texts.hits, result.near_edits if near else ""
     million = result.rate(tries=TRIES[-1], chance=CHANCE).texts
+    common = never_seen(result, _STRICT)
     asked_more = max(million.hits, shown or 0) > texts.hits
     return Report(
         title=f"What comes out of {called(result.model_name)} word for word?",
@@ -100,20 +101,20 @@ def verbatim_report(result: Verbatim) -> Report:
         tone=tone,
         sentences=[
             sentence(
-                f"verbatim.{key}", rate=_counted(texts), windows=texts.windows,
+                f"verbatim.{key}", rate=counted(texts), windows=texts.windows,
                 documents=texts.documents, tries=SHOWN_TRIES, one_in=one_in_of(texts.upper),
-                large=not calm, others=controls and _counted(controls),
-                often=_counted(drawn.texts), more=_of_texts(result),
+                large=not calm, others=controls and counted(controls),
+                often=counted(drawn.texts), more=_of_texts(result),
                 neither=controls and drawn.controls and not controls.hits + drawn.controls.hits,
                 worst=_worst_named(result), stand_out=texts.hits > 1, near=near, changes=changes,
             ),
             *(
                 sentence(
                     "verbatim.often", said=out and not asked, tries=SHOWN_TRIES,
-                    often=_counted(drawn.texts), controls=more and out,
-                    often_others=drawn.controls and _counted(drawn.controls), alike=alike,
-                    near=near and out and _counted(near.texts), changes=changes,
-                    near_others=near and out and near.controls and _counted(near.controls),
+                    often=counted(drawn.texts), controls=more and out,
+                    often_others=drawn.controls and counted(drawn.controls), alike=alike,
+                    near=near and out and counted(near.texts), changes=changes,
+                    near_others=near and out and near.controls and counted(near.controls),
                     unsure=unsure, low=count(low), high=high, windows=texts.windows,
                 )
                 for _ in [key]
@@ -128,7 +129,7 @@ def verbatim_report(result: Verbatim) -> Report:
             memorized=key == "memorized" and not files,
             drawn=asked_more, look=out, out=out, quiet=not out,
             worst=_worst_named(result), rest=out and named, most=out and not named,
-            tries=count(SHOWN_TRIES), million=_counted(million), documents=texts.documents,
+            tries=count(SHOWN_TRIES), million=counted(million), documents=texts.documents,
             public=(public := _public(result)), inside=asked_more and named and not public,
             unsure=tone == "undecided" and not (asked and controls and not alike),
             none=calm, kind=kind, stated=key != "memorized" and not files,
@@ -142,8 +143,9 @@ def verbatim_report(result: Verbatim) -> Report:
             enough=enough_texts(texts, _STRICT), fewer=enough_texts(texts, _FEW),
             unsure=unsure, exact=near is None, near=shown,
         ),
-        about={**about_of(result, corpus="Texts"), **no_limit("passages"), **{
-            name: f"{plural(of.documents, 'text')} with {plural(of.windows, 'passage')}"
+        about={**about_of(result, corpus="Texts"), **no_limit("passages", common=common), **{
+            name: f"{plural(of.documents, 'text')} with {plural(of.windows, 'passage')} of "
+            + plural(suffix, "piece")
             for name, of in (("Tested", texts), ("Never seen (controls)", controls)) if of
         }},
         outcome=[
@@ -156,7 +158,7 @@ def verbatim_report(result: Verbatim) -> Report:
         unsaid=said("verbatim.unsaid", exact=not result.texts.near),
         notes=ended([*([SWAPPED] if swapped else []), *result.notes]),
         sections=sections_of(result),
-        brief=[_rates(result), *dependence(result)],
+        brief=[rates_table(result), *dependence(result)],
     )  # fmt: skip
 
 
@@ -173,11 +175,6 @@ def _outcome(result: Verbatim) -> Iterator[Block]:
     columns = ("Closest texts", tries, f"Longest run (of {plural(kind.suffix, 'piece')})")
     if rows:
         yield Table("Closest to coming out", columns, rows)
-
-
-def _counted(share: ClusteredShare) -> str:
-    """``3 of 421 passages``, ``none of 445 passages``."""
-    return f"{count(share.hits) if share.hits else 'none'} of {plural(share.windows, 'passage')}"
 
 
 def _from(result: Verbatim) -> set[int]:
@@ -267,7 +264,7 @@ def rates(result: Verbatim) -> Iterator[Block]:
     found = [share for way in result.ways() for share in (way.found.texts, way.found.controls)]
     some = any(share.hits for share in found if share is not None)
     if some:
-        yield _rates(result, tested=False)
+        yield rates_table(result, tested=False)
     else:
         upper = max(way.found.texts.upper for way in result.ways())
         windows = result.ways()[0].found.texts.windows
@@ -278,17 +275,6 @@ def rates(result: Verbatim) -> Iterator[Block]:
         near=bool(result.texts.near) and result.near_edits,
         unit="token" if "near_unit" not in result.settings else "character",
     )
-
-
-def _rates(result: Verbatim, *, tested: bool = True) -> Table:
-    caption = "Share of passages that come out"
-    if tested:  # for specialists
-        return shares_table(caption, "How", result.ways())
-    several = len(result.schemes) > 1
-    ways = [
-        way._replace(when=in_words(way), how=way.how if several else "") for way in result.ways()
-    ]
-    return shares_table(caption, "How", ways, tested=False, said=cell)
 
 
 @section(Verbatim, "What it depends on")
@@ -356,7 +342,7 @@ def how(result: Verbatim) -> Iterator[Block]:
     yield Facts(facts)
     yield from said("verbatim.method", options=NAMED)
     if result.controls is not None:
-        yield _rates(result)
+        yield rates_table(result)
     yield software()
 
 

@@ -223,9 +223,9 @@ STRICT_SAMPLES = "5,300"
 """Of each kind that a test of a strict limit on recognition takes, by `plan_attacks`."""
 
 
-def no_limit(kind: str) -> dict[str, str]:
+def no_limit(kind: str, **values: object) -> dict[str, str]:
     """That no limit was set, and what a strict one of a kind of test says: two facts."""
-    strict = sentence("limit.strict", **{kind: True}, needed=STRICT_SAMPLES)
+    strict = sentence("limit.strict", **{kind: True}, **values, needed=STRICT_SAMPLES)
     return {"Limit": "none was set", "A strict limit would be": strict}
 
 

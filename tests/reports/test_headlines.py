@@ -148,8 +148,9 @@ CASES = {
         "The attack does not recognize training texts better than guessing does. On average, it "
         "picked the training text in 49.5 % of pairs, where guessing has 50 %. If the attacker "
         "may be wrong about only 1 in 10 other texts, they find about 11 in 100 training texts. "
-        "Blind guessing finds 10 in 100: the difference may be chance. Stronger attacks were not "
-        "made, and often find more: the attack reference, which compares with another model. This "
+        "Blind guessing finds 10 in 100: the difference may be chance. Stronger attacks often "
+        "find more, and were not made here: the attack reference, which compares with another "
+        "model. This "
         "counts only if the members are what the model was trained on, and no other text is a copy "
         "of a member or nearly one.",
         "Before you rely on this, ask for a positive control: a model that was trained for many "
@@ -190,7 +191,7 @@ CASES = {
         "wrong about at most 1 in 100 other samples. Guessing recognizes 1 in 100. Luck does "
         "not explain the difference. An attacker "
         "needs the model's answers and a similar model that they trained. This test made only "
-        "attacks with one similar model. Stronger attacks with many similar models were not made,",
+        "attacks with one similar model. Stronger attacks with many similar models often find more",
         "return the most likely class, without its probability. Attacks that use more of the "
         "answer become weaker, but the model has memorized as much as before. The attack "
         "correctness stays as it is",
@@ -243,16 +244,18 @@ CASES = {
         lambda: of_deletion(losses(0.0, 3)),
         "No trace was found, but nobody tried to pick the data out",
         "The tested model answers on the data like models that never saw it.",
-        "Do not record the deletion as done: this test does not show it. If the model is in use "
-        "already, treat the data as still in it until a test shows the contrary. Ask the engineers "
+        "Do not record the deletion as done: this test does not show it. If a person asked for it "
+        "under the GDPR, answer within one month (Article 12(3)). If the model is in use already, "
+        "treat the data as still in it until a test shows the contrary. Ask the engineers "
         "for the second test below",
     ),
     "deletion, alike": (
         lambda: of_deletion(losses(0.0, 3), unseen=losses(0.0, 4)),
         "No trace was found, if the models for comparison never saw the data",
         "The tested model answers on the data like models that never saw it. "
-        "Of the 19 models that never saw the data, 14 are as close to the trained model as the "
-        "tested model is, or closer. So the tested model looks like one of them. A second test "
+        "The closer a model is to the trained model, the more it looks as if it knew the data. "
+        "Of the 19 models that never saw the data, 14 are at least as close as the tested model. "
+        "So the tested model looks like one of them. A second test "
         "tried to pick the data out from samples that the model never saw (--unseen). It was "
         "right in 51.1 % of pairs (47.1 % to 55.1 %); guessing is right in 50 %. "
         "If the model still knew 11 of these 400 samples as well as the model that was trained on "
@@ -268,7 +271,9 @@ CASES = {
         "to 100 (models that never saw it), its answers reach 10. It is closer to the model that "
         "was trained on the data than any of the 19 models that never saw the data. Of 20 tests "
         "of a model that really forgot, 1 looks like this by luck. That is rare enough to count",
-        "Do not record the deletion as done. If the model is in use already, the data is still in",
+        "Do not record the deletion as done. If a person asked for it under the GDPR, answer "
+        "within "
+        "one month (Article 12(3)). If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
