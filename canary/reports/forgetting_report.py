@@ -319,6 +319,6 @@ def distances_figure(result: Forgetting) -> Figure:
         "distances",
         f"Distances from the query model: target {result.target:.3f}, calibration models {ends}.",
         [Panel(points, distance, models, grid="x")],
-        said_in_one("forgetting.picture"),
+        said_in_one("forgetting.picture", scale=result.outcome == "not_forgotten"),
         Table("How differently the models answer", columns, cells),
     )
