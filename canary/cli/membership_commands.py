@@ -82,7 +82,7 @@ def attack(
         check_table(singled_out, inputs=pair, force=force)
     small = all(place.stat().st_size <= HELD for place in pair if place.is_file())
     named = [] if attacks.strip() == "all" else known_names(attacks)
-    keep = any(ATTACKS[name].signal == "outputs" for name in named) or (small and not named)
+    keep = small or any(ATTACKS[name].signal == "outputs" for name in named)
     with report_folder(out, KIND, "membership.json", inputs=pair, force=force) as folder:
         with folder.running() as bars:
             tables = [measure(place, keep_outputs=keep) for place in pair]

@@ -29,6 +29,7 @@ from canary.gate.verdict import (
     verdict_on,
 )
 from canary.membership import forgetting_result, survey
+from canary.membership.analysis import OF_SCORES
 from canary.membership.forgetting_result import Forgetting
 from canary.membership.order_result import Order
 from canary.membership.samples_needed import checked_rates, needed_for
@@ -36,6 +37,7 @@ from canary.membership.survey import Survey
 from canary.membership.unlike import only_hides
 from canary.passages.result import Verbatim
 from canary.passages.sampled import Sampled
+from canary.records.validation import as_real
 from canary.records.versioned_json import kind_of, load_document
 from canary.statistics.numbers import count, plural
 
@@ -123,7 +125,8 @@ def check_attacks(
         for fpr, limit in rates.items()
     ]
     weak, how = found.not_made
-    notes = [*found.notes, *([found.length_warning] if found.length_warning else [])]
+    notes = [n for n in found.notes if not n.startswith(OF_SCORES)]  # no limit is on them
+    notes += [*([found.length_warning] if found.length_warning else [])]
     if all(one.outcome == "passed" for one in findings):
         notes.append(_RESTS_ON_FLAGS)
         if weak:
@@ -172,6 +175,8 @@ def percent_like(share: float, limit: float) -> str:
 
 def _checked_auc(limit: float) -> float:
     cure = "give a number from 0.5, which is what guessing reaches, to below 1"
+    if 50.0 <= as_real(limit) < 100.0:  # in percent
+        cure += f": {as_real(limit) / 100.0:g}?"
     return limit_checked(limit, lambda auc: 0.5 <= auc < 1.0, "on the AUC", cure, "max_auc")
 
 

@@ -107,6 +107,10 @@ def precision_recall(
     return guesses
 
 
+OF_SCORES = "Of the samples with a risk score"
+"""How the note of `overstated` begins."""
+
+
 def overstated(risks: RiskScores, member: ArrayLike, *, confidence: float = 0.95) -> list[str]:
     """A note if fewer samples of a score of `HIGH_RISK` or more are members than it says."""
     (found,) = precision_recall(risks, member, [HIGH_RISK], confidence=confidence)
@@ -114,7 +118,7 @@ def overstated(risks: RiskScores, member: ArrayLike, *, confidence: float = 0.95
     if right is None or right.upper >= HIGH_RISK:
         return []
     return [
-        f"Of the samples with a risk score of {HIGH_RISK:g} or more, {percent_of(right.value)} "
+        f"{OF_SCORES} of {HIGH_RISK:g} or more, {percent_of(right.value)} "
         f"({100 * right.lower:.1f} to {100 * right.upper:.1f}) were in the training data: such "
         "scores are too high. Do not use them as probabilities"
     ]

@@ -14,6 +14,7 @@ import numpy as np
 from canary.membership import inputs_alone
 from canary.membership.fleet_doubts import RARE, fleet_doubts, in_other_units, other_factor
 from canary.membership.inputs_alone import exact_copies, near_copies, other_source
+from canary.membership.own_labels import never_wrong
 from canary.membership.sharing import row_marks
 from canary.membership.unlike import (
     PAIR,
@@ -73,15 +74,13 @@ def doubts(table: SignalTable, what: str, *, row: int = 0) -> tuple[str, ...]:
 def doubts_of_pair(target: SignalTable, shadow: SignalTable) -> tuple[str, ...]:
     """`doubts` of both, and whether the shadow is as accurate as the target, in the same units."""
     TOLD.setdefault(target, WeakSet()).add(shadow)
-    notes = (*doubts(target, "target"), *_of_views(shadow_views(shadow)))
     tables = (target, shadow)
+    notes = (*doubts(target, "target"), *_of_views(shadow_views(shadow)), *never_wrong(tables))
     if not all("correctness" in table.values for table in tables):
         ours, theirs = (table.signal("loss")[~table.member] for table in tables)
         units = other_factor(ours, theirs)
         return notes if units is None else (*notes, in_other_units(units, "target", "shadow"))
-    first, second = (
-        right_of(table.values["correctness"].astype(np.bool_), table.member) for table in tables
-    )
+    first, second = (right_of(t.values["correctness"].astype(np.bool_), t.member) for t in tables)
     unlike = unlike_accuracy(first, second, PAIR, sure=SURE)
     return notes if unlike is None else (*notes, unlike)
 

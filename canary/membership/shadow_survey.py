@@ -295,7 +295,11 @@ def survey(
         )
         trust = reliability(risks, member, confidence=confidence)
         classes = possible_class_risks(target, risks, confidence=confidence)
-        notes += [] if doubts else overstated(risks, member, confidence=confidence)
+        notes += (
+            []
+            if doubts or "modified-entropy" not in names
+            else overstated(risks, member, confidence=confidence)
+        )
         if few := int(risks.pooled[np.unique(target.label)].sum()):
             notes.append(
                 f"{few} of {target.classes} classes have fewer than {least} members or "

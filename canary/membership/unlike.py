@@ -23,7 +23,8 @@ _LEAST_GAP, _RARE = 0.03, 1e-3
 accuracy on non-members, and the chance of a larger one among models that were trained alike."""
 
 _LOW = "the figures may be too low"
-_HIDES = f"{_LOW}; they are not too high"
+HIDES = f"{_LOW}; they are not too high"
+"""Of a doubt by which attacks find less, and nothing that is not there."""
 
 _WHY = (
     "what is learned on so different a model may not fit, and {}. First "
@@ -39,7 +40,7 @@ def only_hides(note: str) -> bool:
     makes no members. But where the target's members are the easier ones, by more than those of the
     others are, they may be of another source: then attacks find that.
     """
-    return _HIDES in note
+    return HIDES in note
 
 
 def unlike_others(
@@ -103,7 +104,7 @@ def unlike_accuracy(
             return (
                 f"{names[0]} is right on {percent_of(shares[0])} of its {kind} and {names[1]} on "
                 f"{percent_of(shares[1])} of {names[2]}: "
-                f"{_WHY.format(_HIDES if low_only else _LOW, names[3])}"
+                f"{_WHY.format(HIDES if low_only else _LOW, names[3])}"
             )
     return None
 
@@ -129,7 +130,7 @@ def _outside(counts: Sequence[NDArray[np.int64]], row: int, name: str, targets: 
         f"Model {name} is right on {percent_of(ours)} of its non-members and the "
         f"{len(shares)} other models on {percent_of(float(shares.min()))} to "
         f"{percent_of(float(shares.max()))} of theirs, as models of another network or training "
-        f"are: {_WHY.format(_HIDES if low_only else _LOW, 'others')}"
+        f"are: {_WHY.format(HIDES if low_only else _LOW, 'others')}"
     )
 
 
@@ -142,7 +143,7 @@ def _unlike_auc(ours: Estimate, others: Sequence[Estimate], what: str) -> str | 
     return (
         f"The loss of the member is lower in {percent_of(ours.value)} of pairs of a member and a "
         f"non-member of model {what}, and in {percent_of(middle.value)} of those of the "
-        "other models: " + _WHY.format(_HIDES if ours.value < middle.value else _LOW, "others")
+        "other models: " + _WHY.format(HIDES if ours.value < middle.value else _LOW, "others")
     )
 
 

@@ -394,6 +394,7 @@ BAD = [
     ({"max_auc": float("nan")}, "a limit of nan on the AUC makes no sense"),
     ({"max_p": 0.01}, "test of samples of a classifier, which has no such p-value; leave it out"),
     ({"max_auc": "0.6"}, "a limit of '0.6' on the AUC makes no sense"),
+    ({"max_auc": 60}, "to below 1: 0.6?"),
     ({"max_tpr_at_fpr": 0.02}, "max_tpr_at_fpr must be a mapping, got 0.02"),
     ({"max_tpr_at_fpr": {}}, "there is nothing to check"),
     ({"max_tpr_at_fpr": {0.01: 0.001}}, "at a false positive rate of 0.01 makes no sense"),
@@ -508,7 +509,7 @@ def test_a_pass_names_what_decides_each_limit(attacked):
     assert [finding.check for finding in (verdict.reason, *verdict.others)] == ["AUC", "TPR"]
     (table,) = (block for block in report_of(verdict).outcome if isinstance(block, Table))
     assert [row[-1] for row in table.rows] == ["passed"] * 3
-    (own,) = (s for s in map(words_of, report_of(verdict).sentences) if "report of this test" in s)
+    (own,) = (s for s in map(words_of, report_of(verdict).sentences) if "Without a limit" in s)
     assert "Training samples can be recognized" in own
     assert "only what it names (AUC of at most 99.9 %; true positive rate" in own
     undecided = check(attacked, max_auc=0.999, max_tpr_at_fpr={0.1: 0.999, 0.05: 0.5})

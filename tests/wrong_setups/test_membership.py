@@ -356,6 +356,12 @@ def _references_of_another_network(desk):
     return compared(desk, each, "--attacks", "P,S", "--target", "model0.npz")
 
 
+@made("M29")
+def _labels_that_are_the_models_own_answers(desk):
+    both = [trained(row) for row in (1, 2)]
+    return attacked(desk, *(one | {"labels": one["logits"].argmax(1)} for one in both))
+
+
 def test_files_that_belong_together_are_not_doubted(desk):
     for found in (
         attacked(desk, trained(1)),
