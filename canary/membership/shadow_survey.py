@@ -282,6 +282,7 @@ def survey(
     if not entropies:
         notes.append("Losses alone give neither correctness nor entropies, nor risk scores")
     kept = target.outputs is not None and shadow.outputs is not None
+    topical = "modified-entropy" in names
     if attacks.strip() == "all" and entropies and not kept:
         notes.append(
             "The attacks by a neural network were left out: they need the outputs of all classes, "
@@ -295,18 +296,13 @@ def survey(
         )
         trust = reliability(risks, member, confidence=confidence)
         classes = possible_class_risks(target, risks, confidence=confidence)
-        notes += (
-            []
-            if doubts or "modified-entropy" not in names
-            else overstated(risks, member, confidence=confidence)
-        )
+        notes += [] if doubts or not topical else overstated(risks, member, confidence=confidence)
         if few := int(risks.pooled[np.unique(target.label)].sum()):
             notes.append(
                 f"{few} of {target.classes} classes have fewer than {least} members or "
                 "non-members in the shadow: their risk scores rest on all classes together"
             )
-    attacked, epsilons = [], {}
-    done = stage(progress, "attacks", len(names), "rounds")
+    attacked, epsilons, done = [], {}, stage(progress, "attacks", len(names), "rounds")
     for name in names:
         scores = scored(target, name, shadow=shadow, seed=seed).guessing()
         evaluation = evaluate(scores, member, confidence=confidence)
