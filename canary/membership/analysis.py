@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 RISK_THRESHOLDS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 """Thresholds on risk scores in table 6 of Song and Mittal (USENIX Security 2021)."""
 
+OF_SCORES = "Of the samples with a risk score"  # how the note of `overstated` begins
 HIGH_RISK = 0.9
 
 PRIORS = (0.1, 0.3, 0.5, 0.7, 0.9)
@@ -105,10 +106,6 @@ def precision_recall(
         precision = share_of(hits, hits + false, factor) if hits + false else None
         guesses.append(Guesses(float(cut), hits, false, precision, share_of(hits, members, 1.0)))
     return guesses
-
-
-OF_SCORES = "Of the samples with a risk score"
-"""How the note of `overstated` begins."""
 
 
 def overstated(risks: RiskScores, member: ArrayLike, *, confidence: float = 0.95) -> list[str]:
