@@ -172,13 +172,13 @@ def audit(
     canaries : CanarySet
         Natural secrets (`CanarySet.natural`) were not drawn at random and get no p-value.
         For each of their formats 16 controls are drawn and added at the end of the result.
-    method : {"auto", "rank", "enumeration", "sampling", "importance"}
+    method : {"auto", "rank", "enumeration", "sampling", "importance", "controls"}
         ``auto`` prices every candidate of a format if that takes at most `budget` queries.
         For larger spaces it compares each canary with `draws` uniform draws. Then it ranks
         by branch and bound, within the budget, the canaries for which the draws leave that
         possible: their exposures are exact. ``rank`` tries that for all canaries, from the
         most likely on, and gives certain bounds if the budget ends first. ``importance``
-        draws likely candidates more often and weights them.
+        draws likely candidates more often and weights them. ``controls`` compares with the set's.
     budget : int
         The most queries for each format. A query is a token that the model computes below
         the context. Pricing the canaries and the draws is extra: at most one query for each
