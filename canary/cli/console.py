@@ -313,5 +313,6 @@ class _Task:
         if not self.total:
             return f"{self.name}: {seconds}"
         share = f"{100 * min(self.done / self.total, 1):.0f} %"
-        of_all = f" ({self.done:,} of at most {self.total:,} {self.unit})" if self.counted else ""
+        most = "about" if self.unit == "requests" else "at most"  # checks come on top of requests
+        of_all = f" ({self.done:,} of {most} {self.total:,} {self.unit})" if self.counted else ""
         return f"{self.name}: {share}{of_all}, {seconds}"

@@ -46,7 +46,9 @@ def run_counted(function: Callable[..., Result | None], values: Mapping[str, Any
         line, counts = (models[0].counted(), models[0].counts()) if models else (line, {})
         if models and len(rows := list(models[0].rows())) > 1:
             show_table(("what", "requests", "tokens in prompts"), rows)
-            shared = "What two parts need is sent once, and counted in the first"
+            shared = (
+                "A request that two parts need is sent once. It is counted in the first of them"
+            )
             if any("canar" in what for what, *_ in rows):
                 shared += ": canaries that the check of the start token scores are not sent again"
             show(shared)

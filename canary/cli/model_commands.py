@@ -71,9 +71,9 @@ def doctor(
     given = model, options.start_token, tokens, lines_of(texts)
     examined = examine(lambda: options.load(model), *given, context=options.context)
     if options.dry_run:
-        from canary.models.served.allowed import MOST_ASKED
+        from canary.models.served.allowed import USUALLY_ASKED
 
-        options.rehearsals[0].client.add(MOST_ASKED, 4 * MOST_ASKED)
+        options.rehearsals[0].client.add(USUALLY_ASKED, 4 * USUALLY_ASKED)
     for finding in examined.findings:
         if finding.verdict != "fine" and finding.cure:
             check = (finding.check,) if finding.verdict != "not loaded" else ()
@@ -309,7 +309,7 @@ def exposure(
         show(
             "Px is the log-perplexity after the context. With ≥ it is a lower bound: a token of "
             "the canary was not among the most likely ones, or the search ended before it ranked "
-            "the canary. The intervals are certain"
+            "the canary. Each exposure is certainly within its interval"
         )
         if (open_ends := sum(map(unknown, results))) and results.start is not None:
             show(

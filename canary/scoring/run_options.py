@@ -150,7 +150,9 @@ class RunOptions(ScoreOptions):
         client = getattr(model, "client", None)
         if client is None:
             return stage(self.progress, name, tokens)
-        advance, before = stage(self.progress, name, requests, "requests"), client.sent
+        before, most = client.sent, client.most
+        left = requests if most is None else min(requests, max(most - before, 0))
+        advance = stage(self.progress, name, left, "requests")
 
         def sent(_: int) -> None:
             nonlocal before

@@ -125,6 +125,17 @@ def sure(rest):
     return answers(change)
 
 
+def each(change):
+    """All log-probabilities of an echo changed, and none of the most likely tokens."""
+
+    def changed(answer):
+        if echoes(answer):
+            values = shown(answer)["token_logprobs"]
+            shown(answer)["token_logprobs"] = [v if v is None else change(v) for v in values]
+
+    return answers(changed)
+
+
 def starting(model):
     """The model behind a server whose tokenizer puts a start token before a text."""
 
@@ -169,6 +180,9 @@ FAULTS = {
     "no number": (setting(2, []), "cannot be read"),
     "base 10": (scaled(10), "a probability of 1.* together.*natural logarithms"),
     "base 2": (scaled(2), "a probability of at most 0.* together.*natural logarithms"),
+    "cut off": (each(lambda v: max(v, -3.5)), "random tokens share the lowest value.*-3.5 nats"),
+    "rounded": (each(lambda v: round(v, 1)), "rounds .* to multiples of 0.1 nats"),
+    "rounded less": (each(lambda v: round(v, 2)), "rounds .* to multiples of 0.01 nats"),
     "other name": (answers(lambda a: {**a, "model": "another"}), "'another', and 'tiny' was"),
     "too many tokens": (
         lambda server, number, answer: {**answer, "usage": {"prompt_tokens": number + 20}},
@@ -227,6 +241,11 @@ def test_the_handshake_refuses(tmp_path, case):
     fault, message, *options = FAULTS[case]
     refused(tmp_path, message, fault, **dict(*options))
     assert not list(tmp_path.rglob("*.shard"))
+
+
+def test_three_decimals_are_enough(tmp_path):
+    with FakeServer(build("table"), fault=each(lambda v: round(v, 3))) as server:
+        assert load_served(server, tmp_path).facts.name == "tiny"
 
 
 @pytest.mark.parametrize("ids", [True, False])

@@ -208,7 +208,7 @@ class Client:
         where, most = f"{self._endpoint.base}{path}", self.most
         with self._lock:
             if most is not None and self.sent >= most - (not last):
-                raise self._endpoint.spent(self.sent, most, self.bound, where)
+                raise self._endpoint.spent(self.sent, most, self.bound, self._endpoint.base)
             self.sent += 1
         self._endpoint.ledger.add(1)
         answer = self._answer(where, body, seconds)

@@ -10,6 +10,8 @@ gives plausible numbers. So a few rows of random tokens are asked for in several
    must have the log-probability that it had there, and change nothing before it;
 4. once more: what moves is the noise.
 
+Its numbers must also be whole: neither cut off, nor rounded to fewer than three decimals.
+
 The third is done again at the length of the rows that are scored, whenever they are longer than
 any before: a server may compute long prompts in another way than short ones. Where only next
 tokens are asked for, nothing is echoed: the second compares what is likely after both.
@@ -42,6 +44,8 @@ _EACH = 2  # next tokens that are tried after each probe
 _FEWEST = 3
 _START = 3  # tokens that a server may put before a text, and one more
 _SURE = 1e-6
+_LOWEST, _FLOOR = 3, -1_000.0  # numbers that are the same by a cut; what stands for none at all
+_FEWEST_NUMBERS, _STEPS = 8, (1.0, 0.1, 0.01)  # different ones that show a rounding
 _SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
 _ALIGNED, _SAME, _LEAST = 0.1, 0.02, 1e-4
@@ -133,6 +137,7 @@ def shake_hands(
     rows = manner.texts.probes()
     probes = tuple(Probe(row, ask(row)) for row in rows)
     numbers = [probe.numbers if top is None else probe.numbers[2::2] for probe in probes]
+    _check_whole(manner, np.concatenate(numbers), top)
     aligned = math.inf
     if top is not None:
         if all(len(probe.numbers) == 1 for probe in probes):
@@ -330,6 +335,32 @@ def _followed(
         )
         followed += itertools.islice(fitting, _EACH)
     return followed
+
+
+def _check_whole(manner: Manner, numbers: Floats, top: int | None) -> None:
+    """That log-probabilities were neither rounded nor, in an echo, cut off at a lowest one.
+
+    A network gives random tokens after random ones numbers of their own. All alike are those of a
+    model that knows nothing, unless they are much too probable for that.
+    """
+    said = numbers[numbers > _FLOOR]
+    different = np.unique(said)
+    if not len(said):
+        return
+    tenfold = (step for step in _STEPS if np.abs(said / step - np.round(said / step)).max() < 1e-6)
+    if len(different) >= _FEWEST_NUMBERS and (step := next(tenfold, 0.0)):
+        raise manner.odd(
+            f"rounds its log-probabilities to multiples of {step:g} nats",
+            "have it give them with three decimals or more: what is rounded has no exact rank",
+        )
+    lowest = int((said == different[:1]).sum())
+    untrained = len(different) == 1 and said[0] < 0.5 - math.log(manner.texts.tokenizer.size)
+    if top is None and lowest >= max(_LOWEST, len(said) // 10) and not untrained:
+        raise manner.odd(
+            f"cuts its log-probabilities off: {lowest} of {len(said)} random tokens share the "
+            f"lowest value ({different[0]:.4g} nats)",
+            "have it give them as the model computes them, without a lowest value",
+        )
 
 
 def _check_aligned(
