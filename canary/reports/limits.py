@@ -21,7 +21,7 @@ from canary.passages.sampled import Sampled
 from canary.reports.document import Text, basis, said_in_one
 from canary.reports.forgetting_report import NEVER_SAW
 from canary.reports.open_limits import doubted
-from canary.reports.recovery import Recovery, counts, easiest, untested_below
+from canary.reports.recovery import Recovery, counts, easiest, most_guesses, untested_below
 from canary.reports.sentences import answer, guesses_of
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
@@ -270,7 +270,12 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     counted = reason.check == "exposure" and size and end is not None
     largest, there = "largest" in reason.subject, _asked_of(verdict)
     takes = _guesses(reason, size, memorized=memorized) if counted else ""
-    worst = easiest(there) if counted and there else ""
+    worst: str | int = easiest(there) if counted and there else ""
+    if memorized and counted and there:
+        assert size is not None
+        assert end is not None
+        fewest = min(most_guesses(c.exposure) for c in there)
+        worst = fewest if fewest < guesses_of(math.log2(size) - end) else ""
     found = Recovery(there, reason.limit or 0.0)
     known, below = left_found(verdict), _below(verdict)
     unread = reason.check == "training data" and reason.sentence.startswith("nothing shows")
@@ -278,7 +283,7 @@ def judged(verdict: Verdict) -> Iterator[Text]:
     before = _before(verdict)
     yield said_in_one(
         f"limit.{verdict.outcome}", counted=counted, which=whose_guesses(reason, largest=largest),
-        guesses=takes, worst=counted and not largest and not memorized and worst, **below,
+        guesses=takes, worst=counted and not largest and worst, **below,
         asked=count(asked_guesses(size, reason.limit)) if counted else "",
         blind=count(max(size // 2, 1)),
         found=_capital(found.share("planted ")) if counted and memorized and found.sure else "",

@@ -14,7 +14,7 @@ from termios import TIOCSWINSZ
 
 import pytest
 
-from canary.cli.console import Bars, show_table
+from canary.cli.console import Bars, _Task, show_table
 
 
 def shown(monkeypatch, columns: int, rows: int = 24) -> str:
@@ -79,6 +79,11 @@ def test_lines_come_now_and_then_elsewhere(monkeypatch, task):
     assert last == ("ranks[2J: done after 250 tokens, 0 s" if task == "stage" else said[task])
     time.sleep(0.15)
     assert sys.stderr.getvalue().splitlines() == [*lines, last]
+
+
+def test_requests_are_about_so_many_since_checks_come_on_top():
+    task = _Task("draws", 100, "requests", time.monotonic(), done=104)
+    assert task.line() == "draws: 100 % (104 of about 100 requests), 0 s"
 
 
 @pytest.mark.parametrize("every", [0.02, 10.0])

@@ -269,7 +269,9 @@ def test_all_requests_of_a_folder_are_counted_and_bounded(tmp_path):
         with pytest.raises(ServerError, match="--total-requests"):
             searched(total_requests=total + 5)
         assert here.ledger.total == total + 4 == server.count() + 4  # one is kept back
-        with pytest.raises(ServerError, match=f"{total + 4} requests in all runs, and 2 are"):
+        with pytest.raises(
+            ServerError, match=rf"/v1: .*{total + 4} requests in all runs, and 2 are"
+        ):
             searched(total_requests=2)
         (tmp_path / "requests.jsonl").write_text("{}\n")
         with pytest.raises(RecordError, match="line 1"):

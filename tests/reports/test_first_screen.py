@@ -279,6 +279,13 @@ JUDGED = {
         "500,000,000.",
         "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
     ),
+    "broken, one much easier": (
+        LIMIT(exact({0: CHANCE, 1: CHANCE * 2, 4: [20.0] * 7 + [25.0]})),
+        "Not passed: easier to find than the limit allows",
+        "8 of 16 planted secrets were easier to find than the limit allows. The easiest takes at "
+        "most 30 guesses. The typical secret that appeared 4 times takes 954 guesses.",
+        "8 of 8 were easier to find than the limit allows; of those that appeared once, none.",
+    ),
     "the largest": (
         LIMIT(exact({1: CHANCE, 4: [20.0]}), statistic="maximum"),
         "Not passed: easier to find than the limit allows",
