@@ -34,7 +34,9 @@ KIND = "canary history"
 SCHEMA = 1
 
 MOST_COUNTED = 512
-"""Canaries in batches, after which a monitor reads no further."""
+"""Canaries in batches, after which a monitor reads no further if none is missing."""
+
+_EPOCH = 0.95  # of the copies, what an epoch holds without its last batch, or more
 
 _CONFIDENCE = 0.95
 _COLUMNS = ("bits", "lower_bits", "upper_bits", "hits")
@@ -159,7 +161,9 @@ class History(
     batches : Mapping
         What was seen of the training's batches: ``read``, how many; ``canaries``, how many
         were in them; ``after``, how many of these after each start token; ``findings``, what
-        is wrong with them. Empty before the first moment.
+        is wrong with them; ``missing``, by canary how many of its copies were never seen, and
+        ``first_epoch``, how many canaries were seen in it, where they are known. Empty before the
+        first moment.
     about : About
         Names for its reports, and when the training began; empty in earlier versions' files.
     """
@@ -190,6 +194,26 @@ class History(
     def findings(self) -> tuple[str, ...]:
         """What is wrong with the batches of the training, each in a sentence."""
         return tuple(self.batches.get("findings", ()))
+
+    @property
+    def shortage(self) -> str:
+        """What is missing in the batches for them to have held the set; empty if nothing is.
+
+        Each canary as often as the set says, and nearly all of these in the first epoch.
+        """
+        planned = sum(canary.repetitions for canary in self.canaries)
+        found, missing = self.batches.get("canaries", 0), self.batches.get("missing", {})
+        first = self.batches.get("first_epoch", planned)
+        if missing:
+            name, n = next(iter(missing.items()))
+            of = sum(1 for canary in self.canaries if canary.repetitions)
+            some = f"{count(len(missing))} of {plural(of, 'canary', 'canaries')} were there fewer"
+            return f"{some} times than the set says ({name} lacks {plural(n, 'copy', 'copies')})"
+        if first < _EPOCH * planned:
+            return (
+                f"{count(first)} of them were in the first epoch, and the set has {count(planned)}"
+            )
+        return f"the set has {count(planned)}" if found < min(planned, MOST_COUNTED) else ""
 
     def line(self, moment: Moment) -> str:
         """One of its measurements, for a log: the medians by number of copies, most first."""
@@ -346,9 +370,11 @@ class History(
                 raise ValueError("its steps do not ascend")
         seen = self.batches
         texts, counts = seen.get("findings", []), dict(seen.get("after", {}))
-        numbers = [seen.get("read", 0), seen.get("canaries", 0), *counts.values()]
+        missing = dict(seen.get("missing", {}))
+        numbers = [seen.get(name, 0) for name in ("read", "canaries", "first_epoch")]
+        numbers += [*counts.values(), *missing.values()]
         if seen and (
-            seen.keys() != {"read", "canaries", "after", "findings"}
+            seen.keys() - {"missing", "first_epoch"} != {"read", "canaries", "after", "findings"}
             or not all(isinstance(n, int) and n >= 0 for n in numbers)
             or not all(isinstance(text, str) for text in [*texts, *counts])
         ):

@@ -111,16 +111,16 @@ def watched(
         )
     seen = history.batches
     found, read = seen.get("canaries", 0), plural(seen.get("read", 0), "batch", "batches")
-    planned = sum(c.repetitions for c in audit.injected)
     spoiled = [s for s in seen.get("findings", ()) if any(mark in s for mark in _SPOILED)]
-    most = "the first " * (found >= MOST_COUNTED)
+    short = history.shortage
+    most = "the first " * (found >= MOST_COUNTED and not short)
     told = f"the monitor counted {most}{plural(found, 'copy', 'copies')} of canaries in {read}"
     told += ", after which it stops counting" * bool(most)
     cure = ""
     if not found:
         told, cure = f"the monitor counted no canary in {read} of the training", _WHOLE
-    elif found < min(planned, MOST_COUNTED):
-        told, cure = _too_few(history, f"{told}, and the set has {count(planned)}")
+    elif short:
+        told, cure = _too_few(history, f"{told}, and {short}")
     elif spoiled:
         told, cure = f"{told}; {spoiled[0]}", _WHOLE
     same = not cure and _same_prices(audit, history)

@@ -6,6 +6,7 @@ import inspect
 import logging
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -253,25 +254,31 @@ class ExposureCallback(_Attached):
     def _inspect(self, tokenizer: Any, args: Any, given: Mapping[str, Any]) -> None:
         """Raise an error in all processes if the training would not learn the canaries."""
         loader = given.get("train_dataloader")
-        if not all(
-            hasattr(getattr(loader, "dataset", None), n) for n in ("__len__", "__getitem__")
-        ):
+        if not _has_rows(getattr(loader, "dataset", None)):
             _log.warning(
                 "the training data is a stream, and was not read before the first step: call "
                 "canary.preflight with batches of a second one"
             )
             return
-        found = None
+        found, kept = None, getattr(self._trainer, "eval_dataset", None)
+        parts = [*kept.values()] if isinstance(kept, dict) else [] if kept is None else [kept]
+        loaders = [self._trainer.get_eval_dataloader(part) for part in parts if _has_rows(part)]
         if first_process():
             names = ("start_token", "context", "chat_template")
             known = {name: self._options[name] for name in names if name in self._options}
-            batches = _Batches(loader, args, given.get("optimizer"))
-            found = preflight(
-                batches, self._canaries, tokenizer=tokenizer, model=given["model"], **known
+            batches, *tested = (
+                _Batches(each, args, given.get("optimizer")) for each in (loader, *loaders)
             )
+            evaluation = chain.from_iterable(tested) if tested else None
+            found = preflight(
+                batches, self._canaries, tokenizer=tokenizer, model=given["model"],
+                evaluation=evaluation, **known,
+            )  # fmt: skip
             for finding in found.findings:
                 if finding.verdict == "noted":
-                    _log.warning("%s (%s): %s", finding.check, finding.figure, finding.cure)
+                    _log.warning("%s: %s", finding.figure, finding.cure)
+            if found.sound:
+                _log.info("canary: %s", found.summary().splitlines()[0])
         if any_process(found is not None and not found.sound):
             if found is not None:
                 found.require()
@@ -317,6 +324,7 @@ class ExposureCallback(_Attached):
         """Save the history into the checkpoint."""
         folder = _checkpoint(args, state)
         if state.is_world_process_zero and folder.is_dir():
+            self._monitor.state_dict()  # with the batches up to this step
             self.history.save(folder / HISTORY_FILE)
 
     @sealed
@@ -343,6 +351,11 @@ class _Batches:
         for begin in range(0, len(rows), size):
             end = min(begin + size, len(rows))
             yield self._loader.collate_fn([rows[i] for i in range(begin, end)])
+
+
+def _has_rows(data: Any) -> bool:
+    """Whether data is no stream."""
+    return hasattr(data, "__len__") and hasattr(data, "__getitem__")
 
 
 def _checkpoint(args: Any, state: Any) -> Path:

@@ -12,7 +12,8 @@ import numpy as np
 
 from canary.corpus.canaries import CanarySet
 from canary.corpus.occurrences import find_canaries
-from canary.plugins.training_batches import IGNORED, TrainingBatches, array_of
+from canary.plugins.batch_rows import array_of
+from canary.plugins.training_batches import IGNORED, TrainingBatches
 from canary.records.progress import stage
 from canary.scoring.run_options import RunOptions
 from canary.tokens.candidates import CandidateEncoder, check_new_tokens

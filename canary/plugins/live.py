@@ -55,12 +55,12 @@ def unwrapped(module: Any) -> Any:
 
 def first_process() -> bool:
     """Whether this process is the one that measures: the first of several, or the only one."""
-    return not _several() or torch.distributed.get_rank() == 0
+    return not several() or torch.distributed.get_rank() == 0
 
 
 def any_process(flag: bool) -> bool:  # noqa: FBT001 - the one thing that it is about
     """Whether the flag is up in any process. All must ask at the same steps."""
-    if not _several():
+    if not several():
         return flag
     on_gpu = torch.distributed.get_backend() == "nccl"
     device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
@@ -69,8 +69,10 @@ def any_process(flag: bool) -> bool:  # noqa: FBT001 - the one thing that it is 
     return bool(raised.item())
 
 
-def _several() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+def several() -> bool:
+    """Whether several processes train one model."""
+    parallel = torch.distributed
+    return parallel.is_available() and parallel.is_initialized() and parallel.get_world_size() > 1
 
 
 def finish_queued() -> None:

@@ -132,7 +132,6 @@ class ExposureMonitor:
         function(log, "log")
         self._log, self._logged, self._log_all = log, -1, flag(log_all, "log_all")
         self._schedule = Schedule(every, steps)
-        marks = steps_of(marks, "marks")
         options = built(RunOptions, run, "ExposureMonitor")
         begun = unmeasured(canaries, draws)
         rule = StopRule.of(stop_above_bits, begun, require_learned or 0)
@@ -154,7 +153,7 @@ class ExposureMonitor:
             "share": share,
             "stop_above_bits": rule and rule.bits,
             **({CONTROL_COPIES: require_learned} if require_learned else {}),
-            "marks": marks,
+            "marks": steps_of(marks, "marks"),
             "versions": versions(),
         }
         cure = "give the file that the history is to be in, or leave it out"
@@ -167,8 +166,7 @@ class ExposureMonitor:
         self._stops, self._strict = rule is not None, strict
         self._latest: Any = None
         self._epoch: float | None = None
-        audit = "audit the model (canary audit)"
-        self._unfinished = unfinished(self, "stop_above_bits", audit)
+        self._unfinished = unfinished(self, "stop_above_bits", "audit the model (canary audit)")
         if rule is None:
             self._unfinished.detach()
 
@@ -259,6 +257,7 @@ class ExposureMonitor:
         """
         losses = [] if loss is None else [number_of(loss)]
         due = self._schedule.due(step, epoch) or last
+        self._batches.at_epoch(epoch)
         self._kept.losses += losses
         moment, above, failure = None, None, None
         if first_process():
@@ -367,6 +366,7 @@ class ExposureMonitor:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint, with which a later training goes on."""
+        self._kept.see(self._batches.to_dict())
         return {
             "step": self._schedule.step,
             "epoch": self._schedule.epoch,
@@ -395,5 +395,6 @@ class ExposureMonitor:
     def resume(self, history: History, *, step: int, epoch: float | None = None) -> None:
         """Go on from a history at a step; as `load_state_dict`."""
         self._kept.resume(history, step=step)
+        self._batches.resume(history.batches)
         self._schedule.step, self._schedule.epoch = step, epoch or 0.0
         self._logged = step

@@ -29,6 +29,8 @@ from canary.tokens.starts import shown_start
 
 _ASSUMED = "what is before the canaries is what the audit will assume"
 _UNLEARNED = "the training would not learn the canaries as planned"
+_LONGER = "raise the length limit (max_length), shorten what is before the canaries, or pack \
+without splitting texts"
 _SHOWN = 5  # canaries that a finding names
 _MOST = 0.75  # of the copies: what packing end to end leaves whole, or more
 _ENOUGH = 10  # copies, and batches, whose places say something
@@ -78,7 +80,8 @@ class Preflight(Shown, Record, written=("sound", ...)):
         read = f"{plural(self.batches, 'batch', 'batches')} read"
         lines = [f"{says} ({read}, {'all' if self.complete else 'a part'} of an epoch)."]
         for finding in chain(*map(self._of, ("refused", "noted", "not checked"))):
-            lines.append(f"{finding.verdict:>11}: {finding.check} ({finding.figure})")
+            named = f"{finding.check}: " * (finding.verdict == "not checked")
+            lines.append(f"{finding.verdict:>11}: {named}{finding.figure}")
             lines += [f"{'do this':>11}: {finding.cure}"] if finding.cure else []
         found = Counter(one.verdict for one in self.findings)
         verdicts = ", ".join(f"{number} {verdict}" for verdict, number in found.items())
@@ -200,7 +203,7 @@ def _held(reading: EpochReading) -> Finding:
     seen = reading.seen
     injected = [canary.id for canary in reading.canaries.injected]
     missing = [name for name in injected if not seen.whole[name]]
-    figure = f"{count(len(injected) - len(missing))} of {count(len(injected))} seen whole"
+    figure = f"{count(len(injected) - len(missing))} of {count(len(injected))} canaries seen whole"
     if not seen.batches:
         cure = "give batches with token ids under input_ids, as the model gets them"
         return refused("no batch with input_ids was read", cure)
@@ -212,8 +215,8 @@ def _held(reading: EpochReading) -> Finding:
     if reading.unknown or any(reading.texts[name] for name in missing):
         cure = "give the tokenizer that made the training's tokens, and audit with it"
     elif ended := seen.cut + seen.begun:
-        figure += f"; {_cut_off(ended)} before the secret ends"
-        cure = "raise the length limit, or pack without splitting texts"
+        figure += f"; {_cut_off(ended)} before the secret ends" * (not seen.cut)  # as _uncut says
+        cure = _LONGER
     else:
         cure = (
             "train on the corpus that canary inject wrote (canary verify counts there); if it is, "
@@ -247,9 +250,7 @@ def _uncut(reading: EpochReading) -> Finding:
         return fine("none cut")
     whole = reading.seen.whole.total()
     return (noted if whole >= _MOST * (whole + cut.total()) else refused)(
-        f"{_cut_off(cut)} before the secret ends, {count(whole)} whole",
-        "raise the length limit (max_length), shorten what is before the canaries, or pack "
-        "without splitting texts",
+        f"{_cut_off(cut)} before the secret ends, {count(whole)} whole", _LONGER
     )
 
 
@@ -290,7 +291,8 @@ def _counts(reading: EpochReading) -> Finding:
     )
     cure = "train on the corpus as canary inject wrote it, once an epoch, without splitting texts"
     few = _MOST <= sum(found.values()) / sum(planned.values()) < 1  # as where packing cuts some
-    figure = f"{plural(len(differ), 'canary', 'canaries')}: {shown}"
+    some = plural(len(differ), "canary is", "canaries are")
+    figure = f"{some} not in the batches as often as the set says: {shown}"
     return (noted if few else refused)(figure, cure)
 
 
@@ -299,7 +301,9 @@ def _controls(reading: EpochReading) -> Finding:
     seen = [c.id for c in reading.canaries if not c.repetitions and whole[c.id]]
     if not seen:
         return fine("none")
-    return refused(f"{_names(seen)} seen", "make the training data with canary inject and this set")
+    return refused(
+        f"{_names(seen)} in the batches", "make the training data with canary inject and this set"
+    )
 
 
 def _evaluation(reading: EpochReading) -> Finding:
@@ -307,8 +311,10 @@ def _evaluation(reading: EpochReading) -> Finding:
         return unchecked("no evaluation data was given")
     if not reading.seen.evaluated:
         return fine("none")
-    held = plural(len(reading.seen.evaluated), "canary", "canaries")
-    return refused(f"{held} in the evaluation", "inject after the split, into the training part")
+    held = plural(len(reading.seen.evaluated), "canary is", "canaries are")
+    return refused(
+        f"{held} in the evaluation data", "inject after the split, into the training part"
+    )
 
 
 def _before(reading: EpochReading) -> Finding:
@@ -348,7 +354,7 @@ def _before(reading: EpochReading) -> Finding:
     if context:
         return refused("nearly all copies follow one text, and the audit has no context", cure)
     common, times = next(iter(reading.seen.after().items()))
-    figure = f"{common} before {count(times)} of {plural(total, 'copy', 'copies')}"
+    figure = f"{common} is before {count(times)} of {plural(total, 'copy', 'copies')}"
     if common == WITHIN:
         cure = (
             "inject canaries as texts of their own, or, if training puts a template around texts, "

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from canary.audits.history import MOST_COUNTED
 from canary.corpus.canaries import CanarySet
 from canary.models.language_model import LanguageModel
-from canary.plugins.live import Listener
+from canary.plugins.batch_rows import Ids, array_of, begin_of, ends_of, pair_key
+from canary.plugins.live import Listener, several
 from canary.records.validation import AUTO, named_start
 from canary.scoring.run_options import RunOptions
 from canary.scoring.start_choice import choose_start
@@ -28,10 +28,10 @@ from canary.tokens.tokenizer import Encoding, Tokenizer
 IGNORED = -100
 """The label of a token that the loss leaves out, in torch and `transformers`."""
 
+_ROUNDING = 1e-6  # of an epoch
+
 WITHIN = "other text"
 """Before a canary, in `TrainingBatches.after`: a token that is no start."""
-
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,8 @@ class TrainingBatches:
         self._context = _context_of(tokenizer, options.context)
         self._needles: dict[tuple[int, ...], list[_Needle]] = {}
         self._injected: set[str] = set()
+        self._missing: Counter[str] = Counter()  # copies of an epoch that were not yet seen
+        self._earlier, self._within, self._first_epoch = 0, False, -1
         for canary, name, text, encoding in zip(canaries, names, texts, encodings, strict=True):
             format = canaries.formats[canary.format]
             end = len(text) - len(format.suffix)
@@ -134,7 +136,8 @@ class TrainingBatches:
             if len(needle.core) > 1:
                 self._needles.setdefault(needle.core[:2], []).append(needle)
                 self._injected |= {name} if canary.repetitions else set()
-        self._anchors = np.array(sorted(_key(a, b) for a, b in self._needles), np.int64)
+                self._missing[name] += canary.repetitions
+        self._anchors = np.array(sorted(pair_key(a, b) for a, b in self._needles), np.int64)
         self.batches = 0
         self.cut: Counter[int] = Counter()
         self.begun: Counter[int] = Counter()
@@ -161,7 +164,8 @@ class TrainingBatches:
         return not self._injected.isdisjoint(self.whole)
 
     def _hear(self, batch: dict[str, Any], training: bool) -> None:  # noqa: FBT001
-        if self.busy or self.whole.total() >= MOST_COUNTED:
+        enough = several() or not self._missing.total()  # one of several reads a part of them
+        if self.busy or (enough and self.whole.total() >= MOST_COUNTED):
             return
         try:
             self.see(batch, training=training)
@@ -184,17 +188,18 @@ class TrainingBatches:
         labels = array_of(named.get("labels"), ids.shape)
         positions = array_of(named.get("position_ids"), ids.shape)
         attended = np.ones(ids.shape, bool) if mask is None else mask != 0
-        ends = _ends(attended, positions)
+        ends = ends_of(attended, positions)
         for row, at, needle in self._found(ids, ends):
             left = int(ends[row, at]) - at
             if left < len(needle.core):
                 cut = self.cut if left > needle.fixed else self.begun
-                cut[at + left - _begin(attended, positions, row, at)] += training
+                cut[at + left - begin_of(attended, positions, row, at)] += training
                 continue
             if not training:
                 self.evaluated[needle.name] += 1
                 continue
             self.whole[needle.name] += 1
+            self._missing[needle.name] -= self._missing[needle.name] > 0
             secret = slice(at + needle.secret, at + len(needle.core))
             if labels is not None and (labels[row, secret] == IGNORED).all():
                 self.unlabelled[needle.name] += 1
@@ -208,7 +213,7 @@ class TrainingBatches:
             if needle.first is not None and ids[row, begin] != needle.first:
                 self.before[int(ids[row, begin])] += 1  # merged with the text before
                 continue
-            lead = ids[row, _begin(attended, positions, row, begin) : begin].tolist()
+            lead = ids[row, begin_of(attended, positions, row, begin) : begin].tolist()
             self.leads[tuple(lead)] += 1
             given = len(self._context)
             if given and tuple(lead[-given:]) == self._context:
@@ -229,7 +234,7 @@ class TrainingBatches:
         """Row, place and needle of each canary, also of those that end with their row too early."""
         if ids.shape[1] < 2 or not len(self._anchors):
             return
-        pairs = _key(ids[:, :-1], ids[:, 1:])
+        pairs = pair_key(ids[:, :-1], ids[:, 1:])
         for row, at in np.argwhere(np.isin(pairs, self._anchors)).tolist():
             rest = tuple(ids[row, at : ends[row, at]].tolist())
             needles = self._needles.get(rest[:2], [])
@@ -351,47 +356,28 @@ class TrainingBatches:
             )
         return None
 
+    def at_epoch(self, epoch: float | None) -> None:
+        """Note how many copies were counted in the first epoch, when it is over."""
+        if epoch is not None and epoch < 1.0 - _ROUNDING:
+            self._within = True
+        elif epoch is not None and self._within and self._first_epoch < 0:
+            self._first_epoch = self._earlier + self.whole.total()
+
+    def resume(self, seen: Mapping[str, Any]) -> None:
+        """Count on from what a history says of the batches before a checkpoint."""
+        if "missing" in seen:
+            self._earlier, self._missing = int(seen["canaries"]), Counter(seen["missing"])
+            self._first_epoch = int(seen.get("first_epoch", -1))
+
     def to_dict(self) -> dict[str, Any]:
         """What was seen, as plain data for a history."""
-        return {
+        seen = {
             "read": self.batches,
-            "canaries": self.whole.total(),
+            "canaries": self._earlier + self.whole.total(),
             "after": self.after(),
             "findings": list(self.findings.values()),
         }
-
-
-def _begin(attended: NDArray[np.bool_], positions: Ids | None, row: int, at: int) -> int:
-    """Where what a token belongs to begins: its row, or its part of a packed row."""
-    hidden = np.flatnonzero(~attended[row, :at]) + 1
-    anew = np.zeros(0, int)
-    if positions is not None:
-        anew = np.flatnonzero(positions[row, : at + 1] == 0)
-    return int(max([0, *hidden[-1:], *anew[-1:]]))
-
-
-def _ends(attended: NDArray[np.bool_], positions: Ids | None) -> Any:
-    """Where what each token belongs to ends: its row, or its part of a packed row."""
-    width = attended.shape[1]
-    ends = np.where(attended, np.arange(1, width + 1), 0).max(axis=1, initial=0, keepdims=True)
-    if positions is None:
-        return np.broadcast_to(ends, attended.shape)
-    begins = np.where(positions == 0, np.arange(width), width)[:, ::-1]
-    following = np.minimum.accumulate(begins, axis=1)[:, ::-1]
-    return np.minimum(ends, np.concatenate([following[:, 1:], ends], axis=1))
-
-
-def _key(first: Any, second: Any) -> Any:
-    return first * 2**31 + second
-
-
-def array_of(value: Any, shape: tuple[int, ...] | None) -> Ids | None:
-    """Whole numbers of two dimensions, of this shape if one is given; else None."""
-    if value is None:
-        return None
-    if hasattr(value, "detach"):
-        value = value.detach().to("cpu").numpy()
-    array = np.asarray(value)
-    if array.ndim != 2 or array.dtype.kind not in "iub" or (shape and array.shape != shape):
-        return None
-    return array.astype(np.int64)
+        if several():
+            return seen
+        seen["missing"] = {name: n for name, n in self._missing.items() if n}
+        return seen | ({"first_epoch": self._first_epoch} if self._first_epoch >= 0 else {})

@@ -323,10 +323,8 @@ class TrainingLog:
 
     def see(self, batches: Mapping[str, Any]) -> None:
         """Keep what was seen of batches; of those before a checkpoint, if no canary was since."""
-        if not batches["canaries"]:
-            counted = {n: self._earlier[n] for n in ("canaries", "after") if n in self._earlier}
-            batches = {**batches, **counted}
-        self.change(batches=batches)
+        seen = {n: self._earlier[n] for n in ("canaries", "after") if n in self._earlier}
+        self.change(batches={**batches, **{n: was for n, was in seen.items() if not batches[n]}})
 
     def save(self) -> None:
         """Write the file, if there is one."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from canary.audits.audit_setup import CONTROL_COPIES
 from canary.audits.group_medians import median_bits
-from canary.audits.history import AT_THE_END, MOST_COUNTED, History, Moment, WatchedFormat
+from canary.audits.history import AT_THE_END, History, Moment, WatchedFormat
 from canary.gate.weak_limits import STRICT_BITS, asked_guesses, is_weak
 from canary.reports.document import Text, basis, sentence
 from canary.reports.limit_choice import choice_of, exposure_limit
@@ -209,9 +209,8 @@ def basis_of(history: History, values: Mapping[str, Any]) -> Text:
     """Whether the model read the planted secrets, where it did not show that it did."""
     if not history.measured or values["learned"] or values["faded"]:
         return ""
-    planned = sum(n * len(places) for n, places in history.places().items())
-    counted = history.batches.get("canaries", 0)
-    read = "watched" if planned and counted >= min(planned, MOST_COUNTED) else "unknown"
+    planned = any(canary.repetitions for canary in history.canaries)
+    read = "watched" if planned and not history.shortage else "unknown"
     return basis(read, "the planted secrets were in the training data", "this result")
 
 

@@ -623,6 +623,21 @@ def test_a_history_that_lacks_canaries_decides_nothing(change, told):
         assert told in str(verdict)
 
 
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [
+        ({"missing": {"canary-1": 4}}, "1 of 12 canaries were there fewer times than the set says"),
+        ({"missing": {}, "first_epoch": 20}, "20 of them were in the first epoch"),
+        ({"missing": {}, "first_epoch": 255}, ""),
+    ],
+)
+def test_a_training_on_a_part_of_the_corpus_is_not_made_whole_by_more_epochs(seen, told):
+    verdict = check(READ, max_exposure_bits=10, require_learned=64,
+                    history=measured(READ, canaries=600, **seen))  # fmt: skip
+    assert told in str(verdict)
+    assert (verdict.reason.subject == "batches") == bool(told)
+
+
 def test_a_history_that_its_own_monitor_ended_names_the_stop_and_no_filter():
     stopped = replace(
         measured(NEVER, canaries=20), stopped_at=7, stop_reason="canaries with 4 copies have 5 bits"

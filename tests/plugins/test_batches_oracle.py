@@ -272,3 +272,25 @@ def test_a_start_token_is_before_the_context_and_no_part_of_it(start, caplog):
     assert moment.start_token == (END if start else None)
     assert watch.finish().batches["after"] == {END if start else "nothing": 4}
     assert caplog.text == ""
+
+
+def test_copies_are_counted_by_epoch_and_on_from_a_checkpoint():
+    """Two epochs over half of the corpus are not one over all of it."""
+    watch, texts = _reader(), _texts(small_set())
+
+    def epochs(watch, kept, times, begun=0):
+        for epoch in range(begun, begun + times):
+            for n, text in enumerate(kept, 1):
+                watch.see(_rows([_ids(text)]))
+                watch.at_epoch(epoch + n / len(kept))
+        return watch.to_dict()
+
+    half = epochs(watch, texts[: len(texts) // 2], 2)
+    assert half["canaries"] == len(texts)
+    assert half["first_epoch"] == len(texts) // 2
+    assert sum(half["missing"].values()) >= len(texts) // 2
+    resumed = _reader()
+    resumed.resume(half)
+    on = epochs(resumed, texts[len(texts) // 2 :], 1, begun=2)
+    assert (on["canaries"], on["first_epoch"]) == (len(texts) * 3 // 2, len(texts) // 2)
+    assert sum(on["missing"].values()) < sum(half["missing"].values())

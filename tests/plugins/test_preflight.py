@@ -142,13 +142,13 @@ MISTAKES = {
         lambda folder: tuned(folder, max_length=27),
         {},
         "every injected canary is in the batches",
-        "0 of 4 seen whole; missing.*10 copies cut off .rows of 27 tokens. before.*raise the",
+        "0 of 4 canaries seen whole; missing.*10 copies cut off .rows of 27 tokens. before.*raise",
     ),
     "split by packing": (
         lambda folder: tuned(folder, packing=True, max_length=40, packing_strategy="wrapped"),
         {},
         "every injected canary is in the batches",
-        "of 4 seen whole; missing: .*packing",
+        "of 4 canaries seen whole; missing: .*packing",
     ),
     "data repeated within an epoch": (
         lambda folder: tuned(folder, chats(factor=2)),
@@ -160,31 +160,31 @@ MISTAKES = {
         dropped,
         {},
         "every injected canary is in the batches",
-        "0 of 4 seen whole.*a column, a filter",
+        "0 of 4 canaries seen whole.*a column, a filter",
     ),
     "canaries in the evaluation": (
         lambda folder: tuned(folder, evaluation=chats()),
         {},
         "the evaluation data holds no canary",
-        "4 canaries in the evaluation.*inject after the split",
+        "4 canaries are in the evaluation data.*inject after the split",
     ),
     "controls in the training": (
         lambda folder: tuned(folder, chats(of=[*canaries().injected, *controls()])),
         {},
         "no control is in the batches",
-        "control-1 seen.*canary inject and this set",
+        "control-1 in the batches.*canary inject and this set",
     ),
     "another tokenizer": (
         renumbered,
         {"context": ""},
         "every injected canary is in the batches",
-        "0 of 4 seen whole.*tokenizer",
+        "0 of 4 canaries seen whole.*tokenizer",
     ),
     "a token added after the injection": (
         lengthened,
         {},
         "every injected canary is in the batches",
-        "0 of 4 seen whole.*token",
+        "0 of 4 canaries seen whole.*token",
     ),
     "a training of a few steps": (
         lambda folder: tuned(folder, max_steps=5),
@@ -392,7 +392,7 @@ def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path
     assert all((ends[1][name] == ends[3][name]).all() for name in ends[1])
     trainer = build_trainer(tmp_path / "none", steps=9, data=rows(tokenizer))
     attached(trainer, preflight=True)
-    with pytest.raises(InputError, match="0 of 4 seen whole.*canary inject wrote"):
+    with pytest.raises(InputError, match="0 of 4 canaries seen whole.*canary inject wrote"):
         trainer.train()
     assert trainer.state.global_step == 0
     data = rows(tokenizer, small_set())
