@@ -44,8 +44,8 @@ _STOPPED = (
 )
 _ITS_HISTORY = (
     "give the canary_history.json that the training of this model wrote at its end, and audit with "
-    "its start token and context. Quantised, merged or further trained weights have none: leave it "
-    "out and give --verification"
+    "its start token and context. Quantised, merged or further trained weights, and those of an "
+    "earlier step (load_best_model_at_end), have none: leave it out and give --verification"
 )
 _WATCH = (
     "give --history the canary_history.json of a training under ExposureCallback or "
@@ -283,6 +283,12 @@ def _other_prices(audit: Audit, history: History) -> str:
             "nothing shows that the history is of this model: "
             f"{told}, after another start token or context)"
         )
+    for moment in history.measured[-2::-1]:
+        if max(_apart(audit, replace(history, moments=(moment,)))) <= 0.0:
+            return (
+                f"the audited model is that of step {count(moment.step)} of this training, not of "
+                f"its end at step {count(last.step)}, as load_best_model_at_end=True leaves it"
+            )
     return f"the history is of another training, or of this one before it ended: {told})"
 
 

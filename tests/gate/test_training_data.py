@@ -702,6 +702,16 @@ def test_a_history_of_another_tokenizer_is_refused():
     assert check(audit, history=of({}, 3.0), **asked).reason.subject == "history"
 
 
+def test_a_model_of_an_earlier_step_is_named_as_such():
+    """What load_best_model_at_end leaves is no model of another training."""
+    kept = measured(READ).moments[0]
+    later = replace(kept, step=9, px_bits=tuple(bits + 3.0 for bits in kept.px_bits))
+    history = replace(measured(READ, canaries=512), moments=(kept, later))
+    verdict = check(READ, history=history, max_exposure_bits=10, require_learned=64)
+    assert "model is that of step 7 of this training, not of its end at step 9" in str(verdict)
+    assert verdict.reason.subject == "history"
+
+
 def test_what_the_batches_showed_is_not_doubted():
     same = measured(READ, canaries=512)
     options = {"max_exposure_bits": 10, "require_learned": 64, "verification": verified(READ)}

@@ -412,3 +412,12 @@ def test_bad_input():
     found = canary.preflight([{"pixels": [1]}], canaries(), tokenizer=character_tokenizer())
     assert not found.sound
     assert "no batch with input_ids was read" in found.summary()
+
+
+def test_a_callback_that_is_attached_reads_the_evaluation_data_too(tmp_path):
+    from canary.plugins.callback import ExposureCallback
+
+    trainer = tuned(tmp_path, evaluation=chats())
+    ExposureCallback(canaries(), draws=50, context=CONTEXT).attach(trainer)
+    with pytest.raises(InputError, match="4 canaries are in the evaluation data"):
+        trainer.train()
