@@ -81,7 +81,8 @@ def medians(
             if outcome == "undecided":
                 cure = _cure(exposures, limit, max(misses), confidence, audit.model)
             elif outcome == "memorized":
-                cure = _against(by_copies, limit)
+                known = [copies, *(f.subject for f in findings if f.outcome == "memorized")]
+                cure = _BUT_COPIES if {1, group_name(1)} & {*known} else _AGAINST
         estimate, bound = median_bits(exposures)
         findings.append(
             Finding(
@@ -96,12 +97,6 @@ def medians(
             )
         )
     return findings
-
-
-def _against(groups: Mapping[int, Sequence[CanaryResult]], limit: float) -> str:
-    """What makes a model memorize less; fewer copies only if no canary with one is too exposed."""
-    single = any(c.exposure.lower_bits > limit for c in groups.get(1, ()))
-    return _BUT_COPIES if single else _AGAINST
 
 
 def largest(
@@ -148,7 +143,9 @@ def largest(
         if outcome == "memorized":
             which = f"{top.id} with {plural(top.repetitions, 'copy', 'copies')}"
             told, cure = f"{which} has an exposure of {place.removeprefix('is ')}", ""
-            cure = _against(audit.by_repetitions(), limit)
+            single = audit.by_repetitions().get(1, ())
+            above = any(canary.exposure.lower_bits > limit for canary in single)
+            cure = _BUT_COPIES if above else _AGAINST
         elif outcome == "undecided":
             cure = _draws_cure([c.exposure for c in chosen], limit, audit.model)
     finding = Finding(
