@@ -52,7 +52,8 @@ def medians(
     """
     from scipy.special import bdtrc
 
-    findings, by_copies = [], audit.by_repetitions()
+    findings: list[Finding] = []
+    by_copies = audit.by_repetitions()
     for copies in groups:
         group, left_out = _within_reach(audit, by_copies[copies], limit)
         exposures = [c.exposure for c in group]
