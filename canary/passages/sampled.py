@@ -131,8 +131,8 @@ class Sampled(
     seconds : float
         What the last run took; 0 in older files.
     reformed : int
-        Answers that have what was looked for in another form only, which counts; see
-        `canary.passages.targets.reformed`. Older files counted none.
+        Answers that have what was looked for in another form only, such as 755-574 for 755574,
+        which counts. Older files counted none.
     """
 
     texts: Sought

@@ -683,7 +683,7 @@ def test_a_verification_says_that_the_others_are_in_the_corpus_and_not_that_they
     learned = exact({1: [1.0] * 8, 4: [9.0] * 8, 0: [1.0] * 4})
     told = render(check(learned, max_exposure_bits=10, verification=verified(learned)))
     assert "the others are in the training data" in told
-    assert "Whether training read all of it is not seen here" in told
+    assert "Whether the training read all of that data is not known" in told
     assert "the others were in the training data" not in told
 
 

@@ -45,7 +45,8 @@ def test_members_that_are_singled_out_are_counted_listed_and_on_the_page():
         assert found.target.member[0, out.samples].all()
         assert (best.attack.scores[out.samples] >= out.point.threshold).all()
         assert (out.to_frame()["score"].diff().dropna() <= 0).all()
-        line = f"wrong about {100 * fpr:g} % of the others, {len(out.samples)} of"
+        picked = f"the attack “{out.name}” picks {len(out.samples)} of"
+        line = f"wrong about {100 * fpr:g} % of the others, {picked}"
         assert any(line in words_of(b) for b in report_of(found).outcome if not is_dataclass(b))
 
 

@@ -192,7 +192,10 @@ def test_harmless_texts_free_a_model_only_if_they_are_all_that_it_was_trained_on
     controls = altered(found.controls, 0.0, -1e9)
     made = report_of(replace(found, texts=altered(found.texts, 1.0, -1e9), controls=controls))
     decide = " ".join(map(words_of, made.decide))
-    assert "only if the model was trained on these 20 texts and on no others" in decide
+    assert (
+        "If the model was trained on these 20 texts and on no others, it is enough to read"
+        in decide
+    )
 
 
 def test_a_table_has_no_share_where_few_came_out():
