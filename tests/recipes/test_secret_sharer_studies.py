@@ -25,7 +25,15 @@ def recipe():
 
 @pytest.mark.parametrize(
     ("name", "left"),
-    [("order", 0), ("regularization", 0), ("context", 0), ("overtraining", 0), ("one-copy", 14)],
+    [
+        ("order", 0),
+        ("regularization", 0),
+        ("context", 0),
+        ("overtraining", 0),
+        ("first-epochs", 1),
+        ("optimizer", 14),
+        ("one-copy", 14),
+    ],
 )
 def test_the_page_has_the_numbers_of_a_study(name, left):
     with modules(RECIPE) as loaded:
