@@ -30,7 +30,7 @@ def recipe():
         ("regularization", 0),
         ("context", 0),
         ("overtraining", 0),
-        ("first-epochs", 1),
+        ("first-epochs", 0),
         ("optimizer", 14),
         ("one-copy", 14),
     ],
