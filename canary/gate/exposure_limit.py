@@ -82,8 +82,8 @@ def medians(
             if outcome == "undecided":
                 cure = _cure(exposures, limit, max(misses), confidence, audit.model)
             elif outcome == "memorized":
-                known = [copies, *(f.subject for f in findings if f.outcome == "memorized")]
-                cure = _BUT_COPIES if {1, group_name(1)} & {*known} else _AGAINST
+                above = {name, *(f.subject for f in findings if f.outcome == "memorized")}
+                cure = _BUT_COPIES if group_name(1) in above else _AGAINST
         estimate, bound = median_bits(exposures)
         findings.append(
             Finding(

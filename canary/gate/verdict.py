@@ -129,7 +129,7 @@ class Finding:
     @property
     def in_short(self) -> str:
         """The sentence and the cure, in a line."""
-        # That any terminal may show: canaries are named by whoever wrote the set.
+        # Cleaned for terminals: the author of a set chooses the names of its canaries.
         return clean(f"{self.sentence}; {self.cure}" if self.cure else self.sentence)
 
 

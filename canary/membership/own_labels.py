@@ -16,9 +16,9 @@ _ENOUGH = 300
 """Non-members of each model that must all be right."""
 
 _NEAR, _LEAST, _SHARE = 0.1, 10, 0.01
-"""A close call is one whose two best classes are closer than this share of the middle gap. Of
-each model there are so many of them, and this share of its non-members: of a model that is really
-always right there are fewer, whatever the scale of its logits."""
+"""A close call is one whose two best classes are closer than this share of the middle gap. A
+note takes this number of them for each model, and this share of its non-members: a model that is
+really always right has fewer, whatever the scale of its logits."""
 
 _SURE = math.log(9.0)
 """Middle log-odds of an answer from which on they take the place of gaps that are not known."""

@@ -290,7 +290,7 @@ def test_a_tokenizer_of_a_far_smaller_vocabulary_is_a_note() -> None:
 
 
 class OfSizes:
-    """A model of so many tokens whose tokenizer has fewer."""
+    """A model whose tokenizer has fewer tokens than it."""
 
     name, device, noise_bits_per_token = "m", "cpu", 0.0
 

@@ -44,7 +44,7 @@ _EACH = 2  # next tokens that are tried after each probe
 _FEWEST = 3
 _START = 3  # tokens that a server may put before a text, and one more
 _SURE = 1e-6
-_LOWEST, _FLOOR = 3, -1_000.0  # numbers that are the same by a cut; what stands for none at all
+_LOWEST, _FLOOR = 3, -1_000.0  # equal numbers that show a cut; below the floor, there is no number
 _FEWEST_NUMBERS, _STEPS = 8, (1.0, 0.1, 0.01)  # different ones that show a rounding
 _SAFETY = 4.0
 # Of the spread of the log-probabilities: what a token may move where it is the same one.
