@@ -184,6 +184,7 @@ class _Summary:
         if not self._verdicts and not self._written:
             return
         terminalreporter.section("canary")
+        said: set[str] = set()
         for test, fields in self._verdicts:
             outcome = fields["outcome"]
             terminalreporter.write(f"{outcome:<9}", **{_COLOURS[outcome]: True})
@@ -193,7 +194,8 @@ class _Summary:
                     "          the test passed all the same: a verdict fails nothing without assert"
                 )
             for name, note in fields.items():
-                if name.startswith("note."):
+                if name.startswith("note.") and note not in said:
+                    said.add(note)  # many verdicts of one audit have one note
                     terminalreporter.line(f"          note: {note}")
         for path in sorted(self._written):
             terminalreporter.line(f"baseline written: {path}")

@@ -31,7 +31,7 @@ from canary.reports.seeds_cells import (
     mean_words,
     near_words,
 )
-from canary.reports.seeds_doubts import notes_of, unfit_in, unread_of
+from canary.reports.seeds_doubts import notes_of, price_of, unfit_in, unread_of
 from canary.reports.seeds_frames import audit_rows, mean_rows
 from canary.statistics.number_checks import check_confidence
 from canary.statistics.numbers import Shown, clean, count, plural
@@ -205,9 +205,7 @@ class SeedsCompared(Shown):
         reasons += [_OTHER_SETS] if self.mixed_sets else []
         if reasons:
             return listed(reasons)
-        if not self.usable:
-            return EVERY_END
-        return ""
+        return "" if self.usable else EVERY_END
 
     @property
     def mixed_sets(self) -> bool:
@@ -278,7 +276,9 @@ class SeedsCompared(Shown):
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What makes the numbers of a group doubtful: unlearned secrets, notes of its audits."""
-        return tuple(notes_of(self.labels, self.groups))
+        of = dict(zip(self.labels, self.losses, strict=False))
+        price = "" if self.why_not else price_of(self.least, of, self.confidence)
+        return (*filter(None, [price]), *notes_of(self.labels, self.groups))
 
     @cached_property
     def unread(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 from canary.audits.audit_result import combined_p, noted
@@ -14,10 +14,11 @@ from canary.records.validation import brief
 from canary.reports.comparison import GUESSING, Strategy, worse_than_guessing
 from canary.reports.limits import planting
 from canary.reports.seeds_alike import Alike, alike_in, same_prices
-from canary.reports.seeds_cells import listed
+from canary.reports.seeds_cells import listed, loss_ends
 from canary.reports.sentences import answer
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import plural
+from canary.statistics.welch import difference_of
 
 _NUMBERS = re.compile(r"[\d.,]+")
 
@@ -82,6 +83,28 @@ def notes_of(labels: Sequence[str], groups: Sequence[Sequence[Strategy]]) -> Ite
         for note, some in found.values():
             where = "" if len(some) == len(group) else f", {_seeds(some, group)}"
             yield f"{brief(label)}{where}: {note}"
+
+
+def price_of(least: Sequence[str], losses: Mapping[str, Sequence[float]], level: float) -> str:
+    """That the one least exposed group is clearly worse on new text than another; empty if not."""
+    if len(least) != 1 or len(losses) < 2:
+        return ""
+    label, gap = max(
+        (
+            (other, difference_of(losses[least[0]], values, level))
+            for other, values in losses.items()
+            if other != least[0]
+        ),
+        key=lambda of: of[1].value,
+    )
+    if gap.lower is None or gap.lower <= 0:
+        return ""
+    more = f"{gap.value:.3f} nats per token ({loss_ends(gap)})"
+    return (
+        f"{brief(least[0])} memorizes less, but its loss on new text is higher than that of "
+        f"{brief(label)}, by {more}. A model that learned less of everything memorizes less, too; "
+        "compare them where both have the same loss"
+    )
 
 
 def _of_one_training(found: Alike, group: Sequence[Strategy]) -> str:

@@ -444,3 +444,16 @@ def test_a_loss_above_that_of_guessing_is_said():
     alone = [groups["w"][0], groups["o"][0]]
     assert "test loss of B is above" in str(side_by_side(alone, test_losses=[1.0, 4.6]).notes)
     assert "is above" not in str(side_by_side(alone, test_losses=[1.0, 4.5]).notes)
+
+
+def test_the_group_that_memorizes_less_and_is_worse_on_new_text_is_said_to_be():
+    groups = {"plain": drawn("plain", 8.0, 14.0), "dropout": drawn("dropout", 3.0, 5.0)}
+    losses = {"plain": [1.40, 1.41, 1.42, 1.41, 1.40], "dropout": [1.50, 1.52, 1.51, 1.50, 1.52]}
+    found = compare(groups, test_losses=losses)
+    gap = np.mean(losses["dropout"]) - np.mean(losses["plain"])
+    (note,) = [note for note in found.notes if "its loss on new text is higher" in note]
+    assert note.startswith("'dropout' memorizes less, but")
+    assert f"by {gap:.3f} nats per token (" in note
+    better = {"plain": losses["dropout"], "dropout": losses["plain"]}
+    for other in (better, {"plain": losses["plain"], "dropout": losses["plain"]}, None):
+        assert "new text is higher" not in str(compare(groups, test_losses=other).notes)
