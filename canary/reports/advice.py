@@ -14,6 +14,7 @@ from canary.gate.weak_limits import asked_guesses, is_weak
 from canary.reports.document import Text, paragraphs_of, said, said_in_one
 from canary.reports.limit_choice import (
     enough_secrets,
+    fails_strictly,
     likely,
     limit_choice,
     takes_new_secrets,
@@ -180,11 +181,14 @@ def _undecided(audit: Audit, verdict: Verdict) -> dict[str, object]:
     others = any(f.outcome == "undecided" and f is not verdict.reason for f in verdict.findings)
     within = before and not (others or (audit.start and audit.start.context))
     weak, largest = stricter(verdict), "largest" in verdict.reason.subject
-    more, again = open_ and not never, not (open_ or before)
     graded = weak and not largest
+    more, again = open_ and not never, not (open_ or before)
+    less = graded and again and fails_strictly(audit)
+    again = again and not less
     asked = asked_guesses(verdict.space_size, verdict.limit_bits or 0.0)
     return {
         "weak": weak and not within,
+        "less": less,
         "weak_again": graded and again,
         "weak_more": graded and more,
         "asked": plural(asked, "guess", "guesses"),

@@ -34,7 +34,14 @@ from canary.reports.document import (
     sentence,
     words_of,
 )
-from canary.reports.wording import STRICT_SAMPLES, ended, facts_blocks, folded, software
+from canary.reports.wording import (
+    STRICT_SAMPLES,
+    ended,
+    facts_blocks,
+    folded,
+    software,
+    under_strict,
+)
 from canary.signals.signal_table import SignalTable
 from canary.statistics.numbers import clean, count, percent_of
 from canary.statistics.roc import Estimate, OperatingPoint, Roc
@@ -169,12 +176,8 @@ def strictly(survey: Survey[Any]) -> str:
     """What a model would do under the strict limits that the header names."""
     limits: dict[str, Any] = {"max_auc": 0.55, "max_tpr_at_fpr": {0.01: 0.02}, "max_p": None}
     judged = check_attacks(survey, **limits, trust_members=True, undecided="fail")
-    outcome = {"failed": "memorized", "undecided": "unsettled"}.get(judged.outcome, "passed")
-    which = (
-        "these models" if isinstance(survey, ModelsSurvey) and survey.targets[1:] else "this model"
-    )
-    words = sentence("limit.would", models=which, between="", **{outcome: True})
-    return f"With the strict limit, {words}."
+    several = isinstance(survey, ModelsSurvey) and survey.targets[1:]
+    return under_strict(judged, "these models" if several else "this model")
 
 
 def _without_inputs(survey: Survey[Any]) -> bool:

@@ -44,6 +44,7 @@ from canary.reports.sentences import (
 )
 from canary.reports.wording import (
     about_of,
+    before_of,
     called,
     ended,
     facts_blocks,
@@ -91,7 +92,7 @@ def audit_report(audit: Audit) -> Report:
         if unread and kind
         else judged.label,
         tone="undecided" if unread else judged.verdict.replace(" ", "-"),
-        about={**about_of(audit), "Limit": _limit(audit)},
+        about={**about_of(audit), **before_of(audit), "Limit": _limit(audit)},
         sentences=[box] * (judged.case != "control") + [w for w in [control_words(audit)] if w],
         basis=basis_of(audit) if judged.verdict == "not found" else "",
         notes=notes(audit, audit.notes),

@@ -242,7 +242,8 @@ def _around(history: History, limit: float) -> dict[str, Any]:
         "within": last,
         "beyond": beyond and bool(size := _one_size(history)),
         "strictly": count(asked_guesses(size, STRICT_BITS)) if beyond and size else "",
-        "checkpoint": last if over else "",
+        "checkpoint": last if over and not beyond else "",
+        "no_way": last if over and beyond else "",
         "none_within": over and not within,
         "went_on": over and steps[-1:] > [history.stopped_at or 0],
     }

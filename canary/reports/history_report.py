@@ -274,7 +274,8 @@ def history_figure(
         if moment.reason is not None
     ]
     if history.stopped_at is not None:
-        marks.append(mark("axvline", history.stopped_at, color=CURVE, linewidth=1.2))
+        under = {"linewidth": 4.0, "alpha": 0.45, "zorder": 0.9}  # a dotted line may be there
+        marks.append(mark("axvline", history.stopped_at, color=CURVE, **under))
     known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
     steps = Axis("training steps" + (f" ({known[-1]:.4g} per epoch)" if known else ""))
     panels = [Panel(marks, steps, y, grid="y", legend="above" if told else "")]

@@ -91,6 +91,11 @@ def would_strictly(audit: Audit) -> str:
     return f"With a limit of {guesses}, {words}. {_likely_under(audit, STRICT_BITS)}".strip()
 
 
+def fails_strictly(audit: Audit) -> bool:
+    """Whether a model would not pass a strict limit."""
+    return (_outcome(audit, STRICT_BITS) or ("",))[0] == "memorized"
+
+
 def _likely_under(audit: Audit, bits: float) -> str:
     """`likely` of the verdict on such a limit, where it can be judged."""
     return "" if _outcome(audit, bits) is None else likely(audit, forecast(audit, bits))
@@ -99,18 +104,25 @@ def _likely_under(audit: Audit, bits: float) -> str:
 def likely(audit: Audit, verdict: Verdict) -> str:
     """The answer that more secrets would most likely bring, where too few leave a limit open."""
     groups = {group_name(n): (n, group) for n, group in audit.by_repetitions().items()}
-    open_ = [f for f in verdict.findings if f.outcome == "undecided"]
-    known = all(takes_more_secrets(f) and f.subject in groups for f in open_)
+    every = [f for f in verdict.findings if f.outcome == "undecided"]
+    open_ = [f for f in every if f.check != "start token"]  # another start only finds more
+    known = open_ and all(takes_more_secrets(f) and f.subject in groups for f in open_)
     if verdict.outcome != "undecided" or not known:
         return ""
+    sizes = {priced.space_size for priced in audit.formats}
+    guesses = asked_guesses(max(sizes), verdict.limit_bits or 0.0)
+    asked = plural(guesses, "guess", "guesses") if len(sizes) == 1 else "the limit asks for"
     harder = True
     for n, group in (groups[f.subject] for f in reversed(open_)):
         found = Recovery(group, verdict.limit_bits or 0.0)
         easier, number = len(found.sure), len(group)
         if 2 * easier > number:
-            return sentence("limit.likely", no=True, times=copies(n), easier=easier, of=number)
+            return sentence(
+                "limit.likely", no=True, times=copies(n), easier=easier, of=number, asked=asked
+            )
         harder = harder and 2 * (easier + len(found.open)) < number
-    return sentence("limit.likely", yes=True) if harder else ""
+    sure = harder and len(open_) == len(every)
+    return sentence("limit.likely", yes=True, asked=asked) if sure else ""
 
 
 def takes_new_secrets(audit: Audit) -> bool:

@@ -23,6 +23,7 @@ from canary.reports.forgetting_report import NEVER_SAW
 from canary.reports.open_limits import doubted
 from canary.reports.recovery import Recovery, counts, easiest, most_guesses, untested_below
 from canary.reports.sentences import answer, guesses_of
+from canary.reports.wording import plain_start
 from canary.statistics.learned_parts import SHOWN_LEARNED
 from canary.statistics.numbers import copies, count, plural
 
@@ -91,14 +92,10 @@ def _before(verdict: Verdict) -> dict[str, Any]:
     rival, group = start.rivals[0], "the planted secrets"
     if rival.repetitions is not None:
         group = f"the secrets that appeared {copies(rival.repetitions)}"
-    other = _NAMED.get(shown := start.shown_rival(rival), shown)
-    chosen = _NAMED.get(shown := start.shown, shown)
+    other, chosen = plain_start(start.shown_rival(rival)), plain_start(start.shown)
     sure = _alone(verdict.reason, verdict) and not start.context
     values = {"before": True, "group": group, "named": chosen, "within": sure}
     return {**values, "rival": other}
-
-
-_NAMED = {r"'\n'": "a line break", "' '": "a space", r"'\n' and ' '": "a line break and a space"}
 
 
 def _why_open(reason: Finding) -> str:

@@ -206,7 +206,8 @@ def _secret_by_secret(result: Sampled) -> Table:
 
 def _ends(result: Sampled, hits: int) -> str:
     low, high = map(share_percent, result.interval(hits))
-    return low if low == high else f"{low} to {high}"
+    share = share_percent(hits / result.samples)
+    return low if low == high else f"{share} ({low} to {high})"
 
 
 def _rates(result: Sampled) -> Table:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from canary.gate.passages_limit import check_passages
 from canary.models.decoding import NAMED
 from canary.passages.extractable import Extractable, percent_said, share_percent
 from canary.passages.result import CHANCE, SHOWN_TRIES, SWAPPED, TRIES, Verbatim
@@ -32,7 +34,7 @@ from canary.reports.document import (
 from canary.reports.document_strips import MOST_DOCUMENTS, cell_of, strips, worst
 from canary.reports.palette import CONTROL, CURVE, SERIES, dots, line
 from canary.reports.share_tables import counted, enough_texts, never_seen, one_in_of, rates_table
-from canary.reports.wording import about_of, called, ended, no_limit, software
+from canary.reports.wording import about_of, called, ended, no_limit, software, under_strict
 from canary.statistics.clustered import ClusteredShare
 from canary.statistics.numbers import count, plural
 from canary.tokens.starts import shown_start
@@ -131,6 +133,7 @@ def verbatim_report(result: Verbatim) -> Report:
             worst=_worst_named(result), rest=out and named, most=out and not named,
             tries=count(SHOWN_TRIES), million=counted(million), documents=texts.documents,
             public=(public := _public(result)), inside=asked_more and named and not public,
+            strictly=key == "memorized" and not files and _strictly(result),
             unsure=tone == "undecided" and not (asked and controls and not alike),
             none=calm, kind=kind, stated=key != "memorized" and not files,
         ),
@@ -195,6 +198,14 @@ def _others_gave_nothing(result: Verbatim) -> bool:
     """Whether all texts from which something comes out are named, and others are not."""
     there, documents = _from(result), set(np.asarray(result.texts.document).tolist())
     return len(there) < len(documents) and len(there) <= MOST_DOCUMENTS
+
+
+def _strictly(result: Verbatim) -> str:
+    """What the model would do under the strict limit that the header names."""
+    asked: dict[str, Any] = {"tries": TRIES[-1], "chance": CHANCE, "undecided": "fail"}
+    return under_strict(
+        check_passages(result, max_extractable=_STRICT, trust_members=True, **asked)
+    )
 
 
 def _public(result: Verbatim) -> str:

@@ -38,7 +38,7 @@ from canary.reports.limits import basis_of_verdict, judged, label_of, sure_of_me
 from canary.reports.markdown import markdown_of
 from canary.reports.saved_tests import label_of_test
 from canary.reports.sentences import answer
-from canary.reports.wording import about_of, called, ended, folded, limit_given
+from canary.reports.wording import about_of, before_of, called, ended, folded, limit_given
 from canary.statistics.numbers import bits, bits_between, clean, plural
 from canary.statistics.numbers import copies as copied
 
@@ -125,7 +125,8 @@ def verdict_report(verdict: Verdict) -> Report:
     details = [d for a in audits if a.start is not None for d in ended(a.start.notes)]
     about, given = dict(verdict.about), limit_given(verdict.date, verdict.limit_by)
     if audits:
-        about = about_of(*audits) | {"Limit": f"{limit_words(verdict, bits=False)}; {given}"}
+        limit = f"{limit_words(verdict, bits=False)}; {given}"
+        about = about_of(*audits) | before_of(*audits) | {"Limit": limit}
     elif verdict.tested is not None:
         limit = f"{about.get('Limit', 'not recorded')}; {given}"
         about = about_of(verdict.tested) | about | {"Limit": limit}

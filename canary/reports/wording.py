@@ -12,6 +12,7 @@ from typing import Any
 
 from canary.audits.audit_result import Audit, FormatResult
 from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, median_bits
+from canary.gate.verdict import Verdict
 from canary.records.about import Named
 from canary.records.validation import versions
 from canary.records.weight_files import FILES, FOLDER
@@ -139,6 +140,20 @@ def about_of(*results: Named, own: str = "", corpus: str = "Training data") -> d
     }
 
 
+_STARTS = {r"'\n'": "a line break", "' '": "a space", r"'\n' and ' '": "a line break and a space"}
+
+
+def plain_start(shown: str) -> str:
+    """A start token, as it is shown to engineers, in plain words."""
+    return _STARTS.get(shown, shown)
+
+
+def before_of(*audits: Audit) -> dict[str, str]:
+    """What audits put before each secret, a fact of their pages."""
+    shown = dict.fromkeys(plain_start(a.start.shown) for a in audits if a.start)
+    return {"Before each secret, the test put": ", ".join(shown)} if shown else {}
+
+
 def access_of(result: Any) -> str:
     """Through which interface a model was asked; nothing where its files were there."""
     model, settings = _asked(result)
@@ -227,6 +242,13 @@ def no_limit(kind: str, **values: object) -> dict[str, str]:
     """That no limit was set, and what a strict one of a kind of test says: two facts."""
     strict = sentence("limit.strict", **{kind: True}, **values, needed=STRICT_SAMPLES)
     return {"Limit": "none was set", "A strict limit would be": strict}
+
+
+def under_strict(judged: Verdict, models: str = "this model") -> str:
+    """What models would do under the strict limit of `no_limit`, by the verdict on it."""
+    outcome = {"failed": "memorized", "undecided": "unsettled"}.get(judged.outcome, judged.outcome)
+    words = sentence("limit.would", models=models, between="", **{outcome: True})
+    return f"With the strict limit, {words}."
 
 
 def software() -> str:

@@ -220,7 +220,7 @@ def written(results, tmp_path):
 
 
 CHANCE = [1.0, 0.5, 2.0, 1.0]
-CLAIM = "We did not check that the planted secrets were in the training data; the person who ran"
+CLAIM = "Not checked: that the planted secrets were in the training data. The person who ran"
 
 
 def test_a_pass_on_a_claim_is_a_claim_wherever_it_is_shown(tmp_path):
@@ -274,7 +274,7 @@ def test_an_annex_shows_what_proves_that_the_secrets_were_planted(tmp_path):
         assert "All 12 planted secrets were found, in 132 copies, in 1,000 records." in page[name]
         assert "None of the 16 controls was found there." in page[name]
         assert "nobody has shown" not in page[name]
-        assert "We did not check that the planted" not in page[name]
+        assert "Not checked: that the planted" not in page[name]
         assert "if the model was trained on the data that was checked" in page[name]
     assert sha256(place.read_bytes()).hexdigest() in page["both"]
     shown = write_annex([an_audit()], tmp_path / "annex.md").read_text()
@@ -343,7 +343,7 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
     assert verdict.outcome == "passed"
     for text in (*written([found, verdict], tmp_path), page):
         assert "If the model still knew 2" in text
-        assert "We did not check that the models for comparison never saw the data" in text
+        assert "Not checked: that the models for comparison never saw the data" in text
         assert "too coarse if that is a few samples" in text
         assert "counts as forgotten" not in text
         assert "could not decide" not in text
@@ -366,7 +366,7 @@ def test_a_deletion_is_told_as_its_report_tells_it(tmp_path):
 
 
 def test_of_membership_it_is_said_that_nobody_checked_the_training_data(tmp_path, attacked):
-    claim = "We did not check that the model was trained on these samples; the person who ran"
+    claim = "Not checked: that the model was trained on these samples. The person who ran"
     assert claim in markdown_of(report_of(attacked))
     attacked = attacked.named(model_name="net")
     verdict = check(attacked, max_auc=0.9)

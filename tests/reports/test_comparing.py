@@ -237,8 +237,8 @@ def test_the_answer_golden(audits, made, plain):
         f"B memorizes less, A predicts new text best {nothing} memorizes less, and {learned} "
         "predicts new text best. Over all planted secrets, however often they appeared, an "
         "attacker of B typically needs about ",
-        f"choose {nothing} if its predictions are good enough for you",
-        f"Choose {learned} only if it passes your limit.",
+        f"Prefer {nothing} or, if it does not pass the limit, a new training in its way",
+        f"Choose {learned} only if it passes the limit.",
         "times as many guesses as an attacker of A. With 95 % confidence, the factor is between ",
     ):
         assert words in text

@@ -199,9 +199,9 @@ CASES = {
     "classifier, on average": (
         of_losses_on_average,
         "Guesses are right in 75 of 100 cases (a coin: 50; stronger attacks were not made)",
-        "But the surest guesses that this test can judge, wrong about at most 1 in 100 other "
-        "samples, do not find clearly more than luck: these attacks recognize no single training "
-        "sample for sure. An attacker needs",
+        "At the surest guesses that this test can judge, wrong about at most 1 in 100 other "
+        "samples, what the attacks find is not clearly more than luck finds: no single training "
+        "sample is recognized for sure. An attacker needs",
         "The attacks recognize nobody for sure: how they rank classes and samples proves nothing",
     ),
     "classifier, nothing found": (
@@ -245,7 +245,8 @@ CASES = {
         "No trace was found, but nobody tried to pick the data out",
         "The tested model answers on the data like models that never saw it.",
         "Do not record the deletion as done: this test does not show it. If a person asked for it "
-        "under the GDPR, answer within one month (Article 12(3)). If the model is in use already, "
+        "under the GDPR, answer within one month (Article 12(3); two more in complex cases, if "
+        "you say so within the first). If the model is in use already, "
         "treat the data as still in it until a test shows the contrary. Ask the engineers "
         "for the second test below",
     ),
@@ -272,8 +273,8 @@ CASES = {
         "was trained on the data than any of the 19 models that never saw the data. Of 20 tests "
         "of a model that really forgot, 1 looks like this by luck. That is rare enough to count",
         "Do not record the deletion as done. If a person asked for it under the GDPR, answer "
-        "within "
-        "one month (Article 12(3)). If the model is in use already, the data is still in",
+        "within one month (Article 12(3); two more in complex cases, if you say so within the first). If "
+        "the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
@@ -398,7 +399,7 @@ CASES = {
         lambda: of_models_beside(HIGH, LOW, test_losses=[2.0, 2.5]),
         "B memorizes less, A predicts new text best",
         "B (y) memorizes less, and A (x) predicts new text best.",
-        "choose B (y) if its predictions are good enough for you",
+        "Prefer B (y) or, if it does not pass the limit, a new training in its way",
     ),
     "comparison, least is not little": (
         lambda: of_models_beside(HIGH, HIGHER),

@@ -196,6 +196,7 @@ def test_harmless_texts_free_a_model_only_if_they_are_all_that_it_was_trained_on
         "If the model was trained on these 20 texts and on no others, it is enough to read"
         in decide
     )
+    assert "With the strict limit, this model would not pass." in decide
 
 
 def test_a_table_has_no_share_where_few_came_out():

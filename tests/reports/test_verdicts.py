@@ -6,8 +6,9 @@ import re
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
-from gate_audits import exact, extraction, trusting
+from gate_audits import by_draws, exact, extraction, of_groups, space, trusting
 
 import canary
 from canary.audits.audit_result import combined_p
@@ -20,6 +21,7 @@ from canary.reports.limit_choice import limit_choice, limit_table
 from canary.reports.sentences import answer
 from canary.reports.verdicts import explained, junit, markdown, write_junit, write_markdown
 from canary.scoring.start_notes import RivalStart, StartChoice
+from canary.statistics.exposures import UNIFORM_DRAWS
 from canary.statistics.numbers import probability
 
 NASTY = "<b>|[x](http://example.org)|</b> ]]> & `code`\x1b[31m\n# heading\ufffe\x00"
@@ -98,6 +100,7 @@ def test_what_a_report_says_of_a_limit_is_what_the_check_then_says():
         assert words in limit_choice([("this model", one)])["would"]
     made = report_of(check(open_, max_exposure_bits=10, trust_injection=True))
     assert made.label == "Undecided: one question to the engineers is open"
+    assert made.about["Before each secret, the test put"] == "a line break"
     said = words_of(made.sentences[0])
     assert "look easier to find after a line break and a space. If it was a line break, the" in said
     assert words_of(report_of(open_).actions[0]).startswith("Audit again with --start-token")
@@ -118,7 +121,7 @@ def test_what_compared_models_do_under_the_limits_to_choose_from_is_a_table():
     assert [table.title for table in tables] == [made.title]
     decide = " ".join(map(words_of, compared.decide))
     assert "in the table below" in decide
-    assert "To repeat the same test of A (" in decide
+    assert "Repeating the test of A (" in decide
 
 
 def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
@@ -136,7 +139,7 @@ def test_the_range_beside_not_passed_is_of_the_secrets_that_did_not_pass():
 @pytest.mark.parametrize(
     ("bits", "likely"),
     [
-        ([9.0, 8.0, 7.0, 3.0], "3 of 4 need fewer guesses than the limit asks for. So with more"),
+        ([9.0, 8.0, 7.0, 3.0], "3 of 4 need fewer than 62,500,000 guesses. So with more"),
         ([9.0, 1.0, 2.0, 3.0], "would most likely pass."),
         ([9.0, 8.0, 2.0, 3.0], ""),
     ],
@@ -149,6 +152,25 @@ def test_too_few_secrets_leave_it_open_and_what_was_seen_says_the_likely_answer(
         assert likely in words
         assert ("most likely" in words) is bool(likely)
     assert "undecided" in under
+    # Another start token can only find more: that a model must memorize less stays sure.
+    rival = RivalStart("\n", 16, 9.0, 5.0, 1e-6, " ")
+    start = StartChoice("\n", "evidence", rivals=(rival,))
+    doubted = limit_choice([("this model", replace(audit, start=start))])["would"]
+    assert ("most likely" in doubted) is likely.startswith("3 of 4")
+
+
+def test_a_model_that_fails_the_strict_limit_is_trained_again_before_a_weak_one_is_measured():
+    rng, size = np.random.default_rng(0), 10_000
+    drawn = {n: by_draws(shares, draws=400, rng=rng, size=size)
+             for n, shares in ((16, [1e-3] * 12), (0, np.linspace(0.05, 0.95, 8)))}  # fmt: skip
+    formats = [space("my pin is {digit:4}", size=size, method=UNIFORM_DRAWS, draws=400)]
+    made = report_of(trusting(of_groups(drawn, formats=formats), max_exposure_bits=10))
+    assert made.label == "Undecided: the measurement is too coarse"
+    decide = " ".join(map(words_of, made.decide))
+    assert "With a limit of 625 guesses, this model would not pass." in decide
+    less, again = "Ask the engineers for a model that memorizes less", "Repeating the test as below"
+    assert 0 < decide.index(less) < decide.index(again)
+    assert "Ask the engineers to repeat the test as below" not in decide
 
 
 def test_a_model_that_memorized_is_tested_by_a_limit_that_is_not_weak_and_with_enough_secrets():
