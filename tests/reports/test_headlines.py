@@ -273,8 +273,8 @@ CASES = {
         "was trained on the data than any of the 19 models that never saw the data. Of 20 tests "
         "of a model that really forgot, 1 looks like this by luck. That is rare enough to count",
         "Do not record the deletion as done. If a person asked for it under the GDPR, answer "
-        "within one month (Article 12(3); two more in complex cases, if you say so within the first). If "
-        "the model is in use already, the data is still in",
+        "within one month (Article 12(3); two more in complex cases, if you say so within the "
+        "first). If the model is in use already, the data is still in",
     ),
     "deletion, surer than the query model": (
         lambda: of_deletion(losses(1.0, 1) * 0.01),
