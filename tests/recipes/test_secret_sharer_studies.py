@@ -31,7 +31,7 @@ def recipe():
         ("context", 0),
         ("overtraining", 0),
         ("first-epochs", 0),
-        ("optimizer", 14),
+        ("optimizer", 0),
         ("one-copy", 14),
     ],
 )
