@@ -274,7 +274,7 @@ def history_figure(
         if moment.reason is not None
     ]
     if history.stopped_at is not None:
-        under = {"linewidth": 4.0, "alpha": 0.45, "zorder": 0.9}  # a dotted line may be there
+        under = {"linewidth": 5.0, "alpha": 0.25, "zorder": 1.1}  # a dotted line may be there
         marks.append(mark("axvline", history.stopped_at, color=CURVE, **under))
     known = [moment.step / moment.epoch for moment in history.moments if moment.epoch]
     steps = Axis("training steps" + (f" ({known[-1]:.4g} per epoch)" if known else ""))
@@ -392,7 +392,7 @@ def _marks(group: GroupLine, colour: str, over: int, *, band: bool, named: bool)
         points = [group.steps[i] for i in some], [group.heights[i] for i in some]
         if bound:  # from what is certain to where it can be
             low, high = ([end[at] for end in group.open_ended] for at in (0, 1))
-            open_ended: dict[str, Any] = {"linewidth": 1.1, "linestyle": SPARSE}
+            open_ended: dict[str, Any] = {"linewidth": 1.6, "linestyle": SPARSE}
             if points[0] and not named:
                 open_ended["label"] = _OPEN
             yield mark("vlines", points[0], low, high, color=colour, **open_ended)
