@@ -32,6 +32,16 @@ _LONGEST = 1_000
 _MESSAGE_END = 300
 
 
+_PLAIN = {
+    "Value error, ": "",
+    "Input should be a valid integer, unable to parse string as an integer": "give one whole "
+    "number, such as 64",
+    "Input should be a valid number, unable to parse string as a number": "give one number, such "
+    "as 0.5",
+}
+"""What typer and pydantic say of a value, in other words."""
+
+
 class _Stopped(BaseException):
     """A signal asks the process to end; everything is cleaned up as after Ctrl-C."""
 
@@ -108,7 +118,9 @@ def _outcome(arguments: list[str]) -> int:
 def _misused(error: Any, context: Any) -> str:
     """What is wrong with a command line; of an unknown option, those that are near."""
     if not hasattr(error, "possibilities"):
-        told = str(error.format_message()).replace("Value error, ", "")
+        told = str(error.format_message())
+        for words, plain in _PLAIN.items():
+            told = told.replace(words, plain)
         extra = " (an option takes one value: repeat it for each, or give a folder where it may be)"
         return told.removesuffix(".") + extra if "unexpected extra argument" in told else told
     from canary.registry import near_names

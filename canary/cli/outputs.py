@@ -80,11 +80,9 @@ class ReportFolder:
     parts: Path
     pieces: int
 
-    @contextmanager
-    def running(self) -> Iterator[Bars]:
-        """Around the work: its bars, and a line that says how to resume it when it is stopped."""
-        with resumable(self.parts), Bars() as bars:
-            yield bars
+    def running(self) -> AbstractContextManager[Bars]:
+        """The bars of the work, to put around it."""
+        return Bars()
 
     def finish(
         self,
@@ -148,7 +146,8 @@ def report_folder(
         pieces = finished_pieces(parts) if in_parts else 0
         numbers, page = folder / name, folder / "report.html"
         check_outputs([(numbers, (kind,)), (page, PAGES)], inputs=inputs, force=force or pieces > 0)
-        yield ReportFolder(kind, numbers, page, parts, pieces)
+        with resumable(parts):
+            yield ReportFolder(kind, numbers, page, parts, pieces)
 
 
 def asked_folder(
@@ -164,11 +163,14 @@ def asked_folder(
 
 @contextmanager
 def resumable(parts: Path) -> Iterator[None]:
-    """Around a long run: when it is stopped, a line says how to resume it."""
+    """Around a long run: when it is stopped, by a signal as well, a line says how to resume it."""
     try:
         yield
-    except KeyboardInterrupt:
-        if parts.name and parts.exists():  # a run that had finished nothing leaves nothing
+    except BaseException as error:
+        stopped = not isinstance(error, Exception | SystemExit | GeneratorExit)
+        if (
+            stopped and parts.name and parts.exists()
+        ):  # a run that had finished nothing leaves nothing
             say(f"run the same command again to resume from {parts}")
         raise
 

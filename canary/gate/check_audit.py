@@ -35,8 +35,8 @@ from canary.gate.preconditions import (
     lost_in,
     verification_in,
 )
-from canary.gate.regression import check_seeds, more_than
-from canary.gate.same_weights import check_weights, of_files, other_files
+from canary.gate.regression import check_seeds, more_than, with_level
+from canary.gate.same_weights import check_weights, of_files, other_files, stopped_runs
 from canary.gate.subjects import Subject, check_options, nothing_to_check, subject_of
 from canary.gate.verdict import Finding, Policy, Verdict
 from canary.gate.verdict_hooks import LISTENERS
@@ -272,11 +272,14 @@ def check(
         *template_unseen(audits, verification, history),
         *(other_files(audits) if model is None and not seen else []),
     ]
-    compared = last_within(findings, audits, history)
+    compared = stopped_runs(audits) + last_within(findings, audits, history)
     if baseline is not None:
         baseline, now = _baseline(baseline), Baseline.of(audits)
         own = groups_of(audits[0], repetitions, require_learned) if require_learned else repetitions
-        findings.append(more_than(now, baseline, repetitions=own, seed=seed))
+        findings += [with_level(
+            more_than(now, baseline, repetitions=own, seed=seed),
+            [] if max_exposure_bits else audits, own,
+        )]  # fmt: skip
         known = [all(m.start_token for m in side.audits) for side in (now, baseline)]
         compared += [_NO_START] * (known == [True, False])
     left_out = left_out_of(audits, repetitions, require_learned)

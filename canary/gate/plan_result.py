@@ -16,11 +16,12 @@ from canary.statistics.numbers import Shown, bits, count, plural
 
 @dataclass(frozen=True)
 class Decided:
-    """What canaries of one number of copies decide: as `memorized_bits` and `passed_bits`."""
+    """What a number of canaries in each group decides: as the same fields of the plan."""
 
     canaries: int
     passed_bits: float | None
     memorized_bits: float | None
+    unlearned_passes: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,6 +44,8 @@ class GatePlan(Shown, Record):
     memorized_bits, passed_bits : float or None
         The smallest exposure that is called memorized, and the largest that passes the
         limit, with that chance; None if there is none.
+    unlearned_passes : float or None
+        The chance that all numbers of copies pass the limit if none was learned.
     with_more : tuple of Decided
         The same with twice and four times as many canaries in a group, up to 64.
     maximum_chance : float or None
@@ -76,6 +79,7 @@ class GatePlan(Shown, Record):
     seen_bits: float | None = None
     memorized_bits: float | None = None
     passed_bits: float | None = None
+    unlearned_passes: float | None = None
     with_more: tuple[Decided, ...] = ()
     maximum_chance: float | None = None
     exposure_bits: float | None = None
@@ -163,17 +167,26 @@ class GatePlan(Shown, Record):
 
     def _limits(self, wanted: str) -> Iterator[str]:
         """What a limit decides, and what more canaries would."""
-        if self.maximum_chance is None:
+        if self.maximum_chance is None or self.unlearned_passes is None:
             return
+        groups = len(self.repetitions)
+        which, all_pass = "", "it passes"
+        if groups > 1:
+            which, all_pass = ", for each number of copies", f"all {groups} numbers of copies pass"
         limit, over, under = f"Limit of {self.max_exposure_bits:g} bits", *["no median"] * 2
         if self.memorized_bits is not None:
             over = f"a median from {bits(self.memorized_bits)} bits on"
         if self.passed_bits is not None:
             under = f"one up to {bits(self.passed_bits)} bits"
         yield (
-            f"{limit}: with a chance of {wanted}, {over} is called memorized and {under} "
+            f"{limit}{which}: with a chance of {wanted}, {over} is called memorized and {under} "
             "passes; in between it is often undecided"
         )
+        more = [f"{share(m.unlearned_passes)} with {m.canaries}" for m in self.with_more]
+        yield (
+            f"If nothing is learned (1 bit), {all_pass} with a chance of "
+            f"{share(self.unlearned_passes)}"
+        ) + (f"; it is {', '.join(more)} canaries each (--per-repetition)" if more else "")
         yield from _more(self.with_more)
         yield (
             f"{limit} on the maximum: if nothing is learned, exceeded in "

@@ -176,13 +176,16 @@ def plan(
             lambda m: 1.0 - verdicts(m, canaries)[1], 1.0 - power, low=1.0, high=most
         )
         over = smallest_seen(lambda m: verdicts(m, canaries)[0], power, low=1.0, high=most)
-        return Decided(canaries, None if verdicts(1.0, canaries)[1] < power else turn, over)
+        unlearned = verdicts(1.0, canaries)[1]
+        passed = None if unlearned < power else turn
+        return Decided(canaries, passed, over, unlearned ** len(groups))
 
     mine = decided(number)
     planned = replace(
         planned,
         memorized_bits=mine.memorized_bits,
         passed_bits=mine.passed_bits,
+        unlearned_passes=mine.unlearned_passes,
         with_more=tuple(decided(n * number) for n in (2, 4) if n * number <= _MOST_CANARIES),
         maximum_chance=exceeding(limit, sum(size for size, _ in sizes)),
     )

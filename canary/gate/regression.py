@@ -7,12 +7,14 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+from canary.audits.audit_result import Audit
 from canary.audits.by_rank import exact_ranks
 from canary.audits.designs import differences
+from canary.audits.group_medians import median_bits
 from canary.errors import InputError
 from canary.gate.baselines import Baseline, Measured
 from canary.gate.verdict import Finding, Outcome, Standing
-from canary.statistics.numbers import plural, probability
+from canary.statistics.numbers import bits, copies, plural, probability
 from canary.statistics.resampling import (
     larger_in_groups,
     larger_in_pairs,
@@ -141,6 +143,26 @@ def more_than(
         chance=level,
         canaries=standings if alone and outcome == "memorized" else (),
     )
+
+
+def with_level(
+    found: Finding, audits: Sequence[Audit], numbers: Sequence[int] | None = None
+) -> Finding:
+    """A pass that names the highest median of these numbers of copies: nothing limited it."""
+    medians = [
+        (median_bits([c.exposure for c in group]), n)
+        for audit in audits
+        for n, group in audit.by_repetitions().items()
+        if n and (numbers is None or n in numbers)
+    ]
+    if found.outcome != "passed" or not medians:
+        return found
+    (highest, bound), n = max(medians)
+    told = (
+        f"the highest median is {'at least ' * bound}{bits(highest)} bits (canaries that appeared "
+    )
+    told += f"{copies(n)}), and no limit on exposure was given"
+    return replace(found, sentence=f"{found.sentence}; {told}")
 
 
 def _check_sides(now: Sequence[Measured], before: Sequence[Measured], *, alone: bool) -> None:

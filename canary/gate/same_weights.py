@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from canary.audits.audit_result import Audit
 from canary.errors import InputError
 from canary.gate.verdict import Finding, Verdict
 from canary.models.loading import load
+from canary.records.shards import finished_pieces
 from canary.records.weight_files import FOLDER, rewritten
 from canary.statistics.numbers import clean
 
@@ -92,6 +94,18 @@ def other_files(results: Sequence[Any], *, model_option: bool = True) -> list[Fi
         )
         findings.append(Finding("training data", "weights", "undecided", told, cure))
     return findings
+
+
+def stopped_runs(audits: Sequence[Audit]) -> list[str]:
+    """That a run of `canary audit` was stopped in the folder of an audit's file, if one was."""
+    parts = dict.fromkeys(Path(audit.file).with_name("parts") for audit in audits if audit.file)
+    return [
+        f"A run of canary audit was stopped and left {clean(str(place))}. If it began after the "
+        "audit, this verdict is on an earlier one; else only report.html is missing. Run that "
+        "command again."
+        for place in parts
+        if finished_pieces(place)
+    ]
 
 
 def _dtype(audit: Audit) -> str | None:

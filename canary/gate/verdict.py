@@ -311,11 +311,12 @@ class Verdict(Shown):
     def _weakness(self) -> str:
         if self.outcome != "passed" or not self.is_weak:
             return ""
-        guesses = count(asked_guesses(self.space_size, self.limit_bits))
+        guesses = asked_guesses(self.space_size, self.limit_bits)
+        found = f"within the first {count(guesses)}" if guesses > 1 else "with the first"
         return (
-            f"{self.limit_bits:g} bits allow secrets that {guesses} of {count(self.space_size)} "
-            f"guesses find (a limit of {STRICT_BITS:g} bits is strict); do not release on this "
-            "verdict alone, unless something stops guessing earlier"
+            f"{self.limit_bits:g} bits let a secret pass that an attacker finds {found} of "
+            f"{count(self.space_size)} possible guesses (a limit of {STRICT_BITS:g} bits is "
+            "strict); do not release on this verdict alone, unless something stops guessing earlier"
         )
 
     @property

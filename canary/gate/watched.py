@@ -35,7 +35,8 @@ _SPOILED = (
 )
 _WHOLE = (
     "make sure that the training reads the file that canary inject wrote, and that nothing masks, "
-    "cuts or filters its texts (canary.preflight finds it before the first step)"
+    "cuts, drops (as dataloader_drop_last does) or filters its texts (canary.preflight finds it "
+    "before the first step)"
 )
 _STOPPED = (
     "a model that did not read all copies is not judged by this limit: train to the end with a "

@@ -177,8 +177,9 @@ class ExposureCallback(_Attached):
     Notes
     -----
     Given as ``Trainer(callbacks=[...])``, and not by `attach`, it measures and is not logged,
-    unless there is a `log`. The history is written to ``canary_history.json`` in the output folder
-    (`path` unless given) and into every checkpoint; a training that is resumed goes on with it.
+    unless there is a `log`, and looks for no canaries in evaluation data. The history is written to
+    ``canary_history.json`` in the output folder (`path` unless given) and into every checkpoint; a
+    training that is resumed goes on with it.
 
     Examples
     --------

@@ -43,7 +43,9 @@ _SHARE = pytest.StashKey[tuple[Path | None, bytes]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes baselines."""
+    """Add the option that writes baselines, and the setting that asks for no assert."""
+    does = "a verdict that did not pass fails its test, also without assert"
+    parser.addini("canary_strict", does, type="bool", default=False)
     group = parser.getgroup("canary", "memorization")
     group.addoption(
         "--canary-update",
@@ -131,6 +133,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Explain verdicts that failed below a failed assertion; show no frame that has secrets."""
+    if call.when == "call" and call.excinfo is None and item.config.getini("canary_strict"):
+        call.excinfo = _not_asserted([one for one in item.stash.get(_HEARD, []) if not one])
     if call.excinfo is not None:
         cut_frames(call.excinfo.value)
     if call.excinfo is not None and isinstance(call.excinfo.value, AssertionError):
@@ -144,6 +148,19 @@ def pytest_runtest_makereport(
 
                 call.excinfo.value.add_note(explained(value))
     return (yield)
+
+
+def _not_asserted(failed: Sequence[Verdict]) -> pytest.ExceptionInfo[BaseException] | None:
+    """The failure of a test that came to these verdicts and ended; None without one."""
+    if not failed:
+        return None
+    from canary.reports.verdicts import explained
+
+    told = "\n".join(map(explained, failed))
+    try:
+        pytest.fail(f"{told}\n(without assert: canary_strict is on)", pytrace=False)
+    except pytest.fail.Exception:
+        return pytest.ExceptionInfo.from_current()
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:

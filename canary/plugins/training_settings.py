@@ -53,9 +53,15 @@ def long_enough(args: Any, length: int | None) -> Finding | None:
     batches = _batches(args, length)
     if batches is None or not length:
         return None
-    figure = f"{count(batches)} of {plural(length, 'batch', 'batches')} in an epoch"
-    cure = "raise max_steps to an epoch" if args.max_steps > 0 else "raise num_train_epochs to 1"
-    return fine(figure) if batches >= length else refused(figure, cure)
+    if batches >= length:
+        return fine(f"{count(batches)} of {plural(length, 'batch', 'batches')} in an epoch")
+    setting = "num_train_epochs to 1"
+    if args.max_steps > 0:
+        setting = f"max_steps to {math.ceil(length / int(args.gradient_accumulation_steps))}"
+    return refused(
+        f"it ends after {count(batches)} of the {plural(length, 'batch', 'batches')} of an epoch",
+        f"set {setting} or more, so that every planted copy is read",
+    )
 
 
 def learning_rate(trainer: Any, length: int | None) -> Finding | None:

@@ -18,6 +18,7 @@ from canary.audits.audit_setup import control_of, without_control
 from canary.audits.extraction import Extraction
 from canary.audits.group_medians import MEDIAN_CONFIDENCE, between_medians, median_bits
 from canary.audits.search_ranks import with_search
+from canary.gate.weak_limits import asked_guesses
 from canary.reports.document import Table, Text, said_in_one, sentence, words_of
 from canary.reports.sentences import LEVEL, RECOVERED_SHARE, ROUNDING_BITS, guesses_of
 from canary.statistics.exposures import Exposure
@@ -118,7 +119,7 @@ def counts(audit: Audit, limit_bits: float | None = None) -> Text | None:
     return said_in_one(
         "answer.counts",
         share=share[0].upper() + share[1:],
-        within=_in_guesses(found.sure),
+        within=_in_guesses(found.sure, "" if limit_bits else f" within {first_guesses(audit)}"),
         groups=by_copies(audit.injected),
         blind=blind_guesses(audit, audit.injected),
         offered=count(len(offered)) if offered else "",
@@ -146,15 +147,15 @@ def typical_guesses(audit: Audit) -> str:
     return f"The typical secret takes {', '.join(words)}, and {blind} by chance"
 
 
-def _in_guesses(sure: Sequence[CanaryResult], *, limited: bool = False) -> str:
-    """``, the hardest of these took 19 guesses``: what all of some secrets take at most."""
+def _in_guesses(sure: Sequence[CanaryResult], first: str = "", *, limited: bool = False) -> str:
+    """`` within the first 20 guesses, the hardest of these took 19 guesses``: what all take."""
     most = max((most_guesses(c.exposure) for c in sure), default=1)
     if most == 1:
         return "," * limited + " at the first guess"
     if len(sure) == 1:
         return f"{',' * limited} in at most {count(most)} guesses"
-    exact = all(c.exposure.upper_bits - c.exposure.lower_bits <= ROUNDING_BITS for c in sure)
-    return f", the hardest of these took {'' if exact else 'at most '}{count(most)} guesses"
+    wide = any(c.exposure.upper_bits - c.exposure.lower_bits > ROUNDING_BITS for c in sure)
+    return f"{first}, the hardest of these took {'at most ' * wide}{count(most)} guesses"
 
 
 def _between(canaries: Sequence[CanaryResult]) -> str:
@@ -316,19 +317,22 @@ def of_injected(audit: Audit, limit_bits: float | None, *, told: bool = False) -
     exposures = [c.exposure for c in found.sure]
     kind = "planted " if audit.canaries_in_corpus else "left-out "
     share = found.share("" if audit.natural else kind)
-    limited = limit_bits is not None
-    what = "easier to find than the limit" if limited else "found"
+    limited, what, first = limit_bits is not None, "found", f" within {first_guesses(audit)}"
+    if limited:
+        sizes = {audit.formats[c.format].space_size for c in audit.injected}
+        asked = count(asked_guesses(sizes.pop(), limit_bits)) if len(sizes) == 1 else ""
+        what, first = f"easier to find than the limit{asked and f' of {asked} guesses'}", ""
     return said_in_one(
         "outcome", share=share[0].upper() + share[1:], some=exposures and not told,
         none=not exposures, first="" if limited else _within_first(audit),
         left=found.open,
         open=len(found.open), more=" more" if exposures else "", between=_between(found.open),
-        whether=what if limited else f"found within {first_guesses(audit)}",
+        whether=what if limited else f"found{first}",
         missed=found.open and len(found.canaries) - len(exposures) - len(found.open),
         blind=blind_guesses(audit, audit.injected), several=len(audit.injected) > 1,
         drawn=any(c.exposure.confidence is not None for c in audit.injected),
         dry=not audit.canaries_in_corpus, natural=audit.natural,
-        what=what, within=_in_guesses(found.sure, limited=limited),
+        what=what, within=_in_guesses(found.sure, first, limited=limited),
         luck="" if audit.natural else luck_of(limit_bits),
     )  # fmt: skip
 

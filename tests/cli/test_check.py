@@ -167,6 +167,8 @@ BAD = {
     "passed.json --update-baseline": "name the file with --baseline",
     f"passed.json {TEN} --repetitions 4": "error: --repetitions: no canary has 4 copies",
     f"passed.json {TEN} --repetitions four": "no list of whole numbers",
+    f"passed.json {TEN} --require-learned 1,4": "'--require-learned': give one whole number, such",
+    "passed.json --max-exposure-bits 1,4": "'--max-exposure-bits': give one number, such as 0.5",
     f"passed.json {TEN} --baseline memorized.json": "is not a canary baseline document",
     f"passed.json {TEN} --junit passed.json": "is read by this command",
     f"passed.json {TEN} --junit a.xml --markdown a.xml": "another result of this command",

@@ -31,6 +31,10 @@ def raises_stop(*_, **__):
     raise KeyboardInterrupt
 
 
+def terminated(*_, **__):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def shows_fill(err):
     """Whether a fill is in what was said; the speed at which weights load may be one."""
     return any(shows_secret(line) for line in err.splitlines() if "it/s]" not in line)
@@ -176,3 +180,31 @@ def test_attacks_on_texts_go_on_and_leave_their_result_alone(
     assert sorted(path.name for path in Path("report").iterdir()) == [
         *("membership.json", "report.html")
     ]
+
+
+def test_a_stop_while_the_page_is_drawn_leaves_a_whole_audit_and_says_so(
+    command, workplace, model, monkeypatch
+):
+    """All is measured then; the command says how to end it, and the check what is missing."""
+    words = ("audit", model, *SET, "--method", "sampling", "--draws", 250, "--out", "a")
+    found = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("canary.reports.pages.report", terminated)
+            stopped = command(*words)
+    finally:
+        signal.signal(signal.SIGTERM, found)
+    assert stopped.code == 143
+    assert f"run the same command again to resume from a/parts\n{STOPPED}" in stopped.err
+    half = Audit.load("a/audit.json")
+    check = ("check", "a/audit.json", "--max-exposure-bits", "4", "--verbose")
+    told = "A run of canary audit was stopped and left a/parts. If it began after the audit"
+    assert told in " ".join(command(*check).out.split())
+    assert command(*words).code == 0
+    assert Path("a/report.html").exists()
+    whole = Audit.load("a/audit.json")
+    assert (half.canaries, half.start) == (whole.canaries, whole.start)
+    assert len(half.extractions) == len(whole.extractions) == 1
+    Path("a/parts").mkdir()  # of the user
+    said = command(*check)
+    assert "was stopped" not in said.out + said.err

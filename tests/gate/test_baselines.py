@@ -73,6 +73,17 @@ def test_two_models(now, before, outcome, said):
     assert said in str(verdict)
 
 
+def test_a_pass_says_the_level_that_nothing_limits():
+    """Two models that both learned are alike: the baseline passes, and no limit was given."""
+    said = check(exact(MORE), baseline=Baseline.of(exact(MORE))).summary()
+    told = "the highest median is 10.5 bits (canaries that appeared 16 times), and no limit"
+    assert said.startswith("passed: the canaries are exposed by 0.0 bits")
+    assert told in said
+    options = {"baseline": Baseline.of(exact(MORE))}
+    assert "no limit" not in check(exact(MORE), max_exposure_bits=20, **options).summary()
+    assert "no limit" not in str(check(exact(MORE), baseline=baseline(BASE)))
+
+
 def test_other_canaries_are_dealt_by_group():
     now = exact({1: [*MORE[1], 3.5], 16: [20.0, 21.0, 22.0, 23.0, 24.0]})
     verdict = check(now, baseline=baseline(BASE))

@@ -61,6 +61,21 @@ def test_limit_theory(draws):
     assert asked.passed == pytest.approx(found["passed"], abs=0.05)
 
 
+def test_how_often_nothing_learned_passes_theory():
+    """All groups have to pass: eight in each of three groups do in three of four audits."""
+    options = {"repetitions": [1, 4, 16], "draws": 4_000, "max_exposure_bits": 4}
+    made = plan(SIZE, per_repetition=8, **options)
+    gate = {"draws": 4_000, "groups": 3, "max_exposure_bits": 4}
+    found = outcomes(1.0, 300, per_repetition=8, **gate)
+    assert made.unlearned_passes == pytest.approx(0.72, abs=0.01)
+    assert made.unlearned_passes == pytest.approx(found["passed"], abs=0.06)
+    assert made.with_more[0].unlearned_passes > 0.98
+    said = made.summary()
+    assert "all 3 numbers of copies pass with a chance of 72 %; it is 99 % with 16, " in said
+    alone = plan(SIZE, repetitions=[1], per_repetition=8, max_exposure_bits=4).summary()
+    assert "If nothing is learned (1 bit), it passes with a chance of 91 %" in alone
+
+
 def test_many_canaries_share_few_draws_theory():
     """64 canaries and 5,000 draws: as if they were independent, it would be 0.9 and not 0.76."""
     options = {"repetitions": [1], "per_repetition": 64, "draws": 5_000, "max_exposure_bits": 10}
@@ -108,7 +123,9 @@ def test_how_high_medians_can_be_golden():
 
 def test_the_answer_about_a_limit_comes_first():
     lines = plan(SIZE, max_exposure_bits=4).summary().splitlines()
-    assert lines[1].startswith("Limit of 4 bits: with a chance of 90 %, ")
+    start = "Limit of 4 bits, for each number of copies: with a chance of 90 %, "
+    assert lines[1].startswith(start)
+    assert lines[2].startswith("If nothing is learned (1 bit), all 4 numbers of copies pass ")
     assert lines[-1].startswith("The median of 8 canaries is at most ")
 
 
@@ -165,7 +182,7 @@ def test_round_trip_to_json():
     for options in ({}, {"max_exposure_bits": 10, "exposure_bits": 4.0}):
         made = plan(SIZE, **options)
         assert json.loads(json.dumps(made.to_dict(), allow_nan=False)) == made.to_dict()
-        assert len(made.summary().splitlines()) == (8 if options else 3)
+        assert len(made.summary().splitlines()) == (9 if options else 3)
 
 
 def test_a_format_for_each_number_of_copies_raises_the_highest_median():

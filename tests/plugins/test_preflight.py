@@ -190,13 +190,13 @@ MISTAKES = {
         lambda folder: tuned(folder, max_steps=5),
         {},
         "every batch is trained on",
-        "5 of 13 batches in an epoch.*raise max_steps",
+        "ends after 5 of the 13 batches of an epoch.*set max_steps to 13 or more",
     ),
     "a part of an epoch": (
         lambda folder: tuned(folder, num_train_epochs=0.4),
         {},
         "every batch is trained on",
-        "6 of 13 batches in an epoch.*raise num_train_epochs",
+        "ends after 6 of the 13 batches of an epoch.*set num_train_epochs to 1 or more",
     ),
     "a learning rate of 0": (
         lambda folder: tuned(folder, learning_rate=0.0),
@@ -402,7 +402,9 @@ def test_the_callback_refuses_before_the_first_step_and_changes_nothing(tmp_path
         trainer.train()
     trainer = build_trainer(tmp_path / "short", steps=4, data=data)
     attached(trainer, preflight=True)
-    with pytest.raises(InputError, match="4 of 9 batches in an epoch; raise max_steps"):
+    with pytest.raises(
+        InputError, match="ends after 4 of the 9 batches of an epoch; set max_steps to 9"
+    ):
         trainer.train()
 
 

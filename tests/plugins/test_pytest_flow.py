@@ -154,6 +154,24 @@ def has_properties(path: Path) -> None:
     assert "test_error" not in found
 
 
+def test_a_verdict_without_assert_fails_its_test_if_the_setting_says_so(tmp_path):
+    """Off by default; a pass, an undecided one that may pass and an xfail mark stay."""
+    silent = "\n\ndef test_silent():\n    canary.check(AUDIT, max_exposure_bits=10)\n"
+    silent += "\n\n@pytest.mark.xfail(strict=False)\ndef test_marked():\n    test_silent()\n"
+    chosen = ("-k", "silent or marked or test_passed or that_passes")
+    project = Project(tmp_path, test_judged=JUDGED + silent)
+    assert project.inside(*chosen)[0] == 0
+    code, said = project.inside(*chosen, "-o", "canary_strict=true")
+    assert code == 1
+    told = failure(said, "test_silent")
+    assert "canary: memorized" in told
+    assert "What to do: fewer copies" in told
+    assert "canary_strict is on" in told
+    assert "the test passed all the same" not in said
+    assert "1 failed, 2 passed" in said
+    assert "1 xfailed" in said
+
+
 def test_verdicts_are_explained_listed_and_in_junit(tmp_path):
     project = Project(tmp_path, test_judged=JUDGED)
     code, said = project.inside("--junitxml", "junit.xml")

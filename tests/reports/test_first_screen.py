@@ -78,9 +78,9 @@ CASES = {
     "what was not recovered is memorized, too": (
         exact({4: [25.0] * 4, 1: [8.0] * 4, 0: [1.0] * 8}),
         "The model memorized planted secrets",
-        "4 of 8 planted secrets were found, the hardest of these took 30 guesses. The "
-        "typical secret takes 30 guesses if it appeared 4 times in the training data, 3,910,000 if "
-        "it appeared once, and 500,000,000 by chance.",
+        "4 of 8 planted secrets were found within the first 1,000,000 guesses, the hardest of "
+        "these took 30 guesses. The typical secret takes 30 guesses if it appeared 4 times in the "
+        "training data, 3,910,000 if it appeared once, and 500,000,000 by chance.",
         "Those that appeared once take 3,910,000 guesses, where blind guessing takes 500,000,000. "
         "Luck may explain each of them, but not all together: the model learned something of them "
         "as well. Remove duplicates",
