@@ -309,7 +309,7 @@ JUDGED = {
         trusting(exact({0: CHANCE, 4: [20.0] * 4}), max_p=0.001),
         "Not passed: outside the limit that was set",
         "What was measured is not within the limit: the secrets with 4 copies look learned. All 4 "
-        "planted secrets were found, the hardest of these took 954 guesses",
+        "planted secrets were found within the first 1,000,000 guesses",
         "Remove duplicates from the training data: text that",
     ),
 }  # fmt: skip
